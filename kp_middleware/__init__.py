@@ -1,0 +1,1 @@
+"""Record agent runs, score them locally, keep them all, share what is worth sharing."""

@@ -1,0 +1,39 @@
+"""Where our files are on this machine. Imports nothing heavy: every command begins here."""
+
+import os
+import tomllib
+from pathlib import Path
+
+from platformdirs import PlatformDirs
+
+_dirs = PlatformDirs("kp-middleware", appauthor=False)
+
+
+def settings_file() -> Path:
+    """The user's own defaults: ``settings.toml``, which need not exist."""
+    return _dirs.user_config_path / "settings.toml"
+
+
+def cache_folder() -> Path:
+    """What can be made again: the converted embedding model."""
+    return _dirs.user_cache_path
+
+
+def reference_folder() -> Path:
+    """Where the reference command line keeps its registry, key and agent id."""
+    return Path.home() / ".config" / "knowledgepulse"
+
+
+def database_file() -> Path:
+    """The file of traces: ``KP_DB``, else ``db`` in the settings file, else the user's data folder."""
+    named = os.environ.get("KP_DB") or _from_settings_file("db")
+    return Path(named).expanduser() if named else _dirs.user_data_path / "kp.db"
+
+
+def _from_settings_file(key: str) -> str | None:
+    try:
+        with settings_file().open("rb") as file:
+            value = tomllib.load(file).get(key)
+    except (OSError, tomllib.TOMLDecodeError):
+        return None  # Settings reads the same file and says what is wrong with it
+    return value if isinstance(value, str) else None

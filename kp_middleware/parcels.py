@@ -1,0 +1,33 @@
+"""What goes to the registry, and what comes back. Light: read-only commands load this."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One outbox row that is ours to send, for as long as its lease lasts.
+
+    Attributes:
+        trace_seq: The row.
+        body: Exactly the bytes to post, the same at every attempt.
+        idempotency_key: The same for the same bytes, until the registry has answered 4xx.
+        attempts: How many attempts were made before this one.
+    """
+
+    trace_seq: int
+    body: bytes
+    idempotency_key: str
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The registry has stored it.
+
+    Attributes:
+        remote_id: The id under which it is found there.
+        status: The HTTP status, 201.
+    """
+
+    remote_id: str
+    status: int

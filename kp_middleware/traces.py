@@ -1,0 +1,238 @@
+"""The document: what one agent run taught, as agents share it.
+
+Field by field as the protocol's schema has it: strict types, unknown keys dropped (kept inside
+``input`` and ``input_schema``), an optional field absent rather than null.
+"""
+
+import calendar
+import re
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+StepType: TypeAlias = Literal["thought", "tool_call", "observation", "error_recovery"]
+Visibility: TypeAlias = Literal["private", "org", "network"]
+PrivacyLevel: TypeAlias = Literal["aggregated", "federated", "private"]
+
+CONTEXT = "https://openknowledgepulse.org/schema/v1"
+LEGACY_CONTEXT = "https://knowledgepulse.dev/schema/v1"
+
+_MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_INSTANT = re.compile(
+    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+    r"T(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?Z",
+    re.ASCII,
+)
+
+
+def _utc_instant(text: str) -> str:
+    match = _INSTANT.fullmatch(text)
+    if match is None:
+        raise ValueError("an instant looks like 2026-11-01T09:14:03.120Z, in UTC")
+    year, month, day = (int(part) for part in match.groups())
+    leap_day = month == 2 and calendar.isleap(year)
+    if day > _MONTH_DAYS[month - 1] + leap_day:
+        raise ValueError(f"{text[:10]} is not in the calendar")
+    return text
+
+
+def _not_null(value: object) -> object:
+    if value is None:
+        raise ValueError("leave an optional field out instead of giving it null")
+    return value
+
+
+Unit: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+"""A number from 0 to 1, both included."""
+
+NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
+Instant: TypeAlias = Annotated[str, AfterValidator(_utc_instant)]
+"""ISO 8601 in UTC with ``Z``, kept as it was read: a datetime would cut nanoseconds off."""
+
+_Context: TypeAlias = Annotated[
+    Literal["https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1"],
+    AfterValidator(lambda _: CONTEXT),
+]
+_Absent = BeforeValidator(_not_null)
+
+
+def _at_least_one(steps: "tuple[Step, ...]") -> "tuple[Step, ...]":
+    if not steps:
+        raise ValueError("a trace has at least one step")
+    return steps  # checked after the items, so that a bad first step is one issue, not two
+
+
+_FromAny = Field(strict=False)  # strict Python input would refuse a list where a tuple is kept
+
+
+def utc_now() -> str:
+    """This instant, in milliseconds: ``2026-11-01T09:14:03.120Z``."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+class Part(BaseModel):
+    """What all parts of a document have in common."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_null(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class Tool(Part):
+    """The tool of a step."""
+
+    name: str
+    mcp_server: Annotated[str | None, _Absent] = None
+
+
+class Step(Part):
+    """One thing that happened. ``content`` is what is embedded; long results are ``output_summary``."""
+
+    step_id: Annotated[int, Field(ge=0)]
+    type: StepType
+    content: Annotated[str | None, _Absent] = None
+    tool: Annotated[Tool | None, _Absent] = None
+    input: Annotated[dict[str, Any] | None, _Absent] = None
+    output_summary: Annotated[str | None, _Absent] = None
+    latency_ms: Annotated[float | None, Field(ge=0), _Absent] = None
+
+
+class Metadata(Part):
+    """Where, when and how well it went. ``quality_score`` is 0 until scored."""
+
+    created_at: Instant
+    agent_id: Annotated[str | None, _Absent] = None
+    framework: Annotated[str | None, _Absent] = None
+    task_domain: NonEmpty
+    success: bool
+    quality_score: Unit
+    visibility: Visibility
+    privacy_level: PrivacyLevel
+    validated_by: Annotated[tuple[str, ...] | None, _FromAny, _Absent] = None
+
+
+class Task(Part):
+    """What was asked."""
+
+    objective: NonEmpty
+    input_schema: Annotated[dict[str, Any] | None, _Absent] = None
+
+
+class Outcome(Part):
+    """How it ended, and how sure the agent is of it."""
+
+    result_summary: str
+    confidence: Unit
+
+
+class Entity(Part):
+    """A thing that was learned of."""
+
+    name: str
+    type: str
+
+
+class Relationship(Part):
+    """A fact that was learned."""
+
+    fact: str
+    valid_from: str
+
+
+class KnowledgeGraphDelta(Part):
+    """What the run adds to a graph of knowledge."""
+
+    entities: Annotated[tuple[Entity, ...], _FromAny]
+    relationships: Annotated[tuple[Relationship, ...], _FromAny]
+
+
+class ReasoningTrace(Part):
+    """One agent run as a JSON-LD document.
+
+    ``model_validate(document)`` reads one, ``model_dump_json()`` writes one; ``of`` makes a new one.
+
+    Raises:
+        pydantic.ValidationError: With the path of everything that is wrong.
+    """
+
+    context: Annotated[_Context, Field(alias="@context")]
+    kind: Annotated[Literal["ReasoningTrace"], Field(alias="@type")]
+    id: Annotated[str, Field(pattern=r"\Akp:trace:")]
+    source_skill: Annotated[str | None, _Absent] = None
+    metadata: Metadata
+    task: Task
+    steps: Annotated[tuple[Step, ...], _FromAny, AfterValidator(_at_least_one)]
+    outcome: Outcome
+    knowledge_graph_delta: Annotated[KnowledgeGraphDelta | None, _Absent] = None
+
+    @classmethod
+    def of(
+        cls,
+        objective: str,
+        steps: Iterable[Step],
+        *,
+        result_summary: str = "",
+        domain: str = "general",
+        success: bool = True,
+        confidence: float | None = None,
+    ) -> Self:
+        """Make a new trace with a fresh id, created now.
+
+        Args:
+            objective: What was asked; not empty.
+            steps: What happened, at least one step.
+            result_summary: The final answer; may be empty.
+            domain: Picks the weights of the score.
+            success: Whether the task was done.
+            confidence: The agent's own, 0 to 1; None means 0.8 on success and 0.2 on failure.
+
+        >>> trace = ReasoningTrace.of("add 1 and 2", [Step(step_id=0, type="thought", content="3")])
+        >>> trace.metadata.success, trace.outcome.confidence
+        (True, 0.8)
+        """
+        return cls(
+            context=CONTEXT,
+            kind="ReasoningTrace",
+            id=f"kp:trace:{uuid.uuid4()}",
+            metadata=Metadata(
+                created_at=utc_now(),
+                task_domain=domain,
+                success=success,
+                quality_score=0,
+                visibility="network",
+                privacy_level="aggregated",
+            ),
+            task=Task(objective=objective),
+            steps=tuple(steps),
+            outcome=Outcome(
+                result_summary=result_summary,
+                confidence=default_confidence(success) if confidence is None else confidence,
+            ),
+        )
+
+
+def default_confidence(success: bool) -> float:
+    """What the reference assumes of an agent that does not say: 0.8, or 0.2 after a failure."""
+    return 0.8 if success else 0.2
