@@ -25,7 +25,7 @@ def reference_folder() -> Path:
 
 
 def database_file() -> Path:
-    """The file of traces: ``KP_DB``, else ``db`` in the settings file, else the user's data folder."""
+    """The file of traces: ``KP_DB``, else ``db`` of the settings file, else in the data folder."""
     named = os.environ.get("KP_DB") or _from_settings_file("db")
     return Path(named).expanduser() if named else _dirs.user_data_path / "kp.db"
 

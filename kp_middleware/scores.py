@@ -94,7 +94,7 @@ class Score(BaseModel, frozen=True):
         weights: What each counted in this domain.
         adjustments: The rules that fired, in order, with what each changed.
         nearest: The most similar trace seen before and its cosine similarity, or None.
-        embedder: The fingerprint of the embedder that was used; None means novelty was not measured.
+        embedder: The fingerprint of the embedder; None means novelty was not measured.
     """
 
     value: Unit

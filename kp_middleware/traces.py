@@ -9,7 +9,7 @@ import re
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -25,8 +25,7 @@ StepType: TypeAlias = Literal["thought", "tool_call", "observation", "error_reco
 Visibility: TypeAlias = Literal["private", "org", "network"]
 PrivacyLevel: TypeAlias = Literal["aggregated", "federated", "private"]
 
-CONTEXT = "https://openknowledgepulse.org/schema/v1"
-LEGACY_CONTEXT = "https://knowledgepulse.dev/schema/v1"
+CONTEXT: Final = "https://openknowledgepulse.org/schema/v1"
 
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _INSTANT = re.compile(
@@ -108,7 +107,7 @@ class Tool(Part):
 
 
 class Step(Part):
-    """One thing that happened. ``content`` is what is embedded; long results are ``output_summary``."""
+    """One thing that happened: ``content`` is embedded, long results are ``output_summary``."""
 
     step_id: Annotated[int, Field(ge=0)]
     type: StepType
@@ -171,7 +170,7 @@ class KnowledgeGraphDelta(Part):
 class ReasoningTrace(Part):
     """One agent run as a JSON-LD document.
 
-    ``model_validate(document)`` reads one, ``model_dump_json()`` writes one; ``of`` makes a new one.
+    ``model_validate(document)`` reads one, ``model_dump_json()`` writes one, ``of`` makes one.
 
     Raises:
         pydantic.ValidationError: With the path of everything that is wrong.
@@ -212,6 +211,8 @@ class ReasoningTrace(Part):
         >>> trace.metadata.success, trace.outcome.confidence
         (True, 0.8)
         """
+        if confidence is None:
+            confidence = default_confidence(success=success)
         return cls(
             context=CONTEXT,
             kind="ReasoningTrace",
@@ -228,11 +229,13 @@ class ReasoningTrace(Part):
             steps=tuple(steps),
             outcome=Outcome(
                 result_summary=result_summary,
-                confidence=default_confidence(success) if confidence is None else confidence,
+                confidence=default_confidence(success=success)
+                if confidence is None
+                else confidence,
             ),
         )
 
 
-def default_confidence(success: bool) -> float:
+def default_confidence(*, success: bool) -> float:
     """What the reference assumes of an agent that does not say: 0.8, or 0.2 after a failure."""
     return 0.8 if success else 0.2

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector: TypeAlias = NDArray[np.float32]
-"""float32, shape ``(dimensions,)``; an embedder's is of length 1 and, for MiniLM, of 384 dimensions."""
+"""float32, shape ``(dimensions,)``; an embedder's has length 1, and MiniLM's 384 dimensions."""
 
 
 class Embedder(Protocol):

@@ -1,0 +1,33 @@
+"""A running agent becomes a trace."""
+
+from kp_middleware.recording._assembly import assemble
+from kp_middleware.recording._capture import Naming, captured, recorded_tool
+from kp_middleware.recording._confidence import stated_confidence
+from kp_middleware.recording._current import (
+    current_recorder,
+    current_trace,
+    inside,
+    register_finder,
+)
+from kp_middleware.recording._jsonable import jsonable
+from kp_middleware.recording._limits import Limits, bounded_text
+from kp_middleware.recording._recorder import Recorder, Sink
+from kp_middleware.recording._shield import shield
+
+__all__ = [
+    "Limits",
+    "Naming",
+    "Recorder",
+    "Sink",
+    "assemble",
+    "bounded_text",
+    "captured",
+    "current_recorder",
+    "current_trace",
+    "inside",
+    "jsonable",
+    "recorded_tool",
+    "register_finder",
+    "shield",
+    "stated_confidence",
+]

@@ -1,0 +1,220 @@
+"""The decorators: a captured function is a run, a tool is a step of the run it is called in."""
+
+import inspect
+import json
+import time
+from asyncio import CancelledError
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kp_middleware.recording._confidence import stated_confidence
+from kp_middleware.recording._current import current_recorder, inside
+from kp_middleware.recording._jsonable import jsonable
+from kp_middleware.recording._recorder import Recorder
+from kp_middleware.recording._shield import shield
+from kp_middleware.recording._watched import F, Watch, watched
+
+_GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+_MAX_YIELDED: Final = 1000
+_ARGUMENT_BYTES: Final = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What a captured function's runs are called.
+
+    Attributes:
+        name: Of the agent; by default, the function's own.
+        objective: The parameter that holds the objective; by default, the first text argument.
+        domain: Picks the weights of the score; by default, the pipeline's.
+    """
+
+    name: str | None = None
+    objective: str | None = None
+    domain: str | None = None
+
+
+def captured(function: F, start: Callable[[], Recorder], naming: Naming) -> F:
+    """The same function; a call outside any run is a run of its own, one inside belongs to that."""
+    signature = _signature(function)
+
+    def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
+        call = _Call(function, _arguments(function, signature, args, kwargs) or {})
+        outer = current_recorder()
+        if outer is not None:
+            return _Run(outer, call, is_root=False)
+        recorder = start()
+        _introduce(recorder, call, naming)
+        return _Run(recorder, call, is_root=True)
+
+    return watched(function, watch)
+
+
+def recorded_tool(function: F, name: str | None) -> F:
+    """The same function; called inside a run, it is a tool call and an observation there."""
+    signature = _signature(function)
+
+    def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
+        call = _Call(function, _arguments(function, signature, args, kwargs) or {})
+        return _ToolUse(current_recorder(), name or call.name, call.arguments)
+
+    return watched(function, watch)
+
+
+class _Call:
+    """A function and what it was called with, copied before its body could change it."""
+
+    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.arguments = arguments
+
+    def __str__(self) -> str:
+        return f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
+
+
+class _Yields:
+    """The items of a generator, as far as they are worth keeping."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+
+    def add(self, item: object) -> None:
+        if len(self._items) < _MAX_YIELDED:
+            self._items.append(item if isinstance(item, str) else jsonable(item, _ARGUMENT_BYTES))
+
+    def or_result(self, result: object) -> object:
+        if not self._items:
+            return result
+        if all(isinstance(item, str) for item in self._items):
+            return "".join(self._items)
+        return self._items
+
+
+class _Run:
+    """A captured function's call: a run of its own, or a part of the run it is called in."""
+
+    def __init__(self, recorder: Recorder, call: _Call, *, is_root: bool) -> None:
+        self._recorder = recorder
+        self._call = call
+        self._is_root = is_root
+        self._steps_before = recorder.log.count
+        self._yields = _Yields()
+
+    def running(self) -> AbstractContextManager[None]:
+        return inside(self._recorder)
+
+    @shield
+    def yielded(self, item: object) -> None:
+        self._yields.add(item)
+
+    @shield
+    def returned(self, result: object) -> None:
+        result = self._yields.or_result(result)
+        if self._recorder.log.count == self._steps_before:
+            self._recorder.thought(str(self._call))
+            self._recorder.observation(output_summary="None" if result is None else result)
+        if self._is_root:
+            self._conclude(result)
+            self._recorder.finish()
+
+    @shield
+    def raised(self, error: BaseException) -> None:
+        if self._recorder.log.count == self._steps_before:
+            self._recorder.thought(str(self._call))
+        if not self._is_root:
+            self._recorder.error(error)
+            return
+        self._conclude(self._yields.or_result(None))
+        self._recorder.finish(error, complete=not isinstance(error, _GIVEN_UP))
+
+    def _conclude(self, result: object) -> None:
+        if result is not None and not self._recorder.result_summary:
+            self._recorder.outcome(result)
+        if self._recorder.confidence is None:
+            self._recorder.outcome(confidence=stated_confidence(result))
+
+
+class _ToolUse:
+    """A tool's call inside a run, or nothing outside any."""
+
+    def __init__(self, recorder: Recorder | None, name: str, arguments: dict[str, Any]) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._started = time.perf_counter()
+        self._yields = _Yields()
+        if recorder is not None:
+            recorder.tool_call(name, arguments)
+
+    def running(self) -> AbstractContextManager[None]:
+        return inside(self._recorder)
+
+    @shield
+    def yielded(self, item: object) -> None:
+        self._yields.add(item)
+
+    @shield
+    def returned(self, result: object) -> None:
+        if self._recorder is not None:
+            result = self._yields.or_result(result)
+            self._recorder.observation(
+                tool=self._name,
+                output_summary="None" if result is None else result,
+                latency_ms=self._latency_ms(),
+            )
+
+    @shield
+    def raised(self, error: BaseException) -> None:
+        if self._recorder is not None:
+            self._recorder.error(error, tool=self._name, latency_ms=self._latency_ms())
+
+    def _latency_ms(self) -> float:
+        return round((time.perf_counter() - self._started) * 1000, 3)
+
+
+def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
+    recorder.agent_name = naming.name or call.name
+    recorder.domain = naming.domain
+    if naming.objective is not None:
+        recorder.asked(call.arguments.get(naming.objective, str(call)))
+        return
+    texts = (text for text in call.arguments.values() if isinstance(text, str) and text)
+    recorder.asked(next(texts, str(call)))
+
+
+@shield
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(_function_of(function))
+
+
+@shield
+def _arguments(
+    function: Callable[..., Any],
+    signature: inspect.Signature | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> dict[str, Any]:
+    """The arguments by name, without the receiver of a method, as bounded JSON."""
+    if signature is None:
+        named: Mapping[str, Any] = {"args": args, **kwargs}
+    else:
+        named = signature.bind_partial(*args, **kwargs).arguments
+    if args and _is_receiver(args[0], function):
+        named = dict(list(named.items())[1:])
+    copied = jsonable(named, _ARGUMENT_BYTES)
+    return copied if isinstance(copied, dict) else {"args": copied}
+
+
+def _is_receiver(first: object, function: Callable[..., Any]) -> bool:
+    """Whether the first argument is the object or class whose method this function is."""
+    owner = first if isinstance(first, type) else type(first)
+    method = inspect.getattr_static(owner, getattr(function, "__name__", ""), None)
+    return method is not None and inspect.unwrap(_function_of(method)) is inspect.unwrap(
+        _function_of(function)
+    )
+
+
+def _function_of(method: Any) -> Callable[..., Any]:
+    """What a classmethod or staticmethod wraps, else the method itself."""
+    return getattr(method, "__func__", method)  # type: ignore[no-any-return]

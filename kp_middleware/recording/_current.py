@@ -1,0 +1,56 @@
+"""Which run are we in? The one whose body is running here, by context and not by thread."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
+from typing import TypeAlias
+
+from kp_middleware.recording._limits import Limits
+from kp_middleware.recording._recorder import Recorder
+from kp_middleware.recording._shield import shield
+
+Finder: TypeAlias = Callable[[], Recorder | None]
+"""Finds the recorder of the run we are in by a framework's own means, or None."""
+
+_current: ContextVar[Recorder | None] = ContextVar("kp_middleware_recorder", default=None)
+_finders: list[Finder] = []
+
+
+def current_trace() -> Recorder:
+    """The recorder of the run we are in; outside any run, one that ignores everything.
+
+    >>> current_trace().thought("nobody listens, nothing breaks")
+    """
+    return current_recorder() or _nobody()
+
+
+def current_recorder() -> Recorder | None:
+    """The recorder of the run we are in, or None."""
+    recorder = _current.get()
+    if recorder is not None and not recorder.finished:
+        return recorder
+    return next((found for finder in _finders if (found := finder()) is not None), None)
+
+
+def register_finder(finder: Finder) -> None:
+    """Let an adapter say which of its runs we are in; asked where no captured function is."""
+    _finders.append(shield(finder))
+
+
+@contextmanager
+def inside(recorder: Recorder | None) -> Iterator[None]:
+    """Make this the current run while the block runs, and only here."""
+    token = _current.set(recorder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # a generator or coroutine may be closed from another context
+            _current.reset(token)
+
+
+@cache
+def _nobody() -> Recorder:
+    recorder = Recorder(lambda _: None, Limits(), framework="none")
+    recorder.finish()  # what comes after the end of a run is dropped
+    return recorder

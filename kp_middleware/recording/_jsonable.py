@@ -1,0 +1,147 @@
+"""Any Python value as bounded JSON: it cannot raise, run long, or change what it reads."""
+
+import math
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from itertools import islice
+from numbers import Real
+from pathlib import PurePath
+from typing import Any, Final
+from uuid import UUID
+
+from kp_middleware.recording._limits import bounded_text
+
+_MAX_DEPTH: Final = 16
+_MAX_ITEMS: Final = 1000
+_MAX_EXACT_INT: Final = 2**53  # beyond it JSON readers round
+_PRINTABLE = (date, time, timedelta, Decimal, UUID, PurePath)
+
+
+def jsonable(value: object, limit_bytes: int) -> Any:
+    """A copy of the value in JSON's own types, of about ``limit_bytes`` at the most.
+
+    Objects that JSON does not know become ``<module.Class>``, NaN and infinity None, integers
+    beyond 2**53 text; what was cut is said in place.
+
+    >>> jsonable({"when": float("nan"), 1: (2, {3})}, 1000)
+    {'when': None, '1': [2, [3]]}
+    """
+    return BoundedCopy(limit_bytes).of(value)
+
+
+class BoundedCopy:
+    """One value being copied, and how many bytes may still be spent on it."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = self._left = limit_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the copy takes."""
+        return self._limit_bytes - self._left
+
+    def of(self, value: object, depth: int = 0) -> Any:
+        """The copy of a value that lies ``depth`` containers deep."""
+        try:
+            return self._of(value, depth)
+        except Exception:  # noqa: BLE001 - any object of the user's may raise anything when read
+            return f"<unreadable {type(value).__name__}>"
+
+    def of_mapping(self, value: object) -> dict[str, Any]:
+        """The copy of a value that has to be an object: another is put under ``value``."""
+        copied = self.of(value)
+        return copied if isinstance(copied, dict) else {"value": copied}
+
+    def _of(self, value: object, depth: int) -> Any:
+        kind = type(value)
+        if kind is str:
+            return self._text(value)  # type: ignore[arg-type]
+        if value is None or kind is bool:
+            return value
+        if kind is int:
+            return self._int(value)  # type: ignore[arg-type]
+        if kind is float:
+            return self._float(value)  # type: ignore[arg-type]
+        if depth >= _MAX_DEPTH or self._left <= 0:
+            return f"<{kind.__name__}: left out>"
+        if isinstance(value, Mapping):
+            return self._mapping(value.items(), len(value), depth)
+        if isinstance(value, (list, tuple, Set)):
+            return self._list(value, len(value), depth)
+        return self._other(value, depth)
+
+    def _text(self, text: str) -> str:
+        kept = bounded_text(text, max(self._left, 0))
+        self._left -= len(kept)
+        return kept
+
+    def _int(self, number: int) -> int | str:
+        self._left -= 8
+        if -_MAX_EXACT_INT <= number <= _MAX_EXACT_INT:
+            return number
+        return self._text(str(number) if number.bit_length() < 4096 else "<huge integer>")
+
+    def _float(self, number: float) -> float | None:
+        self._left -= 8
+        return number if math.isfinite(number) else None
+
+    def _mapping(self, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> dict[str, Any]:
+        copied: dict[str, Any] = {}
+        for key, value in islice(items, _MAX_ITEMS):
+            if self._left <= 0:
+                break
+            copied[self._key(key)] = self.of(value, depth + 1)
+        if len(copied) < size:
+            copied["…"] = f"cut: {size} items in all"
+        return copied
+
+    def _key(self, key: object) -> str:
+        if type(key) is str:
+            return self._text(key)
+        plain = isinstance(key, (int, float, *_PRINTABLE))
+        return self._text(str(key) if plain else f"<{type(key).__name__}>")
+
+    def _list(self, items: Iterable[Any], size: int, depth: int) -> list[Any]:
+        copied: list[Any] = []
+        for value in islice(items, _MAX_ITEMS):
+            if self._left <= 0:
+                break
+            copied.append(self.of(value, depth + 1))
+        if len(copied) < size:
+            copied.append(f"… [cut: {size} items in all]")
+        return copied
+
+    def _other(self, value: object, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._text(str.__str__(value))
+        if isinstance(value, Enum):
+            return self.of(value.value, depth + 1)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return f"<{len(value)} bytes>"
+        if isinstance(value, _PRINTABLE):
+            return self._text(str(value))
+        if isinstance(value, Real):  # numpy's scalars, fractions
+            return self._float(float(value))
+        names = _field_names(value)
+        if names is None:
+            return f"<{type(value).__module__}.{type(value).__qualname__}>"
+        return self._mapping(_fields(value, names), len(names), depth)
+
+
+def _field_names(value: object) -> list[str] | None:
+    """The fields of a dataclass or a pydantic model, which hold what its ``repr`` would show."""
+    if isinstance(value, type):
+        return None
+    if is_dataclass(value):
+        return [field.name for field in fields(value) if field.repr]
+    model_fields = getattr(type(value), "model_fields", None)
+    if isinstance(model_fields, dict):
+        return [name for name, field in model_fields.items() if getattr(field, "repr", True)]
+    return None
+
+
+def _fields(value: object, names: list[str]) -> Iterable[tuple[str, Any]]:
+    return ((name, getattr(value, name, None)) for name in names)

@@ -1,0 +1,41 @@
+"""How much of a run is kept, and how a text is cut to size."""
+
+import re
+from dataclasses import dataclass
+
+_REPLACED = "\N{REPLACEMENT CHARACTER}"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds at capture, so that no run can exhaust the agent's memory.
+
+    Attributes:
+        field_bytes: Of one text or one input, in UTF-8.
+        steps: Of one trace; a longer run keeps its first and its last half of these.
+        trace_bytes: Of one trace; steps beyond it keep their type and tool alone.
+    """
+
+    field_bytes: int = 64 * 1024
+    steps: int = 1000
+    trace_bytes: int = 1024 * 1024
+
+
+def bounded_text(text: str, limit_bytes: int) -> str:
+    """The text, cut to a size, with no character that a registry's database refuses.
+
+    A cut is said in words, with the length it had. U+0000 and lone surrogates become U+FFFD.
+
+    >>> bounded_text("a long story", 6)
+    'a long… [cut: 12 characters in all]'
+    """
+    kept = text[:limit_bytes]
+    if not kept.isascii():
+        kept = _LONE_SURROGATE.sub(_REPLACED, kept)
+        kept = kept.encode()[:limit_bytes].decode("utf-8", "ignore")
+    if "\0" in kept:
+        kept = kept.replace("\0", _REPLACED)
+    if len(kept) < len(text):
+        return f"{kept}… [cut: {len(text)} characters in all]"
+    return kept

@@ -1,0 +1,261 @@
+"""Take notes of one run, from any thread, for a few microseconds each.
+
+Nothing here raises into the agent or keeps a reference to its objects: each note becomes bounded
+plain JSON at once, and the frozen document is built later, on the worker's thread.
+"""
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from kp_middleware.recording._jsonable import BoundedCopy, jsonable
+from kp_middleware.recording._limits import Limits, bounded_text
+from kp_middleware.recording._shield import shield
+from kp_middleware.recording._step_log import StepFields, StepLog
+from kp_middleware.traces import StepType
+
+_NAME_BYTES: Final = 256
+
+
+class Sink(Protocol):
+    """Takes a recorder whose run has ended."""
+
+    def __call__(self, recorder: "Recorder", /) -> None:
+        """Take it; must be quick and must not raise."""
+
+
+class Recorder:
+    """The notes of one run: what `current_trace()` gives inside it.
+
+    ``thought``, ``tool_call``, ``observation``, ``error`` and ``outcome`` are for users; the rest
+    is for adapters. Each may be called from any thread. Notes that come after ``finish`` are
+    dropped.
+    """
+
+    def __init__(self, sink: Sink, limits: Limits, *, framework: str) -> None:
+        self._sink = sink
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._started = time.perf_counter()
+        self._errors: list[tuple[int, str, StepFields]] = []
+        self.log = StepLog(limits)
+        self.trace_id = f"kp:trace:{uuid.uuid4()}"
+        self.started_at_s = time.time()
+        self.duration_ms: int | None = None
+        self.framework = framework
+        self.domain: str | None = None
+        self.objective = ""
+        self.result_summary = ""
+        self.confidence: float | None = None
+        self.success: bool | None = None
+        self.complete = True
+        self.finished = False
+        self.error_type: str | None = None
+        self.agent_name: str | None = None
+        self.model: str | None = None
+        self.thread_id: str | None = None
+        self.tags: tuple[str, ...] = ()
+        self.input_tokens: int | None = None
+        self.output_tokens: int | None = None
+
+    @shield
+    def thought(self, content: str) -> None:
+        """The agent reasoned, or said something."""
+        self._append("thought", content=content)
+
+    @shield
+    def tool_call(
+        self, tool: str, input: Mapping[str, object] | None = None, *, mcp_server: str | None = None
+    ) -> None:
+        """The agent called a tool with these arguments."""
+        self._append("tool_call", tool=tool, mcp_server=mcp_server, input=input)
+
+    @shield
+    def observation(
+        self,
+        content: str | None = None,
+        *,
+        tool: str | None = None,
+        output_summary: object = None,
+        latency_ms: float | None = None,
+    ) -> None:
+        """The agent saw something: ``content`` is compared with other runs, a summary is only kept.
+
+        Give what a person said as ``content``, and what a tool answered as ``output_summary``.
+        """
+        self._append(
+            "observation",
+            content=content,
+            tool=tool,
+            output_summary=output_summary,
+            latency_ms=latency_ms,
+        )
+
+    @shield
+    def error(
+        self,
+        error: BaseException | str,
+        *,
+        tool: str | None = None,
+        latency_ms: float | None = None,
+    ) -> None:
+        """Something failed. It is an ``error_recovery``, unless it turns out to end the run."""
+        if isinstance(error, BaseException) and self._has_step(error):
+            return
+        step = self._append(
+            "error_recovery",
+            tool=tool,
+            output_summary=error if isinstance(error, str) else error_text(error),
+            latency_ms=latency_ms,
+        )
+        if step is not None and isinstance(error, BaseException):
+            self._errors.append((id(error), type(error).__name__, step))
+
+    @shield
+    def outcome(
+        self,
+        result_summary: object = None,
+        *,
+        confidence: float | None = None,
+        success: bool | None = None,
+    ) -> None:
+        """How the run ended; what is None is left as it was.
+
+        Args:
+            result_summary: The final answer.
+            confidence: How sure the agent is, 0 to 1; anything else is counted and ignored.
+            success: Whether the task was done; by default, whether the run ended without error.
+        """
+        if self.finished:
+            return
+        if result_summary is not None:
+            self.result_summary = self._text(result_summary)
+        if success is not None:
+            self.success = bool(success)
+        if confidence is not None:
+            if not 0 <= confidence <= 1:
+                raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
+            self.confidence = float(confidence)
+
+    @shield
+    def asked(self, objective: object) -> None:
+        """What the run is for."""
+        if not self.finished:
+            self.objective = self._text(objective)
+
+    @shield
+    def used_tokens(self, *, input_tokens: int, output_tokens: int) -> None:
+        """Add what one model call used."""
+        with self._lock:
+            self.input_tokens = (self.input_tokens or 0) + input_tokens
+            self.output_tokens = (self.output_tokens or 0) + output_tokens
+
+    def finish(self, error: BaseException | None = None, *, complete: bool = True) -> None:
+        """The run has ended; only the first call counts.
+
+        Args:
+            error: What ended it, or None.
+            complete: False where it was cancelled, timed out or abandoned.
+        """
+        with self._lock:
+            if self.finished:
+                return
+            self.finished = True
+        self._conclude(error, complete=complete)
+        self._sink(self)
+
+    @shield
+    def _conclude(self, error: BaseException | None, *, complete: bool) -> None:
+        self.duration_ms = round((time.perf_counter() - self._started) * 1000)
+        self.complete = complete
+        if error is not None:
+            self.error_type = type(error).__name__
+            self.success = False
+            self._end_with(error)
+        elif self.success is None:
+            self.success = complete
+        self._errors.clear()
+
+    def _end_with(self, error: BaseException) -> None:
+        chain = {(id(cause), type(cause).__name__) for cause in _causes(error)}
+        fatal = [step for number, kind, step in self._errors if (number, kind) in chain]
+        for step in fatal:
+            self.log.demote(step)
+        if not fatal:
+            text = self._text(error_text(error))
+            self.log.append({"type": "observation", "output_summary": text}, len(text))
+
+    def _has_step(self, error: BaseException) -> bool:
+        known = {(number, kind) for number, kind, _ in self._errors}
+        return (id(error), type(error).__name__) in known
+
+    def _append(
+        self,
+        kind: StepType,
+        *,
+        content: str | None = None,
+        tool: str | None = None,
+        mcp_server: str | None = None,
+        input: Mapping[str, object] | None = None,
+        output_summary: object = None,
+        latency_ms: float | None = None,
+    ) -> StepFields | None:
+        step: StepFields = {"type": kind}
+        size_bytes = 0
+        if content is not None:
+            step["content"] = self._text(content)
+            size_bytes += len(step["content"])
+        if tool is not None:
+            step["tool"] = _tool(tool, mcp_server)
+        if input is not None:
+            copy = BoundedCopy(self._limits.field_bytes)
+            step["input"] = copy.of_mapping(input)
+            size_bytes += copy.size_bytes
+        if output_summary is not None:
+            step["output_summary"] = self._text(output_summary)
+            size_bytes += len(step["output_summary"])
+        if latency_ms is not None:
+            step["latency_ms"] = latency_ms
+        return self._keep(step, size_bytes)
+
+    def _keep(self, step: StepFields, size_bytes: int) -> StepFields | None:
+        with self._lock:
+            if self.finished:
+                return None
+            self.log.append(step, size_bytes)
+        return step
+
+    def _text(self, value: object) -> str:
+        """A text as it is, anything else as JSON."""
+        limit = self._limits.field_bytes
+        if isinstance(value, str):
+            return bounded_text(value, limit)
+        return json.dumps(jsonable(value, limit), ensure_ascii=False)
+
+
+def _tool(name: str, mcp_server: str | None) -> StepFields:
+    tool = {"name": bounded_text(str(name), _NAME_BYTES)}
+    if mcp_server is not None:
+        tool["mcp_server"] = bounded_text(str(mcp_server), _NAME_BYTES)
+    return tool
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it, at most ten."""
+    cause: BaseException | None = error
+    for _ in range(10):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def error_text(error: BaseException) -> str:
+    """``ValueError: what it says``, also where saying it raises."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
+        return type(error).__name__

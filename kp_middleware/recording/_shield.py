@@ -1,0 +1,49 @@
+"""The one place where our own failures are kept from the agent."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+logger = logging.getLogger("kp_middleware")
+
+
+class Shield:
+    """Swallows failures of recording: counted by kind, each kind logged once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.failures: Counter[str] = Counter()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """Wrap a function so that it returns None where it would have raised."""
+
+        @wraps(function)
+        def shielded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+                self._note(f"{function.__qualname__}: {type(error).__name__}", error)
+                return None
+
+        return shielded
+
+    def _note(self, kind: str, error: Exception) -> None:
+        with self._lock:
+            self.failures[kind] += 1
+            first = self.failures[kind] == 1
+        if first:
+            logger.warning(
+                "a step was not recorded (%s); more of this kind are counted, not logged",
+                kind,
+                exc_info=error,
+            )
+
+
+shield = Shield()
+"""Of this process: the decorator, the recorder and every adapter use it."""

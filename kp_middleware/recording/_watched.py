@@ -1,0 +1,135 @@
+"""Watch a function without changing its kind: plain, async, generator or async generator."""
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager
+from functools import partial, wraps
+from typing import Any, Protocol, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Watch(Protocol):
+    """One call being watched. Its methods do not raise."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Entered whenever the function's own body runs."""
+
+    def yielded(self, item: object, /) -> None:
+        """The body yielded this."""
+
+    def returned(self, result: object, /) -> None:
+        """The body returned this; the call has ended."""
+
+    def raised(self, error: BaseException, /) -> None:
+        """The body raised this; the call has ended."""
+
+
+def watched(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], Watch]) -> F:
+    """The same function; ``watch`` is asked for a `Watch` when a call begins."""
+    if isinstance(function, classmethod | staticmethod):
+        return cast(F, type(function)(watched(function.__func__, watch)))
+    for is_kind, wrapper in (
+        (inspect.iscoroutinefunction, _coroutine),
+        (inspect.isasyncgenfunction, _async_generator),
+        (inspect.isgeneratorfunction, _generator),
+    ):
+        if is_kind(function):
+            return cast(F, wrapper(function, watch))
+    return cast(F, _plain(function, watch))
+
+
+def _plain(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        seen = watch(args, kwargs)
+        try:
+            with seen.running():
+                result = function(*args, **kwargs)
+        except BaseException as error:
+            seen.raised(error)
+            raise
+        seen.returned(result)
+        return result
+
+    return call
+
+
+def _coroutine(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        seen = watch(args, kwargs)
+        try:
+            with seen.running():
+                result = await function(*args, **kwargs)
+        except BaseException as error:
+            seen.raised(error)
+            raise
+        seen.returned(result)
+        return result
+
+    return call
+
+
+def _generator(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        seen = watch(args, kwargs)
+        try:
+            result = yield from _driven(function(*args, **kwargs), seen)
+        except BaseException as error:
+            seen.raised(error)
+            raise
+        seen.returned(result)
+        return result
+
+    return call
+
+
+def _driven(body: Generator[Any, Any, Any], seen: Watch) -> Generator[Any, Any, Any]:
+    resume = partial(next, body)
+    while True:
+        try:
+            with seen.running():
+                item = resume()
+        except StopIteration as stop:
+            return stop.value
+        seen.yielded(item)
+        try:
+            resume = partial(body.send, (yield item))
+        except GeneratorExit:
+            with seen.running():
+                body.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - thrown in by the caller, for the body
+            resume = partial(body.throw, error)
+
+
+def _async_generator(
+    function: Callable[..., Any], watch: Callable[..., Watch]
+) -> Callable[..., Any]:
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        seen = watch(args, kwargs)
+        body = function(*args, **kwargs)
+        resume = partial(anext, body)
+        try:
+            while True:
+                with seen.running():
+                    item = await resume()
+                seen.yielded(item)
+                try:
+                    resume = partial(body.asend, (yield item))
+                except GeneratorExit:
+                    with seen.running():
+                        await body.aclose()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown in, for the body
+                    resume = partial(body.athrow, error)
+        except StopAsyncIteration:
+            seen.returned(None)
+        except BaseException as error:
+            seen.raised(error)
+            raise
+
+    return call
