@@ -1,0 +1,179 @@
+"""The SQLite file: how it is opened, who may read it, and which schema it has."""
+
+import errno
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kp_middleware.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+APPLICATION_ID: Final = 1263553869
+"""``PRAGMA application_id`` of our files: the letters KPMM."""
+
+MIGRATIONS: Final = ("0001_traces",)
+"""In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
+
+_BUSY_S: Final = 5.0
+
+
+def connect(path: str | Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """Open the file of traces, and bring it to today's schema unless it is only read.
+
+    The file is made for the user alone (mode 0600, its new folders 0700). The connection is in
+    autocommit mode: write inside `transaction`.
+
+    Raises:
+        DatabaseError: If it cannot be opened, is another program's, or a newer version's.
+    """
+    path = Path(path).expanduser()
+    try:
+        connection = _open_to_read(path) if read_only else _open_to_write(path)
+    except (sqlite3.Error, OSError) as error:
+        raise _in_words(path, error) from error
+    try:
+        _prepare(connection, path, read_only=read_only)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise _in_words(path, error) from error
+        raise
+    return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of the block or nothing of it; joins the transaction that is open already.
+
+    ``IMMEDIATE``, because a deferred one that reads before it writes fails at once when another
+    process writes in between, however long the busy timeout.
+    """
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "No such file", path)
+    return _connection(f"{path.resolve().as_uri()}?mode=ro")
+
+
+def _open_to_write(path: Path) -> sqlite3.Connection:
+    _make_folder(path.parent)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR))
+    return _connection(path.resolve().as_uri())
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _connection(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=_BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,  # each stage guards its connection with a lock of its own
+        cached_statements=256,
+    )
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
+    version = _our_version(connection, path)
+    if version > len(MIGRATIONS):
+        raise DatabaseError(
+            path, f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
+        )
+    connection.execute("PRAGMA foreign_keys = ON")
+    if read_only:
+        return
+    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the process loses none
+    if version < len(MIGRATIONS):
+        _use_wal(connection)
+        _migrate(connection)
+
+
+def _our_version(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema's version, 0 for an empty file."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if tables and application_id != APPLICATION_ID:
+        raise DatabaseError(
+            path, "is an SQLite file of another program", "name another file with KP_DB or --db"
+        )
+    return int(version)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """A reader never waits for a writer; set once, the file remembers."""
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:  # the busy timeout does not cover this pragma
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    from sqlite_utils import Database, Migrations  # here: it costs more than all other start-up
+
+    migrations = Migrations("kp_middleware")
+    for name in MIGRATIONS:
+        migrations(name=name)(_script(name))
+    with transaction(connection):  # a second process waits here, and finds nothing left to do
+        migrations.apply(Database(connection, execute_plugins=False))
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _script(name: str) -> "Callable[[Database], None]":
+    def run(db: "Database") -> None:
+        script = files("kp_middleware").joinpath("migrations", f"{name}.sql").read_text()
+        for statement in _statements(script):
+            db.conn.execute(statement)
+
+    return run
+
+
+def _statements(script: str) -> Iterator[str]:
+    """One by one, because ``executescript`` would commit first."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _in_words(path: Path, error: Exception) -> DatabaseError:
+    another = "name another file with KP_DB or --db"
+    if isinstance(error, FileNotFoundError) and error.filename == path:
+        return DatabaseError(path, "does not exist", f"record a run first, or {another}")
+    if isinstance(error, OSError):
+        return DatabaseError(path, f"cannot be opened ({error.strerror})", another)
+    if "not a database" in str(error):
+        return DatabaseError(path, "is not an SQLite file", another)
+    return DatabaseError(path, str(error), f"check the folder and the disk, or {another}")

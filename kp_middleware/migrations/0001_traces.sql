@@ -1,0 +1,107 @@
+-- Version 1 of the file of traces. Applied once and never edited: what changes later is a new file beside this one.
+-- Needs SQLite 3.37 (STRICT). The journal is WAL; foreign keys, busy timeout and synchronous are set per connection.
+PRAGMA application_id = 1263553869; -- "KPMM": `file kp.db` and `doctor` can tell what it is
+
+CREATE TABLE traces (
+  seq              INTEGER PRIMARY KEY,                 -- stable row id for FTS and paging; grows with time
+  id               TEXT NOT NULL UNIQUE,                -- kp:trace:<uuid4>; seq sorts by time
+  state            TEXT NOT NULL CHECK (state IN ('paused','incomplete','recorded','scored','failed')),   -- incomplete: cancelled, timed out, abandoned (error_type says); failed: could not be scored
+  started_at       TEXT NOT NULL,                       -- 2026-11-01T09:14:03.120Z (always UTC, always ms, always Z)
+  duration_ms      INTEGER,
+  domain           TEXT NOT NULL,
+  objective        TEXT NOT NULL,
+  result_summary   TEXT,
+  success          INTEGER NOT NULL CHECK (success IN (0, 1)),
+  confidence       REAL NOT NULL,
+  error_type       TEXT,
+  framework        TEXT, agent_id TEXT, agent_name TEXT, model TEXT, thread_id TEXT, tags TEXT CHECK (tags IS NULL OR json_valid(tags)),
+  privacy_level    TEXT NOT NULL CHECK (privacy_level IN ('aggregated','federated','private')),
+  visibility       TEXT NOT NULL CHECK (visibility IN ('network','org','private')),
+  step_count       INTEGER NOT NULL, tool_count INTEGER NOT NULL, recovery_count INTEGER NOT NULL,
+  input_tokens     INTEGER, output_tokens INTEGER,
+  -- score: NULL until scored; values and weights side by side, so that SQL needs no join and no pivot
+  complexity REAL, novelty REAL, tool_diversity REAL, outcome_confidence REAL,
+  complexity_weight REAL, novelty_weight REAL, tool_diversity_weight REAL, outcome_confidence_weight REAL,
+  rules            TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(rules)),   -- [{"rule":"single_tool","delta":-0.1}]
+  score            REAL CHECK (score BETWEEN 0 AND 1),
+  threshold        REAL,                                -- the one in force that day: settings never rewrite history
+  gate             TEXT, decision TEXT CHECK (decision IN ('forward','withhold')), reason TEXT,
+  scorer           TEXT,                                -- name and version
+  embedder         TEXT,                                -- fingerprint of model, length, windowing, precision; NULL: novelty 0.5
+  nearest_seq      INTEGER REFERENCES traces(seq) ON DELETE SET NULL, nearest_similarity REAL,
+  scored_ms        REAL,                                -- what scoring took
+  x REAL, y REAL,                                       -- 2-D map, filled lazily
+  day              TEXT    GENERATED ALWAYS AS (substr(started_at, 1, 10)) VIRTUAL,
+  margin           REAL    GENERATED ALWAYS AS (round(score - threshold, 4)) VIRTUAL,
+  above            INTEGER GENERATED ALWAYS AS (score >= threshold) VIRTUAL,
+  base_score       REAL    GENERATED ALWAYS AS (round(complexity*complexity_weight + novelty*novelty_weight + tool_diversity*tool_diversity_weight + outcome_confidence*outcome_confidence_weight, 4)) VIRTUAL
+) STRICT;
+CREATE INDEX traces_started ON traces(started_at);
+CREATE INDEX traces_domain  ON traces(domain, started_at);
+CREATE INDEX traces_score   ON traces(score);
+CREATE INDEX traces_margin  ON traces(margin);
+CREATE INDEX traces_day     ON traces(day, domain, score);
+CREATE INDEX traces_todo    ON traces(state) WHERE state IN ('recorded','paused');
+CREATE INDEX traces_thread  ON traces(thread_id) WHERE thread_id IS NOT NULL;
+CREATE INDEX traces_nearest ON traces(nearest_seq) WHERE nearest_seq IS NOT NULL;   -- or pruning is quadratic
+
+CREATE TABLE steps (
+  trace_seq  INTEGER NOT NULL REFERENCES traces(seq) ON DELETE CASCADE,
+  step_id    INTEGER NOT NULL,
+  type       TEXT NOT NULL CHECK (type IN ('thought','tool_call','observation','error_recovery')),
+  tool TEXT, mcp_server TEXT, content TEXT, input TEXT CHECK (input IS NULL OR json_valid(input)), output_summary TEXT, latency_ms REAL,
+  PRIMARY KEY (trace_seq, step_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX steps_tool ON steps(tool, latency_ms, trace_seq) WHERE tool IS NOT NULL;   -- covering: tool usage reads the index alone
+
+CREATE TABLE documents (                                 -- the ReasoningTrace as recorded, out of the hot rows
+  trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
+  body       TEXT NOT NULL CHECK (json_valid(body))
+) STRICT;
+
+CREATE TABLE vectors (
+  seq         INTEGER PRIMARY KEY AUTOINCREMENT,         -- AUTOINCREMENT: never reused, or other processes would miss rows
+  trace_seq   INTEGER REFERENCES traces(seq) ON DELETE CASCADE,
+  key         TEXT,                                      -- whose it is: the id of a trace, which need not be stored here
+  embedder    TEXT NOT NULL,                             -- vectors of different fingerprints never meet
+  added_at_ms INTEGER NOT NULL,                          -- ms since the epoch, never decreasing
+  vector      BLOB NOT NULL                              -- float32, little-endian, unit length
+) STRICT;
+CREATE INDEX vectors_trace ON vectors(trace_seq) WHERE trace_seq IS NOT NULL;       -- or pruning is quadratic
+
+CREATE TABLE outbox (
+  trace_seq       INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
+  state           TEXT NOT NULL CHECK (state IN ('pending','sending','sent','rejected','blocked','cancelled')),
+  reason          TEXT,                                  -- of blocked and rejected; never a redacted value
+  attempts        INTEGER NOT NULL DEFAULT 0,
+  next_attempt_at TEXT, last_error TEXT, http_status INTEGER, sent_at TEXT, remote_id TEXT,
+  claimed_by      TEXT, claimed_until TEXT,
+  idempotency_key TEXT NOT NULL,
+  registry        TEXT NOT NULL,
+  redactor        TEXT NOT NULL,                         -- name, version and rule digest
+  redactions      TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(redactions)),   -- {"email":2,"api_key":1}
+  body            TEXT CHECK (body IS NULL OR json_valid(body))                -- exactly the bytes that go
+) STRICT;
+CREATE INDEX outbox_due ON outbox(next_attempt_at) WHERE state IN ('pending','sending');
+CREATE INDEX outbox_state ON outbox(state);
+
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+-- full text: external content, double quotes round the table name (Datasette looks for content="traces")
+CREATE VIRTUAL TABLE traces_fts USING fts5(objective, result_summary, content="traces", content_rowid="seq", tokenize="porter unicode61 remove_diacritics 2");
+CREATE TRIGGER traces_ai AFTER INSERT ON traces BEGIN INSERT INTO traces_fts(rowid, objective, result_summary) VALUES (new.seq, new.objective, new.result_summary); END;
+CREATE TRIGGER traces_ad AFTER DELETE ON traces BEGIN INSERT INTO traces_fts(traces_fts, rowid, objective, result_summary) VALUES ('delete', old.seq, old.objective, old.result_summary); END;
+CREATE TRIGGER traces_au AFTER UPDATE OF objective, result_summary ON traces BEGIN INSERT INTO traces_fts(traces_fts, rowid, objective, result_summary) VALUES ('delete', old.seq, old.objective, old.result_summary); INSERT INTO traces_fts(rowid, objective, result_summary) VALUES (new.seq, new.objective, new.result_summary); END;
+
+-- views: one per question people ask
+CREATE VIEW score_parts AS            -- long form, for charts
+  SELECT seq AS trace_seq, 1 AS position, 'complexity' AS part, complexity AS value, complexity_weight AS weight, round(complexity*complexity_weight,4) AS contribution FROM traces
+  UNION ALL SELECT seq, 2, 'novelty', novelty, novelty_weight, round(novelty*novelty_weight,4) FROM traces
+  UNION ALL SELECT seq, 3, 'tool_diversity', tool_diversity, tool_diversity_weight, round(tool_diversity*tool_diversity_weight,4) FROM traces
+  UNION ALL SELECT seq, 4, 'outcome_confidence', outcome_confidence, outcome_confidence_weight, round(outcome_confidence*outcome_confidence_weight,4) FROM traces
+  UNION ALL SELECT t.seq, 5, json_extract(r.value,'$.rule'), NULL, NULL, json_extract(r.value,'$.delta') FROM traces t, json_each(t.rules) r;
+CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, t.success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
+CREATE VIEW daily AS SELECT day, domain, count(*) AS traces, sum(above) AS above, round(avg(score),4) AS mean_score, round(avg(novelty),4) AS mean_novelty FROM traces GROUP BY day, domain;
+CREATE VIEW tool_usage AS SELECT tool, count(*) AS calls, round(avg(latency_ms),1) AS mean_ms, max(latency_ms) AS max_ms FROM steps WHERE tool IS NOT NULL GROUP BY tool;
+CREATE VIEW funnel AS SELECT (SELECT count(*) FROM traces) AS recorded, (SELECT count(*) FROM traces WHERE decision = 'forward') AS cleared, (SELECT count(*) FROM outbox) AS queued, (SELECT count(*) FROM outbox WHERE state='sent') AS sent, (SELECT count(*) FROM outbox WHERE state='blocked') AS blocked, (SELECT count(*) FROM outbox WHERE state='rejected') AS rejected;
+CREATE VIEW near_misses AS SELECT seq, id, domain, objective, score, margin FROM traces WHERE margin BETWEEN -0.05 AND 0 AND above = 0 ORDER BY margin DESC;

@@ -1,0 +1,20 @@
+"""Say how much a trace is worth sharing, and let through what is."""
+
+from kp_middleware.scoring._embedder import Embedder, Vector
+from kp_middleware.scoring._gate import Decision, Threshold
+from kp_middleware.scoring._profiles import PROFILES
+from kp_middleware.scoring._ring import Neighbour
+from kp_middleware.scoring._scorer import Scorer, embedded_text
+from kp_middleware.scoring._vector_cache import VectorCache
+
+__all__ = [
+    "PROFILES",
+    "Decision",
+    "Embedder",
+    "Neighbour",
+    "Scorer",
+    "Threshold",
+    "Vector",
+    "VectorCache",
+    "embedded_text",
+]

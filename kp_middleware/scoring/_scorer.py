@@ -1,0 +1,129 @@
+"""Say how much a trace is worth sharing, against what was seen before."""
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from kp_middleware.errors import EmbedderError, EmbedderNotReadyError, EmbedderUnavailableError
+from kp_middleware.scores import Nearest, Score, Shape, Signals, Weights
+from kp_middleware.scoring import _signals as signals
+from kp_middleware.scoring._embedder import Embedder, Vector
+from kp_middleware.scoring._profiles import DEFAULT_PROFILE, PROFILES
+from kp_middleware.scoring._vector_cache import VectorCache
+from kp_middleware.traces import ReasoningTrace
+
+logger = logging.getLogger("kp_middleware")
+
+
+def embedded_text(trace: ReasoningTrace) -> str:
+    """What is embedded of a trace: its objective, then each step's ``content``, single-spaced.
+
+    A step without content counts as empty, as in the reference.
+    """
+    contents = " ".join(step.content or "" for step in trace.steps)
+    return f"{trace.task.objective} {contents}"
+
+
+class Scorer:
+    """Scores traces one after another, each against those before it. Safe in several threads.
+
+    Args:
+        embedder: Measures novelty; None means novelty is 0.5.
+        cache: What was seen before; None means a new one in memory.
+        profiles: Weights by domain, beside the protocol's own or in their place; ``"default"``
+            names those of every domain without its own.
+
+    Raises:
+        pydantic.ValidationError: If a profile's weights do not sum to 1.
+
+    >>> from kp_middleware.traces import Step
+    >>> steps = [Step(step_id=0, type="thought", content="Paris")]
+    >>> trace = ReasoningTrace.of("What is the capital of France?", steps)
+    >>> score = Scorer().score(trace)
+    >>> score.value, score.rules
+    (0.1, ('single_thought',))
+    """
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder | None = None,
+        cache: VectorCache | None = None,
+        profiles: Mapping[str, Weights | Mapping[str, float]] | None = None,
+    ) -> None:
+        self._embedder = embedder
+        self._cache = VectorCache() if cache is None else cache
+        own = {name: Weights.model_validate(w) for name, w in (profiles or {}).items()}
+        self._profiles = {**PROFILES, **own}
+        self._look_up_then_add = threading.Lock()
+        self._warned = False
+
+    def score(
+        self, trace: ReasoningTrace, *, vector: Vector | None = None, shape: Shape | None = None
+    ) -> Score:
+        """Score one trace, then remember it.
+
+        Args:
+            trace: The document.
+            vector: Its embedding, where the caller has it already.
+            shape: The true counts of its steps, where the document holds only a part of them.
+        """
+        if vector is None:
+            vector = self._embed_if_ready(trace)
+        shape = shape or Shape.of(trace)
+        success = trace.metadata.success
+        nearest = None if vector is None else self._compare(trace.id, vector)
+        measured = Signals(
+            complexity=signals.complexity(shape),
+            novelty=signals.novelty(None if nearest is None else nearest.similarity),
+            tool_diversity=signals.tool_diversity(shape),
+            outcome_confidence=signals.outcome_confidence(trace.outcome, success=success),
+        )
+        weights = self.weights(trace.metadata.task_domain)
+        base = signals.weighted(measured, weights)
+        value, adjustments = signals.adjusted(base, shape, success=success)
+        return Score(
+            value=value,
+            signals=measured,
+            weights=weights,
+            adjustments=adjustments,
+            nearest=nearest,
+            embedder=None if vector is None or self._embedder is None else self._embedder.name,
+        )
+
+    def embed(self, trace: ReasoningTrace) -> Vector | None:
+        """The embedding of a trace, or None where there is no model: one warning says why.
+
+        Raises:
+            EmbedderNotReadyError: If the model is on its way: ask again later.
+        """
+        if self._embedder is None:
+            return None
+        try:
+            return self._embedder.embed(embedded_text(trace))
+        except EmbedderUnavailableError as error:
+            self._warn_once(error)
+            return None
+
+    def weights(self, domain: str) -> Weights:
+        """What each signal counts in a domain."""
+        return self._profiles.get(domain, self._profiles[DEFAULT_PROFILE])
+
+    def _embed_if_ready(self, trace: ReasoningTrace) -> Vector | None:
+        try:
+            return self.embed(trace)
+        except EmbedderNotReadyError as error:
+            self._warn_once(error)
+            return None
+
+    def _compare(self, trace_id: str, vector: Vector) -> Nearest | None:
+        name = "" if self._embedder is None else self._embedder.name
+        with self._look_up_then_add:
+            found = self._cache.nearest(vector, embedder=name)
+            self._cache.add(vector, trace_id, embedder=name)
+        return None if found is None else Nearest(found.key or "", found.similarity)
+
+    def _warn_once(self, error: EmbedderError) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning("novelty is 0.5: %s", error)
