@@ -1,1 +1,66 @@
 """Record agent runs, score them locally, keep them all, share what is worth sharing."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kp_middleware.pipeline import KnowledgePulse
+    from kp_middleware.recording import current_trace
+    from kp_middleware.scores import Score
+    from kp_middleware.scoring import (
+        Embedder,
+        MiniLMEmbedder,
+        Scorer,
+        VectorCache,
+        aevaluate_value,
+        evaluate_value,
+    )
+    from kp_middleware.settings import Settings
+    from kp_middleware.traces import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
+
+__all__ = [
+    "Embedder",
+    "KnowledgePulse",
+    "Metadata",
+    "MiniLMEmbedder",
+    "Outcome",
+    "ReasoningTrace",
+    "Score",
+    "Scorer",
+    "Settings",
+    "Step",
+    "Task",
+    "Tool",
+    "VectorCache",
+    "aevaluate_value",
+    "current_trace",
+    "evaluate_value",
+]
+
+_HOMES = {
+    "pipeline": ("KnowledgePulse",),
+    "recording": ("current_trace",),
+    "scores": ("Score",),
+    "scoring": (
+        "Embedder",
+        "MiniLMEmbedder",
+        "Scorer",
+        "VectorCache",
+        "aevaluate_value",
+        "evaluate_value",
+    ),
+    "settings": ("Settings",),
+    "traces": ("Metadata", "Outcome", "ReasoningTrace", "Step", "Task", "Tool"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: a command must start at once."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kp_middleware.errors import DatabaseError
 
@@ -22,10 +22,15 @@ APPLICATION_ID: Final = 1263553869
 MIGRATIONS: Final = ("0001_traces",)
 """In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
 
+TROUBLE: Final = (DatabaseError, sqlite3.Error)
+"""What opening and using the file may raise."""
+
+Connection: TypeAlias = sqlite3.Connection
+
 _BUSY_S: Final = 5.0
 
 
-def connect(path: str | Path, *, read_only: bool = False) -> sqlite3.Connection:
+def connect(path: str | Path, *, read_only: bool = False) -> Connection:
     """Open the file of traces, and bring it to today's schema unless it is only read.
 
     The file is made for the user alone (mode 0600, its new folders 0700). The connection is in
@@ -50,7 +55,7 @@ def connect(path: str | Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: Connection) -> Iterator[None]:
     """All of the block or nothing of it; joins the transaction that is open already.
 
     ``IMMEDIATE``, because a deferred one that reads before it writes fails at once when another
@@ -68,13 +73,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.commit()
 
 
-def _open_to_read(path: Path) -> sqlite3.Connection:
+def _open_to_read(path: Path) -> Connection:
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file", path)
     return _connection(f"{path.resolve().as_uri()}?mode=ro")
 
 
-def _open_to_write(path: Path) -> sqlite3.Connection:
+def _open_to_write(path: Path) -> Connection:
     _make_folder(path.parent)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR))
     return _connection(path.resolve().as_uri())
@@ -86,7 +91,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _connection(uri: str) -> sqlite3.Connection:
+def _connection(uri: str) -> Connection:
     return sqlite3.connect(
         uri,
         uri=True,
@@ -97,7 +102,7 @@ def _connection(uri: str) -> sqlite3.Connection:
     )
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
+def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
     version = _our_version(connection, path)
     if version > len(MIGRATIONS):
         raise DatabaseError(
@@ -112,7 +117,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> 
         _migrate(connection)
 
 
-def _our_version(connection: sqlite3.Connection, path: Path) -> int:
+def _our_version(connection: Connection, path: Path) -> int:
     """The schema's version, 0 for an empty file."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -124,7 +129,7 @@ def _our_version(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
+def _use_wal(connection: Connection) -> None:
     """A reader never waits for a writer; set once, the file remembers."""
     deadline = time.monotonic() + _BUSY_S
     while True:
@@ -138,7 +143,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
+def _migrate(connection: Connection) -> None:
     from sqlite_utils import Database, Migrations  # here: it costs more than all other start-up
 
     migrations = Migrations("kp_middleware")

@@ -2,6 +2,7 @@
 
 KnowledgePulseError
 ├── MissingExtraError            install the extra it names
+├── SettingsFileError            correct the file it names
 ├── DatabaseError                the file cannot be used: its path and remedy are in the message
 ├── TraceNotFoundError           no stored trace has this id, or several begin with it
 ├── RedactionError               this must not leave: its path and reason are in the message
@@ -31,6 +32,14 @@ class MissingExtraError(KnowledgePulseError):
     def __init__(self, extra: str) -> None:
         super().__init__(f'this needs more packages: pip install "kp-middleware[{extra}]"')
         self.extra = extra
+
+
+class SettingsFileError(KnowledgePulseError):
+    """The file of settings cannot be read."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}; correct the file or remove it")
+        self.path = path
 
 
 class DatabaseError(KnowledgePulseError):

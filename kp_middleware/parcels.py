@@ -1,5 +1,6 @@
 """What goes to the registry, and what comes back. Light: read-only commands load this."""
 
+import hashlib
 from dataclasses import dataclass
 
 
@@ -31,3 +32,16 @@ class Receipt:
 
     remote_id: str
     status: int
+
+
+def idempotency_key(body: bytes, *, agent_id: str | None, rejections: int = 0) -> str:
+    """The same for the same bytes of the same agent, until the registry answers 4xx.
+
+    The registry keeps keys globally and replays 2xx and 4xx answers whatever the body.
+
+    >>> idempotency_key(b"{}", agent_id="a") == idempotency_key(b"{}", agent_id="a", rejections=1)
+    False
+    """
+    digest = hashlib.sha256(f"{agent_id or ''}\n{rejections}\n".encode())
+    digest.update(body)
+    return digest.hexdigest()

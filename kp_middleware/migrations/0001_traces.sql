@@ -42,6 +42,7 @@ CREATE INDEX traces_score   ON traces(score);
 CREATE INDEX traces_margin  ON traces(margin);
 CREATE INDEX traces_day     ON traces(day, domain, score);
 CREATE INDEX traces_todo    ON traces(state) WHERE state IN ('recorded','paused');
+CREATE INDEX traces_cleared ON traces(seq) WHERE decision = 'forward';   -- to find those that no key could send yet
 CREATE INDEX traces_thread  ON traces(thread_id) WHERE thread_id IS NOT NULL;
 CREATE INDEX traces_nearest ON traces(nearest_seq) WHERE nearest_seq IS NOT NULL;   -- or pruning is quadratic
 
@@ -76,6 +77,7 @@ CREATE TABLE outbox (
   attempts        INTEGER NOT NULL DEFAULT 0,
   next_attempt_at TEXT, last_error TEXT, http_status INTEGER, sent_at TEXT, remote_id TEXT,
   claimed_by      TEXT, claimed_until TEXT,
+  rejections      INTEGER NOT NULL DEFAULT 0,            -- 4xx answers so far: after each, the idempotency key is another
   idempotency_key TEXT NOT NULL,
   registry        TEXT NOT NULL,
   redactor        TEXT NOT NULL,                         -- name, version and rule digest

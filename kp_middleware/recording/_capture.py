@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kp_middleware.recording._confidence import stated_confidence
-from kp_middleware.recording._current import current_recorder, inside
+from kp_middleware.recording._current import current_recorder, current_trace, inside
 from kp_middleware.recording._jsonable import jsonable
 from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._shield import shield
@@ -36,8 +36,11 @@ class Naming:
     domain: str | None = None
 
 
-def captured(function: F, start: Callable[[], Recorder], naming: Naming) -> F:
-    """The same function; a call outside any run is a run of its own, one inside belongs to that."""
+def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) -> F:
+    """The same function; a call outside any run is a run of its own, one inside belongs to that.
+
+    ``start`` gives a new recorder, or None where nothing is to be recorded now.
+    """
     signature = _signature(function)
 
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
@@ -46,6 +49,8 @@ def captured(function: F, start: Callable[[], Recorder], naming: Naming) -> F:
         if outer is not None:
             return _Run(outer, call, is_root=False)
         recorder = start()
+        if recorder is None:
+            return _Run(current_trace(), call, is_root=False)
         _introduce(recorder, call, naming)
         return _Run(recorder, call, is_root=True)
 

@@ -256,6 +256,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def error_text(error: BaseException) -> str:
     """``ValueError: what it says``, also where saying it raises."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
         return type(error).__name__

@@ -1,20 +1,27 @@
 """Say how much a trace is worth sharing, and let through what is."""
 
+from kp_middleware.scoring._default import DEFAULT_EMBEDDER
 from kp_middleware.scoring._embedder import Embedder, Vector
+from kp_middleware.scoring._evaluate import aevaluate_value, evaluate_value
 from kp_middleware.scoring._gate import Decision, Threshold
+from kp_middleware.scoring._minilm import MiniLMEmbedder
 from kp_middleware.scoring._profiles import PROFILES
 from kp_middleware.scoring._ring import Neighbour
 from kp_middleware.scoring._scorer import Scorer, embedded_text
 from kp_middleware.scoring._vector_cache import VectorCache
 
 __all__ = [
+    "DEFAULT_EMBEDDER",
     "PROFILES",
     "Decision",
     "Embedder",
+    "MiniLMEmbedder",
     "Neighbour",
     "Scorer",
     "Threshold",
     "Vector",
     "VectorCache",
+    "aevaluate_value",
     "embedded_text",
+    "evaluate_value",
 ]

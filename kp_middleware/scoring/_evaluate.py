@@ -3,11 +3,11 @@
 import asyncio
 from typing import Final
 
-from kp_middleware.scoring._minilm import MiniLMEmbedder
+from kp_middleware.scoring._default import DEFAULT_EMBEDDER
 from kp_middleware.scoring._scorer import Scorer
 from kp_middleware.traces import ReasoningTrace
 
-_scorer: Final = Scorer(embedder=MiniLMEmbedder())  # nothing is loaded or allocated yet
+_scorer: Final = Scorer(embedder=DEFAULT_EMBEDDER)  # nothing is loaded or allocated yet
 
 
 def evaluate_value(trace: ReasoningTrace) -> float:

@@ -1,0 +1,178 @@
+"""The command line. Each command reads the file, or runs one thing and says what it did."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kp_middleware import locations
+from kp_middleware.database import connect
+from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.inspection._explanation import short_id
+from kp_middleware.inspection._output import print_json, print_rows, print_table
+from kp_middleware.inspection._show import trace_lines
+from kp_middleware.storage import History, Row
+
+if TYPE_CHECKING:
+    from click import Group as DefaultGroup  # the package has no types
+else:
+    from click_default_group import DefaultGroup
+
+_LIST_COLUMNS = (
+    "id",
+    "started_at",
+    "domain",
+    "score",
+    "margin",
+    "step_count",
+    "tool_count",
+    "success",
+    "state",
+    "objective",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+class _Group(DefaultGroup):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KnowledgePulseError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Group, default="list", default_if_no_args=True)
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="KP_DB",
+    help="The file of traces. Default: KP_DB, or kp.db in your data folder.",
+)
+@click.version_option(package_name="kp-middleware", message="%(version)s")
+@click.help_option("-h", "--help")
+@click.pass_context
+def cli(context: click.Context, db: Path | None) -> None:
+    r"""Look at what your agents did, how it scored, and what was sent.
+
+    \b
+    kp-middleware demo          see it work, on this machine alone
+    kp-middleware               the newest traces
+    kp-middleware show @last    why the last one scored as it did
+    """
+    context.obj = db or locations.database_file()
+
+
+@cli.command("list")
+@click.option("-n", "--limit", default=20, show_default=True, help="How many, newest first.")
+@click.option("-d", "--domain", help="Only traces of this domain.")
+@click.option("--above/--below", default=None, help="Only those that reached the threshold or not.")
+@_json
+@click.pass_obj
+def list_(db: Path, *, limit: int, domain: str | None, above: bool | None, as_json: bool) -> None:
+    r"""List the newest traces.
+
+    \b
+    kp-middleware list --below -d code
+    """
+    with closing(connect(db, read_only=True)) as connection:
+        history = History(connection)
+        rows = history.latest(limit, domain=domain, above=above)
+        count = history.count()
+    if sys.stdout.isatty() and not as_json:
+        rows = [row | {"id": short_id(row["id"])} for row in rows]
+    print_rows(rows, _LIST_COLUMNS, as_json=as_json)
+    if len(rows) == limit < count:
+        click.echo(f"{count} traces in all: -n shows more", err=True)
+
+
+@cli.command()
+@click.argument("trace_id", metavar="ID")
+@_json
+@click.pass_obj
+def show(db: Path, *, trace_id: str, as_json: bool) -> None:
+    r"""Show one trace: its score as a sum, where it went and why, its steps.
+
+    ID is the beginning of its id, @last or @best.
+
+    \b
+    kp-middleware show 1339c0
+    """
+    with closing(connect(db, read_only=True)) as connection:
+        history = History(connection)
+        trace = history.trace(history.find(trace_id))
+    if as_json or not sys.stdout.isatty():
+        print_json(trace)
+    else:
+        click.echo("\n".join(trace_lines(trace)))
+
+
+@cli.command()
+@_json
+@click.pass_obj
+def stats(db: Path, *, as_json: bool) -> None:
+    """Count what was recorded, what cleared the threshold and what was sent."""
+    with closing(connect(db, read_only=True)) as connection:
+        numbers = History(connection).stats()
+    if as_json or not sys.stdout.isatty():
+        print_json(numbers)
+    else:
+        _print_stats(numbers)
+
+
+@cli.command()
+@_json
+@click.pass_obj
+def path(db: Path, *, as_json: bool) -> None:
+    """Print where the file of traces is."""
+    if as_json:
+        print_json({"path": str(db), "exists": db.exists()})
+    else:
+        click.echo(db)
+
+
+@cli.command()
+@_json
+@click.pass_obj
+def doctor(db: Path, *, as_json: bool) -> None:
+    """Check that the file, the model and the registry can be used; exit with 3 if not."""
+    from kp_middleware.inspection._doctor import examine
+    from kp_middleware.scoring import DEFAULT_EMBEDDER
+    from kp_middleware.settings import Settings
+
+    findings = [*examine(Settings(db=db), DEFAULT_EMBEDDER)]
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        for finding in findings:
+            click.echo(
+                f"{'ok' if finding.ok else 'TROUBLE':<8} {finding.check:<9} {finding.detail}"
+            )
+    if not all(finding.ok for finding in findings):
+        sys.exit(3)
+
+
+@cli.command()
+@click.option(
+    "--into", type=click.Path(path_type=Path, dir_okay=False), help="Keep its traces here."
+)
+@_json
+def demo(*, into: Path | None, as_json: bool) -> None:
+    """Run a scripted agent with real tools, and see what is kept, what is sent, and why.
+
+    Needs no key, no account and no network; nothing leaves this machine.
+    """
+    from kp_middleware.inspection._demo import run_demo
+
+    run_demo(into, as_json=as_json)
+
+
+def _print_stats(numbers: Row) -> None:
+    for name in ("recorded", "cleared", "queued", "sent", "blocked", "rejected"):
+        click.echo(f"{name:<10}{numbers[name]:>8}")
+    for title in ("domains", "scores", "states", "tools"):
+        rows = numbers[title]
+        if rows:
+            click.echo()
+            print_table(rows, [*rows[0]])

@@ -1,0 +1,74 @@
+"""Is all that we need usable, and what is to be done if not?"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kp_middleware.database import TROUBLE, connect
+from kp_middleware.errors import EmbedderError, RegistryError
+from kp_middleware.scoring import Embedder
+from kp_middleware.settings import Settings
+from kp_middleware.storage import History
+
+
+class Finding(NamedTuple):
+    """What one check found.
+
+    Attributes:
+        check: What was looked at.
+        ok: Whether it is usable.
+        detail: What was found, and what to do if it is not usable.
+    """
+
+    check: str
+    ok: bool
+    detail: str
+
+
+def examine(settings: Settings, embedder: Embedder) -> Iterator[Finding]:
+    """Look at the file, the model and the registry, one after another."""
+    yield _file(settings.db)
+    yield _model(embedder)
+    yield _registry(settings)
+
+
+def _file(path: Path) -> Finding:
+    try:
+        connection = connect(path)
+    except TROUBLE as error:
+        return Finding("file", ok=False, detail=str(error))
+    try:
+        count = History(connection).count()
+    finally:
+        connection.close()
+    return Finding("file", ok=True, detail=f"{path}: {count} traces")
+
+
+def _model(embedder: Embedder) -> Finding:
+    started = time.perf_counter()
+    try:
+        embedder.embed("hello world")
+    except EmbedderError as error:
+        return Finding("model", ok=False, detail=f"{error}; until then novelty is 0.5")
+    took_s = time.perf_counter() - started
+    return Finding("model", ok=True, detail=f"{embedder.name}, ready in {took_s:.1f} s")
+
+
+def _registry(settings: Settings) -> Finding:
+    if settings.visibility == "private":
+        return Finding("registry", ok=True, detail="not used: the visibility is private")
+    if settings.api_key is None:
+        return Finding(
+            "registry", ok=True, detail="not used: without KP_API_KEY nothing leaves this machine"
+        )
+    from kp_middleware.forwarding import Registry
+
+    registry = Registry(settings.registry_url, settings.api_key, agent_id=settings.agent_id)
+    try:
+        registry.reach()
+    except RegistryError as error:
+        return Finding("registry", ok=False, detail=f"{error}; check KP_REGISTRY_URL")
+    finally:
+        registry.close()
+    return Finding("registry", ok=True, detail=f"{registry.url} answers")

@@ -1,0 +1,92 @@
+"""Why a trace scored as it did, and where it went: pure functions of its row."""
+
+from typing import NamedTuple
+
+from kp_middleware.storage import Row
+
+_PARTS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
+
+
+class Line(NamedTuple):
+    """One line of the sum.
+
+    Attributes:
+        part: A signal, a rule, or ``score``.
+        working: How the number comes about.
+        amount: What it adds to the score.
+    """
+
+    part: str
+    working: str
+    amount: float
+
+
+def arithmetic(trace: Row) -> list[Line]:
+    """Each signal times its weight, each rule, and the score; empty for a trace without a score.
+
+    The amounts before the last add up to it, but for what clamping to 0..1 takes away.
+    """
+    if trace["score"] is None:
+        return []
+    signals = [_signal(trace, part) for part in _PARTS]
+    rules = [Line(rule["rule"], "rule", rule["delta"]) for rule in trace["rules"]]
+    return [*signals, *rules, Line("score", _against_threshold(trace), trace["score"])]
+
+
+def whereabouts(trace: Row) -> str:
+    """Where the trace went and why, in one sentence."""
+    outbox = trace["outbox"]
+    if outbox is None:
+        return _kept_here(trace)
+    match outbox["state"]:
+        case "sent":
+            return f"sent to {outbox['registry']} at {outbox['sent_at']} as {outbox['remote_id']}"
+        case "pending" | "sending":
+            after = f" after {outbox['last_error']}" if outbox["last_error"] else ""
+            return f"waits to be sent to {outbox['registry']}{after}"
+        case state:
+            return f"{state}: {outbox['reason']}"
+
+
+def _signal(trace: Row, part: str) -> Line:
+    value, weight = trace[part], trace[f"{part}_weight"]
+    working = f"{value:.3f} × {weight:.2f}"
+    if part == "novelty":
+        working += f"  ({_novelty_in_words(trace)})"
+    return Line(part, working, value * weight)
+
+
+def _novelty_in_words(trace: Row) -> str:
+    if trace["embedder"] is None:
+        return "not measured: no embedder"
+    if trace["nearest_similarity"] is None:
+        return "nothing to compare with yet"
+    nearest = short_id(trace["nearest_id"]) if trace["nearest_id"] else "a pruned trace"
+    return f"{trace['nearest_similarity']:.3f} like {nearest}"
+
+
+def _against_threshold(trace: Row) -> str:
+    distance = trace["score"] - trace["threshold"]
+    where = "reaches" if distance >= 0 else "is below"
+    return f"{where} {trace['threshold']:g} by {abs(distance):.3f}"
+
+
+def _kept_here(trace: Row) -> str:
+    match trace["state"]:
+        case "recorded":
+            return "kept here, not scored yet"
+        case "incomplete":
+            return f"kept here, not scored: the run did not end ({trace['error_type']})"
+        case "failed":
+            return f"kept here: {trace['reason']}"
+        case _:
+            return f"kept here: {trace['reason']}"
+
+
+def short_id(trace_id: str) -> str:
+    """As much of an id as a person reads.
+
+    >>> short_id("kp:trace:1339c01f-d20b-469c-90a1-9b4f1b03419e")
+    '1339c01f'
+    """
+    return trace_id.removeprefix("kp:trace:")[:8]

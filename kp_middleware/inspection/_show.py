@@ -1,0 +1,41 @@
+"""One trace, as a person reads it."""
+
+from collections.abc import Iterator
+
+from kp_middleware.inspection._explanation import arithmetic, whereabouts
+from kp_middleware.storage import Row
+
+_WIDTH = 100
+
+
+def trace_lines(trace: Row) -> Iterator[str]:
+    """What was asked, how it scored, where it went, and its steps."""
+    yield _one_line(trace["objective"])
+    facts = (trace["id"], trace["domain"], trace["framework"], trace["started_at"])
+    yield "  ".join(str(fact) for fact in facts if fact)
+    yield ""
+    yield from _sum(trace)
+    yield f"  → {whereabouts(trace)}"
+    yield ""
+    yield from map(_step, trace["steps"])
+    if trace["result_summary"]:
+        yield ""
+        yield f"result: {_one_line(trace['result_summary'])}"
+
+
+def _sum(trace: Row) -> Iterator[str]:
+    for line in arithmetic(trace):
+        sign = " " if line.part == "score" else "+"
+        name = line.part.replace("_", " ")
+        yield f"  {name:<20}{format(line.amount, f'{sign}.3f')}   {line.working}"
+
+
+def _step(step: Row) -> str:
+    took = f"  {step['latency_ms']:.0f} ms" if "latency_ms" in step else ""
+    told = step.get("content") or step.get("output_summary") or step.get("input") or ""
+    name = step.get("tool", "")
+    return _one_line(f"{step['step_id']:>4}  {step['type']:<15} {name:<20} {told}")[:_WIDTH] + took
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ").replace("\t", " ").rstrip()

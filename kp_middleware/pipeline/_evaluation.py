@@ -1,0 +1,172 @@
+"""What is done with one finished run, stage after stage, on one connection."""
+
+import logging
+import time
+from importlib.metadata import version
+from typing import Final
+
+from kp_middleware import privacy
+from kp_middleware.database import TROUBLE, Connection, transaction
+from kp_middleware.errors import EmbedderNotReadyError, RedactionError
+from kp_middleware.forwarding import payload
+from kp_middleware.pipeline._run_queue import FinishedRun
+from kp_middleware.recording import Recorder, assemble
+from kp_middleware.runs import RecordedRun
+from kp_middleware.scores import Score, Shape
+from kp_middleware.scoring import Decision, Embedder, Scorer, Threshold, VectorCache
+from kp_middleware.settings import Settings
+from kp_middleware.storage import OutboxTable, TraceStore, Verdict
+from kp_middleware.traces import ReasoningTrace
+
+logger = logging.getLogger("kp_middleware")
+
+_NO_KEY: Final = "not queued: there is no API key"
+_PRIVATE: Final = "not queued: its visibility is private"
+
+
+class Evaluation:
+    """Keeps, scores, decides and queues: one run after another, in one thread."""
+
+    def __init__(
+        self, connection: Connection, settings: Settings, embedder: Embedder | None
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._cache = VectorCache.sharing(
+            connection, settings.cache_size, ttl_ms=settings.cache_ttl_ms
+        )
+        self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
+        self._gate = Threshold(settings.threshold)
+        scorer = f"kp-middleware {version('kp-middleware')}"
+        self._store = TraceStore(connection, scorer=scorer)
+        self._outbox = OutboxTable(
+            connection, registry=settings.registry_url, agent_id=settings.agent_id
+        )
+
+    def keep(self, run: FinishedRun) -> int | None:
+        """Write a run to the file as ``recorded``, without its secrets; None if it has no step.
+
+        Raises:
+            DatabaseError, sqlite3.Error: If it could not be written: nothing was, try again.
+        """
+        recorded = self._recorded_run(run)
+        if recorded is None:
+            return None
+        return self._store.record(_without_secrets(recorded))
+
+    def score_all(self) -> bool:
+        """Score every run that waits; False if some still do, until the model is there."""
+        try:
+            for seq in self._store.recorded():
+                self._score(seq)
+        except EmbedderNotReadyError as error:
+            logger.debug("runs wait to be scored: %s", error)
+            return False
+        return True
+
+    def queue_cleared(self) -> None:
+        """Queue what the gate let through while there was no key."""
+        if self._settings.api_key is None or self._settings.visibility == "private":
+            return
+        for seq in self._store.cleared_but_not_queued():
+            trace = ReasoningTrace.model_validate_json(self._store.document(seq))
+            with transaction(self._connection):
+                self._queue(seq, trace, self._store.score_of(seq))
+                self._store.say_why(seq, "queued when there was an API key")
+
+    def any_pending(self) -> bool:
+        """Whether a row of the outbox waits to be sent."""
+        return self._outbox.any_pending()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _recorded_run(self, run: FinishedRun) -> RecordedRun | None:
+        settings = self._settings
+        if isinstance(run, Recorder):
+            return assemble(
+                run,
+                domain=settings.domain,
+                visibility=settings.visibility,
+                privacy_level=settings.privacy_level,
+                agent_id=settings.agent_id,
+            )
+        if settings.visibility == "private":  # the stricter of the two holds
+            metadata = run.metadata.model_copy(update={"visibility": "private"})
+            run = run.model_copy(update={"metadata": metadata})
+        return RecordedRun(trace=run, shape=Shape.of(run))
+
+    def _score(self, seq: int) -> None:
+        trace = ReasoningTrace.model_validate_json(self._store.document(seq))
+        try:
+            self._score_and_queue(seq, trace)
+        except (EmbedderNotReadyError, *TROUBLE):
+            raise
+        except Exception as error:
+            logger.warning("trace %s is kept but cannot be scored", trace.id, exc_info=True)
+            self._store.fail(seq, f"could not be scored: {error}")
+
+    def _score_and_queue(self, seq: int, trace: ReasoningTrace) -> None:
+        started = time.perf_counter()
+        shape = self._shape(seq, trace)
+        vector = self._scorer.embed(trace)  # slow, so outside the transaction
+        try:
+            with transaction(self._connection):
+                if not self._store.is_recorded(seq):
+                    return  # another process was first
+                score = self._scorer.score(trace, vector=vector, shape=shape)
+                decision = self._gate.decide(score)
+                took_ms = (time.perf_counter() - started) * 1000
+                verdict = self._verdict(seq, trace, score, decision)
+                self._store.save_score(seq, score, verdict, took_ms=took_ms)
+        except BaseException:
+            self._cache.reload()  # what it remembers of this run was rolled back
+            raise
+
+    def _shape(self, seq: int, trace: ReasoningTrace) -> Shape:
+        steps, tools, recoveries = self._store.counts(seq)
+        types = Shape.of(trace).types
+        return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
+
+    def _verdict(
+        self, seq: int, trace: ReasoningTrace, score: Score, decision: Decision
+    ) -> Verdict:
+        reason = decision.reason
+        if decision.decision == "forward":
+            hindrance = self._hindrance(trace)
+            if hindrance is None:
+                self._queue(seq, trace, score.value)
+            else:
+                reason = f"{reason}; {hindrance}"
+        return Verdict(self._gate.name, self._gate.threshold, decision.decision, reason)
+
+    def _hindrance(self, trace: ReasoningTrace) -> str | None:
+        """Why a trace that cleared stays here all the same."""
+        if trace.metadata.visibility == "private":
+            return _PRIVATE
+        return _NO_KEY if self._settings.api_key is None else None
+
+    def _queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
+        level = trace.metadata.privacy_level
+        try:
+            redacted = privacy.redact_trace(trace, level=level)
+            body = payload(redacted.trace, score=score, agent_id=self._settings.agent_id)
+            privacy.check_clean(body, level=level)
+        except RedactionError as error:
+            logger.warning("trace %s stays here: %s", trace.id, error)
+            self._outbox.add_blocked(seq, str(error), redactor=privacy.REDACTOR)
+        else:
+            self._outbox.add(seq, body, redactor=privacy.REDACTOR, redactions=redacted.counts)
+
+
+def _without_secrets(run: RecordedRun) -> RecordedRun:
+    """The run as it may be written to the file."""
+    trace = privacy.redact_trace(run.trace, level="private").trace
+    facts = {
+        name: privacy.redact_jsonable(value, level="private")
+        for name in ("error_type", "agent_name", "model", "thread_id")
+        if (value := getattr(run, name)) is not None
+    }
+    tags = tuple(privacy.redact_jsonable(list(run.tags), level="private"))
+    return run.model_copy(update={"trace": trace, "tags": tags, **facts})

@@ -1,0 +1,250 @@
+"""The pipeline as users hold it: settings in, runs in, nothing to configure to begin."""
+
+import atexit
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, Unpack, overload
+
+from kp_middleware.database import TROUBLE, connect
+from kp_middleware.forwarding import Registry
+from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
+from kp_middleware.pipeline._workers import Backlog, ForwardingWorker, ScoringWorker
+from kp_middleware.recording import Limits, Naming, Recorder, captured, recorded_tool, shield
+from kp_middleware.scoring import DEFAULT_EMBEDDER, Embedder
+from kp_middleware.settings import Settings, SettingsKeywords
+from kp_middleware.storage import count_backlog
+from kp_middleware.traces import ReasoningTrace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+logger = logging.getLogger("kp_middleware")
+
+_EXIT_S: Final = 2.0
+_open_pipelines: "weakref.WeakSet[KnowledgePulse]" = weakref.WeakSet()
+_default_lock = threading.Lock()
+
+
+class KnowledgePulse:
+    """Records runs, scores them in the background, keeps them all, and forwards what is worth it.
+
+    Nothing is opened, loaded or started before the first run has ended. Trouble of ours is logged
+    and counted; it never reaches the agent.
+
+    Args:
+        embedder: Measures novelty; by default MiniLM, shared by the process. None means novelty
+            is 0.5.
+        settings: See `Settings`; each is also ``KP_…`` in the environment.
+
+    Raises:
+        pydantic.ValidationError: With the name of each setting that is wrong.
+        ValueError: If the registry's URL is neither https nor on this machine.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None) as kp:
+    ...         @kp.capture
+    ...         def answer(question: str) -> str:
+    ...             return "42"
+    ...         answer("What is six times seven?")
+    ...         kp.flush()
+    '42'
+    Backlog(unscored=0, unsent=0)
+    """
+
+    _default: "KnowledgePulse | None" = None
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder | None = DEFAULT_EMBEDDER,
+        **settings: Unpack[SettingsKeywords],
+    ) -> None:
+        self.settings = Settings(**settings)
+        self._limits = Limits(
+            field_bytes=self.settings.max_field_bytes,
+            steps=self.settings.max_steps,
+            trace_bytes=self.settings.max_trace_bytes,
+        )
+        self._queue = RunQueue(self.settings.max_queue_bytes)
+        self._sender = self._make_sender()
+        self._scorer = ScoringWorker(
+            self._queue, self.settings, embedder, on_queued=self._start_sending
+        )
+        self._closed = False
+        self._dropped = 0
+        _open_pipelines.add(self)
+
+    @classmethod
+    def default(cls) -> "KnowledgePulse":
+        """The pipeline of this process, from ``KP_*`` variables and files; always the same one."""
+        with _default_lock:
+            if KnowledgePulse._default is None:
+                KnowledgePulse._default = cls()
+            return KnowledgePulse._default
+
+    def start_recording(self, framework: str) -> Recorder | None:
+        """A recorder for one run of a framework, or None if recording is switched off.
+
+        When the recorder is finished, its run goes through the pipeline.
+        """
+        if not self.settings.enabled or self._closed:
+            return None
+        return Recorder(self._take, self._limits, framework=framework)
+
+    @overload
+    def capture(self, function: F, /) -> F: ...
+
+    @overload
+    def capture(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        objective: str | None = None,
+        domain: str | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def capture(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        objective: str | None = None,
+        domain: str | None = None,
+    ) -> Any:
+        """Record each call of a function as a run; inside a run, as a part of that.
+
+        For plain, async and generator functions, methods among them; the function stays what it is.
+
+        Args:
+            function: With ``@kp.capture``; or use ``@kp.capture(domain="finance")``.
+            name: Of the agent; by default the function's.
+            objective: The parameter that says what is asked; by default the first text argument.
+            domain: Picks the weights of the score; by default the pipeline's.
+        """
+        if function is None:
+            return lambda function: self._capture(function, Naming(name, objective, domain))
+        return self._capture(function, Naming())
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
+    def tool(self, /, *, name: str | None = None) -> Callable[[F], F]: ...
+
+    def tool(self, function: Any = None, /, *, name: str | None = None) -> Any:
+        """Record each call of a function as a tool call of the run it is called in.
+
+        Args:
+            function: With ``@kp.tool``; or use ``@kp.tool(name="search")``.
+            name: Of the tool; by default the function's.
+        """
+        if function is None:
+            return lambda function: self._tool(function, name)
+        return self._tool(function, name)
+
+    def submit(self, trace: ReasoningTrace) -> None:
+        """Put a trace that you built yourself through the pipeline.
+
+        Raises:
+            TypeError: If it is not a ReasoningTrace.
+        """
+        if not isinstance(trace, ReasoningTrace):
+            raise TypeError(f"a ReasoningTrace is needed, this is a {type(trace).__name__}")
+        if self.settings.enabled:
+            self._take(trace)
+
+    def flush(self, timeout_s: float = 5.0) -> Backlog:
+        """Wait until what was recorded is scored and what may leave is sent, or the time is over.
+
+        Never waits for a model that is being downloaded, or for a registry that asks for patience.
+
+        Returns:
+            What is not done.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._queue.wait_until_done(timeout_s)
+        if self._sender is not None:
+            self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
+        return self._backlog()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Flush, then stop. What is not sent by then is sent by the next process. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self.flush(timeout_s)
+        self._scorer.stop(1.0)
+        if self._sender is not None:
+            self._sender.stop(0.0)
+        if self._queue.unfinished:
+            logger.warning("%d runs could not be kept", self._queue.unfinished)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _capture(self, function: F, naming: Naming) -> F:
+        if not self.settings.enabled:
+            return function
+        return captured(function, lambda: self.start_recording("python"), naming)
+
+    def _tool(self, function: F, name: str | None) -> F:
+        return recorded_tool(function, name) if self.settings.enabled else function
+
+    @shield
+    def _take(self, run: FinishedRun) -> None:
+        """Called on the agent's thread: puts the run on the queue, and no more."""
+        if self._closed or not self._queue.put(run):
+            self._drop()
+        elif self.settings.sync:
+            self._scorer.work_now()
+        else:
+            self._scorer.start()
+
+    def _drop(self) -> None:
+        self._dropped += 1
+        if self._dropped == 1:
+            why = "the pipeline is closed" if self._closed else "too many wait to be scored"
+            logger.warning("a run was dropped: %s; more are counted, not logged", why)
+
+    def _make_sender(self) -> ForwardingWorker | None:
+        api_key = self.settings.api_key
+        if api_key is None or self.settings.visibility == "private":
+            return None
+        registry = Registry(self.settings.registry_url, api_key, agent_id=self.settings.agent_id)
+        return ForwardingWorker(self.settings, registry)
+
+    def _start_sending(self) -> None:
+        if self._sender is not None:
+            self._sender.start()
+
+    def _backlog(self) -> Backlog:
+        """From the file, where it exists; what cannot be read there is not counted."""
+        try:
+            with closing(connect(self.settings.db, read_only=True)) as connection:
+                unscored, unsent = count_backlog(connection)
+        except TROUBLE:
+            unscored = unsent = 0
+        return Backlog(self._queue.unfinished + unscored, unsent)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Give what is under way two seconds when the interpreter ends."""
+    deadline = time.monotonic() + _EXIT_S
+    for pipeline in list(_open_pipelines):
+        pipeline.close(max(0.0, deadline - time.monotonic()))

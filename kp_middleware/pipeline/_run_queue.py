@@ -1,0 +1,87 @@
+"""Finished runs on their way from the agents' threads to the worker, bounded by bytes."""
+
+import threading
+from collections import deque
+from typing import Final, NamedTuple, TypeAlias
+
+from kp_middleware.recording import Recorder
+from kp_middleware.traces import ReasoningTrace
+
+FinishedRun: TypeAlias = Recorder | ReasoningTrace
+"""What was recorded, or a trace that a user built."""
+
+_OVERHEAD_BYTES: Final = 1024
+
+
+class _Waiting(NamedTuple):
+    run: FinishedRun
+    size_bytes: int
+
+
+class RunQueue:
+    """First in, first out. A run stays counted until the worker is `done` with it."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._runs: deque[_Waiting] = deque()
+        self._size_bytes = 0
+        self._changed = threading.Condition()
+        self._unfinished = 0
+
+    def put(self, run: FinishedRun) -> bool:
+        """Add a run without waiting; False if there is no room: it is dropped."""
+        size_bytes = _size_bytes(run)
+        with self._changed:
+            if self._size_bytes + size_bytes > self._max_bytes:
+                return False
+            self._runs.append(_Waiting(run, size_bytes))
+            self._size_bytes += size_bytes
+            self._unfinished += 1
+            self._changed.notify_all()
+        return True
+
+    def take(self, timeout_s: float) -> FinishedRun | None:
+        """The oldest run, or None if none came in time or `wake` was called."""
+        with self._changed:
+            if not self._runs:
+                self._changed.wait(timeout_s)
+            if not self._runs:
+                return None
+            waiting = self._runs.popleft()
+            self._size_bytes -= waiting.size_bytes
+        return waiting.run
+
+    def put_back(self, run: FinishedRun) -> None:
+        """Make a run that was taken the next one again."""
+        waiting = _Waiting(run, _size_bytes(run))
+        with self._changed:
+            self._runs.appendleft(waiting)
+            self._size_bytes += waiting.size_bytes
+
+    def done(self) -> None:
+        """The run that was taken is safe in the file, or will never be."""
+        with self._changed:
+            self._unfinished -= 1
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_until_done(self, timeout_s: float) -> None:
+        """Return when every run is done, or when the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._unfinished, timeout_s)
+
+    @property
+    def unfinished(self) -> int:
+        """How many runs were put and are not done."""
+        return self._unfinished
+
+
+def _size_bytes(run: FinishedRun) -> int:
+    if isinstance(run, Recorder):
+        return run.log.size_bytes + _OVERHEAD_BYTES
+    texts = (len(step.content or "") + len(step.output_summary or "") for step in run.steps)
+    return sum(texts) + _OVERHEAD_BYTES

@@ -1,0 +1,161 @@
+"""What a user may set: by keyword, ``KP_*``, ``settings.toml`` or the reference CLI's files.
+
+Looked for in this order; what is set nowhere has a default: nothing has to be set to begin.
+"""
+
+import json
+import logging
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from pydantic import Field, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from kp_middleware import locations
+from kp_middleware.errors import SettingsFileError
+from kp_middleware.scores import Weights
+from kp_middleware.traces import NonEmpty, PrivacyLevel, Unit, Visibility
+
+logger = logging.getLogger("kp_middleware")
+
+
+class Settings(BaseSettings):
+    """Every setting, read once. Each is also ``KP_…`` in the environment.
+
+    Attributes:
+        domain: Of runs that name none; picks the weights of the score.
+        threshold: What a score must reach to leave this machine, 0 to 1.
+        visibility: Who may see a trace; ``private`` never leaves this machine.
+        privacy_level: How much is removed before a trace leaves.
+        db: The SQLite file of traces.
+        registry_url: Where traces go.
+        api_key: Of the registry; without one nothing leaves this machine.
+        agent_id: Under which the key was registered.
+        profiles: Weights by domain, beside the protocol's own.
+        cache_size: With how many earlier traces a new one is compared.
+        cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
+        enabled: False records nothing at all.
+        sync: Score in the agent's thread when a run ends: for tests and serverless functions.
+        max_field_bytes: Of one text or one tool's input; what is cut is said in place.
+        max_steps: Of one trace; a longer run keeps its first and last half of these.
+        max_trace_bytes: Of one trace.
+        max_queue_bytes: Of finished runs that wait to be scored; beyond it new ones are dropped.
+
+    Raises:
+        pydantic.ValidationError: With the name of each setting that is wrong.
+        SettingsFileError: If ``settings.toml`` cannot be read.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="KP_", frozen=True, extra="ignore", env_ignore_empty=True, allow_inf_nan=False
+    )
+
+    domain: NonEmpty = "general"
+    threshold: Unit = 0.75
+    visibility: Visibility = "network"
+    privacy_level: PrivacyLevel = "aggregated"
+    db: Path = Field(default_factory=locations.database_file)
+    registry_url: str = "https://registry.openknowledgepulse.org"
+    api_key: SecretStr | None = None
+    agent_id: NonEmpty | None = None
+    profiles: dict[str, Weights] = {}
+    cache_size: Annotated[int, Field(ge=0)] = 1000
+    cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
+    enabled: bool = True
+    sync: bool = False
+    max_field_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024
+    max_steps: Annotated[int, Field(ge=2)] = 1000
+    max_trace_bytes: Annotated[int, Field(ge=4096)] = 1024 * 1024
+    max_queue_bytes: Annotated[int, Field(ge=0)] = 64 * 1024 * 1024
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - we have no such file
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The order in which a setting is looked for."""
+        path = locations.settings_file()
+        try:
+            toml = TomlConfigSettingsSource(settings_cls, path)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise SettingsFileError(path, str(error)) from error
+        return init_settings, env_settings, toml, _ReferenceFiles(settings_cls)
+
+
+class SettingsKeywords(TypedDict, total=False):
+    """The settings as keywords of `KnowledgePulse`."""
+
+    domain: str
+    threshold: float
+    visibility: Visibility
+    privacy_level: PrivacyLevel
+    db: str | Path
+    registry_url: str
+    api_key: str | SecretStr
+    agent_id: str
+    profiles: Mapping[str, Weights | Mapping[str, float]]
+    cache_size: int
+    cache_ttl_ms: int | None
+    enabled: bool
+    sync: bool
+    max_field_bytes: int
+    max_steps: int
+    max_trace_bytes: int
+    max_queue_bytes: int
+
+
+class _ReferenceFiles(PydanticBaseSettingsSource):
+    """What the reference command line has stored: one login serves both tools."""
+
+    _FILES = (
+        (
+            "config.json",
+            {
+                "registryUrl": "registry_url",
+                "defaultVisibility": "visibility",
+                "defaultDomain": "domain",
+            },
+        ),
+        ("auth.json", {"apiKey": "api_key", "agentId": "agent_id"}),
+    )
+
+    def get_field_value(
+        self,
+        field: FieldInfo,  # noqa: ARG002 - pydantic-settings' own signature
+        field_name: str,
+    ) -> tuple[Any, str, bool]:
+        """Nothing for one field: all are read at once."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        folder = locations.reference_folder()
+        return {
+            ours: stored[theirs]
+            for file_name, names in self._FILES
+            for stored in [_read_json(folder / file_name)]
+            for theirs, ours in names.items()
+            if isinstance(stored.get(theirs), str)
+        }
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError):
+        logger.warning("%s cannot be read as JSON: it is ignored", path)
+        return {}
+    return stored if isinstance(stored, dict) else {}

@@ -1,0 +1,132 @@
+"""Questions people ask of the file. Reads only; loads nothing heavy."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from kp_middleware.errors import TraceNotFoundError
+
+Row: TypeAlias = dict[str, Any]
+"""One row, by column name, as it is printed as JSON."""
+
+_ID_PREFIX = "kp:trace:"
+_OUTBOX_COLUMNS = (
+    "state, reason, attempts, next_attempt_at, last_error, http_status, sent_at, remote_id,"
+    " registry, redactor, redactions"
+)
+
+
+class History:
+    """The stored traces, newest first."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def latest(
+        self, limit: int, *, domain: str | None = None, above: bool | None = None
+    ) -> list[Row]:
+        """The newest traces, as the view ``history`` shows them.
+
+        Args:
+            limit: How many at the most.
+            domain: Only of this domain; None means any.
+            above: Only those that did (True) or did not (False) reach the threshold.
+        """
+        return self._rows(
+            """
+            SELECT id, started_at, domain, score, margin, success, step_count, tool_count, state,
+                   reason, objective
+            FROM history WHERE (:domain IS NULL OR domain = :domain)
+              AND (:above IS NULL OR coalesce(margin >= 0, 0) = :above)
+            ORDER BY seq DESC LIMIT :limit
+            """,
+            {"limit": limit, "domain": domain, "above": above},
+        )
+
+    def count(self) -> int:
+        """How many traces are stored."""
+        return int(self._connection.execute("SELECT count(*) FROM traces").fetchone()[0])
+
+    def find(self, name: str) -> int:
+        """The ``seq`` of the trace whose id begins so, with or without ``kp:trace:``.
+
+        ``@last`` is the newest and ``@best`` the one that scored most.
+
+        Raises:
+            TraceNotFoundError: If there is none, or more than one.
+        """
+        order = {"@last": "seq DESC", "@best": "score DESC, seq DESC"}.get(name)
+        if order:
+            found = self._rows(f"SELECT seq FROM traces ORDER BY {order} LIMIT 1")  # noqa: S608 - ours
+        else:
+            start = _ID_PREFIX + name.removeprefix(_ID_PREFIX)
+            found = self._rows(
+                "SELECT seq FROM traces WHERE id >= ? AND id < ? LIMIT 2", (start, start + "\x7f")
+            )
+        if len(found) > 1:
+            raise TraceNotFoundError(f"several traces start with {name}: give more of the id")
+        if not found:
+            raise TraceNotFoundError(f"no trace starts with {name}")
+        return int(found[0]["seq"])
+
+    def trace(self, seq: int) -> Row:
+        """One trace: all its columns, its nearest neighbour's id, its steps and its outbox row."""
+        (row,) = self._rows(
+            """
+            SELECT t.*, n.id AS nearest_id FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq
+            WHERE t.seq = ?
+            """,
+            (seq,),
+        )
+        row["rules"] = json.loads(row["rules"])
+        row["tags"] = json.loads(row["tags"] or "[]")
+        row["steps"] = [_present(step) for step in self._steps(seq)]
+        row["outbox"] = self._outbox(seq)
+        return row
+
+    def stats(self) -> Row:
+        """Counts and means: in all, by domain, by outbox state, and what tools were used."""
+        (funnel,) = self._rows("SELECT * FROM funnel")
+        return {
+            **funnel,
+            "domains": self._rows(
+                """
+                SELECT domain, count(*) AS traces, sum(decision = 'forward') AS cleared,
+                       round(avg(score), 4) AS mean_score, round(max(score), 4) AS best_score,
+                       round(avg(novelty), 4) AS mean_novelty
+                FROM traces GROUP BY domain ORDER BY traces DESC, domain
+                """
+            ),
+            "scores": self._rows(
+                """
+                SELECT min(CAST(score * 10 AS INTEGER), 9) / 10.0 AS at_least, count(*) AS traces
+                FROM traces WHERE score IS NOT NULL GROUP BY 1 ORDER BY 1
+                """
+            ),
+            "states": self._rows(
+                "SELECT state, count(*) AS traces FROM history GROUP BY state ORDER BY traces DESC"
+            ),
+            "tools": self._rows("SELECT * FROM tool_usage ORDER BY calls DESC, tool LIMIT 10"),
+        }
+
+    def _steps(self, seq: int) -> list[Row]:
+        steps = self._rows(
+            "SELECT step_id, type, tool, mcp_server, content, input, output_summary, latency_ms"
+            " FROM steps WHERE trace_seq = ? ORDER BY step_id",
+            (seq,),
+        )
+        return [step | {"input": json.loads(step["input"] or "null")} for step in steps]
+
+    def _outbox(self, seq: int) -> Row | None:
+        rows = self._rows(f"SELECT {_OUTBOX_COLUMNS} FROM outbox WHERE trace_seq = ?", (seq,))  # noqa: S608 - ours
+        return rows[0] | {"redactions": json.loads(rows[0]["redactions"])} if rows else None
+
+    def _rows(self, sql: str, values: tuple[Any, ...] | Mapping[str, Any] = ()) -> list[Row]:
+        cursor = self._connection.execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _present(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}

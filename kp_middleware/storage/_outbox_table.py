@@ -1,0 +1,183 @@
+"""What waits to be sent: one row for each trace that may leave, with exactly the bytes that go."""
+
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from kp_middleware.database import transaction
+from kp_middleware.errors import (
+    RegistryError,
+    RegistryForbiddenError,
+    RegistryRejectedError,
+    RegistryUnavailableError,
+)
+from kp_middleware.parcels import Parcel, Receipt, idempotency_key
+
+_LEASE_S = 120.0
+
+
+class OutboxTable:
+    """The outbox of one file, for one registry and agent."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, *, registry: str, agent_id: str | None
+    ) -> None:
+        self._connection = connection
+        self._registry = registry
+        self._agent_id = agent_id
+        self._claimant = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+    def add(
+        self, trace_seq: int, body: bytes, *, redactor: str, redactions: Mapping[str, int]
+    ) -> None:
+        """A trace may leave, with these bytes."""
+        self._insert(trace_seq, "pending", None, body, redactor, redactions)
+
+    def add_blocked(self, trace_seq: int, reason: str, *, redactor: str) -> None:
+        """A trace would leave, but it is not certain that it is clean."""
+        self._insert(trace_seq, "blocked", reason, None, redactor, {})
+
+    def claim(self, now: float, /) -> Parcel | None:
+        """The next row that is due at this epoch second, ours until its lease ends."""
+        with transaction(self._connection):
+            row = self._connection.execute(
+                """
+                SELECT trace_seq, body, idempotency_key, attempts FROM outbox
+                WHERE registry = ? AND body IS NOT NULL AND (
+                  (state = 'pending' AND coalesce(next_attempt_at, '') <= ?)
+                  OR (state = 'sending' AND claimed_until <= ?))
+                ORDER BY next_attempt_at, trace_seq LIMIT 1
+                """,
+                (self._registry, instant(now), instant(now)),
+            ).fetchone()
+            if row is None:
+                return None
+            self._connection.execute(
+                "UPDATE outbox SET state = 'sending', claimed_by = ?, claimed_until = ?"
+                " WHERE trace_seq = ?",
+                (self._claimant, instant(now + _LEASE_S), row[0]),
+            )
+        return Parcel(row[0], row[1].encode(), row[2], row[3])
+
+    def next_due(self) -> float | None:
+        """When the next row is due or its lease ends, in epoch seconds; None: nothing waits."""
+        row = self._connection.execute(
+            """
+            SELECT min(CASE state WHEN 'pending' THEN coalesce(next_attempt_at, '')
+                                  ELSE claimed_until END)
+            FROM outbox WHERE state IN ('pending', 'sending') AND registry = ?
+            """,
+            (self._registry,),
+        ).fetchone()
+        if row[0] is None:
+            return None
+        return datetime.fromisoformat(row[0]).timestamp() if row[0] else 0.0
+
+    def sent(self, parcel: Parcel, receipt: Receipt, /) -> None:
+        """It arrived."""
+        self._end(
+            parcel,
+            "state = 'sent', sent_at = ?, remote_id = ?, http_status = ?, last_error = NULL",
+            (instant(datetime.now(UTC).timestamp()), receipt.remote_id, receipt.status),
+        )
+
+    def rejected(self, parcel: Parcel, error: RegistryRejectedError, /) -> None:
+        """It will never be accepted."""
+        self._end(
+            parcel,
+            "state = 'rejected', reason = ?, http_status = ?",
+            (error.reason, error.status),
+        )
+
+    def block(self, parcel: Parcel, reason: str, /) -> None:
+        """It is not tried again by itself."""
+        self._end(parcel, "state = 'blocked', reason = ?", (reason,))
+
+    def postpone(
+        self, parcel: Parcel, error: RegistryError, /, *, retry_at: float, counted: bool
+    ) -> None:
+        """It is due again at an epoch second; ``counted`` adds one to its attempts."""
+        status = None
+        if isinstance(error, RegistryForbiddenError | RegistryUnavailableError):
+            status = error.status
+        refused = int(status is not None and 400 <= status < 500)
+        with transaction(self._connection):
+            (rejections,) = self._connection.execute(
+                "SELECT rejections FROM outbox WHERE trace_seq = ?", (parcel.trace_seq,)
+            ).fetchone()
+            rejections += refused
+            self._end(
+                parcel,
+                "state = 'pending', next_attempt_at = ?, last_error = ?, http_status = ?,"
+                " rejections = ?, idempotency_key = ?",
+                (
+                    instant(retry_at),
+                    str(error),
+                    status,
+                    rejections,
+                    idempotency_key(parcel.body, agent_id=self._agent_id, rejections=rejections),
+                ),
+                attempts=int(counted),
+            )
+
+    def pending(self) -> int:
+        """How many rows wait to be sent."""
+        (count,) = self._connection.execute(
+            "SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')"
+        ).fetchone()
+        return int(count)
+
+    def any_pending(self) -> bool:
+        """Whether a row waits to be sent."""
+        (found,) = self._connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM outbox WHERE state IN ('pending', 'sending'))"
+        ).fetchone()
+        return bool(found)
+
+    def _insert(
+        self,
+        trace_seq: int,
+        state: str,
+        reason: str | None,
+        body: bytes | None,
+        redactor: str,
+        redactions: Mapping[str, int],
+    ) -> None:
+        self._connection.execute(
+            "INSERT INTO outbox (trace_seq, state, reason, idempotency_key, registry, redactor,"
+            " redactions, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                trace_seq,
+                state,
+                reason,
+                idempotency_key(body or b"", agent_id=self._agent_id),
+                self._registry,
+                redactor,
+                json.dumps(dict(redactions)),
+                None if body is None else body.decode(),
+            ),
+        )
+
+    def _end(
+        self, parcel: Parcel, change: str, values: tuple[object, ...], *, attempts: int = 1
+    ) -> None:
+        """End our lease with a change of the row; nothing happens if another took it over."""
+        with transaction(self._connection):
+            self._connection.execute(
+                f"UPDATE outbox SET {change}, attempts = attempts + ?, claimed_by = NULL,"  # noqa: S608 - our own words
+                " claimed_until = NULL WHERE trace_seq = ? AND claimed_by = ?",
+                (*values, attempts, parcel.trace_seq, self._claimant),
+            )
+
+
+def instant(epoch_s: float) -> str:
+    """Epoch seconds as every column of the file has them.
+
+    >>> instant(0)
+    '1970-01-01T00:00:00.000Z'
+    """
+    moment = datetime.fromtimestamp(epoch_s, UTC)
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

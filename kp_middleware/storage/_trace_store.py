@@ -1,0 +1,209 @@
+"""Runs in the file: written as they were recorded, completed when they are scored."""
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kp_middleware.database import transaction
+
+if TYPE_CHECKING:  # read-only commands load this module, and none of these
+    from kp_middleware.runs import RecordedRun
+    from kp_middleware.scores import Score
+    from kp_middleware.traces import Step
+
+
+class Verdict(NamedTuple):
+    """What the gate said of a score.
+
+    Attributes:
+        gate: Its name, with its setting.
+        threshold: The score that it asked for.
+        decision: ``forward`` or ``withhold``.
+        reason: In words.
+    """
+
+    gate: str
+    threshold: float
+    decision: str
+    reason: str
+
+
+class TraceStore:
+    """The traces of one file. A run is ``recorded`` first, and ``scored`` once, by one process."""
+
+    def __init__(self, connection: sqlite3.Connection, *, scorer: str) -> None:
+        """``scorer`` is the name and version that is stored with each score."""
+        self._connection = connection
+        self._scorer = scorer
+
+    def record(self, run: "RecordedRun") -> int:
+        """Keep a run, whatever becomes of it; returns its ``seq``.
+
+        A trace that is stored already (the same id) is not stored again.
+        """
+        with transaction(self._connection):
+            known = self._connection.execute(
+                "SELECT seq FROM traces WHERE id = ?", (run.trace.id,)
+            ).fetchone()
+            return int(known[0]) if known else self._insert(run)
+
+    def recorded(self) -> list[int]:
+        """The runs that wait to be scored, oldest first."""
+        rows = self._connection.execute(
+            "SELECT seq FROM traces WHERE state = 'recorded' ORDER BY seq"
+        )
+        return [seq for (seq,) in rows]
+
+    def is_recorded(self, seq: int) -> bool:
+        """Whether a run waits to be scored; inside a transaction this holds to its end."""
+        row = self._connection.execute(
+            "SELECT 1 FROM traces WHERE seq = ? AND state = 'recorded'", (seq,)
+        ).fetchone()
+        return row is not None
+
+    def document(self, seq: int) -> str:
+        """The ReasoningTrace as it was recorded, as JSON."""
+        row = self._connection.execute(
+            "SELECT body FROM documents WHERE trace_seq = ?", (seq,)
+        ).fetchone()
+        return str(row[0])
+
+    def counts(self, seq: int) -> tuple[int, int, int]:
+        """How many steps, tools and recoveries the run really had."""
+        row = self._connection.execute(
+            "SELECT step_count, tool_count, recovery_count FROM traces WHERE seq = ?", (seq,)
+        ).fetchone()
+        return int(row[0]), int(row[1]), int(row[2])
+
+    def save_score(self, seq: int, score: "Score", verdict: Verdict, *, took_ms: float) -> None:
+        """Complete a recorded run with its score and what the gate said."""
+        signals, weights, nearest = score.signals, score.weights, score.nearest
+        self._connection.execute(
+            """
+            UPDATE traces SET
+              state = 'scored', score = ?, rules = ?, scorer = ?, embedder = ?, scored_ms = ?,
+              complexity = ?, novelty = ?, tool_diversity = ?, outcome_confidence = ?,
+              complexity_weight = ?, novelty_weight = ?,
+              tool_diversity_weight = ?, outcome_confidence_weight = ?,
+              nearest_seq = (SELECT seq FROM traces WHERE id = ?), nearest_similarity = ?,
+              gate = ?, threshold = ?, decision = ?, reason = ?
+            WHERE seq = ? AND state = 'recorded'
+            """,
+            (
+                score.value,
+                json.dumps([adjustment._asdict() for adjustment in score.adjustments]),
+                self._scorer,
+                score.embedder,
+                round(took_ms, 3),
+                *(signals.complexity, signals.novelty),
+                *(signals.tool_diversity, signals.outcome_confidence),
+                *(weights.complexity, weights.novelty),
+                *(weights.tool_diversity, weights.outcome_confidence),
+                *((nearest.id, nearest.similarity) if nearest else (None, None)),
+                *verdict,
+                seq,
+            ),
+        )
+
+    def fail(self, seq: int, reason: str) -> None:
+        """This run cannot be scored: it is kept, with the reason."""
+        with transaction(self._connection):
+            self._connection.execute(
+                "UPDATE traces SET state = 'failed', reason = ?"
+                " WHERE seq = ? AND state = 'recorded'",
+                (reason, seq),
+            )
+
+    def cleared_but_not_queued(self) -> list[int]:
+        """The runs that the gate let through when there was no key to send them with."""
+        rows = self._connection.execute(
+            """
+            SELECT t.seq FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq
+            WHERE t.decision = 'forward' AND t.visibility <> 'private' AND o.trace_seq IS NULL
+            ORDER BY t.seq
+            """
+        )
+        return [seq for (seq,) in rows]
+
+    def score_of(self, seq: int) -> float:
+        """The score of a scored run."""
+        row = self._connection.execute("SELECT score FROM traces WHERE seq = ?", (seq,)).fetchone()
+        return float(row[0])
+
+    def say_why(self, seq: int, reason: str) -> None:
+        """Replace the reason, where what it said is no longer so."""
+        self._connection.execute("UPDATE traces SET reason = ? WHERE seq = ?", (reason, seq))
+
+    def _insert(self, run: "RecordedRun") -> int:
+        fields = _row(run)
+        cursor = self._connection.execute(
+            f"INSERT INTO traces ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",  # noqa: S608 - our own names
+            [*fields.values()],
+        )
+        seq = int(cursor.lastrowid or 0)
+        self._connection.executemany(
+            "INSERT INTO steps (trace_seq, step_id, type, tool, mcp_server, content, input,"
+            " output_summary, latency_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (seq, number, *_step_row(step)) for number, step in enumerate(run.trace.steps)
+            ),  # numbered anew: a document's own ids need not differ
+        )
+        self._connection.execute(
+            "INSERT INTO documents (trace_seq, body) VALUES (?, ?)",
+            (seq, run.trace.model_dump_json()),
+        )
+        return seq
+
+
+def _row(run: "RecordedRun") -> dict[str, Any]:
+    trace, metadata = run.trace, run.trace.metadata
+    return {
+        "id": trace.id,
+        "state": "recorded" if run.complete else "incomplete",
+        "started_at": to_milliseconds(metadata.created_at),
+        "duration_ms": run.duration_ms,
+        "domain": metadata.task_domain,
+        "objective": trace.task.objective,
+        "result_summary": trace.outcome.result_summary,
+        "success": metadata.success,
+        "confidence": trace.outcome.confidence,
+        "error_type": run.error_type,
+        "framework": metadata.framework,
+        "agent_id": metadata.agent_id,
+        "agent_name": run.agent_name,
+        "model": run.model,
+        "thread_id": run.thread_id,
+        "tags": json.dumps(run.tags) if run.tags else None,
+        "privacy_level": metadata.privacy_level,
+        "visibility": metadata.visibility,
+        "step_count": run.shape.steps,
+        "tool_count": run.shape.tools,
+        "recovery_count": run.shape.recoveries,
+        "input_tokens": run.input_tokens,
+        "output_tokens": run.output_tokens,
+    }
+
+
+def _step_row(step: "Step") -> tuple[Any, ...]:
+    tool = step.tool
+    return (
+        step.type,
+        None if tool is None else tool.name,
+        None if tool is None else tool.mcp_server,
+        step.content,
+        None if step.input is None else json.dumps(step.input, ensure_ascii=False, default=str),
+        step.output_summary,
+        step.latency_ms,
+    )
+
+
+def to_milliseconds(instant: str) -> str:
+    """An instant as every column of the file has it, so that text sorts as time.
+
+    >>> to_milliseconds("2026-11-01T09:14Z"), to_milliseconds("2026-11-01T09:14:03.123456789Z")
+    ('2026-11-01T09:14:00.000Z', '2026-11-01T09:14:03.123Z')
+    """
+    seconds, _, fraction = instant.removesuffix("Z").partition(".")
+    if seconds.count(":") == 1:
+        seconds += ":00"
+    return f"{seconds}.{fraction[:3]:0<3}Z"
