@@ -43,7 +43,12 @@ class _Group(DefaultGroup):
             raise click.ClickException(str(error)) from error
 
 
-@click.group(cls=_Group, default="list", default_if_no_args=True)
+@click.group(
+    cls=_Group,
+    default="list",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--db",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -51,10 +56,9 @@ class _Group(DefaultGroup):
     help="The file of traces. Default: KP_DB, or kp.db in your data folder.",
 )
 @click.version_option(package_name="kp-middleware", message="%(version)s")
-@click.help_option("-h", "--help")
 @click.pass_context
 def cli(context: click.Context, db: Path | None) -> None:
-    r"""Look at what your agents did, how it scored, and what was sent.
+    """Look at what your agents did, how it scored, and what was sent.
 
     \b
     kp-middleware demo          see it work, on this machine alone
@@ -62,6 +66,8 @@ def cli(context: click.Context, db: Path | None) -> None:
     kp-middleware show @last    why the last one scored as it did
     """
     context.obj = db or locations.database_file()
+    if context.invoked_subcommand is None:
+        context.invoke(list_)
 
 
 @cli.command("list")
@@ -71,7 +77,7 @@ def cli(context: click.Context, db: Path | None) -> None:
 @_json
 @click.pass_obj
 def list_(db: Path, *, limit: int, domain: str | None, above: bool | None, as_json: bool) -> None:
-    r"""List the newest traces.
+    """List the newest traces.
 
     \b
     kp-middleware list --below -d code
@@ -92,7 +98,7 @@ def list_(db: Path, *, limit: int, domain: str | None, above: bool | None, as_js
 @_json
 @click.pass_obj
 def show(db: Path, *, trace_id: str, as_json: bool) -> None:
-    r"""Show one trace: its score as a sum, where it went and why, its steps.
+    """Show why one trace scored as it did, and where it went.
 
     ID is the beginning of its id, @last or @best.
 
@@ -112,7 +118,7 @@ def show(db: Path, *, trace_id: str, as_json: bool) -> None:
 @_json
 @click.pass_obj
 def stats(db: Path, *, as_json: bool) -> None:
-    """Count what was recorded, what cleared the threshold and what was sent."""
+    """Count what was recorded, cleared and sent."""
     with closing(connect(db, read_only=True)) as connection:
         numbers = History(connection).stats()
     if as_json or not sys.stdout.isatty():
@@ -136,7 +142,7 @@ def path(db: Path, *, as_json: bool) -> None:
 @_json
 @click.pass_obj
 def doctor(db: Path, *, as_json: bool) -> None:
-    """Check that the file, the model and the registry can be used; exit with 3 if not."""
+    """Check the file, the model and the registry; exit with 3 if one cannot be used."""
     from kp_middleware.inspection._doctor import examine
     from kp_middleware.scoring import DEFAULT_EMBEDDER
     from kp_middleware.settings import Settings
@@ -159,9 +165,10 @@ def doctor(db: Path, *, as_json: bool) -> None:
 )
 @_json
 def demo(*, into: Path | None, as_json: bool) -> None:
-    """Run a scripted agent with real tools, and see what is kept, what is sent, and why.
+    """See it work: a scripted agent, real tools, the real model.
 
-    Needs no key, no account and no network; nothing leaves this machine.
+    Needs no key, no account and no network; nothing leaves this machine. Shows what was kept,
+    what would be sent, and why.
     """
     from kp_middleware.inspection._demo import run_demo
 

@@ -53,7 +53,7 @@ CREATE TABLE steps (
   tool TEXT, mcp_server TEXT, content TEXT, input TEXT CHECK (input IS NULL OR json_valid(input)), output_summary TEXT, latency_ms REAL,
   PRIMARY KEY (trace_seq, step_id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX steps_tool ON steps(tool, latency_ms, trace_seq) WHERE tool IS NOT NULL;   -- covering: tool usage reads the index alone
+CREATE INDEX steps_tool ON steps(tool, type, latency_ms, trace_seq) WHERE tool IS NOT NULL;   -- covering: tool usage reads the index alone
 
 CREATE TABLE documents (                                 -- the ReasoningTrace as recorded, out of the hot rows
   trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
@@ -104,6 +104,6 @@ CREATE VIEW score_parts AS            -- long form, for charts
   UNION ALL SELECT t.seq, 5, json_extract(r.value,'$.rule'), NULL, NULL, json_extract(r.value,'$.delta') FROM traces t, json_each(t.rules) r;
 CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, t.success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
 CREATE VIEW daily AS SELECT day, domain, count(*) AS traces, sum(above) AS above, round(avg(score),4) AS mean_score, round(avg(novelty),4) AS mean_novelty FROM traces GROUP BY day, domain;
-CREATE VIEW tool_usage AS SELECT tool, count(*) AS calls, round(avg(latency_ms),1) AS mean_ms, max(latency_ms) AS max_ms FROM steps WHERE tool IS NOT NULL GROUP BY tool;
+CREATE VIEW tool_usage AS SELECT tool, sum(type = 'tool_call') AS calls, sum(type = 'error_recovery') AS failures, round(avg(latency_ms),1) AS mean_ms, max(latency_ms) AS max_ms FROM steps WHERE tool IS NOT NULL GROUP BY tool;
 CREATE VIEW funnel AS SELECT (SELECT count(*) FROM traces) AS recorded, (SELECT count(*) FROM traces WHERE decision = 'forward') AS cleared, (SELECT count(*) FROM outbox) AS queued, (SELECT count(*) FROM outbox WHERE state='sent') AS sent, (SELECT count(*) FROM outbox WHERE state='blocked') AS blocked, (SELECT count(*) FROM outbox WHERE state='rejected') AS rejected;
 CREATE VIEW near_misses AS SELECT seq, id, domain, objective, score, margin FROM traces WHERE margin BETWEEN -0.05 AND 0 AND above = 0 ORDER BY margin DESC;

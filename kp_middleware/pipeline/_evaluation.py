@@ -16,11 +16,13 @@ from kp_middleware.scores import Score, Shape
 from kp_middleware.scoring import Decision, Embedder, Scorer, Threshold, VectorCache
 from kp_middleware.settings import Settings
 from kp_middleware.storage import OutboxTable, TraceStore, Verdict
-from kp_middleware.traces import ReasoningTrace
+from kp_middleware.traces import Outcome, ReasoningTrace, Step, Task
 
 logger = logging.getLogger("kp_middleware")
 
 _NO_KEY: Final = "not queued: there is no API key"
+_UNREDACTED: Final = "(not kept: it could not be redacted)"
+_SPOKEN_FACTS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
 _PRIVATE: Final = "not queued: its visibility is private"
 
 
@@ -52,7 +54,13 @@ class Evaluation:
         recorded = self._recorded_run(run)
         if recorded is None:
             return None
-        return self._store.record(_without_secrets(recorded))
+        try:
+            return self._store.record(_without_secrets(recorded))
+        except RedactionError as error:
+            logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
+            seq = self._store.record(_without_words(recorded))
+            self._store.fail(seq, f"its texts could not be redacted: {error}")
+            return seq
 
     def score_all(self) -> bool:
         """Score every run that waits; False if some still do, until the model is there."""
@@ -162,11 +170,22 @@ class Evaluation:
 
 def _without_secrets(run: RecordedRun) -> RecordedRun:
     """The run as it may be written to the file."""
+    facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
+    cleaned = privacy.redact_jsonable(facts, level="private").value
     trace = privacy.redact_trace(run.trace, level="private").trace
-    facts = {
-        name: privacy.redact_jsonable(value, level="private")
-        for name in ("error_type", "agent_name", "model", "thread_id")
-        if (value := getattr(run, name)) is not None
-    }
-    tags = tuple(privacy.redact_jsonable(list(run.tags), level="private"))
-    return run.model_copy(update={"trace": trace, "tags": tags, **facts})
+    return run.model_copy(update={**cleaned, "trace": trace})
+
+
+def _without_words(run: RecordedRun) -> RecordedRun:
+    """The run with its course and none of its texts: what is left where redaction fails."""
+    trace = run.trace
+    bare = trace.model_copy(
+        update={
+            "task": Task(objective=_UNREDACTED),
+            "steps": tuple(Step(step_id=step.step_id, type=step.type) for step in trace.steps),
+            "outcome": Outcome(result_summary="", confidence=trace.outcome.confidence),
+            "source_skill": None,
+            "knowledge_graph_delta": None,
+        }
+    )
+    return run.model_copy(update={**dict.fromkeys(_SPOKEN_FACTS), "tags": (), "trace": bare})

@@ -188,9 +188,11 @@ def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
     recorder.asked(next(texts, str(call)))
 
 
-@shield
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(_function_of(function))
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(_function_of(function))
+    except (TypeError, ValueError):
+        return None  # a builtin may have none
 
 
 @shield

@@ -1,0 +1,37 @@
+import pytest
+from click.testing import CliRunner
+
+from kp_middleware import KnowledgePulse, current_trace
+from kp_middleware.inspection import main
+from kp_middleware.testing import StandInEmbedder
+
+
+@pytest.fixture
+def db(tmp_path):
+    return tmp_path / "kp.db"
+
+
+@pytest.fixture
+def kp(db):
+    with KnowledgePulse(db=db, embedder=StandInEmbedder(), sync=True, threshold=0.5) as made:
+        yield made
+
+
+@pytest.fixture
+def agent(kp):
+    """Thinks, calls a tool and is sure of itself."""
+    shout = kp.tool(name="shout")(str.upper)
+
+    @kp.capture(domain="code")
+    def answer(question):
+        current_trace().thought("I say it louder")
+        current_trace().outcome(confidence=0.9)
+        return shout(question)
+
+    return answer
+
+
+@pytest.fixture
+def type_command(db):
+    """Types a command for this file; what it printed and how it ended are in the result."""
+    return lambda *words: CliRunner().invoke(main, ["--db", str(db), *words])

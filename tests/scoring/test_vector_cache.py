@@ -1,0 +1,294 @@
+import sqlite3
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kp_middleware import VectorCache
+from kp_middleware.database import connect
+from kp_middleware.testing import FakeClock
+
+ORIGIN = [0.0, 0.0]
+EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
+FINITE = st.floats(-1e30, 1e30)
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture(params=["memory", "file"])
+def cache(request, tmp_path, clock):
+    path = tmp_path / "kp.db" if request.param == "file" else None
+    made = VectorCache(3, 2, ttl_ms=1000, path=path, clock=clock.ms)
+    yield made
+    made.close()
+
+
+def test_an_empty_cache_is_like_nothing(cache):
+    assert cache.max_cosine_similarity(EAST) == 0
+    assert cache.nearest(EAST) is None
+    assert len(cache) == 0
+
+
+def test_the_nearest_is_found_with_its_key(cache):
+    cache.add(EAST, "east")
+    cache.add(NORTH, "north")
+
+    assert cache.nearest([1.0, 2.0]) == (pytest.approx(2 / 5**0.5), "north")
+
+
+def test_opposite_vectors_are_less_than_unrelated(cache):
+    cache.add(WEST)
+
+    assert cache.max_cosine_similarity(EAST) == -1
+
+
+def test_vectors_need_not_be_of_length_one(cache):
+    cache.add([1e-30, 1e-30])
+
+    assert cache.max_cosine_similarity([1e30, 1e30]) == pytest.approx(1)
+
+
+def test_a_zero_vector_is_like_nothing_but_takes_room(cache):
+    cache.add(ORIGIN)
+
+    assert cache.max_cosine_similarity(EAST) == 0
+    assert len(cache) == 1
+
+
+def test_beyond_its_size_the_oldest_goes(cache):
+    cache.add(EAST)
+    cache.add(NORTH)
+    cache.add(NORTH)
+    cache.add(NORTH)
+
+    assert cache.max_cosine_similarity(EAST) == 0
+    assert cache.size == 3
+
+
+@pytest.mark.parametrize(
+    ("age_s", "size"), [(0.999, 1), (1.0, 0)], ids=["just alive", "exactly as old"]
+)
+def test_an_entry_lives_while_its_age_is_less_than_its_time(cache, clock, age_s, size):
+    cache.add(EAST)
+
+    clock.advance(age_s)
+
+    assert cache.size == size
+
+
+def test_a_clock_that_goes_back_keeps_the_order(cache, clock):
+    cache.add(EAST)
+    clock.advance(-50)
+    cache.add(NORTH)
+
+    clock.advance(51)
+
+    assert len(cache) == 0
+
+
+def test_evicting_tells_how_many_went(cache, clock):
+    cache.add(EAST)
+    cache.add(NORTH)
+    clock.advance(2)
+
+    assert cache.evict_expired() == 2
+
+
+def test_clearing_forgets_everything(cache):
+    cache.add(EAST)
+
+    cache.clear()
+    cache.add(NORTH, "north")
+
+    assert cache.nearest(EAST) == (0, "north")
+    assert len(cache) == 1
+
+
+def test_what_the_caller_does_to_an_array_later_changes_nothing(cache):
+    array = np.array(EAST)
+    cache.add(array)
+
+    array[:] = NORTH
+
+    assert cache.max_cosine_similarity(EAST) == 1
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [[1.0], [1.0, 2.0, 3.0], [], [[1.0, 2.0]], 1.0],
+    ids=["1", "3", "0", "1 x 2", "scalar"],
+)
+@pytest.mark.parametrize("method", ["add", "nearest", "max_cosine_similarity"])
+def test_another_dimension_is_an_error_that_names_both(cache, method, vector):
+    with pytest.raises(ValueError, match="2 dimensions is needed, this has"):
+        getattr(cache, method)(vector)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")], ids=["NaN", "infinity"])
+@pytest.mark.parametrize("method", ["add", "nearest"])
+def test_what_is_no_number_is_an_error(cache, method, number):
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        getattr(cache, method)([1.0, number])
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"max_elements": -1}, {"dimensions": 0}, {"ttl_ms": -1}], ids=["room", "width", "ttl"]
+)
+def test_impossible_sizes_are_refused(sizes):
+    with pytest.raises(ValueError, match="at least"):
+        VectorCache(**sizes)
+
+
+def test_no_room_at_all_keeps_nothing(tmp_path):
+    cache = VectorCache(0, 2, path=tmp_path / "kp.db")
+
+    cache.add(EAST)
+
+    assert len(cache) == 0
+    cache.close()
+
+
+def test_vectors_of_different_embedders_are_kept_apart(cache):
+    cache.add(EAST, embedder="one")
+
+    assert cache.nearest(EAST, embedder="other") is None
+    assert len(cache) == 1
+
+
+def test_the_next_process_finds_the_vectors_of_the_last(tmp_path):
+    first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+    first.add(EAST, "east")
+    first.close()
+
+    second = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+
+    assert second.nearest(EAST) == (1, "east")
+    second.close()
+
+
+def test_a_smaller_cache_loads_the_newest(tmp_path):
+    first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+    first.add(EAST, "old")
+    first.add(NORTH, "new")
+    first.close()
+
+    second = VectorCache(1, 2, path=tmp_path / "kp.db")
+
+    assert second.nearest(EAST) == (0, "new")
+    second.close()
+
+
+def test_caches_on_one_file_see_what_the_other_adds(tmp_path):
+    here, there = (VectorCache(dimensions=2, path=tmp_path / "kp.db") for _ in range(2))
+    here.add(EAST, "one")
+    there.add(NORTH, "two")
+
+    assert (len(here), here.nearest(NORTH), there.nearest(EAST)) == (1, (1, "two"), (1, "one"))
+    here.close()
+    there.close()
+
+
+def test_vectors_that_expired_meanwhile_are_not_loaded_and_leave_the_file(tmp_path, clock):
+    first = VectorCache(dimensions=2, ttl_ms=1000, path=tmp_path / "kp.db", clock=clock.ms)
+    first.add(EAST)
+    first.close()
+    clock.advance(1)
+
+    second = VectorCache(dimensions=2, ttl_ms=1000, path=tmp_path / "kp.db", clock=clock.ms)
+
+    assert second.nearest(EAST) is None
+    assert _stored(tmp_path / "kp.db") == 0
+    second.close()
+
+
+def test_what_is_evicted_leaves_the_file_unless_a_trace_owns_it(tmp_path):
+    path = tmp_path / "kp.db"
+    connection = connect(path)
+    connection.execute(
+        "INSERT INTO traces (id, state, started_at, domain, objective, success, confidence,"
+        " privacy_level, visibility, step_count, tool_count, recovery_count) VALUES"
+        " ('owner', 'recorded', '', 'd', 'o', 1, 1, 'private', 'private', 1, 0, 0)"
+    )
+    connection.close()
+    cache = VectorCache(1, 2, path=path)
+    cache.add(EAST, "owner")
+    cache.add(EAST, "nobody")
+
+    cache.add(NORTH)
+
+    assert _stored(path) == 2
+    cache.close()
+
+
+def test_a_shared_connection_takes_part_in_its_transaction(tmp_path):
+    connection = connect(tmp_path / "kp.db")
+    cache = VectorCache.sharing(connection, 10)
+    vector = np.ones(384)
+    connection.execute("BEGIN IMMEDIATE")
+    cache.add(vector)
+
+    connection.rollback()
+    cache.reload()
+
+    assert cache.nearest(vector) is None
+    connection.close()
+
+
+def test_a_vector_of_another_length_in_the_file_is_left_alone(tmp_path):
+    wide = VectorCache(dimensions=3, path=tmp_path / "kp.db")
+    wide.add([1.0, 0.0, 0.0])
+    wide.close()
+
+    narrow = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+
+    assert narrow.nearest(EAST) is None
+    narrow.close()
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 5),
+    st.lists(st.one_of(st.integers(0, 700), st.tuples(FINITE, FINITE, FINITE)), max_size=40),
+)
+def test_the_ring_equals_a_plain_list(capacity, events):
+    clock = FakeClock()
+    cache = VectorCache(capacity, 3, ttl_ms=1000, clock=clock.ms)
+    plain = []
+
+    results = [_step(cache, plain, clock, capacity, event) for event in events]
+
+    assert all(results)
+
+
+def _step(cache, plain, clock, capacity, event):
+    """Let time pass or add a vector, to the cache and to the list; whether both agree after it."""
+    if isinstance(event, int):
+        clock.advance(event / 1000)
+    else:
+        cache.add(event)
+        plain.append((clock.ms(), np.array(event, dtype=np.float64)))
+        del plain[: max(0, len(plain) - capacity)]
+    alive = [vector for stamp, vector in plain if clock.ms() - stamp < 1000]
+    query = np.array([1.0, 2.0, 3.0])
+    expected = max((_cosine(vector, query) for vector in alive), default=0.0)
+    plain[:] = [(stamp, vector) for stamp, vector in plain if clock.ms() - stamp < 1000]
+    return len(cache) == len(alive) and abs(cache.max_cosine_similarity(query) - expected) < 1e-6
+
+
+def _cosine(one, other):
+    largest = np.abs(one).max()
+    if largest == 0:
+        return 0.0
+    one = one / largest
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+def _stored(path):
+    connection = sqlite3.connect(path)
+    (count,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
+    connection.close()
+    return count
