@@ -1,0 +1,176 @@
+"""The registry, over HTTP."""
+
+import ipaddress
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Final
+
+import httpx2
+from pydantic import SecretStr
+
+from kp_middleware.errors import RegistryUnavailableError
+from kp_middleware.forwarding._answers import Answer, check_search, receipt_of
+from kp_middleware.parcels import Parcel, Receipt
+
+_LONGEST_ANSWER_BYTES: Final = 8 * 2**20
+_IDLE_S: Final = 5.0  # the registry hangs up on idle connections after 8: we are first
+
+
+class Registry:
+    """A registry that takes documents in the name of one API key.
+
+    Nothing is opened before the first request, nothing is tried twice: a connection that died
+    while idle is replaced before it is used, all else is the forwarder's to decide.
+
+    Args:
+        url: Where it is; ``https``, or ``http`` on this machine.
+        api_key: Sent with each document, and never in a message, a log or a ``repr``.
+        agent_id: Whose key it is, or None where that is not known.
+        timeout_s: How long any single read or write may take, and how long a whole answer.
+        clock: Any seconds that only grow.
+
+    Raises:
+        ValueError: If the key could be read on its way, or cannot be put into a header.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: SecretStr,
+        *,
+        agent_id: str | None = None,
+        timeout_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = _safe_url(url)
+        self._api_key = _checked_key(api_key)
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._open_client: httpx2.Client | None = None
+        self.agent_id = agent_id
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return str(self._url)
+
+    def __repr__(self) -> str:
+        return f"Registry({self.url!r}, agent_id={self.agent_id!r})"
+
+    def submit(self, parcel: Parcel, /) -> Receipt:
+        """Post one document.
+
+        Raises:
+            RegistryUnavailableError: If it is worth trying again later.
+            RegistryRejectedError: If this document will never be accepted.
+            RegistryForbiddenError: If nothing will be, until the user acts.
+        """
+        headers = {
+            "Authorization": f"Bearer {self._api_key.get_secret_value()}",
+            "Content-Type": "application/json",
+            "Idempotency-Key": parcel.idempotency_key,
+        }
+        return receipt_of(self._ask("POST", headers=headers, content=parcel.body))
+
+    def reach(self) -> None:
+        """Return if the registry answers. Asked without the key, so that it can cost nothing.
+
+        Raises:
+            RegistryUnavailableError: If it does not, with the reason.
+        """
+        check_search(self._ask("GET", params={"limit": "1"}))
+
+    def close(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        client, self._open_client = self._open_client, None
+        if client is not None:
+            client.close()
+
+    def _ask(
+        self,
+        method: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+        content: bytes = b"",
+    ) -> Answer:
+        most_bytes = _LONGEST_ANSWER_BYTES + 2 * len(content)  # a 201 repeats the document
+        try:
+            with self._client().stream(
+                method, "v1/knowledge", headers=headers, params=params, content=content
+            ) as response:
+                body = self._read(response, most_bytes)
+        except httpx2.TimeoutException as exc:
+            raise self._unavailable(f"no answer within {self._timeout_s:g} s") from exc
+        except (httpx2.HTTPError, OSError) as exc:
+            problem = self._without_key(f"{type(exc).__name__}: {exc}")
+            raise self._unavailable(problem) from None  # it may quote a line that holds the key
+        return Answer(response.status_code, response.headers, body)
+
+    def _read(self, response: httpx2.Response, most_bytes: int) -> bytes:
+        until = self._clock() + self._timeout_s
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > most_bytes:
+                raise self._unavailable("the answer does not end", status=response.status_code)
+            if self._clock() > until:
+                raise self._unavailable("the answer is too slow", status=response.status_code)
+        return self._without_key(body.decode(errors="replace")).encode()
+
+    def _client(self) -> httpx2.Client:
+        if self._open_client is None:
+            self._open_client = httpx2.Client(
+                base_url=self._url,
+                headers={
+                    "Accept": "application/json",
+                    "Accept-Encoding": "identity",
+                    "User-Agent": f"kp-middleware/{version('kp-middleware')}",
+                },
+                timeout=self._timeout_s,
+                limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
+                trust_env=not _is_loopback(self._url.host),  # a proxy has another loopback
+            )
+        return self._open_client
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._api_key.get_secret_value(), "***")
+
+    def _unavailable(self, problem: str, *, status: int | None = None) -> RegistryUnavailableError:
+        return RegistryUnavailableError(f"{self.url}: {problem}", status=status)
+
+
+def _checked_key(api_key: SecretStr) -> SecretStr:
+    key = api_key.get_secret_value()
+    if not (key.isascii() and key.isprintable() and key.split() == [key]):
+        raise ValueError("an API key has no spaces and only printable ASCII; look at KP_API_KEY")
+    return api_key
+
+
+def _safe_url(text: str) -> httpx2.URL:
+    try:
+        url = httpx2.URL(text)
+    except httpx2.InvalidURL:
+        raise ValueError("the registry's URL is not one") from None  # it may hold a password
+    if url.userinfo:
+        raise ValueError("the registry's URL must hold no name and no password")
+    if not url.host or url.scheme not in _schemes(url.host):
+        raise ValueError(
+            f"the registry's URL begins with {url.scheme}://{url.host}: it must begin with https://"
+            " (http:// is for this machine only), or others could read the API key"
+        )
+    return url.copy_with(query=None, fragment=None)
+
+
+def _schemes(host: str) -> tuple[str, ...]:
+    return ("https", "http") if _is_loopback(host) else ("https",)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

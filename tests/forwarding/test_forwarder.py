@@ -1,0 +1,299 @@
+import logging
+import threading
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from kp_middleware.errors import (
+    RegistryForbiddenError,
+    RegistryRejectedError,
+    RegistryUnavailableError,
+)
+from kp_middleware.forwarding import Forwarder, Pace, Registry, payload
+from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.testing import FakeClock, ListOutbox, LocalRegistry, Row
+from kp_middleware.traces import ReasoningTrace, Step
+
+HOUR_S = 3600.0
+DEAD = RegistryForbiddenError(429, "the API key is unknown or revoked", "get a new one")
+REJECTED = RegistryRejectedError(400, "steps.0.type: no")
+REFUSED = RegistryUnavailableError("connection refused")
+TROUBLE = RegistryUnavailableError("the registry answered 500", status=500)
+LIMITED = RegistryUnavailableError("over the limit", status=429, retry_after_s=2.0)
+
+
+class ScriptedRegistry:
+    def __init__(self, clock, answers=(), *, chokes_on=()):
+        self.clock, self.answers, self.chokes_on = clock, iter(answers), chokes_on
+        self.asked = []
+
+    def submit(self, parcel):
+        answer = next(self.answers, None)
+        self.asked.append((self.clock(), answer))
+        if parcel.trace_seq in self.chokes_on:
+            raise TROUBLE
+        if answer is not None:
+            raise answer
+        return Receipt(remote_id=f"kp:trace:{parcel.trace_seq}", status=201)
+
+
+def outbox_of(clock, count, *, every_s=0.0):
+    parcels = [Parcel(seq, b"{}", f"key-{seq}") for seq in range(1, count + 1)]
+    return ListOutbox(Row(parcel, clock() + n * every_s) for n, parcel in enumerate(parcels))
+
+
+def forwarder_of(outbox, registry, clock, pace=Pace(), luck=0.0):  # noqa: B008 - it is frozen
+    return Forwarder(outbox, registry, pace=pace, clock=clock, luck=lambda: luck)
+
+
+@contextmanager
+def forwarding_over_http(outbox, clock, **options):
+    with LocalRegistry(clock=clock, **options) as local:
+        registry = Registry(local.url, SecretStr(local.api_key))
+        yield local, forwarder_of(outbox, registry, clock)
+        registry.close()
+
+
+def live(forwarder, clock, for_s=float("inf")):
+    """Do as the pipeline does, without the waiting, until nothing waits or the time is over."""
+    until = clock() + for_s
+    while (wait_s := forwarder.forward_due()) is not None and clock() + wait_s <= until:
+        clock.advance(wait_s)
+
+
+def most_within_an_hour(times):
+    return max((sum(0 <= at - first < HOUR_S for at in times) for first in times), default=0)
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+def test_everything_that_is_due_arrives(clock):
+    traces = [ReasoningTrace.of(goal, [Step(step_id=0, type="thought")]) for goal in "abc"]
+    bodies = [payload(trace, score=0.9, agent_id="agent-7") for trace in traces]
+    parcels = [Parcel(seq, body, f"key-{seq}") for seq, body in enumerate(bodies)]
+    outbox = ListOutbox(Row(parcel, clock()) for parcel in parcels)
+
+    with forwarding_over_http(outbox, clock) as (local, forwarder):
+        more_in_s = forwarder.forward_due()
+
+    assert more_in_s is None
+    assert [row.news.remote_id for row in outbox.rows] == [trace.id for trace in traces]
+    assert list(local.documents) == [trace.id for trace in traces]
+
+
+def test_a_thousand_rows_arrive_without_one_429(clock):
+    outbox = outbox_of(clock, 1000)
+
+    with forwarding_over_http(outbox, clock) as (local, forwarder):
+        live(forwarder, clock)
+
+    assert len(local.requests) == 1000
+    assert not local.revoked
+
+
+def test_what_is_not_due_yet_is_waited_for(clock):
+    outbox, registry = outbox_of(clock, 2, every_s=90.0), ScriptedRegistry(clock)
+
+    more_in_s = forwarder_of(outbox, registry, clock).forward_due()
+
+    assert more_in_s == 90.0
+    assert outbox.states() == ["sent", "pending"]
+
+
+def test_after_a_burst_the_next_row_waits_for_its_turn(clock):
+    outbox, registry = outbox_of(clock, 3), ScriptedRegistry(clock)
+    forwarder = forwarder_of(outbox, registry, clock, Pace(burst=2, interval_s=2.2))
+
+    more_in_s = forwarder.forward_due()
+
+    assert more_in_s == pytest.approx(2.2)
+    assert outbox.states() == ["sent", "sent", "pending"]
+
+
+def test_a_rejected_document_stays_and_the_others_go(clock):
+    outbox = outbox_of(clock, 2)
+
+    forwarder_of(outbox, ScriptedRegistry(clock, [REJECTED]), clock).forward_due()
+
+    assert outbox.states() == ["rejected", "sent"]
+    assert outbox.rows[0].news is REJECTED
+
+
+def test_a_dead_key_is_not_used_again(clock):
+    outbox, registry = outbox_of(clock, 5), ScriptedRegistry(clock, [DEAD])
+    forwarder = forwarder_of(outbox, registry, clock)
+
+    live(forwarder, clock)
+    clock.advance(100 * HOUR_S)
+
+    assert forwarder.forward_due() is None
+    assert len(registry.asked) == 1
+
+
+def test_a_row_that_met_a_dead_key_is_due_when_the_user_has_acted(clock):
+    outbox = outbox_of(clock, 1)
+    forwarder_of(outbox, ScriptedRegistry(clock, [DEAD]), clock).forward_due()
+
+    forwarder_of(outbox, ScriptedRegistry(clock), clock).forward_due()
+
+    assert outbox.states() == ["sent"]
+    assert outbox.rows[0].parcel.attempts == 0
+
+
+def test_after_a_429_nothing_is_sent_for_longer_than_was_asked(clock):
+    outbox, registry = outbox_of(clock, 2), ScriptedRegistry(clock, [LIMITED])
+
+    more_in_s = forwarder_of(outbox, registry, clock).forward_due()
+
+    assert more_in_s > 2.0
+    assert len(registry.asked) == 1
+
+
+def test_a_429_is_nobodys_fault(clock):
+    outbox = outbox_of(clock, 1)
+
+    live(forwarder_of(outbox, ScriptedRegistry(clock, [LIMITED]), clock), clock)
+
+    assert outbox.states() == ["sent"]
+    assert outbox.rows[0].parcel.attempts == 0
+
+
+def test_after_a_second_429_the_registry_has_an_hour_of_peace(clock):
+    outbox, registry = outbox_of(clock, 2), ScriptedRegistry(clock, [LIMITED, LIMITED])
+    forwarder = forwarder_of(outbox, registry, clock)
+
+    live(forwarder, clock, for_s=HOUR_S)
+
+    assert len(registry.asked) == 2
+    assert outbox.states() == ["pending", "pending"]
+
+
+def test_a_registry_that_limits_us_wrongly_does_not_cost_the_key(clock):
+    outbox = outbox_of(clock, 3)
+
+    with forwarding_over_http(outbox, clock, answers=[429] * 12) as (local, forwarder):
+        live(forwarder, clock, for_s=48 * HOUR_S)
+
+    assert not local.revoked
+
+
+@given(
+    st.lists(st.sampled_from([LIMITED, LIMITED, TROUBLE, REJECTED, None]), max_size=60),
+    st.floats(0, 600),
+    st.floats(0, 1),
+)
+def test_no_three_429s_fall_within_one_hour(answers, every_s, luck):
+    clock = FakeClock()
+    registry = ScriptedRegistry(clock, answers)
+    forwarder = forwarder_of(outbox_of(clock, 40, every_s=every_s), registry, clock, luck=luck)
+
+    live(forwarder, clock, for_s=200 * HOUR_S)
+
+    assert most_within_an_hour([at for at, answer in registry.asked if answer is LIMITED]) <= 2
+
+
+@pytest.mark.parametrize("trouble", [REFUSED, TROUBLE], ids=["refused", "500"])
+def test_an_outage_uses_up_no_attempts(clock, trouble):
+    outbox, registry = outbox_of(clock, 3), ScriptedRegistry(clock, [trouble] * 200)
+
+    live(forwarder_of(outbox, registry, clock), clock, for_s=5 * HOUR_S)
+
+    assert [row.parcel.attempts for row in outbox.rows] == [0, 0, 0]
+    assert outbox.states() == ["pending"] * 3
+
+
+def test_after_an_outage_everything_is_sent(clock):
+    outbox, registry = outbox_of(clock, 30), ScriptedRegistry(clock, [REFUSED] * 100)
+
+    live(forwarder_of(outbox, registry, clock), clock)
+
+    assert set(outbox.states()) == {"sent"}
+
+
+@pytest.mark.parametrize("luck", [0.0, 1.0])
+def test_a_registry_in_trouble_is_asked_ever_less_often(clock, luck):
+    outbox, registry = outbox_of(clock, 100), ScriptedRegistry(clock, [REFUSED] * 5000)
+
+    live(forwarder_of(outbox, registry, clock, luck=luck), clock, for_s=24 * HOUR_S)
+
+    assert 100 <= registry.asked[-1][0] - registry.asked[-2][0] <= 150
+    assert len(registry.asked) < 24 * HOUR_S / 100 + 10
+
+
+def test_a_lone_row_is_tried_every_five_minutes_at_most(clock):
+    outbox, registry = outbox_of(clock, 1), ScriptedRegistry(clock, [REFUSED] * 5000)
+
+    live(forwarder_of(outbox, registry, clock, luck=1.0), clock, for_s=24 * HOUR_S)
+
+    assert registry.asked[-1][0] - registry.asked[-2][0] == pytest.approx(300)
+
+
+def test_a_document_the_registry_chokes_on_does_not_hold_up_the_others(clock):
+    outbox, registry = outbox_of(clock, 10), ScriptedRegistry(clock, chokes_on={1})
+
+    live(forwarder_of(outbox, registry, clock), clock, for_s=60)
+
+    assert outbox.states() == ["pending"] + ["sent"] * 9
+
+
+def test_a_document_that_fails_beside_others_success_is_blocked_after_eight_attempts(clock, caplog):
+    outbox, registry = outbox_of(clock, 100, every_s=600), ScriptedRegistry(clock, chokes_on={1})
+
+    live(forwarder_of(outbox, registry, clock), clock)
+
+    assert outbox.states() == ["blocked"] + ["sent"] * 99
+    assert outbox.rows[0].news == "retries_exhausted"
+    assert "stays local after 8 attempts" in caplog.text
+
+
+def test_a_registry_in_trouble_gets_the_time_it_asks_for(clock):
+    busy = RegistryUnavailableError("the registry answered 503", status=503, retry_after_s=900.0)
+    outbox, registry = outbox_of(clock, 2), ScriptedRegistry(clock, [busy])
+
+    more_in_s = forwarder_of(outbox, registry, clock).forward_due()
+
+    assert more_in_s == 900.0
+
+
+def test_once_stopped_it_begins_nothing(clock):
+    outbox, stop = outbox_of(clock, 1), threading.Event()
+    stop.set()
+
+    more_in_s = forwarder_of(outbox, ScriptedRegistry(clock), clock).forward_due(stop)
+
+    assert more_in_s == 0.0
+    assert outbox.states() == ["pending"]
+
+
+def test_stopped_in_the_middle_it_ends_the_parcel_that_is_under_way(clock):
+    outbox, stop = outbox_of(clock, 3), threading.Event()
+
+    with forwarding_over_http(outbox, clock, answers=lambda _: stop.set() or 400) as (_, forwarder):
+        forwarder.forward_due(stop)
+
+    assert outbox.states() == ["rejected", "pending", "pending"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ([REJECTED] * 3, "stays local"),
+        ([DEAD], "nothing more is sent"),
+        ([LIMITED] * 3, "sending pauses"),
+        ([REFUSED, TROUBLE, REFUSED], "in trouble"),
+    ],
+    ids=["rejected", "forbidden", "limited", "in trouble"],
+)
+def test_each_kind_of_trouble_is_told_once(clock, caplog, answers, words):
+    caplog.set_level(logging.WARNING)
+    forwarder = forwarder_of(outbox_of(clock, 5), ScriptedRegistry(clock, answers), clock)
+
+    live(forwarder, clock)
+
+    assert [words in record.getMessage() for record in caplog.records] == [True]

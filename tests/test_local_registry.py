@@ -1,0 +1,276 @@
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import httpx2
+import pytest
+
+from kp_middleware.testing import Answer, FakeClock, LocalRegistry
+from kp_middleware.traces import ReasoningTrace, Step
+
+
+def trace_of(objective="add 1 and 2", **options):
+    return ReasoningTrace.of(objective, [Step(step_id=0, type="thought", content="3")], **options)
+
+
+def post(registry, body, key=None, **headers):
+    authorization = f"Bearer {key or registry.api_key}"
+    return httpx2.post(
+        f"{registry.url}/v1/knowledge",
+        content=body,
+        headers={"Authorization": authorization, **headers},
+        trust_env=False,
+    )
+
+
+def post_times(registry, times):
+    return [post(registry, b"{}").status_code for _ in range(times)]
+
+
+def post_trace(registry, trace, **headers):
+    return post(registry, trace.model_dump_json().encode(), **headers)
+
+
+def search(registry, **asked):
+    found = httpx2.get(f"{registry.url}/v1/knowledge", params=asked, trust_env=False)
+    return found.json()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def registry(clock):
+    with LocalRegistry(clock=clock) as registry:
+        yield registry
+
+
+def test_a_document_is_stored_and_described(registry):
+    trace = trace_of()
+
+    answer = post_trace(registry, trace)
+
+    assert answer.status_code == 201
+    assert answer.json()["data"]["id"] == trace.id
+    assert set(answer.json()["data"]) == {"id", "unit", "visibility", "created_at", "updated_at"}
+    assert registry.documents == {trace.id: trace}
+
+
+def test_the_same_id_again_overwrites(registry):
+    trace = trace_of()
+    post_trace(registry, trace)
+
+    post_trace(registry, trace.model_copy(update={"source_skill": "sums"}))
+
+    assert [stored.source_skill for stored in registry.documents.values()] == ["sums"]
+
+
+def test_what_was_received_is_kept_to_the_byte(registry):
+    post(registry, b'{"not": "a trace"}  ', **{"Idempotency-Key": "k-1"})
+
+    received = registry.requests[0]
+    assert (received.method, received.path) == ("POST", "/v1/knowledge")
+    assert received.headers["idempotency-key"] == "k-1"
+    assert received.body == b'{"not": "a trace"}  '
+
+
+def test_a_document_of_the_wrong_shape_is_refused_with_the_path_of_each_issue(registry):
+    document = json.loads(trace_of().model_dump_json())
+    document["steps"][0] = {"step_id": 0, "type": "guess", "content": None}
+
+    answer = post(registry, json.dumps(document).encode())
+
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "Invalid KnowledgeUnit"
+    assert {issue["path"] for issue in answer.json()["issues"]} == {
+        "steps.0.type",
+        "steps.0.content",
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b'{"a": NaN}', b"\xff", gzip.compress(b"{}")],
+    ids=["nothing", "half", "NaN", "noise", "gzip"],
+)
+def test_what_is_not_json_is_trouble_in_plain_text(registry, body):
+    answer = post(registry, body)
+
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "text/plain"
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b'"text"'])
+def test_json_of_another_kind_is_of_the_wrong_shape(registry, body):
+    assert post(registry, body).status_code == 400
+
+
+def test_a_key_without_the_scope_is_told_before_its_document_is_read():
+    with LocalRegistry(may_write=False) as registry:
+        answer = post(registry, b"{")
+
+    assert (answer.status_code, answer.json()) == (403, {"error": "Write scope required"})
+
+
+def test_an_unknown_key_has_a_limit_of_none(registry):
+    answer = post(registry, b"{}", key="kp_unknown")
+
+    assert answer.status_code == 429
+    assert answer.headers["x-ratelimit-limit"] == "0"
+
+
+def test_each_answer_says_how_many_are_left(registry):
+    answer = post_trace(registry, trace_of())
+
+    assert answer.headers["x-ratelimit-limit"] == "30"
+    assert answer.headers["x-ratelimit-remaining"] == "29"
+
+
+def test_after_a_burst_it_asks_for_patience(clock):
+    with LocalRegistry(burst=2, refill_s=2.0, clock=clock) as registry:
+        statuses = post_times(registry, 2)
+        answer = post(registry, b"{}")
+
+    assert statuses == [400, 400]
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+    assert answer.json() == {"error": "Rate limit exceeded", "retry_after": 2}
+
+
+def test_one_more_is_allowed_as_time_goes_by(clock):
+    with LocalRegistry(burst=1, refill_s=2.0, clock=clock) as registry:
+        first = post_times(registry, 2)
+        clock.advance(2.0)
+        second = post_times(registry, 2)
+
+    assert (first, second) == ([400, 429], [400, 429])
+
+
+def test_a_third_429_within_an_hour_revokes_the_key(clock):
+    with LocalRegistry(burst=0, clock=clock) as registry:
+        post_times(registry, 2)
+        alive = not registry.revoked
+        post_times(registry, 1)
+        answer = post(registry, b"{}")
+
+    assert alive
+    assert registry.revoked
+    assert answer.headers["x-ratelimit-limit"] == "0"
+
+
+def test_two_429s_an_hour_leave_the_key_alive(clock):
+    with LocalRegistry(burst=0, clock=clock) as registry:
+        post_times(registry, 2)
+        clock.advance(3600.0)
+        post_times(registry, 2)
+
+    assert not registry.revoked
+
+
+def test_a_known_idempotency_key_gets_its_old_answer_whatever_the_body():
+    with LocalRegistry(replays=True) as registry:
+        refused = post(registry, b"{}", **{"Idempotency-Key": "k-1"})
+        replayed = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-1"})
+        taken = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-2"})
+
+    assert (refused.status_code, replayed.status_code, taken.status_code) == (400, 400, 201)
+
+
+def test_trouble_is_not_replayed():
+    with LocalRegistry(replays=True) as registry:
+        post(registry, b"{", **{"Idempotency-Key": "k-1"})
+        answer = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-1"})
+
+    assert answer.status_code == 201
+
+
+def test_without_replays_an_idempotency_key_means_nothing(registry):
+    post(registry, b"{}", **{"Idempotency-Key": "k-1"})
+
+    answer = post_trace(registry, trace_of(), **{"Idempotency-Key": "k-1"})
+
+    assert answer.status_code == 201
+
+
+def test_scripted_answers_come_in_order_and_then_it_is_itself_again():
+    script = [500, 413, 403, 400, 429, 503, 201, Answer(418, b"tea", {"X-Pot": "1"})]
+    with LocalRegistry(answers=script) as registry:
+        statuses = post_times(registry, 9)
+
+    assert statuses == [500, 413, 403, 400, 429, 503, 400, 418, 400]
+
+
+def test_a_function_may_decide_by_the_request():
+    with LocalRegistry(answers=lambda request: 500 if b"bad" in request.body else None) as registry:
+        bad, good = post(registry, b'"bad"'), post_trace(registry, trace_of())
+
+    assert (bad.status_code, good.status_code) == (500, 201)
+
+
+def test_an_unknown_path_is_not_found(registry):
+    assert httpx2.get(f"{registry.url}/elsewhere", trust_env=False).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, ["sort a list", "book a flight", "Sort mail"]),
+        ({"q": "sort"}, ["sort a list", "Sort mail"]),
+        ({"domain": "travel"}, ["book a flight"]),
+        ({"types": "ReasoningTrace,ExpertSOP"}, ["sort a list", "book a flight", "Sort mail"]),
+        ({"types": "ExpertSOP"}, []),
+        ({"min_quality": "0.1"}, []),
+        ({"limit": "1", "offset": "1"}, ["book a flight"]),
+    ],
+    ids=["all", "words", "domain", "types", "another type", "quality", "a page"],
+)
+def test_a_search_finds_what_is_meant(registry, asked, found):
+    post_trace(registry, trace_of("sort a list"))
+    post_trace(registry, trace_of("book a flight", domain="travel"))
+    post_trace(registry, trace_of("Sort mail"))
+
+    answer = search(registry, **asked)
+
+    assert [entry["unit"]["task"]["objective"] for entry in answer["data"]] == found
+    assert set(answer) == {"data", "total", "offset", "limit"}
+
+
+def test_a_page_says_how_much_there_is(registry):
+    post_trace(registry, trace_of())
+    post_trace(registry, trace_of())
+
+    answer = search(registry, limit="1")
+
+    assert (answer["total"], answer["offset"], answer["limit"]) == (2, 0, 1)
+
+
+def test_many_may_ask_at_once(registry):
+    traces = [trace_of() for _ in range(20)]
+
+    with ThreadPoolExecutor(max_workers=20) as pool:
+        answers = list(pool.map(partial(post_trace, registry), traces))
+
+    assert {answer.status_code for answer in answers} == {201}
+    assert len(registry.documents) == len(registry.requests) == 20
+
+
+def test_outside_of_its_with_statement_there_is_nobody_at_home():
+    with LocalRegistry() as registry:
+        url = registry.url
+
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(url, trust_env=False)
+    with pytest.raises(RuntimeError, match="with statement"):
+        print(registry.url)
+
+
+def test_it_ends_while_a_client_holds_its_connection_open():
+    with LocalRegistry() as registry, httpx2.Client(trust_env=False) as client:
+        url = f"{registry.url}/v1/knowledge"
+        client.get(url)
+        registry.__exit__(None, None, None)
+
+        with pytest.raises(httpx2.ConnectError):
+            client.get(url)
