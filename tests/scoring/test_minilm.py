@@ -1,0 +1,205 @@
+import hashlib
+import logging
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from child_process import Child
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kp_middleware.errors import EmbedderUnavailableError
+from kp_middleware.scoring._minilm import MiniLMEmbedder, beginning
+
+WINDOW = 256
+HARD_TO_CUT = [
+    "hello ",
+    "antidisestablishmentarianism",
+    "[MASK]",
+    "[SEP] ",
+    "x" * 99,
+    "y" * 150,
+    " " * 40,
+    "\0" * 40,
+    "漢字",
+    "한국어",
+    "e\N{COMBINING ACUTE ACCENT}",
+    "a" + "\N{COMBINING TILDE}" * 60,
+    "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}ß",
+    "🙂",
+    "\N{ZERO WIDTH SPACE}" * 20,
+    "...",
+]
+
+
+@st.composite
+def long_texts(draw):
+    parts = draw(st.lists(st.sampled_from(HARD_TO_CUT) | st.text(max_size=20), min_size=1))
+    text = "".join(parts) * draw(st.integers(1, 400))
+    return text[draw(st.integers(0, 40)) :]
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny):
+    return tiny._loader().model()._tokenizer
+
+
+@pytest.mark.model
+def test_hello_world_has_the_numbers_of_the_original_model(minilm):
+    vector = minilm.embed("hello world")
+
+    golden = [-0.034478, 0.03102, 0.00673, 0.02611, -0.039362]
+    np.testing.assert_allclose(vector[:5], golden, atol=1e-3)
+
+
+@pytest.mark.model
+def test_texts_that_mean_the_same_are_nearer_than_others(minilm):
+    question, same, other = map(
+        minilm.embed,
+        ["How do I sort a list?", "What is the way to order an array?", "The cat is asleep."],
+    )
+
+    assert question @ same > question @ other + 0.3
+
+
+@pytest.mark.model
+@given(st.text(st.characters(exclude_categories=())))
+@example("half of a pair: \ud83d")
+@settings(max_examples=25, deadline=None)
+def test_a_vector_has_384_dimensions_and_the_length_1(minilm, text):
+    vector = minilm.embed(text)
+
+    assert (vector.dtype, vector.shape) == (np.float32, (384,))
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.model
+def test_the_name_is_a_fingerprint_of_weights_window_and_precision(minilm):
+    name = minilm.name
+
+    assert name == "all-MiniLM-L6-v2:f91ae3c0b697:256:first:fp32"
+
+
+def test_another_model_has_another_name(tiny, tiny_folder):
+    digest = hashlib.sha256((tiny_folder / "model.onnx").read_bytes()).hexdigest()
+
+    name = tiny.name
+
+    assert name == f"all-MiniLM-L6-v2:{digest[:12]}:256:first:fp32"
+
+
+@pytest.mark.parametrize("limit", [128, 512], ids=["of the download", "of the official folder"])
+def test_the_window_is_256_tokens_whatever_the_limit(monkeypatch, tiny_folder, tmp_path, limit):
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "limited"))
+    config = (folder / "tokenizer_config.json").read_text()
+    (folder / "tokenizer_config.json").write_text(config.replace("512", str(limit)))
+    monkeypatch.setenv("KP_MODEL_PATH", str(folder))
+    embedder = MiniLMEmbedder()
+
+    inside, at_the_end, outside = (embedder.embed("a " * words + "b") for words in (200, 253, 254))
+
+    assert not np.array_equal(inside, embedder.embed("a " * 201))
+    assert not np.array_equal(at_the_end, embedder.embed("a " * 254))
+    np.testing.assert_array_equal(outside, embedder.embed("a " * 255))
+
+
+@given(long_texts())
+@settings(deadline=None)
+def test_the_beginning_of_a_text_has_the_tokens_of_the_whole(tokenizer, text):
+    part = beginning(text, tokenizer)
+
+    assert tokenizer.encode(part).ids == tokenizer.encode(text).ids
+
+
+def test_a_long_text_is_not_tokenised_to_its_end(tokenizer):
+    text = "to be or not to be " * 100_000
+
+    part = beginning(text, tokenizer)
+
+    assert len(part) == 6 * WINDOW
+
+
+def test_nothing_is_looked_for_before_the_first_use(monkeypatch, tmp_path):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tmp_path))
+    embedder = MiniLMEmbedder()
+
+    with pytest.raises(EmbedderUnavailableError, match="which has no"):
+        embedder.embed("hello")
+
+
+def test_that_there_is_no_model_is_decided_once(monkeypatch, tiny_folder, tmp_path):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tmp_path))
+    embedder = MiniLMEmbedder()
+    with pytest.raises(EmbedderUnavailableError) as first:
+        embedder.embed("hello")
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+
+    with pytest.raises(EmbedderUnavailableError) as second:
+        embedder.embed("hello")
+
+    assert str(second.value) == str(first.value)
+
+
+def test_a_model_that_cannot_be_loaded_is_named(monkeypatch, tiny_folder, tmp_path):
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "broken"))
+    (folder / "model.onnx").write_bytes(b"this is not a model")
+    monkeypatch.setenv("KP_MODEL_PATH", str(folder))
+
+    with pytest.raises(EmbedderUnavailableError) as raised:
+        MiniLMEmbedder().embed("hello")
+
+    assert f"the embedding model in {folder} cannot be loaded: " in str(raised.value)
+
+
+def test_threads_that_come_first_together_load_it_once(monkeypatch, caplog, tiny_folder):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+    caplog.set_level(logging.INFO, "kp_middleware.scoring")
+    embedder = MiniLMEmbedder()
+
+    with ThreadPoolExecutor(4) as threads:
+        vectors = list(threads.map(embedder.embed, ["hello"] * 8))
+
+    np.testing.assert_array_equal(vectors, [vectors[0]] * 8)
+    assert len(caplog.messages) == 1
+
+
+def test_a_forked_child_loads_its_own(tiny_folder, tmp_path):
+    child = Child(tmp_path, KP_MODEL_PATH=str(tiny_folder))
+
+    in_parent, in_child = child.run("""
+import json, os, warnings
+warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
+embedder = MiniLMEmbedder()
+loader, vector = embedder._loader(), embedder.embed("hello").tolist()
+reading, writing = os.pipe()
+if os.fork() == 0:
+    assert embedder._loader() is not loader
+    os.write(writing, json.dumps(embedder.embed("hello").tolist()[:9]).encode())
+    os._exit(0)
+os.close(writing)
+os.wait()
+tell([vector[:9], json.loads(os.read(reading, 9999))])
+""")
+
+    assert in_child == in_parent
+
+
+def test_nothing_heavy_is_imported_before_the_first_use(child):
+    heavy = child.run("""
+import sys
+import kp_middleware.scoring
+MiniLMEmbedder()
+tell(sorted({"fastembed", "huggingface_hub", "onnx", "onnxruntime"} & sys.modules.keys()))
+""")
+
+    assert heavy == []
+
+
+def test_onnxruntime_reports_nothing_to_its_maker(tiny_folder, tmp_path):
+    child = Child(tmp_path, KP_MODEL_PATH=str(tiny_folder))
+
+    child.run("tell(ask(MiniLMEmbedder()))")
+
+    assert not list(tmp_path.rglob("*onnxruntime*"))
