@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kp_middleware.database import TROUBLE, connect
 from kp_middleware.errors import EmbedderError, RegistryError
-from kp_middleware.scoring import Embedder
+from kp_middleware.scoring import Embedder, describe_source
 from kp_middleware.settings import Settings
 from kp_middleware.storage import History
 
@@ -52,7 +52,8 @@ def _model(embedder: Embedder) -> Finding:
     except EmbedderError as error:
         return Finding("model", ok=False, detail=f"{error}; until then novelty is 0.5")
     took_s = time.perf_counter() - started
-    return Finding("model", ok=True, detail=f"{embedder.name}, ready in {took_s:.1f} s")
+    detail = f"{embedder.name}, from {describe_source()}, ready in {took_s:.1f} s"
+    return Finding("model", ok=True, detail=detail)
 
 
 def _registry(settings: Settings) -> Finding:

@@ -5,6 +5,7 @@ from kp_middleware.scoring._embedder import Embedder, Vector
 from kp_middleware.scoring._evaluate import aevaluate_value, evaluate_value
 from kp_middleware.scoring._gate import Decision, Threshold
 from kp_middleware.scoring._minilm import MiniLMEmbedder
+from kp_middleware.scoring._model_source import describe_source
 from kp_middleware.scoring._profiles import PROFILES
 from kp_middleware.scoring._ring import Neighbour
 from kp_middleware.scoring._scorer import Scorer, embedded_text
@@ -22,6 +23,7 @@ __all__ = [
     "Vector",
     "VectorCache",
     "aevaluate_value",
+    "describe_source",
     "embedded_text",
     "evaluate_value",
 ]
