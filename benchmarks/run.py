@@ -91,7 +91,8 @@ def callback_rows(kp: KnowledgePulse) -> Iterator[Row]:
 def _in_a_root(
     handlers: list[BaseCallbackHandler], events: Callable[[Any], None]
 ) -> Callable[[], None]:
-    root = CallbackManager(handlers).on_chain_start(None, {"messages": []}, name="agent")
+    manager = CallbackManager(handlers, inheritable_handlers=handlers)
+    root = manager.on_chain_start(None, {"messages": []}, name="agent")
     children = root.get_child()
     return lambda: events(children)
 

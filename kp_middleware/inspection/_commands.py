@@ -87,8 +87,9 @@ def list_(db: Path, *, limit: int, domain: str | None, above: bool | None, as_js
         rows = history.latest(limit, domain=domain, above=above)
         count = history.count()
     if sys.stdout.isatty() and not as_json:
-        rows = [row | {"id": short_id(row["id"])} for row in rows]
-    print_rows(rows, _LIST_COLUMNS, as_json=as_json)
+        print_table([_for_people(row) for row in rows], _LIST_COLUMNS)
+    else:
+        print_rows(rows, _LIST_COLUMNS, as_json=as_json)
     if len(rows) == limit < count:
         click.echo(f"{count} traces in all: -n shows more", err=True)
 
@@ -173,6 +174,14 @@ def demo(*, into: Path | None, as_json: bool) -> None:
     from kp_middleware.inspection._demo import run_demo
 
     run_demo(into, as_json=as_json)
+
+
+def _for_people(row: Row) -> Row:
+    return row | {
+        "id": short_id(row["id"]),
+        "started_at": row["started_at"][:16].replace("T", " "),
+        "success": "yes" if row["success"] else "no",
+    }
 
 
 def _print_stats(numbers: Row) -> None:

@@ -1,4 +1,4 @@
-"""Print rows: JSON for programs, tab-separated in a pipe, a table on a terminal."""
+"""Print rows: JSON for programs, tab-separated in a pipe, a table for people."""
 
 import json
 import os
@@ -19,13 +19,13 @@ def print_json(value: object) -> None:
 
 
 def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) -> None:
-    """These columns of the rows; all columns as JSON."""
+    """These columns of the rows, tab-separated; or all columns as JSON."""
     if as_json:
         print_json(list(rows))
-    elif sys.stdout.isatty():
-        print_table(rows, columns)
-    else:
-        _print_tsv(rows, columns)
+        return
+    click.echo("\t".join(columns))
+    for row in rows:
+        click.echo("\t".join(_one_line(_text(row[name])) for name in columns))
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
             no_wrap=True,
             overflow="ellipsis",
             ratio=1 if last else None,
-            min_width=None if last else max((len(_cell(row[name])) for row in rows), default=0),
+            min_width=None if last else max(len(name), *(len(_cell(row[name])) for row in rows), 0),
         )
     for row in rows:
         table.add_row(*(_escaped(_cell(row[name])) for name in columns))
@@ -51,18 +51,12 @@ def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     Console(no_color=_no_color(), highlight=False, width=width).print(table)
 
 
-def _print_tsv(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    click.echo("\t".join(columns))
-    for row in rows:
-        click.echo("\t".join(_one_line(_cell(row[name])) for name in columns))
-
-
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return _one_line(str(value))
+    return f"{value:.3f}" if isinstance(value, float) else _one_line(_text(value))
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _one_line(text: str) -> str:

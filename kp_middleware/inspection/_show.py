@@ -1,5 +1,6 @@
 """One trace, as a person reads it."""
 
+import json
 from collections.abc import Iterator
 
 from kp_middleware.inspection._explanation import arithmetic, whereabouts
@@ -32,9 +33,13 @@ def _sum(trace: Row) -> Iterator[str]:
 
 def _step(step: Row) -> str:
     took = f"  {step['latency_ms']:.0f} ms" if "latency_ms" in step else ""
-    told = step.get("content") or step.get("output_summary") or step.get("input") or ""
+    told = step.get("content") or step.get("output_summary") or _arguments(step)
     name = step.get("tool", "")
     return _one_line(f"{step['step_id']:>4}  {step['type']:<15} {name:<20} {told}")[:_WIDTH] + took
+
+
+def _arguments(step: Row) -> str:
+    return json.dumps(step["input"], ensure_ascii=False) if "input" in step else ""
 
 
 def _one_line(text: str) -> str:

@@ -1,0 +1,68 @@
+"""A LangChain agent with one callback: each run of it becomes a trace.
+
+    python examples/langchain_agent.py
+
+With OPENAI_API_KEY or ANTHROPIC_API_KEY (and `pip install langchain-openai` or
+`langchain-anthropic`) it asks that provider's model, else a scripted one.
+"""
+
+import os
+
+from langchain.agents import create_agent
+from langchain.chat_models import init_chat_model
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+
+from kp_langchain import KPCallbackHandler
+from kp_langchain.demo import ScriptedModel
+from kp_middleware import KnowledgePulse
+
+PROVIDERS = {
+    "OPENAI_API_KEY": "openai:gpt-4o-mini",
+    "ANTHROPIC_API_KEY": "anthropic:claude-haiku-4-5",
+}
+
+TIMETABLE = {("Rome", "Milan"): ["07:10", "09:00"], ("Milan", "Turin"): ["10:30", "12:15"]}
+
+SCRIPT = [
+    AIMessage(
+        "I look for the first leg.",
+        tool_calls=[{"name": "trains", "args": {"start": "Rome", "goal": "Milan"}, "id": "1"}],
+    ),
+    AIMessage(
+        "The 07:10 arrives at 10:09, so the second leg may leave at 10:30.",
+        tool_calls=[{"name": "trains", "args": {"start": "Milan", "goal": "Turin"}, "id": "2"}],
+    ),
+    AIMessage("Take the 07:10 from Rome and the 10:30 from Milan."),
+]
+
+
+@tool
+def trains(start: str, goal: str) -> list[str]:
+    """The morning's trains from one city to another."""
+    return TIMETABLE[start, goal]
+
+
+def main() -> None:
+    """Ask the agent once; wait until its run is scored; say where to look."""
+    agent = create_agent(model(), [trains])
+    with KnowledgePulse(domain="travel") as kp:
+        answer = agent.invoke(
+            {"messages": [("user", "How do I get from Rome to Turin by train before noon?")]},
+            config={"callbacks": [KPCallbackHandler(kp)]},
+        )
+    print(answer["messages"][-1].text)
+    print("Now type: kp-middleware show @last")
+
+
+def model() -> BaseChatModel:
+    """The model of a provider whose key is there, else one that follows the script."""
+    for key, name in PROVIDERS.items():
+        if os.environ.get(key):
+            return init_chat_model(name)
+    return ScriptedModel(script=SCRIPT)
+
+
+if __name__ == "__main__":
+    main()
