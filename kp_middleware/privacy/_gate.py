@@ -1,0 +1,32 @@
+"""The second look: nothing that had to go is in the very bytes that would be sent."""
+
+import json
+from typing import TYPE_CHECKING
+
+from kp_middleware.errors import RedactionError
+from kp_middleware.privacy._refusal import refusing
+from kp_middleware.privacy._walk import Walk, unique
+
+if TYPE_CHECKING:
+    from kp_middleware.traces import PrivacyLevel
+
+
+def check_clean(body: bytes, *, level: "PrivacyLevel") -> None:
+    """Let a JSON document pass, or say why it must not.
+
+    Raises:
+        RedactionError: ``residual_secret`` with the path, the rule and the length of what was
+            found, never the value; ``invalid_after_redaction`` if it is not JSON, or a key comes
+            twice.
+    """
+    try:
+        document = json.loads(body.decode(), object_pairs_hook=unique)
+    except (ValueError, RecursionError):
+        raise RedactionError("invalid_after_redaction") from None  # the cause quotes the body
+    walk = Walk(level)
+    with refusing():
+        walk.clean(document)
+    if walk.found:
+        first = walk.found[0]
+        where = f"{first.path} ({first.label}, {first.length} chars)"
+        raise RedactionError("residual_secret", where)

@@ -1,0 +1,95 @@
+"""A text made ready to be searched by many rules."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from kp_middleware.privacy._rules import Rule
+
+PLACEHOLDER = re.compile(
+    r"\[REDACTED:[a-z0-9_]{1,40}(?:#\d{1,6})?\]|\[REDACTED(?::[a-z0-9_]{0,40})?\Z"
+)
+"""What redaction leaves behind, also where it was cut off at the end of a text."""
+
+HIDDEN = "\ue000"
+"""Stands for each character of a placeholder: to no rule a word, a number or white space."""
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
+_RUNS = {"0": re.compile(r"\d+", re.ASCII), "A": re.compile(r"[A-Z]+")}
+
+
+class Page:
+    """The visible text, without what earlier redaction left; places are counted in it."""
+
+    def __init__(self, text: str) -> None:
+        shown = PLACEHOLDER.sub(lambda match: HIDDEN * len(match[0]), text)
+        self._origins = _origins(shown)
+        self.text = "".join(map(shown.__getitem__, self._origins)) if self._origins else shown
+        self._lowered = _lowered(self.text)
+        self._places: dict[str, list[int]] = {}
+
+    def holds(self, word: str) -> bool:
+        """Whether one of ``Rule.starts`` or ``Rule.needs`` occurs."""
+        return word in self._lowered or (word in _RUNS and bool(self._starts(word)))
+
+    def matches(self, rule: Rule) -> Iterator[re.Match[str]]:
+        """Where a rule's pattern is found; its check is not asked."""
+        if rule.needs and not any(map(self.holds, rule.needs)):
+            return iter(())
+        pattern = compiled(rule.pattern)
+        places = [self._starts(word) for word in rule.starts]
+        if not places or sum(map(len, places)) * 8 > len(self.text):
+            return pattern.finditer(self.text)  # where places are dense, a scan is faster
+        return self._tried(pattern, places)
+
+    def origin(self, place: int) -> int:
+        """The same place in the original text."""
+        return self._origins[place] if self._origins else place
+
+    def _tried(self, pattern: re.Pattern[str], places: list[list[int]]) -> Iterator[re.Match[str]]:
+        for starts in places:
+            reached = 0
+            for start in starts:
+                match = pattern.match(self.text, start) if start >= reached else None
+                if match is not None:
+                    reached = match.end()
+                    yield match
+
+    def _starts(self, word: str) -> list[int]:
+        if word not in self._places:
+            if word in _RUNS:
+                found = [run.start() for run in _RUNS[word].finditer(self.text)]
+            else:
+                found = list(_occurrences(word, self._lowered))
+            self._places[word] = found
+        return self._places[word]
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile on first use: all patterns together take some hundredths of a second."""
+    return re.compile(pattern, re.ASCII)
+
+
+def _occurrences(word: str, text: str) -> Iterator[int]:
+    place = text.find(word)
+    while place != -1:
+        yield place
+        place = text.find(word, place + 1)
+
+
+def _origins(text: str) -> list[int]:
+    """Where each visible character is; empty if all are visible."""
+    if text.isascii() or not _INVISIBLE.search(text):
+        return []
+    return [place for place, character in enumerate(text) if not _INVISIBLE.match(character)]
+
+
+def _lowered(text: str) -> str:
+    """In lower case, each character in its place."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(
+        small if len(small := character.lower()) == 1 else character for character in text
+    )

@@ -1,0 +1,51 @@
+"""What a rule is: data that says what to take out of a text, and how to be sure."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Group: TypeAlias = Literal["secret", "sensitive", "contact"]
+Check: TypeAlias = Callable[[re.Match[str]], bool]
+
+SPACE = r"\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""What counts as white space, for use inside a character class."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One kind of thing to take out.
+
+    Patterns are compiled with ``re.ASCII``. Each is bounded, so that no text makes it slow.
+
+    Attributes:
+        label: What the placeholder says.
+        group: Decides at which levels the thing goes.
+        pattern: What to find. If it has groups whose names begin with ``value``, only the one that
+            matched goes; otherwise the whole match does.
+        starts: How each match begins, in lower case: only such places are tried. ``0`` stands for
+            any run of digits, ``A`` for any run of capitals. Empty: every place is tried.
+        needs: A text without any of these, in lower case, is not searched. Empty: all texts are.
+        check: Says of a match whether it is really one.
+    """
+
+    label: str
+    group: Group
+    pattern: str
+    starts: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    check: Check | None = None
+
+
+def matched_value(match: re.Match[str]) -> tuple[int, int]:
+    """The start and end of what a rule's match would take out."""
+    for name in match.re.groupindex:
+        if name.startswith("value") and match[name] is not None:
+            return match.span(name)
+    return match.span()
+
+
+def value_of(match: re.Match[str]) -> str:
+    """What a rule's match would take out."""
+    start, end = matched_value(match)
+    return match.string[start:end]

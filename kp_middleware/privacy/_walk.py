@@ -1,0 +1,231 @@
+"""Clean every string, key and number of a JSON-like structure, and keep its shape."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kp_middleware.errors import RedactionError
+from kp_middleware.privacy._assignment_rules import names_a_secret
+from kp_middleware.privacy._find import MAX_CHARACTERS, take_out
+from kp_middleware.privacy._page import PLACEHOLDER
+
+if TYPE_CHECKING:
+    from kp_middleware.traces import PrivacyLevel
+
+_MAX_DEPTH = 64
+_MAX_NODES = 100_000
+_BLANK = "[REDACTED:password]"
+_OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
+_WORD = re.compile(r"[\w-]{2,60}")
+_NAME_SIZE = 120
+_TELLING = ("name", "key", "header", "field", "label", "element", "selector", "id")
+_TELLABLE = frozenset(("value", "text"))
+
+
+class Found(NamedTuple):
+    """Something that was taken out: where it was, what it was, and how long."""
+
+    path: str
+    label: str
+    length: int
+
+
+class Place(NamedTuple):
+    """Where in a document a value stands, and what that says of it.
+
+    Attributes:
+        path: As a person reads it: ``steps[3].input.url``.
+        pattern: The path of all values like it: ``steps[].input.url``.
+        name: The nearest key, which may announce what the value is.
+        is_secret: Whether the value goes, whatever it is.
+        depth: How many values this one is inside of.
+    """
+
+    path: str = ""
+    pattern: str = ""
+    name: str = ""
+    is_secret: bool = False
+    depth: int = 0
+
+    def under(self, key: str, *, named: str) -> "Place":
+        """The place of a member; ``named`` is its key, or what a sibling says that it is."""
+        dot = "." if self.path else ""
+        name = PLACEHOLDER.sub("|", named)
+        return Place(
+            f"{self.path}{dot}{key[:40]}",
+            f"{self.pattern}{dot}{key}",
+            name,
+            self.is_secret or names_a_secret(name),
+            self.depth + 1,
+        )
+
+    def at(self, index: int, *, is_secret: bool) -> "Place":
+        """The place of an item."""
+        return Place(
+            f"{self.path}[{index}]",
+            f"{self.pattern}[]",
+            self.name,
+            self.is_secret or is_secret,
+            self.depth + 1,
+        )
+
+
+_TOP = Place()
+
+
+class Walk:
+    """One way through one document.
+
+    Attributes:
+        found: What was taken out so far, in the order of the document.
+    """
+
+    def __init__(self, level: "PrivacyLevel", *, kept: frozenset[str] = frozenset()) -> None:
+        self.found: list[Found] = []
+        self._level = level
+        self._kept = kept
+        self._nodes = 0
+
+    def clean(self, value: object, place: Place = _TOP) -> Any:
+        """The value without what has to go.
+
+        Raises:
+            RedactionError: ``too_deep``, ``too_large``, or ``redactor_error`` for a type that JSON
+                does not have.
+        """
+        self._nodes += 1
+        if place.depth > _MAX_DEPTH:
+            raise RedactionError("too_deep", place.path)
+        if self._nodes > _MAX_NODES:
+            raise RedactionError("too_large", place.path)
+        if place.pattern in self._kept:
+            return value
+        match value:
+            case None | bool():
+                return value
+            case str():
+                return self._string(value, place)
+            case int() | float():
+                return self._number(value, place)
+            case Mapping():
+                return self._mapping(value, place)
+            case list():
+                return self._items(value, place)
+            case tuple():
+                return tuple(self._items(value, place))
+            case _:
+                raise RedactionError("redactor_error", place.path)
+
+    def _mapping(self, value: Mapping[Any, object], place: Place) -> dict[str, Any]:
+        cleaned: dict[str, Any] = {}
+        told = self._told(value)
+        for key, member in value.items():
+            shown = self._text(str(key), place.under("{key}", named="")._replace(is_secret=False))
+            inner = place.under(shown, named=told if told and key in _TELLABLE else shown)
+            cleaned[_free(shown, cleaned)] = self.clean(member, inner)
+        return cleaned
+
+    def _told(self, value: Mapping[Any, object]) -> str:
+        """What ``{"name": "DB_PASSWORD", "value": …}`` says that its value is."""
+        told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
+        names = [take_out(name[-_NAME_SIZE:], self._level)[0] for name in told]
+        return next(filter(names_a_secret, names), names[0] if names else "")
+
+    def _items(self, value: Sequence[object], place: Place) -> list[Any]:
+        is_pair = len(value) == 2 and place.path.endswith("]")
+        before = [None, *value]
+        return [
+            self.clean(item, place.at(index, is_secret=_announces(before[index], is_pair=is_pair)))
+            for index, item in enumerate(value)
+        ]
+
+    def _string(self, text: str, place: Place) -> str:
+        if len(text) > MAX_CHARACTERS:
+            raise RedactionError("too_large", place.path)
+        if _OUR_ID.fullmatch(text):
+            return text
+        if place.is_secret:
+            return self._blanked(text, place)
+        return self._text(self._document(text, place), place)
+
+    def _document(self, text: str, place: Place) -> str:
+        """A string that holds JSON, with the JSON cleaned; any other string as it is."""
+        document = _parsed(text)
+        if document is None:
+            return text
+        already = len(self.found)
+        cleaned = self.clean(document, place._replace(depth=place.depth + 1))
+        return text if len(self.found) == already else json.dumps(cleaned, ensure_ascii=False)
+
+    def _text(self, text: str, place: Place) -> str:
+        cue = f"{place.name[-64:]}: " if place.name else ""
+        cleaned, gone = take_out(text, self._level, cue=cue)
+        self.found += (Found(place.path, span.label, span.end - span.start) for span in gone)
+        return cleaned
+
+    def _number(self, value: float, place: Place) -> float | str:
+        if isinstance(value, float) and not value.is_integer() and not place.is_secret:
+            return value
+        if place.is_secret:
+            return value if _COUNTER.search(place.name.lower()) else self._blanked(value, place)
+        digits = str(abs(int(value)))
+        cleaned = self._text(digits, place) if len(digits) > 4 else digits
+        return value if cleaned == digits else cleaned
+
+    def _blanked(self, value: float | str, place: Place) -> str:
+        text = str(value)
+        if not text or PLACEHOLDER.fullmatch(text):
+            return text
+        self.found.append(Found(place.path, "password", len(text)))
+        return _BLANK
+
+
+def _announces(before: object, *, is_pair: bool) -> bool:
+    """The item before is a flag such as ``--token``, or the name in a list of pairs."""
+    if not isinstance(before, str) or not _WORD.fullmatch(before):
+        return False
+    return (is_pair or before.startswith("-")) and names_a_secret(before)
+
+
+def _free(key: str, taken: Iterable[str]) -> str:
+    """The key, with a number if two have become the same."""
+    candidate, number = key, 2
+    while candidate in taken:
+        candidate, number = f"{key} {number}", number + 1
+    return candidate
+
+
+def _parsed(text: str) -> object:
+    """The document, list or string that a text is the JSON of; None if it is not."""
+    if text.lstrip()[:1] not in {"{", "[", '"'}:
+        return None
+    try:
+        parsed: object = json.loads(
+            text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique
+        )
+    except (ValueError, RecursionError):
+        return None
+    return parsed
+
+
+def _finite(literal: str) -> float:
+    """A number that can be written again."""
+    number = float(literal)
+    if not math.isfinite(number):
+        raise ValueError("not a number of JSON")
+    return number
+
+
+def unique(members: list[tuple[str, object]]) -> dict[str, object]:
+    """The members of a JSON object, none of which hides another.
+
+    Raises:
+        ValueError: If a key comes twice.
+    """
+    document = dict(members)
+    if len(document) < len(members):
+        raise ValueError("a key comes twice")
+    return document

@@ -1,0 +1,65 @@
+"""Counting what went and what stayed in sets of texts that others labelled."""
+
+import re
+
+from kp_middleware.privacy._find import find
+
+PLACEHOLDER = re.compile(r"\[REDACTED:\w+\]")
+DOCUMENTED = re.compile(r"git@github\.com|\$\{\w+|\{\{|Bearer|sk-[a-z-]+|\W+")
+"""What the reference removes and we keep: docs/decisions/redaction-beside-the-reference.md."""
+
+
+def covered(text, level):
+    return {place for span in find(text, level) for place in range(span.start, span.end)}
+
+
+def removed(text, cleaned):
+    """What the reference took out of a text; it writes one space after ``Bearer``."""
+    kept = [re.escape(part) for part in PLACEHOLDER.split(cleaned)]
+    pattern = "(.*?)".join(re.sub(r"Bearer\\ $", r"Bearer\\s+", part) for part in kept)
+    match = re.fullmatch(pattern, text, re.DOTALL)
+    return [match.span(index + 1) for index in range(len(kept) - 1)] if match else []
+
+
+def leaks(vector, level):
+    """The parts that the reference takes out of a text and we do not."""
+    text = vector["text"]
+    gone = covered(text, level)
+    gone |= {place for match in PLACEHOLDER.finditer(text) for place in range(*match.span())}
+    spans = removed(text, vector["expected"][level]["cleaned"])
+    left = ["".join(text[i] for i in range(*span) if i not in gone) for span in spans]
+    return [part for part in left if re.search(r"\w", part)]
+
+
+def documented(leak):
+    return DOCUMENTED.fullmatch(leak) is not None
+
+
+class Tally:
+    """How well a labelled set was cleaned at ``aggregated``."""
+
+    def __init__(self, records):
+        self.cores = {"secret": [], "identifier": []}
+        self.right = []
+        self.kept_but_hit = []
+        for record in records:
+            self._count(record)
+
+    def recall(self, category):
+        return sum(self.cores[category]) / len(self.cores[category])
+
+    @property
+    def precision(self):
+        return sum(self.right) / len(self.right)
+
+    def _count(self, record):
+        text, gone = record["text"], covered(record["text"], "aggregated")
+        labelled = {p for span in record["spans"] for p in range(span["start"], span["end"])}
+        for span in record["spans"]:
+            whole = all(p in gone or not text[p].isalnum() for p in range(*span["core"]))
+            self.cores.setdefault(span["category"], []).append(whole)
+        for span in find(text, "aggregated"):
+            self.right.append(not labelled.isdisjoint(range(span.start, span.end)))
+        for keep in record["keep"]:
+            if not gone.isdisjoint(range(keep["start"], keep["end"])):
+                self.kept_but_hit.append((keep["label"], text))

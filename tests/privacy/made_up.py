@@ -1,0 +1,205 @@
+"""Values that look real and are not, made when the tests run: no scanner finds them here."""
+
+import base64
+import random
+import string
+
+_random = random.Random(20260501)
+_ALNUM = string.ascii_letters + string.digits
+
+
+def characters(count: int, alphabet: str = _ALNUM) -> str:
+    return "".join(_random.choices(alphabet, k=count))
+
+
+def digits(count: int) -> str:
+    return characters(count, string.digits)
+
+
+def base64_of(count: int) -> str:
+    return base64.b64encode(_random.randbytes(count)).decode()
+
+
+PASSWORD = "-".join(("Quiet", digits(3), characters(4)))
+TOKEN = "q7R" + characters(30)
+HEX = characters(40, "0123456789abcdef")
+
+_ARMOUR = "-----{} PRIVATE" + " KEY-----"
+BEGIN_KEY = _ARMOUR.format("BEGIN")
+
+PREFIXED = {
+    "aws": "AK" + "IA" + characters(16, string.ascii_uppercase + "234567"),
+    "github": "gh" + "p_" + characters(36),
+    "github fine-grained": "github" + "_pat_" + characters(22) + "_" + characters(59),
+    "gitlab": "gl" + "pat-" + characters(20),
+    "openai": "sk" + "-proj-" + characters(80),
+    "anthropic": "sk" + "-ant-api03-" + characters(93),
+    "google": "AI" + "za" + characters(35),
+    "stripe": "sk" + "_live_" + characters(24),
+    "slack": "xo" + "xb-" + digits(12) + "-" + characters(24),
+    "hugging face": "h" + "f_" + characters(34),
+    "npm": "np" + "m_" + characters(36),
+    "sendgrid": "S" + "G." + characters(22) + "." + characters(43),
+    "telegram": digits(9) + ":A" + "A" + characters(33),
+    "vault": "hv" + "s." + characters(24),
+    "unknown vendor": "acme" + "_live_" + characters(28),
+    "this registry": "k" + "p_" + characters(32, "0123456789abcdef"),
+    "jwt": "ey" + "J" + characters(20) + ".ey" + "J" + characters(40) + "." + characters(43),
+    "private key": f"{BEGIN_KEY}\n{base64_of(48)}\n{_ARMOUR.format('END')}",
+    "private key, cut off": f"{_ARMOUR.format('BEGIN RSA')}\n{base64_of(48)}",
+    "webhook": "https://hooks.slack.com/services/T0/B0/" + characters(24),
+    "hashed password": "$2b$12$" + characters(53),
+}
+
+IN_PLACE = (
+    ("password={}", PASSWORD),
+    ('"dbPassword": "{}"', PASSWORD),
+    (r"{{\"password\": \"{}\"}}", PASSWORD),
+    ("{{'secret': '{}'}}", PASSWORD),
+    ('password: str = "{}"', PASSWORD),
+    ("DB_PASS={}", PASSWORD),
+    ("pwd={};Database=x", PASSWORD),
+    ("secret: >-\n  {}", PASSWORD),
+    ("mot de passe : {}", PASSWORD),
+    ("пароль: {}", PASSWORD),
+    ("mysql -u root --password={} app", PASSWORD),
+    ("tool --api-key {} run", TOKEN),
+    ("sshpass -p {} ssh host", PASSWORD),
+    ("curl -u bob:{} https://example.org", PASSWORD),
+    ("machine example.org login bob password {}", PASSWORD),
+    ("localhost:5432:app:bob:{}", PASSWORD),
+    ("https://bob:{}@example.org/x", PASSWORD),
+    ("https://{}@example.org/x", TOKEN),
+    ("postgresql+asyncpg://bob:{}@db.internal/app", "ab$" + PASSWORD),
+    ("The temporary password is {}.", PASSWORD),
+    ("Log in with password {} today", PASSWORD),
+    ("use {} as the password", PASSWORD),
+    ("Authorization: Bearer {}", TOKEN),
+    ("Authorization: token {}", HEX),
+    ("Authorization: Basic {}", base64.b64encode(b"bob:" + PASSWORD.encode()).decode()),
+    ("X-Api-Key: {}", HEX),
+    ("Cookie: theme=dark; sid={}", TOKEN),
+    ("GET /items?access_token={}&page=2", TOKEN),
+    ("?sig={}&se=2026", TOKEN),
+    ("VENDOR_THING = '{}'", TOKEN),
+    ("requests.get(url, auth=('bob', '{}'))", PASSWORD),
+    ("setHeader('X-API-Key', '{}')", PASSWORD),
+    ("ALTER ROLE bob WITH PASSWORD '{}'", PASSWORD),
+    ("requirepass {}", PASSWORD),
+    ("pass={}", PASSWORD),
+    ("<password>{}</password>", PASSWORD),
+    ('<add key="Password" value="{}"/>', PASSWORD),
+    ("- name: DB_PASSWORD\n  value: {}", PASSWORD),
+    ("| password | {} |", PASSWORD),
+    ("passphrase: {}", "correct horse battery staple"),
+)
+
+SENSITIVE = {
+    "visa": "4111 1111 1111 1111",
+    "amex": "3782 822463 10005",
+    "card after a cue": "card: 5018 0000 0009",
+    "card code": "cvv: 123",
+    "iban": "DE89 3704 0044 0532 0130 00",
+    "iban in one": "GB29NWBK60161331926819",
+    "us ssn": "123-45-6789",
+    "uk nino": "AB 12 34 56 C",
+    "uk nhs": "943 476 5919",
+    "fr nir": "1 85 05 78 006 084 91",
+    "es dni": "12345678Z",
+    "es nie": "X1234567L",
+    "de tax id": "86095742719",
+    "it codice fiscale": "RSSMRA85T10A562S",
+    "nl bsn": "BSN 111222333",
+    "pl pesel": "PESEL 44051401359",
+    "se personnummer": "811218-9876",
+    "fi hetu": "131052-308T",
+    "ch ahv": "756.9217.0769.85",
+    "br cpf": "529.982.247-25",
+    "in aadhaar": "2341 2341 2346",
+    "in pan": "ABCPE1234F",
+    "tw id": "A123456789",
+    "kr rrn": "900101-1234567",
+    "cn id": "11010519491231002X",
+    "sg nric": "S1234567D",
+    "passport": "passport no. X1234567",
+    "any id": "ID number 8765432 B",
+}
+
+CONTACT = {
+    "email": "anna.o'neil+x@example.co.uk",
+    "email, encoded": "anna%40example.org",
+    "email, not ascii": "jürgen@müller.example",
+    "phone, international": "+44 (0)20 7946 0958",
+    "phone, 00": "0049 30 1234567",
+    "phone, north america": "(555) 123-4567",
+    "phone, germany": "030 12345678",
+    "phone, france": "01 23 45 67 89",
+    "phone, japan": "090-1234-5678",
+    "phone, spain": "612 34 56 78",
+    "phone after a cue": "tel: 5551234567",
+    "phone in prose": "call me at 12 34 56 78",
+    "ipv4": "203.0.113.9",
+    "ipv4 with its network": "10.20.30.0/24",
+    "ipv6": "2001:db8::8a2e:370:7334",
+    "ipv6, mapped": "::ffff:192.168.1.5",
+    "mac": "00:1b:44:11:3a:b7",
+    "mac, dotted": "001b.4411.3ab7",
+    "home, linux": "/home/anna/project/x.py",
+    "home, macos": "/Users/anna/Desktop",
+    "home, windows": "C:\\Users\\Anna Smith\\Documents\\x.txt",
+    "home, escaped": "C:\\\\Users\\\\anna\\\\x",
+}
+
+HARMLESS = (
+    "max_tokens=256, prompt_tokens: 512, the token limit is 8192",
+    "password: str",
+    "def login(user: str, password: str = '') -> bool:",
+    'password = os.environ["DB_PASSWORD"]',
+    "token = get_token(client)",
+    "self.secret = secret",
+    "if not password:\narXiv:2303.14327",
+    "SELECT id FROM users WHERE token IS NULL",
+    "UPDATE t SET password = :password",
+    "api_key=${VAULT_KEY} token={{ github.token }} secret=$TOKEN",
+    'password="<your password>" api_key="YOUR_API_KEY"',
+    "password=******** sk-... Bearer <token>",
+    "The password is required; the token is expired.",
+    "getpass(prompt='Password: ', stream=None)",
+    "--- PASS: TestFoo (0.01s)",
+    "secretary: Anna; secret santa: December",
+    "tool_call_id='call_Xy12Zab34Cdef56Ghi78Jkl90'",
+    "model: sentence-transformers/all-MiniLM-L6-v2",
+    '"integrity": "sha512-' + base64_of(64) + '"',
+    "commit " + HEX + " sha256:" + HEX + "00112233445566778899aabb",
+    "run 550e8400-e29b-41d4-a716-446655440000 at 2026-11-01T09:14:03.120Z",
+    "ts=1763720000000 order 1234567812345678 PO 123456-12 ISBN 978-3-16-148410-0",
+    "version 1.2.3.4, Chrome/115.0.0.0, v10.0.19041.1, driver=1.2.3.4",
+    "http://127.0.0.1:8000 http://[::1]:8000 netmask 255.255.255.0",
+    "git clone git@github.com:acme/tools.git",
+    "lodash@4.17.21 icon@2x.png q@k.transpose(-2, -1) @app.route('/v1')",
+    "GET /home/cart 200, https://shop.example.com/home/cart, /usr/local/lib/x.py",
+    "std::vector<int> a::b::c abc::def 12:34:56",
+    "lines 120-340, 1,234,567 tokens, 1 000 000, 3.141592653589793, [0.123456, -1.234567]",
+    "the task-force-report-of-the-year, scikit-learn-contrib, risk-adjusted-returns",
+    "basic authentication, bearer of bad news, docker run -p 8080:80 mysql",
+    "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----",
+)
+
+
+def remains(value: str, text: str) -> str:
+    """The longest half of a value that is still in a text, or nothing."""
+    half = len(value) // 2
+    return next((part for part in (value, value[:half], value[half:]) if part in text), "")
+
+
+def digits_left(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
+
+
+def shape(value: object) -> object:
+    """What of a JSON value must stay: its dicts and lists, and how many members they have."""
+    if isinstance(value, dict):
+        return {"members": [shape(member) for member in value.values()]}
+    if isinstance(value, list | tuple):
+        return [shape(item) for item in value]
+    return "leaf"

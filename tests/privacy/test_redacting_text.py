@@ -1,0 +1,138 @@
+import made_up
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware.errors import RedactionError
+from kp_middleware.privacy import REDACTOR, redact_text
+
+PIECES = st.sampled_from(
+    (
+        *made_up.PREFIXED.values(),
+        *made_up.CONTACT.values(),
+        *made_up.SENSITIVE.values(),
+        *(form.format(value) for form, value in made_up.IN_PLACE),
+        *("[REDACTED:email]", "[REDACTED", "password=", "token: ", '"', "\\", "\u200b", "\ue000"),
+    )
+)
+TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=6).map("".join)
+
+
+@pytest.mark.parametrize("value", made_up.PREFIXED.values(), ids=made_up.PREFIXED.keys())
+@pytest.mark.parametrize(
+    "form", ["{}", "I tried {} and got 401.", "client = Client('{}')", "[x]({})", "a\n- {}\n"]
+)
+def test_a_token_goes_whole_wherever_it_stands(form, value):
+    redacted = redact_text(form.format(value))
+
+    assert made_up.remains(value, redacted.text) == ""
+    assert sum(redacted.counts.values()) == 1
+
+
+@pytest.mark.parametrize(("form", "value"), made_up.IN_PLACE)
+def test_a_value_goes_because_of_its_place(form, value):
+    redacted = redact_text(form.format(value))
+
+    assert value not in redacted.text
+    assert "[REDACTED:" in redacted.text
+
+
+@pytest.mark.parametrize("value", made_up.SENSITIVE.values(), ids=made_up.SENSITIVE.keys())
+def test_numbers_given_once_in_a_life_go_at_every_level(value):
+    redacted = redact_text(f"The record shows {value} today")
+
+    assert made_up.digits_left(redacted.text) == ""
+
+
+@pytest.mark.parametrize("value", made_up.CONTACT.values(), ids=made_up.CONTACT.keys())
+def test_contacts_stay_at_private(value):
+    redacted = redact_text(f"owner {value} ", level="private")
+
+    assert redacted.text == f"owner {value} "
+
+
+@pytest.mark.parametrize("value", made_up.CONTACT.values(), ids=made_up.CONTACT.keys())
+@pytest.mark.parametrize("level", ["aggregated", "federated"])
+def test_contacts_go_where_others_read(level, value):
+    redacted = redact_text(f"owner {value} ", level=level)
+
+    assert value not in redacted.text
+    assert sum(redacted.counts.values()) == 1
+
+
+@pytest.mark.parametrize("text", made_up.HARMLESS)
+def test_what_only_looks_like_it_stays(text):
+    redacted = redact_text(text, level="aggregated")
+
+    assert redacted.text == text
+    assert not redacted.counts
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("password=hunter2", "password=[REDACTED:password]"),
+        ("to anna@example.org.", "to [REDACTED:email]."),
+        ("Bearer abcdef0123456789", "Bearer [REDACTED:bearer_token]"),
+        ("ssh root@10.1.2.3", "ssh root@[REDACTED:ip]"),
+        ("redis://cache:6379/0 is up", "[REDACTED:connection_string] is up"),
+        ("/home/anna/x.py: ok", "[REDACTED:filepath]: ok"),
+    ],
+)
+def test_placeholders_are_named_as_the_reference_names_them(text, expected):
+    assert redact_text(text, level="aggregated").text == expected
+
+
+def test_what_a_secret_shares_with_a_contact_goes_in_its_name():
+    redacted = redact_text("https://bob:pa$s1@example.org/x", level="aggregated")
+
+    assert redacted.text == "https://[REDACTED:basic_auth]/x"
+
+
+def test_what_follows_a_placeholder_in_the_same_value_goes_too():
+    redacted = redact_text("password=[REDACTED:email]rest7")
+
+    assert redacted.text == "password=[REDACTED:email][REDACTED:password]"
+
+
+def test_invisible_characters_hide_nothing():
+    redacted = redact_text("pass\u200bword=hun\u2060ter2 x\u200by")
+
+    assert redacted.text == "pass\u200bword=[REDACTED:password] x\u200by"
+
+
+def test_a_placeholder_that_was_cut_off_is_one_still():
+    assert redact_text("api_key=[REDACTED:pass").text == "api_key=[REDACTED:pass"
+
+
+def test_a_text_too_large_is_refused():
+    with pytest.raises(RedactionError) as refusal:
+        redact_text("a" * 1_048_577)
+
+    assert refusal.value.reason == "too_large"
+
+
+def test_the_redactor_says_which_rules_it_applied():
+    name, _, digest = REDACTOR.partition("+")
+
+    assert name == "kp-redactor/1"
+    assert len(digest) == 12
+
+
+@given(TEXTS, st.sampled_from(["private", "aggregated"]))
+def test_redacting_twice_changes_nothing_more(text, level):
+    once = redact_text(text, level=level).text
+
+    again = redact_text(once, level=level)
+
+    assert again.text == once
+    assert not again.counts
+
+
+@given(TEXTS)
+def test_what_others_may_read_needs_nothing_more_to_be_kept(text):
+    shared = redact_text(text, level="aggregated").text
+
+    kept = redact_text(shared, level="private")
+
+    assert kept.text == shared

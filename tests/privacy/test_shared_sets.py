@@ -1,0 +1,50 @@
+"""Against the reference's answers and the labelled set, where they are beside this repository."""
+
+import gzip
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from labelled import Tally, documented, leaks
+
+SHARED = Path(__file__).parents[3] / "shared"
+VECTORS = SHARED / "conformance" / "pii_vectors.jsonl.gz"
+GENERATOR = SHARED / "bench" / "pii_set.py"
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    if not VECTORS.exists():
+        pytest.skip("no conformance vectors beside the repository")
+    with gzip.open(VECTORS, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def build():
+    pytest.importorskip("faker", reason="the labelled set is made with Faker")
+    pytest.importorskip("phonenumbers", reason="the labelled set is made with phonenumbers")
+    if not GENERATOR.exists():
+        pytest.skip("no labelled set beside the repository")
+    spec = importlib.util.spec_from_file_location("pii_set", GENERATOR)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.build
+
+
+@pytest.mark.parametrize("level", ["aggregated", "federated", "private"])
+def test_all_that_the_reference_removes_goes(vectors, level):
+    left = [leak for vector in vectors for leak in leaks(vector, level) if not documented(leak)]
+
+    assert left == []
+
+
+@pytest.mark.parametrize("seed", [20251120, 777])
+def test_the_labelled_set_is_cleaned(build, seed):
+    tally = Tally(build(seed))
+
+    assert tally.recall("secret") >= 0.99
+    assert tally.recall("identifier") >= 0.95
+    assert tally.precision >= 0.99
+    assert tally.kept_but_hit == []
