@@ -10,7 +10,7 @@ import click
 from kp_middleware import locations
 from kp_middleware.database import connect
 from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.inspection._explanation import short_id
+from kp_middleware.inspection._explanation import arithmetic, short_id, whereabouts
 from kp_middleware.inspection._output import print_json, print_rows, print_table
 from kp_middleware.inspection._show import trace_lines
 from kp_middleware.storage import History, Row
@@ -110,7 +110,8 @@ def show(db: Path, *, trace_id: str, as_json: bool) -> None:
         history = History(connection)
         trace = history.trace(history.find(trace_id))
     if as_json or not sys.stdout.isatty():
-        print_json(trace)
+        lines = [line._asdict() for line in arithmetic(trace)]
+        print_json({**trace, "arithmetic": lines, "whereabouts": whereabouts(trace)})
     else:
         click.echo("\n".join(trace_lines(trace)))
 

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from kp_middleware.database import TROUBLE, connect
@@ -36,8 +36,8 @@ class KnowledgePulse:
     and counted; it never reaches the agent.
 
     Args:
-        embedder: Measures novelty; by default MiniLM, shared by the process. None means novelty
-            is 0.5.
+        embedder: Measures novelty; None means novelty is 0.5. By default MiniLM, shared by the
+            process, unless ``KP_EMBEDDER`` is ``none``.
         settings: See `Settings`; each is also ``KP_…`` in the environment.
 
     Raises:
@@ -61,7 +61,7 @@ class KnowledgePulse:
     def __init__(
         self,
         *,
-        embedder: Embedder | None = DEFAULT_EMBEDDER,
+        embedder: Embedder | EllipsisType | None = ...,
         **settings: Unpack[SettingsKeywords],
     ) -> None:
         self.settings = Settings(**settings)
@@ -72,6 +72,8 @@ class KnowledgePulse:
         )
         self._queue = RunQueue(self.settings.max_queue_bytes)
         self._sender = self._make_sender()
+        if embedder is ...:
+            embedder = None if self.settings.embedder == "none" else DEFAULT_EMBEDDER
         self._scorer = ScoringWorker(
             self._queue, self.settings, embedder, on_queued=self._start_sending
         )

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kp_middleware import ReasoningTrace, Step, current_trace
+from kp_middleware import KnowledgePulse, ReasoningTrace, Step, current_trace
 
 
 def captured(kp, *, tool=str.upper):
@@ -183,6 +183,15 @@ def test_a_synchronous_pipeline_has_scored_when_the_run_returns(pulse, stored):
     captured(kp)("why?")
 
     assert stored()["state"] == "scored"
+
+
+def test_novelty_can_be_switched_off_in_the_environment(db, stored, monkeypatch):
+    monkeypatch.setenv("KP_EMBEDDER", "none")
+
+    with KnowledgePulse(db=db) as kp:
+        captured(kp)("why?")
+
+    assert (stored()["novelty"], stored()["embedder"]) == (0.5, None)
 
 
 def test_a_switched_off_pipeline_leaves_functions_alone(pulse, db):
