@@ -62,14 +62,17 @@ class Evaluation:
             self._store.fail(seq, f"its texts could not be redacted: {error}")
             return seq
 
-    def score_all(self) -> bool:
-        """Score every run that waits; False if some still do, until the model is there."""
-        try:
-            for seq in self._store.recorded():
-                self._score(seq)
-        except EmbedderNotReadyError as error:
-            logger.debug("runs wait to be scored: %s", error)
+    def score_next(self) -> bool:
+        """Score the oldest run that waits; False if none does.
+
+        Raises:
+            EmbedderNotReadyError: If it waits for the model.
+            DatabaseError, sqlite3.Error: If the file cannot be used now; nothing was changed.
+        """
+        seq = self._store.next_recorded()
+        if seq is None:
             return False
+        self._score(seq)
         return True
 
     def queue_cleared(self) -> None:

@@ -12,8 +12,10 @@ from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 from kp_middleware.database import TROUBLE, connect
 from kp_middleware.forwarding import Registry
+from kp_middleware.pipeline._backlog import Backlog
+from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
-from kp_middleware.pipeline._workers import Backlog, ForwardingWorker, ScoringWorker
+from kp_middleware.pipeline._scoring_worker import ScoringWorker
 from kp_middleware.recording import Limits, Naming, Recorder, captured, recorded_tool, shield
 from kp_middleware.scoring import DEFAULT_EMBEDDER, Embedder
 from kp_middleware.settings import Settings, SettingsKeywords
@@ -185,8 +187,8 @@ class KnowledgePulse:
         self._scorer.stop(1.0)
         if self._sender is not None:
             self._sender.stop(0.0)
-        if self._queue.unfinished:
-            logger.warning("%d runs could not be kept", self._queue.unfinished)
+        if self._queue.waiting:
+            logger.warning("%d runs could not be kept", self._queue.waiting)
 
     def __enter__(self) -> Self:
         return self
@@ -241,7 +243,7 @@ class KnowledgePulse:
                 unscored, unsent = count_backlog(connection)
         except TROUBLE:
             unscored = unsent = 0
-        return Backlog(self._queue.unfinished + unscored, unsent)
+        return Backlog(self._queue.waiting + unscored, unsent)
 
 
 @atexit.register

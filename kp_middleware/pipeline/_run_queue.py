@@ -19,7 +19,7 @@ class _Waiting(NamedTuple):
 
 
 class RunQueue:
-    """First in, first out. A run stays counted until the worker is `done` with it."""
+    """First in, first out. A run stays counted until the worker says that it is done."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -58,10 +58,10 @@ class RunQueue:
             self._runs.appendleft(waiting)
             self._size_bytes += waiting.size_bytes
 
-    def done(self) -> None:
-        """The run that was taken is safe in the file, or will never be."""
+    def done(self, count: int) -> None:
+        """So many of the runs that were taken need no more work now."""
         with self._changed:
-            self._unfinished -= 1
+            self._unfinished -= count
             self._changed.notify_all()
 
     def wake(self) -> None:
@@ -75,9 +75,9 @@ class RunQueue:
             self._changed.wait_for(lambda: not self._unfinished, timeout_s)
 
     @property
-    def unfinished(self) -> int:
-        """How many runs were put and are not done."""
-        return self._unfinished
+    def waiting(self) -> int:
+        """How many runs nobody has taken."""
+        return len(self._runs)
 
 
 def _size_bytes(run: FinishedRun) -> int:

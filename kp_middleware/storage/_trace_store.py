@@ -47,12 +47,12 @@ class TraceStore:
             ).fetchone()
             return int(known[0]) if known else self._insert(run)
 
-    def recorded(self) -> list[int]:
-        """The runs that wait to be scored, oldest first."""
-        rows = self._connection.execute(
-            "SELECT seq FROM traces WHERE state = 'recorded' ORDER BY seq"
-        )
-        return [seq for (seq,) in rows]
+    def next_recorded(self) -> int | None:
+        """The oldest run that waits to be scored."""
+        row = self._connection.execute(
+            "SELECT seq FROM traces WHERE state = 'recorded' ORDER BY seq LIMIT 1"
+        ).fetchone()
+        return None if row is None else int(row[0])
 
     def is_recorded(self, seq: int) -> bool:
         """Whether a run waits to be scored; inside a transaction this holds to its end."""

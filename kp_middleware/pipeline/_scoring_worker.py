@@ -1,0 +1,139 @@
+"""The thread that keeps and scores finished runs."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kp_middleware.database import TROUBLE, connect
+from kp_middleware.errors import EmbedderNotReadyError
+from kp_middleware.pipeline._daemon import start_daemon
+from kp_middleware.pipeline._evaluation import Evaluation
+from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
+from kp_middleware.scoring import Embedder
+from kp_middleware.settings import Settings
+
+logger = logging.getLogger("kp_middleware")
+
+_LOOK_AGAIN_S: Final = 1.0
+_NEVER_S: Final = 3600.0
+
+
+class ScoringWorker:
+    """Keeps every run that has ended in the file, and scores there what is not scored yet.
+
+    Keeping goes before scoring: what is in the file, a crash cannot take. While the file cannot be
+    used, runs wait in the queue; one warning says why.
+    """
+
+    def __init__(
+        self,
+        queue: RunQueue,
+        settings: Settings,
+        embedder: Embedder | None,
+        *,
+        on_queued: Callable[[], None],
+    ) -> None:
+        self._queue = queue
+        self._settings = settings
+        self._embedder = embedder
+        self._on_queued = on_queued
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._stopping = threading.Event()
+        self._turn = threading.Lock()
+        self._evaluation: Evaluation | None = None
+        self._unscored = 0
+        self._waiting_for_model = False
+        self._in_trouble = False
+        self._warned = False
+
+    def start(self) -> None:
+        """Begin to work in the background, if that is not so already."""
+        if self._thread is not None:
+            return
+        with self._starting:
+            if self._thread is None:
+                self._thread = start_daemon("kp-scoring", self._work)
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop after the run in hand; what waits stays in the queue."""
+        self._stopping.set()
+        self._queue.wake()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        if self._thread is None or not self._thread.is_alive():
+            self._close()
+
+    def work_now(self) -> None:
+        """Do what waits, in the caller's thread; several callers wait for one another."""
+        with self._turn:
+            while self._go_on(0):
+                pass
+
+    def _work(self) -> None:
+        wait_s = 0.0  # an earlier process may have left something
+        while not self._stopping.is_set():
+            if self._go_on(wait_s):
+                wait_s = 0.0
+                continue
+            wait_s = _LOOK_AGAIN_S if self._waiting_for_model else _NEVER_S
+            if self._in_trouble:
+                self._stopping.wait(_LOOK_AGAIN_S)
+
+    def _go_on(self, wait_s: float) -> bool:
+        """Keep the next run, else score the next; False if there was nothing to do, or no way."""
+        run = self._queue.take(wait_s)
+        try:
+            evaluation = self._open()
+            went_on = self._score_next(evaluation) if run is None else self._keep(evaluation, run)
+        except TROUBLE as error:
+            if run is not None:
+                self._queue.put_back(run)
+            self._in_trouble = True
+            self._warn(error)
+            return False
+        self._in_trouble = False
+        return went_on
+
+    def _keep(self, evaluation: Evaluation, run: FinishedRun) -> bool:
+        self._unscored += 1
+        try:
+            evaluation.keep(run)
+        except TROUBLE:
+            self._unscored -= 1
+            raise
+        except Exception:
+            logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
+        return True
+
+    def _score_next(self, evaluation: Evaluation) -> bool:
+        try:
+            scored = evaluation.score_next()
+            self._waiting_for_model = False
+        except EmbedderNotReadyError as error:
+            logger.debug("runs wait to be scored: %s", error)
+            scored, self._waiting_for_model = False, True
+        if evaluation.any_pending():
+            self._on_queued()
+        if not scored:
+            self._queue.done(self._unscored)
+            self._unscored = 0
+        return scored
+
+    def _open(self) -> Evaluation:
+        if self._evaluation is None:
+            connection = connect(self._settings.db)
+            self._evaluation = Evaluation(connection, self._settings, self._embedder)
+            self._evaluation.queue_cleared()
+        return self._evaluation
+
+    def _close(self) -> None:
+        evaluation, self._evaluation = self._evaluation, None
+        if evaluation is not None:
+            evaluation.close()
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning("finished runs wait: %s", error)
