@@ -39,10 +39,11 @@ def connect(path: str | Path, *, read_only: bool = False) -> Connection:
     Raises:
         DatabaseError: If it cannot be opened, is another program's, or a newer version's.
     """
-    path = Path(path).expanduser()
+    path = Path(path)
     try:
+        path = path.expanduser()
         connection = _open_to_read(path) if read_only else _open_to_write(path)
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: there is no home
         raise _in_words(path, error) from error
     try:
         _prepare(connection, path, read_only=read_only)
@@ -67,10 +68,10 @@ def transaction(connection: Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-    except BaseException:
+        connection.commit()
+    except BaseException:  # also of the commit: a full disk is often found out there
         connection.rollback()
         raise
-    connection.commit()
 
 
 def _open_to_read(path: Path) -> Connection:
@@ -108,6 +109,10 @@ def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
         raise DatabaseError(
             path, f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
         )
+    if read_only and version < len(MIGRATIONS):
+        raise DatabaseError(
+            path, "is empty or of an older kp-middleware", "record a run: that brings it up to date"
+        )
     connection.execute("PRAGMA foreign_keys = ON")
     if read_only:
         return
@@ -119,10 +124,14 @@ def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
 
 def _our_version(connection: Connection, path: Path) -> int:
     """The schema's version, 0 for an empty file."""
-    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if tables and application_id != APPLICATION_ID:
+    connection.execute("BEGIN")  # one view of all three, while another process makes the file
+    try:
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    finally:
+        connection.rollback()
+    if application_id != APPLICATION_ID and any((application_id, version, tables)):
         raise DatabaseError(
             path, "is an SQLite file of another program", "name another file with KP_DB or --db"
         )
@@ -135,8 +144,9 @@ def _use_wal(connection: Connection) -> None:
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError:  # the busy timeout does not cover this pragma
-            if time.monotonic() > deadline:
+        except sqlite3.OperationalError as error:  # the busy timeout does not cover this pragma
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
@@ -156,7 +166,7 @@ def _migrate(connection: Connection) -> None:
 
 def _script(name: str) -> "Callable[[Database], None]":
     def run(db: "Database") -> None:
-        script = files("kp_middleware").joinpath("migrations", f"{name}.sql").read_text()
+        script = files("kp_middleware").joinpath("migrations", f"{name}.sql").read_text("utf-8")
         for statement in _statements(script):
             db.conn.execute(statement)
 

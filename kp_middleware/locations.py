@@ -34,6 +34,6 @@ def _from_settings_file(key: str) -> str | None:
     try:
         with settings_file().open("rb") as file:
             value = tomllib.load(file).get(key)
-    except (OSError, tomllib.TOMLDecodeError):
+    except (OSError, ValueError):
         return None  # Settings reads the same file and says what is wrong with it
     return value if isinstance(value, str) else None

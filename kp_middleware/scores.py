@@ -1,13 +1,11 @@
 """How much a trace is worth sharing, and why: the values that scoring gives to the other stages."""
 
 import math
-from typing import Annotated, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, model_validator
 
 from kp_middleware.traces import ReasoningTrace, StepType, Unit
-
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class Shape(BaseModel, frozen=True):
@@ -56,10 +54,10 @@ class Weights(BaseModel, frozen=True):
     0.25
     """
 
-    complexity: Share
-    novelty: Share
-    tool_diversity: Share
-    outcome_confidence: Share
+    complexity: Unit
+    novelty: Unit
+    tool_diversity: Unit
+    outcome_confidence: Unit
 
     @model_validator(mode="after")
     def _sum_to_one(self) -> Self:

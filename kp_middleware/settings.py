@@ -5,12 +5,11 @@ Looked for in this order; what is set nowhere has a default: nothing has to be s
 
 import json
 import logging
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -27,6 +26,10 @@ from kp_middleware.traces import NonEmpty, PrivacyLevel, Unit, Visibility
 logger = logging.getLogger("kp_middleware")
 
 
+def _none_if_empty(api_key: SecretStr | None) -> SecretStr | None:
+    return api_key or None
+
+
 class Settings(BaseSettings):
     """Every setting, read once. Each is also ``KP_…`` in the environment.
 
@@ -37,8 +40,10 @@ class Settings(BaseSettings):
         privacy_level: How much is removed before a trace leaves.
         db: The SQLite file of traces.
         registry_url: Where traces go.
-        api_key: Of the registry; without one nothing leaves this machine.
+        api_key: Of the registry; without one, or with an empty one, nothing leaves this machine.
         agent_id: Under which the key was registered.
+        embedder: What measures novelty: ``minilm``, or ``none`` for 0.5. The keyword of
+            `KnowledgePulse` takes an object instead.
         profiles: Weights by domain, beside the protocol's own.
         cache_size: With how many earlier traces a new one is compared.
         cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
@@ -64,8 +69,9 @@ class Settings(BaseSettings):
     privacy_level: PrivacyLevel = "aggregated"
     db: Path = Field(default_factory=locations.database_file)
     registry_url: str = "https://registry.openknowledgepulse.org"
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr | None, AfterValidator(_none_if_empty)] = None
     agent_id: NonEmpty | None = None
+    embedder: Literal["minilm", "none"] = "minilm"
     profiles: dict[str, Weights] = {}
     cache_size: Annotated[int, Field(ge=0)] = 1000
     cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
@@ -89,7 +95,7 @@ class Settings(BaseSettings):
         path = locations.settings_file()
         try:
             toml = TomlConfigSettingsSource(settings_cls, path)
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise SettingsFileError(path, str(error)) from error
         return init_settings, env_settings, toml, _ReferenceFiles(settings_cls)
 
@@ -146,7 +152,7 @@ class _ReferenceFiles(PydanticBaseSettingsSource):
             for file_name, names in self._FILES
             for stored in [_read_json(folder / file_name)]
             for theirs, ours in names.items()
-            if isinstance(stored.get(theirs), str)
+            if isinstance(stored.get(theirs), str) and stored[theirs]
         }
 
 

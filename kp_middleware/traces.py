@@ -5,6 +5,7 @@ Field by field as the protocol's schema has it: strict types, unknown keys dropp
 """
 
 import calendar
+import math
 import re
 import uuid
 from collections.abc import Iterable
@@ -27,6 +28,8 @@ PrivacyLevel: TypeAlias = Literal["aggregated", "federated", "private"]
 
 CONTEXT: Final = "https://openknowledgepulse.org/schema/v1"
 
+_MAX_DEPTH: Final = 100
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _INSTANT = re.compile(
     r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
@@ -46,6 +49,31 @@ def _utc_instant(text: str) -> str:
     return text
 
 
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _well_formed(text: str) -> str:
+    return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _json(value: Any, depth: int = 1) -> Any:
+    """A copy that JSON can write; what cannot be copied so is left to redaction, which refuses."""
+    if depth > _MAX_DEPTH:
+        return value
+    match value:
+        case str():
+            return _well_formed(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case list() | tuple():
+            return [_json(item, depth + 1) for item in value]
+        case dict():
+            return {_well_formed(str(key)): _json(value[key], depth + 1) for key in value}
+        case _:
+            return value
+
+
 def _not_null(value: object) -> object:
     if value is None:
         raise ValueError("leave an optional field out instead of giving it null")
@@ -55,7 +83,13 @@ def _not_null(value: object) -> object:
 Unit: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1, both included."""
 
-NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
+Text: TypeAlias = Annotated[str, AfterValidator(_well_formed)]
+"""A text that UTF-8 can write: a lone surrogate becomes U+FFFD."""
+
+NonEmpty: TypeAlias = Annotated[Text, Field(min_length=1)]
+JsonObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_json)]
+"""A copy of an object: NaN and infinity are null there, tuples lists, keys texts."""
+
 Instant: TypeAlias = Annotated[str, AfterValidator(_utc_instant)]
 """ISO 8601 in UTC with ``Z``, kept as it was read: a datetime would cut nanoseconds off."""
 
@@ -102,19 +136,19 @@ class Part(BaseModel):
 class Tool(Part):
     """The tool of a step."""
 
-    name: str
-    mcp_server: Annotated[str | None, _Absent] = None
+    name: Text
+    mcp_server: Annotated[Text | None, _Absent] = None
 
 
 class Step(Part):
     """One thing that happened: ``content`` is embedded, long results are ``output_summary``."""
 
-    step_id: Annotated[int, Field(ge=0)]
+    step_id: Annotated[int, Field(ge=0), BeforeValidator(_whole)]
     type: StepType
-    content: Annotated[str | None, _Absent] = None
+    content: Annotated[Text | None, _Absent] = None
     tool: Annotated[Tool | None, _Absent] = None
-    input: Annotated[dict[str, Any] | None, _Absent] = None
-    output_summary: Annotated[str | None, _Absent] = None
+    input: Annotated[JsonObject | None, _Absent] = None
+    output_summary: Annotated[Text | None, _Absent] = None
     latency_ms: Annotated[float | None, Field(ge=0), _Absent] = None
 
 
@@ -122,42 +156,42 @@ class Metadata(Part):
     """Where, when and how well it went. ``quality_score`` is 0 until scored."""
 
     created_at: Instant
-    agent_id: Annotated[str | None, _Absent] = None
-    framework: Annotated[str | None, _Absent] = None
+    agent_id: Annotated[Text | None, _Absent] = None
+    framework: Annotated[Text | None, _Absent] = None
     task_domain: NonEmpty
     success: bool
     quality_score: Unit
     visibility: Visibility
     privacy_level: PrivacyLevel
-    validated_by: Annotated[tuple[str, ...] | None, _FromAny, _Absent] = None
+    validated_by: Annotated[tuple[Text, ...] | None, _FromAny, _Absent] = None
 
 
 class Task(Part):
     """What was asked."""
 
     objective: NonEmpty
-    input_schema: Annotated[dict[str, Any] | None, _Absent] = None
+    input_schema: Annotated[JsonObject | None, _Absent] = None
 
 
 class Outcome(Part):
     """How it ended, and how sure the agent is of it."""
 
-    result_summary: str
+    result_summary: Text
     confidence: Unit
 
 
 class Entity(Part):
     """A thing that was learned of."""
 
-    name: str
-    type: str
+    name: Text
+    type: Text
 
 
 class Relationship(Part):
     """A fact that was learned."""
 
-    fact: str
-    valid_from: str
+    fact: Text
+    valid_from: Text
 
 
 class KnowledgeGraphDelta(Part):
@@ -178,8 +212,8 @@ class ReasoningTrace(Part):
 
     context: Annotated[_Context, Field(alias="@context")]
     kind: Annotated[Literal["ReasoningTrace"], Field(alias="@type")]
-    id: Annotated[str, Field(pattern=r"\Akp:trace:")]
-    source_skill: Annotated[str | None, _Absent] = None
+    id: Annotated[Text, Field(pattern=r"\Akp:trace:")]
+    source_skill: Annotated[Text | None, _Absent] = None
     metadata: Metadata
     task: Task
     steps: Annotated[tuple[Step, ...], _FromAny, AfterValidator(_at_least_one)]
@@ -227,12 +261,7 @@ class ReasoningTrace(Part):
             ),
             task=Task(objective=objective),
             steps=tuple(steps),
-            outcome=Outcome(
-                result_summary=result_summary,
-                confidence=default_confidence(success=success)
-                if confidence is None
-                else confidence,
-            ),
+            outcome=Outcome(result_summary=result_summary, confidence=confidence),
         )
 
 

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from kp_middleware.recording._limits import NAME_BYTES, bounded_text
 from kp_middleware.recording._recorder import Recorder
 from kp_middleware.runs import RecordedRun
 from kp_middleware.traces import (
@@ -46,15 +47,15 @@ def assemble(
             _present(
                 created_at=_instant(recorder.started_at_s),
                 agent_id=agent_id,
-                framework=recorder.framework,
-                task_domain=recorder.domain or domain,
+                framework=_name(recorder.framework),
+                task_domain=_name(recorder.domain) or domain,
                 success=success,
                 quality_score=0,
                 visibility=visibility,
                 privacy_level=privacy_level,
             )
         ),
-        task=Task(objective=recorder.objective or recorder.agent_name or "(not said)"),
+        task=Task(objective=recorder.objective or _name(recorder.agent_name) or "(not said)"),
         steps=_steps(recorder),
         outcome=Outcome(
             result_summary=recorder.result_summary,
@@ -66,11 +67,11 @@ def assemble(
         shape=recorder.log.shape(),
         duration_ms=recorder.duration_ms,
         complete=recorder.complete,
-        error_type=recorder.error_type,
-        agent_name=recorder.agent_name,
-        model=recorder.model,
-        thread_id=recorder.thread_id,
-        tags=recorder.tags,
+        error_type=_name(recorder.error_type),
+        agent_name=_name(recorder.agent_name),
+        model=_name(recorder.model),
+        thread_id=_name(recorder.thread_id),
+        tags=tuple(bounded_text(str(tag), NAME_BYTES) for tag in recorder.tags),
         input_tokens=recorder.input_tokens,
         output_tokens=recorder.output_tokens,
     )
@@ -81,6 +82,11 @@ def _steps(recorder: Recorder) -> tuple[Step, ...]:
         Step.model_validate({"step_id": number, **step})
         for number, step in enumerate(recorder.log.steps())
     )
+
+
+def _name(given: object) -> str | None:
+    """What a user or a framework calls something: it may be of any type."""
+    return None if given is None else bounded_text(str(given), NAME_BYTES)
 
 
 def _present(**fields: object) -> dict[str, object]:

@@ -5,19 +5,19 @@ import json
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kp_middleware.recording._confidence import stated_confidence
 from kp_middleware.recording._current import current_recorder, current_trace, inside
-from kp_middleware.recording._jsonable import jsonable
+from kp_middleware.recording._jsonable import BoundedCopy, jsonable
 from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._shield import shield
 from kp_middleware.recording._watched import F, Watch, watched
 
 _GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
-_MAX_YIELDED: Final = 1000
+_YIELDED_BYTES: Final = 60 * 1024
 _ARGUMENT_BYTES: Final = 8 * 1024
 
 
@@ -62,8 +62,11 @@ def recorded_tool(function: F, name: str | None) -> F:
     signature = _signature(function)
 
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
+        recorder = current_recorder()
+        if recorder is None:
+            return _ToolUse(None, "", {})
         call = _Call(function, _arguments(function, signature, args, kwargs) or {})
-        return _ToolUse(current_recorder(), name or call.name, call.arguments)
+        return _ToolUse(recorder, name or call.name, call.arguments)
 
     return watched(function, watch)
 
@@ -83,18 +86,23 @@ class _Yields:
     """The items of a generator, as far as they are worth keeping."""
 
     def __init__(self) -> None:
+        self._copy = BoundedCopy(_YIELDED_BYTES)
         self._items: list[Any] = []
+        self._count = 0
+        self._only_texts = True
 
     def add(self, item: object) -> None:
-        if len(self._items) < _MAX_YIELDED:
-            self._items.append(item if isinstance(item, str) else jsonable(item, _ARGUMENT_BYTES))
+        self._count += 1
+        self._only_texts = self._only_texts and isinstance(item, str)
+        if self._copy.has_room:
+            self._items.append(self._copy.of(item))
 
     def or_result(self, result: object) -> object:
         if not self._items:
             return result
-        if all(isinstance(item, str) for item in self._items):
-            return "".join(self._items)
-        return self._items
+        cut = len(self._items) < self._count
+        items = [*self._items, *([f"… [cut: {self._count} items in all]"] if cut else [])]
+        return "".join(items) if self._only_texts else items
 
 
 class _Run:
@@ -126,14 +134,18 @@ class _Run:
 
     @shield
     def raised(self, error: BaseException) -> None:
+        if isinstance(error, GeneratorExit) and not self._is_root:
+            self.returned(None)  # its caller had enough
+            return
         if self._recorder.log.count == self._steps_before:
             self._recorder.thought(str(self._call))
-        if not self._is_root:
+        if self._is_root:
+            self._conclude(self._yields.or_result(None))
+            self._recorder.finish(error, complete=not isinstance(error, _GIVEN_UP))
+        elif not self._recorder.has_just_noted(error):
             self._recorder.error(error)
-            return
-        self._conclude(self._yields.or_result(None))
-        self._recorder.finish(error, complete=not isinstance(error, _GIVEN_UP))
 
+    @shield
     def _conclude(self, result: object) -> None:
         if result is not None and not self._recorder.result_summary:
             self._recorder.outcome(result)
@@ -171,7 +183,9 @@ class _ToolUse:
 
     @shield
     def raised(self, error: BaseException) -> None:
-        if self._recorder is not None:
+        if isinstance(error, GeneratorExit):
+            self.returned(None)  # its caller had enough
+        elif self._recorder is not None and not self._recorder.has_just_noted(error):
             self._recorder.error(error, tool=self._name, latency_ms=self._latency_ms())
 
     def _latency_ms(self) -> float:
@@ -203,10 +217,10 @@ def _arguments(
     kwargs: dict[str, Any],
 ) -> dict[str, Any]:
     """The arguments by name, without the receiver of a method, as bounded JSON."""
-    if signature is None:
-        named: Mapping[str, Any] = {"args": args, **kwargs}
-    else:
-        named = signature.bind_partial(*args, **kwargs).arguments
+    named: Mapping[str, Any] = {"args": args, **kwargs}
+    if signature is not None:
+        with suppress(TypeError):  # wrong arguments: the call itself is about to say so
+            named = signature.bind_partial(*args, **kwargs).arguments
     if args and _is_receiver(args[0], function):
         named = dict(list(named.items())[1:])
     copied = jsonable(named, _ARGUMENT_BYTES)
@@ -215,13 +229,20 @@ def _arguments(
 
 def _is_receiver(first: object, function: Callable[..., Any]) -> bool:
     """Whether the first argument is the object or class whose method this function is."""
-    owner = first if isinstance(first, type) else type(first)
-    method = inspect.getattr_static(owner, getattr(function, "__name__", ""), None)
-    return method is not None and inspect.unwrap(_function_of(method)) is inspect.unwrap(
-        _function_of(function)
+    owner: Any = first if issubclass(type(first), type) else type(first)
+    name = getattr(function, "__name__", "")
+    members = (vars(kind)[name] for kind in owner.__mro__ if name in vars(kind))
+    return any(
+        _innermost(member) is _innermost(function)
+        for member in members
+        if not isinstance(member, staticmethod)
     )
 
 
-def _function_of(method: Any) -> Callable[..., Any]:
+def _innermost(function: Any) -> Any:
+    return inspect.unwrap(_function_of(function))
+
+
+def _function_of(method: Any) -> Any:
     """What a classmethod or staticmethod wraps, else the method itself."""
-    return getattr(method, "__func__", method)  # type: ignore[no-any-return]
+    return method.__func__ if isinstance(method, classmethod | staticmethod) else method

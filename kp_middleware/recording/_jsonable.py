@@ -1,5 +1,6 @@
 """Any Python value as bounded JSON: it cannot raise, run long, or change what it reads."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
@@ -7,15 +8,16 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from itertools import islice
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any, Final
 from uuid import UUID
 
-from kp_middleware.recording._limits import bounded_text
+from kp_middleware.recording._limits import NAME_BYTES, bounded_text, size_bytes
 
 _MAX_DEPTH: Final = 16
 _MAX_ITEMS: Final = 1000
+_VALUE_BYTES: Final = 2  # or a list of lists of nothing would have no end
 _MAX_EXACT_INT: Final = 2**53  # beyond it JSON readers round
 _PRINTABLE = (date, time, timedelta, Decimal, UUID, PurePath)
 
@@ -43,12 +45,17 @@ class BoundedCopy:
         """About what the copy takes."""
         return self._limit_bytes - self._left
 
+    @property
+    def has_room(self) -> bool:
+        """Whether anything more would be kept."""
+        return self._left > 0
+
     def of(self, value: object, depth: int = 0) -> Any:
         """The copy of a value that lies ``depth`` containers deep."""
         try:
             return self._of(value, depth)
         except Exception:  # noqa: BLE001 - any object of the user's may raise anything when read
-            return f"<unreadable {type(value).__name__}>"
+            return f"<unreadable {_class_name(value)}>"
 
     def of_mapping(self, value: object) -> dict[str, Any]:
         """The copy of a value that has to be an object: another is put under ``value``."""
@@ -56,6 +63,7 @@ class BoundedCopy:
         return copied if isinstance(copied, dict) else {"value": copied}
 
     def _of(self, value: object, depth: int) -> Any:
+        self._left -= _VALUE_BYTES
         kind = type(value)
         if kind is str:
             return self._text(value)  # type: ignore[arg-type]
@@ -66,7 +74,7 @@ class BoundedCopy:
         if kind is float:
             return self._float(value)  # type: ignore[arg-type]
         if depth >= _MAX_DEPTH or self._left <= 0:
-            return f"<{kind.__name__}: left out>"
+            return f"<{_class_name(value)}: left out>"
         if isinstance(value, Mapping):
             return self._mapping(value.items(), len(value), depth)
         if isinstance(value, (list, tuple, Set)):
@@ -75,7 +83,7 @@ class BoundedCopy:
 
     def _text(self, text: str) -> str:
         kept = bounded_text(text, max(self._left, 0))
-        self._left -= len(kept)
+        self._left -= size_bytes(kept)
         return kept
 
     def _int(self, number: int) -> int | str:
@@ -90,23 +98,22 @@ class BoundedCopy:
 
     def _mapping(self, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> dict[str, Any]:
         copied: dict[str, Any] = {}
-        for key, value in islice(items, _MAX_ITEMS):
+        for key, value in [*islice(items, _MAX_ITEMS)]:  # at once: others may change it meanwhile
             if self._left <= 0:
                 break
-            copied[self._key(key)] = self.of(value, depth + 1)
+            name = self._key(key, depth)  # first, or a long value would leave no room for it
+            copied[name] = self.of(value, depth + 1)
         if len(copied) < size:
             copied["…"] = f"cut: {size} items in all"
         return copied
 
-    def _key(self, key: object) -> str:
-        if type(key) is str:
-            return self._text(key)
-        plain = isinstance(key, (int, float, *_PRINTABLE))
-        return self._text(str(key) if plain else f"<{type(key).__name__}>")
+    def _key(self, key: object, depth: int) -> str:
+        copied = self.of(key, depth + 1)
+        return copied if type(copied) is str else json.dumps(copied, ensure_ascii=False)
 
     def _list(self, items: Iterable[Any], size: int, depth: int) -> list[Any]:
         copied: list[Any] = []
-        for value in islice(items, _MAX_ITEMS):
+        for value in [*islice(items, _MAX_ITEMS)]:
             if self._left <= 0:
                 break
             copied.append(self.of(value, depth + 1))
@@ -123,12 +130,22 @@ class BoundedCopy:
             return f"<{len(value)} bytes>"
         if isinstance(value, _PRINTABLE):
             return self._text(str(value))
+        if _class_name(value) in {"numpy.bool", "numpy.bool_"}:
+            return bool(value)
+        if isinstance(value, Integral):
+            return self._int(int(value))
         if isinstance(value, Real):  # numpy's scalars, fractions
             return self._float(float(value))
         names = _field_names(value)
         if names is None:
-            return f"<{type(value).__module__}.{type(value).__qualname__}>"
+            return self._text(f"<{_class_name(value)}>")
         return self._mapping(_fields(value, names), len(names), depth)
+
+
+def _class_name(value: object) -> str:
+    """Of any object: a metaclass may say anything, or raise."""
+    name = type.__repr__(type(value)).removeprefix("<class '").removesuffix("'>")
+    return bounded_text(name, NAME_BYTES)
 
 
 def _field_names(value: object) -> list[str] | None:

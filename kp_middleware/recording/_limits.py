@@ -2,6 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from typing import Final
+
+NAME_BYTES: Final = 256
+"""Of one name: of a tool, an agent, a class."""
 
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -31,11 +35,16 @@ def bounded_text(text: str, limit_bytes: int) -> str:
     'a long… [cut: 12 characters in all]'
     """
     kept = text[:limit_bytes]
+    if "\0" in kept:
+        kept = kept.replace("\0", _REPLACED)
     if not kept.isascii():
         kept = _LONE_SURROGATE.sub(_REPLACED, kept)
         kept = kept.encode()[:limit_bytes].decode("utf-8", "ignore")
-    if "\0" in kept:
-        kept = kept.replace("\0", _REPLACED)
     if len(kept) < len(text):
         return f"{kept}… [cut: {len(text)} characters in all]"
     return kept
+
+
+def size_bytes(text: str) -> int:
+    """What a text takes in UTF-8; it must be `bounded_text`'s."""
+    return len(text) if text.isascii() else len(text.encode())

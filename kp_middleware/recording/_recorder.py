@@ -5,19 +5,22 @@ plain JSON at once, and the frozen document is built later, on the worker's thre
 """
 
 import json
+import math
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Final, Protocol
+from numbers import Real
+from typing import Any, Final, NamedTuple, Protocol
 
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
-from kp_middleware.recording._limits import Limits, bounded_text
+from kp_middleware.recording._limits import NAME_BYTES, Limits, bounded_text, size_bytes
 from kp_middleware.recording._shield import shield
 from kp_middleware.recording._step_log import StepFields, StepLog
 from kp_middleware.traces import StepType
 
-_NAME_BYTES: Final = 256
+_MAX_ERRORS: Final = 20
 
 
 class Sink(Protocol):
@@ -25,6 +28,13 @@ class Sink(Protocol):
 
     def __call__(self, recorder: "Recorder", /) -> None:
         """Take it; must be quick and must not raise."""
+
+
+class _Noted(NamedTuple):
+    """An error that has a step; known by its ``__dict__``, because its ``id`` is soon another's."""
+
+    attributes: dict[str, Any]
+    step: StepFields
 
 
 class Recorder:
@@ -38,9 +48,10 @@ class Recorder:
     def __init__(self, sink: Sink, limits: Limits, *, framework: str) -> None:
         self._sink = sink
         self._limits = limits
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may end another run while we note
         self._started = time.perf_counter()
-        self._errors: list[tuple[int, str, StepFields]] = []
+        self._errors: deque[_Noted] = deque(maxlen=_MAX_ERRORS)
+        self._last: StepFields | None = None
         self.log = StepLog(limits)
         self.trace_id = f"kp:trace:{uuid.uuid4()}"
         self.started_at_s = time.time()
@@ -103,8 +114,6 @@ class Recorder:
         latency_ms: float | None = None,
     ) -> None:
         """Something failed. It is an ``error_recovery``, unless it turns out to end the run."""
-        if isinstance(error, BaseException) and self._has_step(error):
-            return
         step = self._append(
             "error_recovery",
             tool=tool,
@@ -112,7 +121,12 @@ class Recorder:
             latency_ms=latency_ms,
         )
         if step is not None and isinstance(error, BaseException):
-            self._errors.append((id(error), type(error).__name__, step))
+            self._errors.append(_Noted(vars(error), step))
+
+    def has_just_noted(self, error: BaseException) -> bool:
+        """Whether this error is the last thing noted: then it is on its way out of the run."""
+        noted = self._errors[-1] if self._errors else None
+        return noted is not None and noted.step is self._last and noted.attributes is vars(error)
 
     @shield
     def outcome(
@@ -150,8 +164,9 @@ class Recorder:
     def used_tokens(self, *, input_tokens: int, output_tokens: int) -> None:
         """Add what one model call used."""
         with self._lock:
-            self.input_tokens = (self.input_tokens or 0) + input_tokens
-            self.output_tokens = (self.output_tokens or 0) + output_tokens
+            if not self.finished:
+                self.input_tokens = (self.input_tokens or 0) + int(input_tokens)
+                self.output_tokens = (self.output_tokens or 0) + int(output_tokens)
 
     def finish(self, error: BaseException | None = None, *, complete: bool = True) -> None:
         """The run has ended; only the first call counts.
@@ -180,17 +195,13 @@ class Recorder:
         self._errors.clear()
 
     def _end_with(self, error: BaseException) -> None:
-        chain = {(id(cause), type(cause).__name__) for cause in _causes(error)}
-        fatal = [step for number, kind, step in self._errors if (number, kind) in chain]
+        latest = {id(noted.attributes): noted.step for noted in self._errors}
+        fatal = [latest[own] for cause in _causes(error) if (own := id(vars(cause))) in latest]
         for step in fatal:
             self.log.demote(step)
         if not fatal:
             text = self._text(error_text(error))
-            self.log.append({"type": "observation", "output_summary": text}, len(text))
-
-    def _has_step(self, error: BaseException) -> bool:
-        known = {(number, kind) for number, kind, _ in self._errors}
-        return (id(error), type(error).__name__) in known
+            self.log.append({"type": "observation", "output_summary": text}, size_bytes(text))
 
     def _append(
         self,
@@ -204,43 +215,54 @@ class Recorder:
         latency_ms: float | None = None,
     ) -> StepFields | None:
         step: StepFields = {"type": kind}
-        size_bytes = 0
+        taken = 0
         if content is not None:
             step["content"] = self._text(content)
-            size_bytes += len(step["content"])
+            taken += size_bytes(step["content"])
         if tool is not None:
             step["tool"] = _tool(tool, mcp_server)
         if input is not None:
             copy = BoundedCopy(self._limits.field_bytes)
             step["input"] = copy.of_mapping(input)
-            size_bytes += copy.size_bytes
+            taken += copy.size_bytes
         if output_summary is not None:
             step["output_summary"] = self._text(output_summary)
-            size_bytes += len(step["output_summary"])
-        if latency_ms is not None:
-            step["latency_ms"] = latency_ms
-        return self._keep(step, size_bytes)
+            taken += size_bytes(step["output_summary"])
+        if (took_ms := _duration_ms(latency_ms)) is not None:
+            step["latency_ms"] = took_ms
+        return self._keep(step, taken)
 
-    def _keep(self, step: StepFields, size_bytes: int) -> StepFields | None:
+    def _keep(self, step: StepFields, taken: int) -> StepFields | None:
         with self._lock:
             if self.finished:
                 return None
-            self.log.append(step, size_bytes)
-        return step
+            self._last = self.log.append(step, taken)
+            return self._last
 
     def _text(self, value: object) -> str:
         """A text as it is, anything else as JSON."""
         limit = self._limits.field_bytes
-        if isinstance(value, str):
-            return bounded_text(value, limit)
+        if issubclass(type(value), str):
+            return bounded_text(str.__str__(value), limit)  # a subclass may read as another text
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
 
 
 def _tool(name: str, mcp_server: str | None) -> StepFields:
-    tool = {"name": bounded_text(str(name), _NAME_BYTES)}
+    tool = {"name": bounded_text(str(name), NAME_BYTES)}
     if mcp_server is not None:
-        tool["mcp_server"] = bounded_text(str(mcp_server), _NAME_BYTES)
+        tool["mcp_server"] = bounded_text(str(mcp_server), NAME_BYTES)
     return tool
+
+
+def _duration_ms(value: object) -> float | None:
+    """A time that something can have taken; anything else is left out."""
+    if not isinstance(value, Real):
+        return None
+    try:
+        duration_ms = float(value)
+    except OverflowError:
+        return None
+    return duration_ms if 0 <= duration_ms < math.inf else None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -250,7 +272,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         if cause is None:
             return
         yield cause
-        cause = cause.__cause__ or cause.__context__
+        cause = cause.__cause__ if cause.__suppress_context__ else cause.__context__
 
 
 def error_text(error: BaseException) -> str:

@@ -17,18 +17,19 @@ class Shield:
     """Swallows failures of recording: counted by kind, each kind logged once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may come back here in the same thread
         self.failures: Counter[str] = Counter()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Wrap a function so that it returns None where it would have raised."""
+        name = getattr(function, "__qualname__", type(function).__qualname__)
 
         @wraps(function)
         def shielded(*args: P.args, **kwargs: P.kwargs) -> R | None:
             try:
                 return function(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
-                self._note(f"{function.__qualname__}: {type(error).__name__}", error)
+                self._note(f"{name}: {type(error).__name__}", error)
                 return None
 
         return shielded

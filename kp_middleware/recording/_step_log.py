@@ -31,13 +31,13 @@ class StepLog:
         self.count = 0
         self.size_bytes = 0
 
-    def append(self, step: StepFields, size_bytes: int) -> None:
-        """Add one step; ``size_bytes`` is what its texts and input take."""
+    def append(self, step: StepFields, size_bytes: int) -> StepFields:
+        """Add one step, of which ``size_bytes`` are texts and input; returns what is kept of it."""
         self.count += 1
         self._types[step["type"]] += 1
         if "tool" in step:
             self._tools.add(step["tool"]["name"])
-        self._keep(step, size_bytes)
+        return self._keep(step, size_bytes)
 
     def demote(self, step: StepFields) -> None:
         """The error of this step was not survived: it is an observation, not a recovery."""
@@ -60,7 +60,7 @@ class StepLog:
             recoveries=self._types["error_recovery"],
         )
 
-    def _keep(self, step: StepFields, size_bytes: int) -> None:
+    def _keep(self, step: StepFields, size_bytes: int) -> StepFields:
         size_bytes += _STEP_OVERHEAD_BYTES
         if len(self._tail) >= self._limits.steps - self._head_length:
             self.size_bytes -= self._tail.popleft().size_bytes
@@ -69,6 +69,7 @@ class StepLog:
         self.size_bytes += size_bytes
         half = self._head if len(self._head) < self._head_length else self._tail
         half.append(_Entry(step, size_bytes))
+        return step
 
 
 def _marker(left_out: int, count: int) -> StepFields:

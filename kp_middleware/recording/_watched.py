@@ -1,10 +1,11 @@
 """Watch a function without changing its kind: plain, async, generator or async generator."""
 
 import inspect
+import types
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,12 +30,13 @@ def watched(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], Watc
     """The same function; ``watch`` is asked for a `Watch` when a call begins."""
     if isinstance(function, classmethod | staticmethod):
         return cast(F, type(function)(watched(function.__func__, watch)))
+    called = inspect.getattr_static(type(function), "__call__", None)  # of a callable object
     for is_kind, wrapper in (
         (inspect.iscoroutinefunction, _coroutine),
         (inspect.isasyncgenfunction, _async_generator),
         (inspect.isgeneratorfunction, _generator),
     ):
-        if is_kind(function):
+        if is_kind(function) or is_kind(called):
             return cast(F, wrapper(function, watch))
     return cast(F, _plain(function, watch))
 
@@ -49,6 +51,9 @@ def _plain(function: Callable[..., Any], watch: Callable[..., Watch]) -> Callabl
         except BaseException as error:
             seen.raised(error)
             raise
+        goes_on = _LATER.get(type(result))
+        if goes_on is not None:
+            return goes_on(lambda: result, lambda *_: seen)()
         seen.returned(result)
         return result
 
@@ -111,9 +116,9 @@ def _async_generator(
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         seen = watch(args, kwargs)
-        body = function(*args, **kwargs)
-        resume = partial(anext, body)
         try:
+            body = function(*args, **kwargs)
+            resume = partial(anext, body)
             while True:
                 with seen.running():
                     item = await resume()
@@ -133,3 +138,11 @@ def _async_generator(
             raise
 
     return call
+
+
+_LATER: Final[dict[type, Callable[..., Any]]] = {
+    types.CoroutineType: _coroutine,
+    types.GeneratorType: _generator,
+    types.AsyncGeneratorType: _async_generator,
+}
+"""What a plain function may return, for its body to run later."""

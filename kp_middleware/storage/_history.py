@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -37,8 +38,9 @@ class History:
             """
             SELECT id, started_at, domain, score, margin, success, step_count, tool_count, state,
                    reason, objective
-            FROM history WHERE (:domain IS NULL OR domain = :domain)
-              AND (:above IS NULL OR coalesce(margin >= 0, 0) = :above)
+            FROM history JOIN (SELECT seq, above FROM traces) USING (seq)
+            WHERE (:domain IS NULL OR domain = :domain)
+              AND (:above IS NULL OR coalesce(above, 0) = :above)
             ORDER BY seq DESC LIMIT :limit
             """,
             {"limit": limit, "domain": domain, "above": above},
@@ -62,8 +64,11 @@ class History:
         else:
             start = _ID_PREFIX + name.removeprefix(_ID_PREFIX)
             found = self._rows(
-                "SELECT seq FROM traces WHERE id >= ? AND id < ? LIMIT 2", (start, start + "\x7f")
+                "SELECT seq, id FROM traces WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
+                (start, start + chr(sys.maxunicode)),
             )
+            if found and found[0]["id"] == start:
+                return int(found[0]["seq"])  # the whole id of one may begin another
         if len(found) > 1:
             raise TraceNotFoundError(f"several traces start with {name}: give more of the id")
         if not found:
@@ -105,7 +110,8 @@ class History:
                 """
             ),
             "states": self._rows(
-                "SELECT state, count(*) AS traces FROM history GROUP BY state ORDER BY traces DESC"
+                "SELECT state, count(*) AS traces FROM history GROUP BY state"
+                " ORDER BY traces DESC, state"
             ),
             "tools": self._rows("SELECT * FROM tool_usage ORDER BY calls DESC, tool LIMIT 10"),
         }

@@ -105,10 +105,10 @@ class OutboxTable:
             status = error.status
         refused = int(status is not None and 400 <= status < 500)
         with transaction(self._connection):
-            (rejections,) = self._connection.execute(
+            row = self._connection.execute(
                 "SELECT rejections FROM outbox WHERE trace_seq = ?", (parcel.trace_seq,)
             ).fetchone()
-            rejections += refused
+            rejections = refused + (row[0] if row else 0)  # no row: the trace is gone meanwhile
             self._end(
                 parcel,
                 "state = 'pending', next_attempt_at = ?, last_error = ?, http_status = ?,"

@@ -1,0 +1,159 @@
+"""Whatever was noted becomes a valid document."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from notebook import Notebook, run_of
+
+from kp_middleware import ReasoningTrace
+from kp_middleware.recording import Limits
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
+NAMES = st.none() | TEXT | st.integers()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT | st.integers(), inner),
+    max_leaves=6,
+)
+NUMBERS = st.none() | st.floats() | st.integers()
+NOTES = st.one_of(
+    st.tuples(st.just("thought"), st.tuples(TEXT), st.just({})),
+    st.tuples(
+        st.just("tool_call"),
+        st.tuples(TEXT, st.none() | st.dictionaries(TEXT, JSON, max_size=3)),
+        st.fixed_dictionaries({"mcp_server": st.none() | TEXT}),
+    ),
+    st.tuples(
+        st.just("observation"),
+        st.tuples(st.none() | TEXT),
+        st.fixed_dictionaries(
+            {"tool": st.none() | TEXT, "output_summary": JSON, "latency_ms": NUMBERS}
+        ),
+    ),
+    st.tuples(
+        st.just("error"),
+        st.tuples(TEXT | st.builds(ValueError, TEXT)),
+        st.fixed_dictionaries({"tool": st.none() | TEXT, "latency_ms": NUMBERS}),
+    ),
+    st.tuples(
+        st.just("outcome"),
+        st.tuples(JSON),
+        st.fixed_dictionaries({"confidence": NUMBERS, "success": st.none() | st.booleans()}),
+    ),
+    st.tuples(st.just("asked"), st.tuples(JSON), st.just({})),
+)
+
+
+@given(
+    notes=st.lists(NOTES, max_size=12),
+    names=st.tuples(NAMES, NAMES, NAMES, NAMES),
+    tags=st.lists(NAMES, max_size=3),
+    error=st.none() | st.builds(ValueError, TEXT) | st.just(KeyboardInterrupt()),
+    steps=st.integers(1, 6),
+    field_bytes=st.integers(0, 40),
+)
+def test_whatever_is_noted_becomes_a_document_that_equals_itself(
+    notes, names, tags, error, steps, field_bytes
+):
+    recorder = Notebook(Limits(field_bytes=field_bytes, steps=steps, trace_bytes=500)).start()
+    recorder.thought("it begins")
+    recorder.agent_name, recorder.domain, recorder.thread_id, recorder.model = names
+    recorder.tags = tuple(tags)
+
+    [getattr(recorder, note)(*args, **kwargs) for note, args, kwargs in notes]
+    recorder.finish(error)
+    run = run_of(recorder)
+
+    document = json.loads(run.trace.model_dump_json())
+    assert ReasoningTrace.model_validate(document) == run.trace
+    assert [step.step_id for step in run.trace.steps] == [*range(len(run.trace.steps))]
+    assert len(run.trace.steps) <= steps + 1
+    assert run.shape.steps == recorder.log.count
+
+
+def test_a_run_without_a_step_is_no_run(recorder):
+    recorder.finish()
+
+    assert run_of(recorder) is None
+
+
+def test_the_facts_of_a_run_are_beside_its_document(recorder):
+    recorder.thought("well")
+    recorder.agent_name, recorder.model, recorder.thread_id = "researcher", "gpt-9", 42
+    recorder.tags = ("nightly", 7)
+    recorder.finish()
+
+    run = run_of(recorder)
+
+    assert (run.agent_name, run.model, run.thread_id) == ("researcher", "gpt-9", "42")
+    assert run.tags == ("nightly", "7")
+    assert run.duration_ms >= 0
+
+
+def test_the_pipeline_says_what_the_run_does_not(recorder):
+    recorder.thought("well")
+    recorder.started_at_s = 0.25
+    recorder.finish()
+
+    metadata = run_of(
+        recorder,
+        domain="finance",
+        visibility="org",
+        privacy_level="federated",
+        agent_id="agent-1",
+    ).trace.metadata
+
+    assert (metadata.task_domain, metadata.visibility) == ("finance", "org")
+    assert (metadata.privacy_level, metadata.agent_id) == ("federated", "agent-1")
+    assert (metadata.created_at, metadata.framework) == ("1970-01-01T00:00:00.250Z", "python")
+    assert metadata.quality_score == 0
+
+
+@pytest.mark.parametrize(
+    ("domain", "kept"), [("code", "code"), ("", "general"), (None, "general"), (5, "5")]
+)
+def test_the_run_s_own_domain_wins(recorder, domain, kept):
+    recorder.thought("well")
+    recorder.domain = domain
+    recorder.finish()
+
+    assert run_of(recorder).trace.metadata.task_domain == kept
+
+
+@pytest.mark.parametrize(
+    ("objective", "agent_name", "kept"),
+    [("find it", "a", "find it"), ("", "researcher", "researcher"), ("", None, "(not said)")],
+    ids=["said", "named", "neither"],
+)
+def test_a_document_always_has_an_objective(recorder, objective, agent_name, kept):
+    recorder.thought("well")
+    recorder.asked(objective)
+    recorder.agent_name = agent_name
+    recorder.finish()
+
+    assert run_of(recorder).trace.task.objective == kept
+
+
+@pytest.mark.parametrize(
+    ("error", "confidence"), [(None, 0.8), (ValueError(), 0.2)], ids=["success", "failure"]
+)
+def test_an_unstated_confidence_is_the_reference_s(recorder, error, confidence):
+    recorder.thought("well")
+    recorder.finish(error)
+
+    assert run_of(recorder).trace.outcome.confidence == confidence
+
+
+def test_a_long_run_says_in_place_what_was_left_out():
+    recorder = Notebook(Limits(steps=4)).start()
+
+    [recorder.thought(str(number)) for number in range(9)]
+    recorder.finish()
+    run = run_of(recorder)
+
+    assert [step.content or step.output_summary for step in run.trace.steps] == [
+        *("0", "1", "[5 of 9 steps left out here]", "7", "8")
+    ]
+    assert (run.shape.steps, run.shape.types) == (9, {"thought"})

@@ -1,0 +1,51 @@
+"""Our failures are counted and said once; the agent does not notice."""
+
+import functools
+
+import pytest
+
+from kp_middleware.recording._shield import Shield
+
+
+@pytest.fixture
+def shield():
+    return Shield()
+
+
+def failing(kind):
+    raise kind("inside")
+
+
+def test_a_failure_gives_none_and_is_counted(shield):
+    shielded = shield(failing)
+
+    assert [shielded(ValueError), shielded(ValueError), shielded(KeyError)] == [None] * 3
+    assert shield.failures == {"failing: ValueError": 2, "failing: KeyError": 1}
+
+
+def test_each_kind_is_logged_once_with_its_cause(shield, caplog):
+    shielded = shield(failing)
+
+    [shielded(kind) for kind in (ValueError, ValueError, KeyError, ValueError)]
+
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == [
+        "a step was not recorded (failing: ValueError)",
+        "a step was not recorded (failing: KeyError)",
+    ]
+    assert "inside" in caplog.text
+
+
+def test_a_result_passes_and_the_function_keeps_its_name(shield):
+    assert shield(sorted)([2, 1], reverse=True) == [2, 1]
+    assert shield(failing).__name__ == "failing"
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_ends_a_program_passes(shield, kind):
+    with pytest.raises(kind):
+        shield(failing)(kind)
+
+
+def test_a_function_without_a_name_is_shielded_too(shield):
+    assert shield(functools.partial(failing, ValueError))() is None
+    assert shield.failures == {"partial: ValueError": 1}

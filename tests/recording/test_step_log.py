@@ -1,0 +1,121 @@
+"""Bounded memory, true counts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware.recording import Limits
+from kp_middleware.recording._step_log import StepLog
+
+TYPES = ["thought", "tool_call", "observation", "error_recovery"]
+
+
+def thought(number):
+    return {"type": "thought", "content": str(number)}
+
+
+def contents(log):
+    return [step.get("content", step.get("output_summary")) for step in log.steps()]
+
+
+def log_of(given_steps, **limits):
+    log = StepLog(Limits(**limits))
+    [log.append(step, len(str(step))) for step in given_steps]
+    return log
+
+
+def test_a_long_run_keeps_its_first_and_last_half_and_says_what_is_between():
+    log = log_of([thought(number) for number in range(10_000)])
+
+    kept = contents(log)
+
+    assert kept[:500] == [str(number) for number in range(500)]
+    assert kept[500] == "[9000 of 10000 steps left out here]"
+    assert kept[501:] == [str(number) for number in range(9500, 10_000)]
+    assert (log.shape().steps, log.shape().recoveries) == (10_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"),
+    [
+        (0, []),
+        (4, ["0", "1", "2", "3"]),
+        (5, ["0", "1", "[1 of 5 steps left out here]", "3", "4"]),
+    ],
+    ids=["none", "all", "one too many"],
+)
+def test_the_marker_stands_where_something_is_left_out(count, kept):
+    assert contents(log_of(map(thought, range(count)), steps=4)) == kept
+
+
+def test_an_odd_number_keeps_one_more_of_the_end():
+    assert contents(log_of(map(thought, range(9)), steps=3)) == [
+        "0",
+        "[6 of 9 steps left out here]",
+        "7",
+        "8",
+    ]
+
+
+def test_steps_beyond_the_size_of_a_trace_keep_their_type_and_tool():
+    step = {
+        "type": "tool_call",
+        "tool": {"name": "search"},
+        "latency_ms": 1.0,
+        "input": {"q": "x" * 1000},
+    }
+
+    log = log_of([dict(step) for _ in range(10)], trace_bytes=5000)
+
+    assert log.steps()[0] == step
+    assert log.steps()[-1] == {
+        "type": "tool_call",
+        "tool": {"name": "search"},
+        "latency_ms": 1.0,
+        "output_summary": "[left out: the trace is at its size limit]",
+    }
+    assert log.size_bytes < 5000 + 10 * 64
+
+
+def test_what_leaves_the_end_makes_room_again():
+    log = log_of([{"type": "thought", "content": "x" * 900}] * 100, steps=4, trace_bytes=5000)
+
+    assert contents(log)[-1] == "x" * 900
+    assert log.size_bytes < 5000
+
+
+def test_a_demoted_step_is_an_observation_where_it_is_kept_and_where_it_is_counted():
+    log = StepLog(Limits(trace_bytes=0))
+    kept = log.append({"type": "error_recovery", "output_summary": "no"}, 2)
+
+    log.demote(kept)
+
+    assert log.steps()[0]["type"] == "observation"
+    assert (log.shape().types, log.shape().recoveries) == ({"observation"}, 0)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(TYPES), st.sampled_from([None, "a", "b", "c"]), st.integers(0, 99)
+        ),
+        max_size=60,
+    ),
+    st.integers(1, 20),
+    st.integers(0, 3000),
+)
+def test_whatever_comes_is_counted_truly_and_kept_within_bounds(given_steps, most, trace_bytes):
+    steps = [
+        {"type": kind, "content": "x" * size} | ({"tool": {"name": tool}} if tool else {})
+        for kind, tool, size in given_steps
+    ]
+
+    log = log_of(steps, steps=most, trace_bytes=trace_bytes)
+
+    shape = log.shape()
+    assert shape.steps == len(steps)
+    assert shape.types == {step["type"] for step in steps}
+    assert shape.tools == len({tool for _, tool, _ in given_steps} - {None})
+    assert shape.recoveries == [step["type"] for step in steps].count("error_recovery")
+    assert len(log.steps()) == min(len(steps), most + 1)
+    assert log.size_bytes <= trace_bytes + 64 * most

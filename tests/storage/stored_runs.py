@@ -1,0 +1,41 @@
+"""Runs to put into a file."""
+
+from kp_middleware import ReasoningTrace, Score, Step, Tool
+from kp_middleware.runs import RecordedRun
+from kp_middleware.scores import Shape, Signals, Weights
+from kp_middleware.storage import Verdict
+
+
+def kept(store, objective="add 1 and 2", *, score=None, decision="withhold", **facts):
+    seq = store.record(run(objective, **facts))
+    if score is not None:
+        store.save_score(seq, scored(score), verdict(decision), took_ms=1.5)
+    return seq
+
+
+def run(objective="add 1 and 2", *steps, id=None, visibility=None, instant=None, **facts):
+    """A recorded run of these steps, or of one thought."""
+    document = {"domain", "result_summary", "success", "confidence"}
+    trace = ReasoningTrace.of(
+        objective,
+        steps or [Step(step_id=0, type="thought", content="3")],
+        **{name: facts.pop(name) for name in document & set(facts)},
+    )
+    named = {"visibility": visibility, "created_at": instant}
+    changes = {name: value for name, value in named.items() if value}
+    metadata = trace.metadata.model_copy(update=changes)
+    trace = trace.model_copy(update={"id": id or trace.id, "metadata": metadata})
+    return RecordedRun(trace=trace, **{"shape": Shape.of(trace), **facts})
+
+
+def scored(value=0.5, **facts):
+    signals = {"complexity": 0.1, "novelty": 0.2, "tool_diversity": 0.3, "outcome_confidence": 0.4}
+    return Score(value=value, signals=Signals(**signals), weights=Weights(**signals), **facts)
+
+
+def verdict(decision="withhold", reason="below the threshold"):
+    return Verdict("threshold 0.75", 0.75, decision, reason)
+
+
+def tool_step(kind, name, **fields):
+    return Step(step_id=0, type=kind, tool=Tool(name=name), **fields)

@@ -1,0 +1,178 @@
+"""The questions people ask of the file."""
+
+import pytest
+from stored_runs import run, scored, tool_step, verdict
+
+from kp_middleware import Step
+from kp_middleware.errors import TraceNotFoundError
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("abc-1", "kp:trace:abc-1"),
+        ("kp:trace:abc-1", "kp:trace:abc-1"),
+        ("abd", "kp:trace:abd-3"),
+        ("é", "kp:trace:éa"),
+        ("@last", "kp:trace:éa"),
+        ("@best", "kp:trace:abd-3"),
+    ],
+)
+def test_a_trace_is_found_by_the_beginning_of_its_id(history, keep, name, found):
+    keep(id="kp:trace:abc-1", score=0.4)
+    keep(id="kp:trace:abc-2", score=0.4)
+    keep(id="kp:trace:abd-3", score=0.9)
+    keep(id="kp:trace:éa")
+
+    assert history.trace(history.find(name))["id"] == found
+
+
+def test_of_equal_scores_the_newest_is_the_best(history, keep):
+    seqs = [keep(score=0.5), keep(score=0.5), keep()]
+
+    assert history.find("@best") == seqs[1]
+
+
+def test_a_whole_id_is_found_though_another_begins_with_it(history, keep):
+    keep(id="kp:trace:abc")
+    keep(id="kp:trace:abcd")
+
+    assert history.trace(history.find("abc"))["id"] == "kp:trace:abc"
+
+
+@pytest.mark.parametrize("name", ["abc", "kp:trace:abc", ""], ids=["short", "long", "empty"])
+def test_an_id_that_means_several_is_said_to(history, keep, name):
+    keep(id="kp:trace:abc-1")
+    keep(id="kp:trace:abc-2")
+
+    with pytest.raises(TraceNotFoundError, match=r"several traces start with .*: give more"):
+        history.find(name)
+
+
+@pytest.mark.parametrize("name", ["zzz", "%", "_", "@worst", "abc-1x", "ABC"])
+def test_an_id_that_means_none_is_said_to(history, keep, name):
+    keep(id="kp:trace:abc-1")
+
+    with pytest.raises(TraceNotFoundError, match=f"no trace starts with {name}"):
+        history.find(name)
+
+
+@pytest.mark.parametrize("name", ["@last", "@best", "a"])
+def test_an_empty_history_has_none(history, name):
+    with pytest.raises(TraceNotFoundError):
+        history.find(name)
+
+
+def objectives(rows):
+    return [row["objective"] for row in rows]
+
+
+def test_the_newest_come_first_and_no_more_than_asked_for(history, keep):
+    [keep(name) for name in "abc"]
+
+    assert objectives(history.latest(2)) == ["c", "b"]
+    assert history.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, ["unscored", "nearly", "low", "high"]),
+        ({"above": True}, ["high"]),
+        ({"above": False}, ["unscored", "nearly", "low"]),
+        ({"domain": "code"}, ["low"]),
+        ({"domain": "code", "above": True}, []),
+        ({"domain": "nobody's"}, []),
+    ],
+    ids=["none", "above", "below", "domain", "both", "unknown"],
+)
+def test_a_list_can_be_filtered(history, keep, filters, found):
+    keep("high", score=0.75, decision="forward")
+    keep("low", score=0.2, domain="code")
+    keep("nearly", score=0.74996)  # its margin is 0.0 when it is rounded
+    keep("unscored")
+
+    assert objectives(history.latest(9, **filters)) == found
+
+
+def test_a_row_of_the_list_says_where_the_trace_is_and_why(history, outbox, keep):
+    keep("recorded")
+    keep("withheld", score=0.2)
+    keep("waiting", score=0.9, decision="forward")
+    outbox.add(keep("queued", score=0.9, decision="forward"), b"{}", redactor="r", redactions={})
+    outbox.add_blocked(keep("unclean", score=0.9, decision="forward"), "secret", redactor="r")
+
+    rows = [(row["objective"], row["state"], row["reason"]) for row in history.latest(9)]
+
+    assert rows == [
+        ("unclean", "blocked", "secret"),
+        ("queued", "pending", "below the threshold"),
+        ("waiting", "not queued", "below the threshold"),
+        ("withheld", "withheld", "below the threshold"),
+        ("recorded", "recorded", None),
+    ]
+
+
+def test_a_trace_is_shown_with_its_outbox_row(history, outbox, keep):
+    seq = keep(score=0.9, decision="forward")
+    outbox.add(seq, b"{}", redactor="rules 1", redactions={"email": 2})
+
+    row = history.trace(seq)["outbox"]
+
+    assert (row["state"], row["redactor"], row["redactions"]) == (
+        "pending",
+        "rules 1",
+        {"email": 2},
+    )
+    assert "body" not in row
+
+
+def test_statistics_count_what_was_recorded_scored_and_sent(history, store, outbox, keep):
+    store.save_score(keep("a", domain="code"), scored(1.0), verdict("forward"), took_ms=1)
+    store.save_score(keep("b", domain="code"), scored(0.2), verdict(), took_ms=1)
+    outbox.add(keep("c", score=0.9, decision="forward"), b"{}", redactor="r", redactions={})
+
+    stats = history.stats()
+
+    assert {name: stats[name] for name in ("recorded", "cleared", "queued", "sent", "blocked")} == {
+        "recorded": 3,
+        "cleared": 2,
+        "queued": 1,
+        "sent": 0,
+        "blocked": 0,
+    }
+    assert stats["domains"][0] == {
+        "domain": "code",
+        "traces": 2,
+        "cleared": 1,
+        "mean_score": 0.6,
+        "best_score": 1.0,
+        "mean_novelty": 0.2,
+    }
+    assert stats["scores"] == [{"at_least": 0.2, "traces": 1}, {"at_least": 0.9, "traces": 2}]
+    assert [row["state"] for row in stats["states"]] == ["not queued", "pending", "withheld"]
+
+
+def test_a_tool_s_calls_are_counted_once_whatever_else_is_told_of_it(history, store):
+    store.record(
+        run(
+            "x",
+            tool_step("tool_call", "search"),
+            tool_step("observation", "search", latency_ms=10),
+            tool_step("tool_call", "search"),
+            tool_step("error_recovery", "search", latency_ms=20),
+            tool_step("tool_call", "fetch"),
+            Step(step_id=0, type="thought", content="search"),
+        )
+    )
+
+    assert history.stats()["tools"] == [
+        {"tool": "search", "calls": 2, "failures": 1, "mean_ms": 15.0, "max_ms": 20.0},
+        {"tool": "fetch", "calls": 1, "failures": 0, "mean_ms": None, "max_ms": None},
+    ]
+
+
+def test_an_empty_history_has_statistics_too(history):
+    stats = history.stats()
+
+    assert (stats["recorded"], stats["domains"], stats["tools"]) == (0, [], [])

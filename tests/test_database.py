@@ -1,0 +1,420 @@
+"""The file: who may read it, what is refused, and that nothing is half done."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware.database import APPLICATION_ID, MIGRATIONS, TROUBLE, connect, transaction
+from kp_middleware.errors import DatabaseError
+
+AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+SHARED_TABLES = """
+SELECT name FROM sqlite_schema
+WHERE type IN ('table', 'view') AND name NOT LIKE 'traces_fts_%' AND name NOT LIKE '%sqlite%'
+ORDER BY name
+"""
+
+
+@pytest.fixture
+def db(tmp_path):
+    return tmp_path / "kp.db"
+
+
+@pytest.fixture
+def public_folder():
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def connection(db):
+    with closing(connect(db)) as opened:
+        yield opened
+
+
+def meta(connection):
+    return dict(connection.execute("SELECT key, value FROM meta"))
+
+
+def write(connection, key, value=""):
+    connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (key, value))
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def child(script, *arguments):
+    """A Python of its own, which has imported what it needs before it becomes another user."""
+    preamble = "import os, sys; from kp_middleware.database import connect; import sqlite_utils\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", preamble + script, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def made_by_another_program(path, statements):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(statements)
+    return path
+
+
+def test_a_new_file_has_today_s_schema_and_says_whose_it_is(connection):
+    facts = [
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in (
+            "application_id",
+            "user_version",
+            "journal_mode",
+            "foreign_keys",
+            "synchronous",
+        )
+    ]
+
+    assert facts == [APPLICATION_ID, len(MIGRATIONS), "wal", 1, 1]
+    assert APPLICATION_ID.to_bytes(4, "big") == b"KPMM"
+
+
+def test_a_new_file_has_the_agreed_tables_and_views(connection, shared):
+    agreed = sqlite3.connect(":memory:")
+    agreed.executescript((shared / "schema.sql").read_text())
+
+    ours = connection.execute(SHARED_TABLES).fetchall()
+
+    assert ours == agreed.execute(SHARED_TABLES).fetchall()
+    agreed.close()
+
+
+def test_the_file_is_the_user_s_alone_with_all_that_belongs_to_it(tmp_path):
+    path = tmp_path / "new" / "folder" / "kp.db"
+
+    with closing(connect(path)) as connection:
+        write(connection, "a")
+        modes = {file.name: mode(file) for file in path.parent.iterdir()}
+
+    assert modes == {"kp.db": 0o600, "kp.db-wal": 0o600, "kp.db-shm": 0o600}
+    assert (mode(path.parent), mode(path.parent.parent)) == (0o700, 0o700)
+
+
+def test_a_permissive_umask_opens_nothing_to_others(tmp_path):
+    before = os.umask(0)
+
+    connect(tmp_path / "new" / "kp.db").close()
+
+    os.umask(before)
+    assert (mode(tmp_path / "new" / "kp.db"), mode(tmp_path / "new")) == (0o600, 0o700)
+
+
+def test_the_home_may_be_written_as_a_tilde(home):
+    connect("~/kp.db").close()
+
+    assert (home / "kp.db").exists()
+
+
+@pytest.mark.parametrize("name", ["a?mode=ro.db", "50%25.db", "#1.db", "a b.db", "ü.db"])
+def test_a_file_may_have_any_name(tmp_path, name):
+    connect(tmp_path / name).close()
+
+    assert (tmp_path / name).stat().st_size > 0
+
+
+def test_a_file_is_opened_again_as_it_was_left(db):
+    with closing(connect(db)) as first:
+        write(first, "a", "1")
+
+    with closing(connect(db)) as second:
+        assert meta(second) == {"a": "1"}
+
+
+def test_an_empty_file_becomes_ours(db):
+    db.touch()
+
+    with closing(connect(db)) as connection:
+        assert meta(connection) == {}
+
+
+def refused(path, **how):
+    with pytest.raises(DatabaseError) as raised:
+        connect(path, **how)
+    assert raised.value.path == path
+    assert str(raised.value).startswith(f"{path}: ")
+    return str(raised.value).removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(db, read_only):
+    db.write_text("a letter to my aunt, " * 100)
+
+    words = refused(db, read_only=read_only)
+
+    assert words == "is not an SQLite file; name another file with KP_DB or --db"
+    assert db.read_text() == "a letter to my aunt, " * 100
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "CREATE TABLE notes (text)",
+        "PRAGMA user_version = 1",
+        "PRAGMA application_id = 7",
+        f"PRAGMA user_version = {len(MIGRATIONS)}; CREATE TABLE notes (text)",
+    ],
+    ids=["a table", "only a version", "only a name", "a table and our version"],
+)
+@pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
+def test_another_program_s_file_is_refused_and_left_alone(db, statements, read_only):
+    before = made_by_another_program(db, statements).read_bytes()
+
+    words = refused(db, read_only=read_only)
+
+    assert words == ("is an SQLite file of another program; name another file with KP_DB or --db")
+    assert db.read_bytes() == before
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
+def test_a_file_of_a_newer_version_is_refused(db, read_only):
+    with closing(connect(db)) as connection:
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+
+    words = refused(db, read_only=read_only)
+
+    assert words == "has schema 2, of a newer kp-middleware; upgrade kp-middleware"
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
+def test_a_folder_is_refused(tmp_path, read_only):
+    words = refused(tmp_path, read_only=read_only)
+
+    assert words.endswith("or name another file with KP_DB or --db") or "Is a directory" in words
+
+
+def test_a_path_below_a_file_is_refused(db):
+    db.touch()
+
+    words = refused(db / "kp.db")
+
+    assert words == "cannot be opened (Not a directory); name another file with KP_DB or --db"
+
+
+def test_a_file_that_does_not_exist_is_not_made_by_reading(db):
+    words = refused(db, read_only=True)
+
+    assert words == ("does not exist; record a run first, or name another file with KP_DB or --db")
+    assert not db.exists()
+
+
+def test_an_empty_file_is_not_made_ours_by_reading(db):
+    db.touch()
+
+    words = refused(db, read_only=True)
+
+    assert words.startswith("is empty or of an older kp-middleware; record a run")
+    assert db.stat().st_size == 0
+
+
+def test_an_unknown_user_s_home_is_refused_in_words():
+    path = Path("~nobody-has-this-name/kp.db")
+
+    assert "home directory" in refused(path)
+
+
+def test_what_opening_raises_is_trouble():
+    assert issubclass(DatabaseError, TROUBLE)
+    assert issubclass(sqlite3.OperationalError, TROUBLE)
+
+
+def test_what_is_only_read_cannot_be_written(db):
+    connect(db).close()
+
+    with (
+        closing(connect(db, read_only=True)) as reader,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        write(reader, "a")
+
+
+def test_a_reader_sees_what_a_writer_has_written_meanwhile(db, connection):
+    with closing(connect(db, read_only=True)) as reader:
+        write(connection, "a", "1")
+
+        assert meta(reader) == {"a": "1"}
+
+
+@AS_ROOT
+@pytest.mark.parametrize("folder_mode", [0o700, 0o755], ids=["folder", "file"])
+def test_another_user_is_refused_in_words(public_folder, folder_mode):
+    path = public_folder / "home" / "kp.db"
+    connect(path).close()
+    path.parent.chmod(folder_mode)
+
+    _, errors = child("os.setuid(54321); connect(sys.argv[1])", path).communicate()
+
+    assert errors.splitlines()[-1] == (
+        f"kp_middleware.errors.DatabaseError: {path}: cannot be opened (Permission denied);"
+        " name another file with KP_DB or --db"
+    )
+
+
+@AS_ROOT
+def test_a_folder_in_which_nothing_can_be_made_is_found_out_at_once(public_folder):
+    path = public_folder / "kp.db"
+    path.touch()
+    path.chmod(0o666)
+
+    running = child("os.setuid(54321); connect(sys.argv[1])", path)
+    _, errors = running.communicate(timeout=4)
+
+    assert f"DatabaseError: {path}: " in errors
+    assert "check the folder and the disk" in errors
+
+
+def test_processes_that_make_one_file_at_once_all_find_it_whole(db):
+    script = """
+sys.stdin.read()
+connection = connect(sys.argv[1])
+connection.execute("INSERT INTO meta (key, value) VALUES (?, '')", (sys.argv[2],))
+connection.close()
+"""
+    children = [waiting_child(script, db, number) for number in range(4)]
+
+    [running.stdin.close() for running in children]
+    complaints = [running.stderr.read() for running in children]
+
+    [(running.wait(), running.stderr.close()) for running in children]
+    assert complaints == [""] * 4
+    with closing(connect(db)) as connection:
+        assert set(meta(connection)) == {"0", "1", "2", "3"}
+
+
+def waiting_child(script, *arguments):
+    """One that begins when its input ends."""
+    preamble = "import sys; from kp_middleware.database import connect; import sqlite_utils\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", preamble + script, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_transaction_is_kept_whole(connection, db):
+    with transaction(connection):
+        write(connection, "a")
+        write(connection, "b")
+
+    with closing(connect(db)) as other:
+        assert set(meta(other)) == {"a", "b"}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_transaction_that_fails_leaves_nothing(connection, error):
+    with pytest.raises(error):
+        write_and_fail(connection, error)
+
+    assert meta(connection) == {}
+    assert not connection.in_transaction
+
+
+def test_a_file_that_is_being_written_is_made_ours_when_the_writer_is_done(db):
+    writer = sqlite3.connect(db, isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(0.2, writer.rollback)
+    done.start()
+
+    with closing(connect(db)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+    done.join()
+    writer.close()
+
+
+def write_and_fail(connection, error):
+    with transaction(connection):
+        with transaction(connection):
+            write(connection, "a")
+        raise error
+
+
+def test_a_transaction_inside_another_belongs_to_it(connection):
+    with pytest.raises(ValueError, match="outer"):
+        write_and_fail(connection, ValueError("outer"))
+
+    assert meta(connection) == {}
+
+
+def test_a_transaction_cannot_lose_what_another_process_writes_in_between(connection, db):
+    with closing(connect(db)) as other, transaction(connection):
+        other.execute("PRAGMA busy_timeout = 0")
+
+        with pytest.raises(sqlite3.OperationalError, match="locked"), transaction(other):
+            write(other, "late")
+
+        write(connection, "first")
+    assert set(meta(connection)) == {"first"}
+
+
+def write_what_only_the_commit_refuses(connection):
+    with transaction(connection):
+        connection.execute("PRAGMA defer_foreign_keys = ON")
+        connection.execute("INSERT INTO documents (trace_seq, body) VALUES (7, '{}')")
+
+
+def test_a_commit_that_fails_leaves_nothing_open(connection):
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        write_what_only_the_commit_refuses(connection)
+
+    assert not connection.in_transaction
+    assert connection.execute("SELECT count(*) FROM documents").fetchone() == (0,)
+
+
+def write_all(connection, values):
+    with transaction(connection):
+        [write(connection, key, value) for key, value in values.items()]
+
+
+def test_a_full_disk_in_the_middle_leaves_nothing_and_can_be_survived(connection):
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        write_all(connection, {"small": "", "large": "x" * 100_000})
+
+    connection.execute(f"PRAGMA max_page_count = {pages + 100}")
+    with transaction(connection):
+        write(connection, "later")
+    assert set(meta(connection)) == {"later"}
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@given(st.lists(st.tuples(st.text(max_size=5), st.booleans()), max_size=8))
+def test_what_is_kept_is_exactly_what_whole_transactions_wrote(writes):
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+
+    [attempt(connection, key, succeeds=succeeds) for key, succeeds in writes]
+
+    kept = connection.execute("SELECT key FROM meta ORDER BY rowid").fetchall()
+    connection.close()
+    assert kept == [(key,) for key, succeeds in writes if succeeds]
+
+
+def attempt(connection, key, *, succeeds):
+    try:
+        with transaction(connection):
+            write(connection, key)
+            return 1 / succeeds
+    except ZeroDivisionError:
+        return None

@@ -1,0 +1,44 @@
+"""What docstrings and pages show is true."""
+
+import doctest
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = [(ROOT, "kp_middleware"), (ROOT / "adapters", "kp_langchain")]
+WITH_EXAMPLES = sorted(
+    ".".join(file.relative_to(root).with_suffix("").parts)
+    for root, package in SOURCES
+    for file in (root / package).rglob("*.py")
+    if re.search(r"^\s*>>> ", file.read_text("utf-8"), re.MULTILINE)
+)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_the_examples_of_a_module_run(name):
+    module = import_module(name.removesuffix(".__init__"))
+
+    results = doctest.testmod(module)
+
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_python_of_a_page_is_python_and_its_examples_run(block):
+    page = doctest.DocTestParser().get_doctest(block, {}, "block", None, 0)
+    statements = block if not page.examples else "".join(e.source for e in page.examples)
+
+    results = doctest.DocTestRunner().run(page)
+
+    assert compile(statements, "block", "exec")
+    assert results.failed == 0

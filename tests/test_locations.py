@@ -1,0 +1,58 @@
+"""Where our files are."""
+
+from pathlib import Path
+
+import pytest
+
+from kp_middleware import locations
+
+
+@pytest.fixture
+def settings_file(home):
+    file = home / ".config" / "kp-middleware" / "settings.toml"
+    file.parent.mkdir(parents=True)
+    return file
+
+
+def test_everything_has_its_place_below_the_user_s_folders(home):
+    assert locations.settings_file() == home / ".config" / "kp-middleware" / "settings.toml"
+    assert locations.reference_folder() == home / ".config" / "knowledgepulse"
+    assert locations.database_file() == home / "d" / "kp-middleware" / "kp.db"
+    assert locations.cache_folder().name == "kp-middleware"
+
+
+def test_the_environment_names_the_file_of_traces(monkeypatch, home):
+    monkeypatch.setenv("KP_DB", "~/mine.db")
+
+    assert locations.database_file() == home / "mine.db"
+
+
+def test_the_settings_file_names_the_file_of_traces(settings_file):
+    settings_file.write_text('db = "/srv/kp.db"')
+
+    assert locations.database_file() == Path("/srv/kp.db")
+
+
+def test_the_environment_wins_over_the_settings_file(settings_file, monkeypatch):
+    settings_file.write_text('db = "/srv/kp.db"')
+    monkeypatch.setenv("KP_DB", "/tmp/other.db")
+
+    assert locations.database_file() == Path("/tmp/other.db")
+
+
+def test_an_empty_variable_is_as_if_it_were_not_set(settings_file, monkeypatch):
+    settings_file.write_text('db = "/srv/kp.db"')
+    monkeypatch.setenv("KP_DB", "")
+
+    assert locations.database_file() == Path("/srv/kp.db")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"db = 5", b"db = ", b"\xff\xfe", b"", b"threshold = 0.5"],
+    ids=["a number", "no TOML", "no UTF-8", "empty", "something else"],
+)
+def test_a_settings_file_that_names_no_file_leaves_the_default(settings_file, home, content):
+    settings_file.write_bytes(content)
+
+    assert locations.database_file() == home / "d" / "kp-middleware" / "kp.db"

@@ -1,0 +1,206 @@
+"""Where each setting comes from, and what is said of a wrong one."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from kp_middleware import Settings
+from kp_middleware.errors import KnowledgePulseError, SettingsFileError
+from kp_middleware.scores import Weights
+from kp_middleware.settings import SettingsKeywords
+
+
+@pytest.fixture
+def write(home):
+    """Writes a file below the user's folder of configurations."""
+
+    def to(name, content):
+        file = home / ".config" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+    return to
+
+
+def test_nothing_has_to_be_set(home):
+    settings = Settings()
+
+    assert (settings.domain, settings.threshold, settings.visibility) == (
+        "general",
+        0.75,
+        "network",
+    )
+    assert (settings.privacy_level, settings.api_key, settings.agent_id) == (
+        "aggregated",
+        None,
+        None,
+    )
+    assert (settings.cache_size, settings.cache_ttl_ms) == (1000, None)
+    assert (settings.enabled, settings.sync, settings.profiles) == (True, False, {})
+    assert settings.db == home / "d" / "kp-middleware" / "kp.db"
+
+
+def test_the_nearest_source_wins(write, monkeypatch):
+    write("knowledgepulse/config.json", b'{"defaultDomain": "reference"}')
+    from_reference = Settings().domain
+    write("kp-middleware/settings.toml", b'domain = "file"')
+    from_file = Settings().domain
+    monkeypatch.setenv("KP_DOMAIN", "environment")
+    from_environment = Settings().domain
+
+    by_keyword = Settings(domain="keyword").domain
+
+    assert from_reference == "reference"
+    assert (from_file, from_environment, by_keyword) == ("file", "environment", "keyword")
+
+
+def test_one_login_serves_the_reference_command_line_and_us(write):
+    write(
+        "knowledgepulse/config.json",
+        json.dumps(
+            {
+                "registryUrl": "https://registry.example",
+                "defaultVisibility": "org",
+                "defaultDomain": "code",
+            }
+        ).encode(),
+    )
+    write("knowledgepulse/auth.json", b'{"apiKey": "kp_1", "agentId": "agent-1", "tier": 3}')
+
+    settings = Settings()
+
+    assert settings.api_key.get_secret_value() == "kp_1"
+    assert (settings.agent_id, settings.registry_url) == ("agent-1", "https://registry.example")
+    assert (settings.visibility, settings.domain) == ("org", "code")
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"\x00"], ids=["cut", "no UTF-8", "a zero"])
+def test_a_file_of_the_reference_that_is_no_json_is_ignored_with_a_warning(write, caplog, content):
+    write("knowledgepulse/auth.json", content)
+
+    settings = Settings()
+
+    assert settings.api_key is None
+    assert "auth.json cannot be read as JSON: it is ignored" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[]", b"null", b'{"apiKey": null}', b'{"apiKey": 5}', b'{"apiKey": ""}'],
+    ids=["a list", "null", "no key", "a number", "an empty key"],
+)
+def test_a_login_without_a_key_is_no_key(write, content):
+    write("knowledgepulse/auth.json", content)
+
+    assert Settings().api_key is None
+
+
+@pytest.mark.parametrize("key", ["", SecretStr("")], ids=["text", "secret"])
+def test_an_empty_key_is_no_key(key):
+    assert Settings(api_key=key).api_key is None
+
+
+def test_a_key_is_not_shown():
+    settings = Settings(api_key="kp_secret")
+
+    assert "kp_secret" not in repr(settings)
+    assert "kp_secret" not in settings.model_dump_json()
+
+
+def test_every_setting_is_a_variable(monkeypatch):
+    monkeypatch.setenv("KP_THRESHOLD", "0.6")
+    monkeypatch.setenv("KP_ENABLED", "false")
+    monkeypatch.setenv("KP_CACHE_TTL_MS", "60000")
+    monkeypatch.setenv("KP_DB", "/srv/kp.db")
+    monkeypatch.setenv(
+        "KP_PROFILES",
+        '{"law": {"complexity": 0.1, "novelty": 0.2, "tool_diversity": 0.3, '
+        '"outcome_confidence": 0.4}}',
+    )
+
+    settings = Settings()
+
+    assert (settings.threshold, settings.enabled, settings.cache_ttl_ms) == (0.6, False, 60_000)
+    assert settings.db == Path("/srv/kp.db")
+    assert settings.profiles["law"].outcome_confidence == 0.4
+
+
+def test_a_profile_can_be_set_in_the_file(write):
+    write(
+        "kp-middleware/settings.toml",
+        b"[profiles.law]\ncomplexity=0.1\nnovelty=0.2\ntool_diversity=0.3\noutcome_confidence=0.4",
+    )
+
+    assert Settings().profiles == {
+        "law": Weights(complexity=0.1, novelty=0.2, tool_diversity=0.3, outcome_confidence=0.4)
+    }
+
+
+def test_an_empty_variable_is_as_if_it_were_not_set(monkeypatch):
+    monkeypatch.setenv("KP_THRESHOLD", "")
+    monkeypatch.setenv("KP_API_KEY", "")
+
+    settings = Settings()
+
+    assert (settings.threshold, settings.api_key) == (0.75, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("threshold", 1.5),
+        ("threshold", "nan"),
+        ("threshold", "high"),
+        ("visibility", "public"),
+        ("privacy_level", "none"),
+        ("domain", ""),
+        ("agent_id", ""),
+        ("cache_size", -1),
+        ("cache_ttl_ms", -1),
+        ("max_steps", 1),
+        ("max_field_bytes", 1023),
+        ("max_trace_bytes", 4095),
+        ("max_queue_bytes", -1),
+        ("enabled", "perhaps"),
+        ("profiles", {"law": {"complexity": 1}}),
+    ],
+)
+def test_a_wrong_setting_is_named(name, value):
+    with pytest.raises(ValidationError, match=rf"Settings\n{name}"):
+        Settings(**{name: value})
+
+
+@pytest.mark.parametrize("content", [b"threshold = ", b"\xff\xfe\x00"], ids=["no TOML", "no UTF-8"])
+def test_a_settings_file_that_cannot_be_read_is_named_with_what_to_do(write, home, content):
+    write("kp-middleware/settings.toml", content)
+    file = home / ".config" / "kp-middleware" / "settings.toml"
+
+    with pytest.raises(SettingsFileError, match="correct the file or remove it") as raised:
+        Settings()
+
+    assert raised.value.path == file
+    assert str(raised.value).startswith(str(file))
+    assert isinstance(raised.value, KnowledgePulseError)
+
+
+def test_unknown_settings_of_the_file_are_left_to_other_versions(write):
+    write("kp-middleware/settings.toml", b'colour = "red"\ndomain = "code"')
+
+    assert Settings().domain == "code"
+
+
+def test_settings_cannot_be_changed():
+    settings = Settings()
+
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.threshold = 0.1
+
+
+def test_each_setting_is_a_keyword_and_is_described():
+    described = re.findall(r"^ {8}(\w+): ", Settings.__doc__ or "", re.MULTILINE)
+
+    assert list(Settings.model_fields) == described[: len(Settings.model_fields)]
+    assert {*Settings.model_fields} - {"embedder"} == {*SettingsKeywords.__annotations__}
