@@ -25,6 +25,9 @@ MIGRATIONS: Final = ("0001_traces",)
 TROUBLE: Final = (DatabaseError, sqlite3.Error)
 """What opening and using the file may raise."""
 
+PASSING_TROUBLE: Final = (DatabaseError, sqlite3.OperationalError)
+"""Of these, what may be over when it is tried again: a lock, a full disk, a missing folder."""
+
 Connection: TypeAlias = sqlite3.Connection
 
 _BUSY_S: Final = 5.0

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Final
 
 from kp_middleware import privacy
-from kp_middleware.database import TROUBLE, Connection, transaction
+from kp_middleware.database import PASSING_TROUBLE, Connection, transaction
 from kp_middleware.errors import EmbedderNotReadyError, RedactionError
 from kp_middleware.forwarding import payload
 from kp_middleware.pipeline._run_queue import FinishedRun
@@ -49,7 +49,7 @@ class Evaluation:
         """Write a run to the file as ``recorded``, without its secrets; None if it has no step.
 
         Raises:
-            DatabaseError, sqlite3.Error: If it could not be written: nothing was, try again.
+            DatabaseError, sqlite3.OperationalError: If it could not be written: try again.
         """
         recorded = self._recorded_run(run)
         if recorded is None:
@@ -67,7 +67,7 @@ class Evaluation:
 
         Raises:
             EmbedderNotReadyError: If it waits for the model.
-            DatabaseError, sqlite3.Error: If the file cannot be used now; nothing was changed.
+            DatabaseError, sqlite3.OperationalError: If the file cannot be used now.
         """
         seq = self._store.next_recorded()
         if seq is None:
@@ -112,7 +112,7 @@ class Evaluation:
         trace = ReasoningTrace.model_validate_json(self._store.document(seq))
         try:
             self._score_and_queue(seq, trace)
-        except (EmbedderNotReadyError, *TROUBLE):
+        except (EmbedderNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:
             logger.warning("trace %s is kept but cannot be scored", trace.id, exc_info=True)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from kp_middleware.database import TROUBLE, connect
+from kp_middleware.database import PASSING_TROUBLE, connect
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
@@ -87,7 +87,7 @@ class ScoringWorker:
         try:
             evaluation = self._open()
             went_on = self._score_next(evaluation) if run is None else self._keep(evaluation, run)
-        except TROUBLE as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the worker lives on
             if run is not None:
                 self._queue.put_back(run)
             self._in_trouble = True
@@ -100,7 +100,7 @@ class ScoringWorker:
         self._unscored += 1
         try:
             evaluation.keep(run)
-        except TROUBLE:
+        except PASSING_TROUBLE:
             self._unscored -= 1
             raise
         except Exception:

@@ -18,7 +18,7 @@ class Limits:
     Attributes:
         field_bytes: Of one text or one input, in UTF-8.
         steps: Of one trace; a longer run keeps its first and its last half of these.
-        trace_bytes: Of one trace; steps beyond it keep their type and tool alone.
+        trace_bytes: Of one trace; a larger run keeps its beginning and its end, half of it each.
     """
 
     field_bytes: int = 64 * 1024

@@ -236,8 +236,9 @@ class Recorder:
         with self._lock:
             if self.finished:
                 return None
-            self._last = self.log.append(step, taken)
-            return self._last
+            self.log.append(step, taken)
+            self._last = step
+        return step
 
     def _text(self, value: object) -> str:
         """A text as it is, anything else as JSON."""

@@ -18,26 +18,45 @@ class _Entry(NamedTuple):
     size_bytes: int
 
 
+class _Room(NamedTuple):
+    steps: int
+    size_bytes: int
+
+    def has(self, steps: int, size_bytes: int) -> bool:
+        return steps <= self.steps and size_bytes <= self.size_bytes
+
+
 class StepLog:
-    """The first and the last half of at most ``limits.steps`` steps, and true counts of all."""
+    """The beginning and the end of a run, each half of the limits, and true counts of all of it.
+
+    Its last step is kept whatever its size.
+    """
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
         self._head: list[_Entry] = []
-        self._head_length = limits.steps // 2
+        self._head_room = _Room(limits.steps // 2, limits.trace_bytes // 2)
         self._tail: deque[_Entry] = deque()
+        self._tail_room = _Room(
+            limits.steps - limits.steps // 2, limits.trace_bytes - limits.trace_bytes // 2
+        )
+        self._tail_bytes = 0
+        self._head_bytes = 0
         self._types: Counter[StepType] = Counter()
         self._tools: set[str] = set()
         self.count = 0
-        self.size_bytes = 0
 
-    def append(self, step: StepFields, size_bytes: int) -> StepFields:
-        """Add one step, of which ``size_bytes`` are texts and input; returns what is kept of it."""
+    @property
+    def size_bytes(self) -> int:
+        """About what is kept."""
+        return self._head_bytes + self._tail_bytes
+
+    def append(self, step: StepFields, size_bytes: int) -> None:
+        """Add one step, of which ``size_bytes`` are texts and input."""
         self.count += 1
         self._types[step["type"]] += 1
         if "tool" in step:
             self._tools.add(step["tool"]["name"])
-        return self._keep(step, size_bytes)
+        self._keep(_Entry(step, size_bytes + _STEP_OVERHEAD_BYTES))
 
     def demote(self, step: StepFields) -> None:
         """The error of this step was not survived: it is an observation, not a recovery."""
@@ -60,23 +79,19 @@ class StepLog:
             recoveries=self._types["error_recovery"],
         )
 
-    def _keep(self, step: StepFields, size_bytes: int) -> StepFields:
-        size_bytes += _STEP_OVERHEAD_BYTES
-        if len(self._tail) >= self._limits.steps - self._head_length:
-            self.size_bytes -= self._tail.popleft().size_bytes
-        if self.size_bytes + size_bytes > self._limits.trace_bytes:
-            step, size_bytes = _without_texts(step), _STEP_OVERHEAD_BYTES
-        self.size_bytes += size_bytes
-        half = self._head if len(self._head) < self._head_length else self._tail
-        half.append(_Entry(step, size_bytes))
-        return step
+    def _keep(self, entry: _Entry) -> None:
+        if not self._tail and self._head_room.has(
+            len(self._head) + 1, self._head_bytes + entry.size_bytes
+        ):
+            self._head.append(entry)
+            self._head_bytes += entry.size_bytes
+            return
+        self._tail.append(entry)
+        self._tail_bytes += entry.size_bytes
+        while len(self._tail) > 1 and not self._tail_room.has(len(self._tail), self._tail_bytes):
+            self._tail_bytes -= self._tail.popleft().size_bytes
 
 
 def _marker(left_out: int, count: int) -> StepFields:
     words = f"[{left_out} of {count} steps left out here]"
     return {"type": "observation", "output_summary": words}
-
-
-def _without_texts(step: StepFields) -> StepFields:
-    kept = {key: step[key] for key in ("type", "tool", "latency_ms") if key in step}
-    return kept | {"output_summary": "[left out: the trace is at its size limit]"}

@@ -123,17 +123,12 @@ class OutboxTable:
                 attempts=int(counted),
             )
 
-    def pending(self) -> int:
-        """How many rows wait to be sent."""
-        (count,) = self._connection.execute(
-            "SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')"
-        ).fetchone()
-        return int(count)
-
     def any_pending(self) -> bool:
-        """Whether a row waits to be sent."""
+        """Whether a row waits to be sent to this registry."""
         (found,) = self._connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM outbox WHERE state IN ('pending', 'sending'))"
+            "SELECT EXISTS (SELECT 1 FROM outbox"
+            " WHERE state IN ('pending', 'sending') AND registry = ?)",
+            (self._registry,),
         ).fetchone()
         return bool(found)
 

@@ -1,0 +1,75 @@
+"""What a run came to, read from its output: pure functions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from kp_langchain._messages import messages_of, newest_first, read
+from kp_langchain._turns import said_in
+from kp_middleware.recording import stated_confidence
+
+_SAYS_IT: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
+
+
+class Answer(NamedTuple):
+    """What a run came to.
+
+    Attributes:
+        result: The final answer, or None where the output names none.
+        confidence: How sure the agent says it is, or None where it does not say.
+    """
+
+    result: object | None
+    confidence: float | None
+
+
+def answer_of(output: object) -> Answer:
+    """The structured response, else the last thing said, else what else is an answer.
+
+    >>> answer_of({"question": "1+2", "answer": "3", "confidence": 0.9})
+    Answer(result='3', confidence=0.9)
+    """
+    structured = _field(output, "structured_response")
+    confidence = stated_confidence(structured)
+    if confidence is None:
+        confidence = stated_confidence(output)
+    if structured is not None:
+        return Answer(structured, confidence)
+    return Answer(_result(output), confidence)
+
+
+def _result(output: object) -> object | None:
+    if isinstance(output, BaseMessage):
+        return _text(output) or None
+    if said := _last_said(messages_of(output)):
+        return said
+    if not isinstance(output, Mapping):
+        return output
+    for key in _SAYS_IT:
+        if isinstance(text := output.get(key), str) and text:
+            return text
+    return None
+
+
+def _last_said(messages: Sequence[object]) -> str | None:
+    """What the agent said last, or the tool's result where that is returned directly."""
+    for distance, message in enumerate(newest_first(messages)):
+        role = read(message).role
+        if role == "human":
+            return None
+        answers = role == "ai" or (role == "tool" and distance == 0)
+        if answers and (text := _text(message)):
+            return text
+    return None
+
+
+def _text(message: object) -> str:
+    """What a message says; not what a model thought before."""
+    if isinstance(message, AIMessage):
+        return said_in(message).text
+    return read(message).text
+
+
+def _field(value: object, name: str) -> object | None:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -1,0 +1,150 @@
+"""One root run: what its trace is for, and how it ended."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kp_langchain._answer import answer_of
+from kp_langchain._failures import Failure, failure_of
+from kp_langchain._objective import last_human_text, objective_of
+from kp_langchain._turns import Call, Turn
+from kp_middleware.recording import Recorder, bounded_text, shield
+
+if TYPE_CHECKING:
+    from kp_langchain._messages import Message
+
+Confidence: TypeAlias = Callable[[object], float | None]
+"""How sure the agent is, read from the root's output; None means it does not say."""
+
+_NAME_BYTES: Final = 256
+_MAX_TAGS: Final = 32
+_INTERNAL_TAGS: Final = ("seq:step", "graph:step", "map:key", "retry:attempt", "langsmith:")
+_UNNAMED: Final = ("LangGraph", "Runnable")
+
+
+class Root:
+    """A root run being recorded.
+
+    Attributes:
+        recorder: Takes the notes.
+        owned: False where the trace is that of a captured function or of a run around this one,
+            which will say how it ended.
+        run_keys: Of the live runs inside it.
+        was_busy: Whether runs in it were live when it ended.
+    """
+
+    def __init__(self, recorder: Recorder, confidence: Confidence, *, owned: bool) -> None:
+        self.recorder = recorder
+        self.owned = owned
+        self.run_keys: set[int] = set()
+        self.was_busy = False
+        self._confidence = confidence
+        self._asked = not owned
+        self._paused = False
+        self._answer = ""
+
+    @shield
+    def introduce(self, name: object, metadata: Mapping[str, object], tags: Sequence[str]) -> None:
+        """Note whose run it is, from what LangChain says of the root."""
+        recorder = self.recorder
+        thread_id = metadata.get("thread_id")
+        if recorder.thread_id is None and isinstance(thread_id, str | int):
+            recorder.thread_id = bounded_text(str(thread_id), _NAME_BYTES)
+        if not self.owned:
+            return
+        name = metadata.get("lc_agent_name") or name
+        if isinstance(name, str) and not name.startswith(_UNNAMED):
+            recorder.agent_name = bounded_text(name, _NAME_BYTES)
+        recorder.tags = tuple(
+            bounded_text(tag, _NAME_BYTES)
+            for tag in tags[:_MAX_TAGS]
+            if not tag.startswith(_INTERNAL_TAGS)
+        )
+
+    @shield
+    def ask(self, inputs: object) -> None:
+        """Note what the run is for, from its input; a stream tells that only at its end."""
+        if self._asked:
+            return
+        objective = objective_of(inputs)
+        if objective is not None:
+            self._asked = True
+            self.recorder.asked(objective)
+
+    @shield
+    def overhear(self, messages: Sequence[object]) -> None:
+        """Note what the run may be for, from what its first model was told."""
+        if not self._asked and not self.recorder.objective:
+            self.recorder.asked(last_human_text(messages) or "")
+
+    @shield
+    def hear(self, messages: "Iterable[Message]") -> None:
+        """Note messages that came without an event of their own."""
+        for message in messages:
+            if message.role == "human":
+                self.recorder.observation(message.text)
+            elif message.failed:
+                self.recorder.error(message.text, tool=message.name)
+            else:
+                self.recorder.observation(tool=message.name, output_summary=message.text)
+
+    def say(self, turn: Turn) -> None:
+        """Note what a model said, used and called."""
+        recorder = self.recorder
+        for step in turn.served:
+            if isinstance(step, Call):
+                recorder.tool_call(step.name, step.args)
+            elif step.failed:
+                recorder.error(str(step.output), tool=step.name)
+            else:
+                recorder.observation(tool=step.name, output_summary=step.output)
+        if thought := turn.thought:
+            recorder.thought(thought)
+        for call in turn.calls:
+            recorder.tool_call(call.name, call.args)
+            if call.error is not None:
+                recorder.error(call.error, tool=call.name)
+        if turn.text:
+            self._answer = turn.text
+        if turn.model:
+            recorder.model = bounded_text(str(turn.model), _NAME_BYTES)
+        if turn.tokens is not None:
+            recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
+
+    def survive(self, error: BaseException, *, tool: str | None, latency_ms: float | None) -> None:
+        """Note what went wrong inside; should the same error end the run, it will be fatal."""
+        match failure_of(error):
+            case Failure.ERROR:
+                self.recorder.error(error, tool=tool, latency_ms=latency_ms)
+            case Failure.PAUSED:
+                self._paused = True
+            case Failure.GIVEN_UP | Failure.HANDED_OVER:
+                pass
+
+    def succeed(self, output: object) -> None:
+        """End with a result, or without one where the run was paused or its stream closed early."""
+        self._conclude(output)
+        closed_early = output is None and self.was_busy
+        self.recorder.finish(complete=not (self._paused or closed_early))
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error."""
+        match failure_of(error):
+            case Failure.ERROR:
+                self.recorder.finish(error)
+            case Failure.GIVEN_UP:
+                self.recorder.finish(error, complete=False)
+            case Failure.PAUSED | Failure.HANDED_OVER:
+                self.recorder.finish(complete=False)
+
+    def give_up(self) -> None:
+        """End without having heard how it ended."""
+        if self.owned:
+            self.recorder.finish(complete=False)
+
+    @shield
+    def _conclude(self, output: object) -> None:
+        answer = answer_of(output)
+        if answer.result is not None or self._answer:
+            self.recorder.outcome(self._answer if answer.result is None else answer.result)
+        stated = answer.confidence
+        self.recorder.outcome(confidence=self._confidence(output) if stated is None else stated)

@@ -1,0 +1,93 @@
+"""Which runs are recorded, and into which trace."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kp_langchain._root import Confidence, Root
+from kp_langchain._runs import Run, Runs
+from kp_middleware.recording import Recorder, current_recorder
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+logger: Final = logging.getLogger("kp_middleware")
+
+
+class Recording(Protocol):
+    """Where the traces go: a `KnowledgePulse`."""
+
+    def start_recording(self, framework: str, /) -> Recorder | None:
+        """A recorder for a run that begins now, or None where nothing is to be recorded."""
+
+
+class Roots:
+    """Begins runs: in the trace of the run around them, or as the root of a new one.
+
+    Args:
+        runs: The live runs.
+        kp: Makes the recorders.
+        domain: Of every trace, or None for the pipeline's.
+        confidence: Of a root, told from its output.
+    """
+
+    def __init__(
+        self, runs: Runs, kp: Recording, *, domain: str | None, confidence: Confidence
+    ) -> None:
+        self._runs = runs
+        self._kp = kp
+        self._domain = domain
+        self._confidence = confidence
+        self._has_warned = False
+
+    def begin(
+        self, run_id: "UUID", parent_id: "UUID | None", about: Mapping[str, Any]
+    ) -> Run | None:
+        """Begin a model, a tool or a retriever; where its parent is unknown, it is left out."""
+        run = self._runs.join(run_id, parent_id)
+        if run is not None:
+            return run
+        if parent_id is None:
+            return self.open(run_id, parent_id, about)
+        if self._runs.is_news(run_id, parent_id):
+            self._warn()
+        return None
+
+    def open(
+        self, run_id: "UUID", parent_id: "UUID | None", about: Mapping[str, Any]
+    ) -> Run | None:
+        """Begin a run that joined none: a root, unless it is told of twice or too late.
+
+        Args:
+            run_id: Its own.
+            parent_id: Of a run that we were not told of, or None.
+            about: ``name``, ``metadata`` and ``tags``, as LangChain gives them.
+        """
+        if not self._runs.is_news(run_id, parent_id):
+            return None
+        metadata = about.get("metadata") or {}
+        outer = current_recorder()
+        recorder = outer or self._kp.start_recording(_framework(metadata, about.get("name")))
+        if recorder is None:
+            self._runs.ignore(run_id)
+            return None
+        root = Root(recorder, self._confidence, owned=outer is None)
+        if root.owned:
+            recorder.domain = self._domain
+        root.introduce(about.get("name"), metadata, about.get("tags") or ())
+        return self._runs.open(run_id, root)
+
+    def _warn(self) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        logger.warning(
+            "a model or tool is not recorded, because the run around it is unknown; give the "
+            'handler to the outermost call: config={"callbacks": [handler]}'
+        )
+
+
+def _framework(metadata: Mapping[str, object], name: object) -> str:
+    """LangGraph before 1.1.5 tells by its default name alone, also of LangChain's agents."""
+    kind = metadata.get("ls_integration", name)
+    return "langgraph" if kind in {"langgraph", "LangGraph"} else "langchain"

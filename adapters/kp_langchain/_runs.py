@@ -1,0 +1,169 @@
+"""Which runs are going on, and which root each belongs to."""
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from kp_langchain._failures import causes
+from kp_langchain._ledger import Ledger
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kp_langchain._root import Root
+
+_MAX_ROOTS: Final = 2048
+_REMEMBERED: Final = 4096  # runs that are over: enough to know what comes late
+
+
+class Run:
+    """A chain, a model, a tool or a retriever that is running."""
+
+    tool: str | None = None
+    call_id: str | None = None
+    _started_s = 0.0
+    _inner: Ledger | None = None
+
+    def __init__(self, root: "Root", ledger: Ledger, parent: "Run | None") -> None:
+        self.root = root
+        self.ledger = ledger
+        self.parent = parent
+        self.failed_inside: set[int] = set()
+
+    @property
+    def is_root(self) -> bool:
+        """Whether no run is around it."""
+        return self.parent is None
+
+    @property
+    def ends_trace(self) -> bool:
+        """Whether the trace ends with it."""
+        return self.parent is None and self.root.owned
+
+    def use(self, tool: str, call_id: str | None) -> None:
+        """It is a tool that starts now: agents inside it have a ledger of their own."""
+        self.tool = tool
+        self.call_id = call_id
+        self._started_s = time.perf_counter()
+
+    def fail(self, error: BaseException) -> bool:
+        """Whether the error began here; else it came out of a run inside, and was noted there."""
+        if self.parent is not None:
+            self.parent.failed_inside.add(id(error))  # the error lives until the parent has it
+        return self.failed_inside.isdisjoint(id(cause) for cause in causes(error))
+
+    def inner_ledger(self) -> Ledger:
+        """The ledger of the runs inside this one."""
+        if self.tool is None:
+            return self.ledger
+        if self._inner is None:
+            self._inner = Ledger()
+        return self._inner
+
+    @property
+    def latency_ms(self) -> float | None:
+        """Since the tool started; None where it is no tool."""
+        if self.tool is None:
+            return None
+        return round((time.perf_counter() - self._started_s) * 1000, 3)
+
+
+class Runs:
+    """The live runs by id. What is kept of a root goes at its end, all at once.
+
+    Its owner may take the lock again: the garbage collector may close an abandoned stream, and so
+    report its end, while this very thread is in here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._live: dict[int, Run] = {}  # by int: hashing a UUID takes longer than all the rest
+        self._roots: dict[int, Root] = {}
+        self._over: set[int] = set()
+        self._over_in_order: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def get(self, run_id: "UUID | None") -> Run | None:
+        """A live run, else None."""
+        return None if run_id is None else self._live.get(run_id.int)
+
+    def join(self, run_id: "UUID", parent_id: "UUID | None") -> Run | None:
+        """Begin a run inside a live one; None where there is none, or it has begun already."""
+        if parent_id is None:
+            return None
+        key = run_id.int
+        with self._lock:
+            parent = self._live.get(parent_id.int)
+            if parent is None or key in self._live:
+                return None
+            run = self._live[key] = Run(parent.root, parent.inner_ledger(), parent)
+            parent.root.run_keys.add(key)
+            return run
+
+    def is_news(self, run_id: "UUID", parent_id: "UUID | None") -> bool:
+        """Whether a run that joined none is neither told of twice nor after the end of its root."""
+        with self._lock:
+            if run_id.int in self._live:
+                return False
+            if parent_id is not None and parent_id.int in self._over:
+                self._forget(run_id.int)
+                return False
+            return True
+
+    def open(self, run_id: "UUID", root: "Root") -> Run:
+        """Begin a root; where there are too many, the oldest is given up."""
+        key = run_id.int
+        run = Run(root, Ledger(), None)
+        with self._lock:
+            self._over.discard(key)  # users may give the same run id again
+            self._live[key] = run
+            self._roots[key] = root
+            abandoned = self._one_too_many()
+        if abandoned is not None:
+            abandoned.give_up()
+        return run
+
+    def end(self, run_id: "UUID") -> Run | None:
+        """The run is over, and with a root all that is left of it; None if it was not live."""
+        key = run_id.int
+        with self._lock:
+            run = self._live.pop(key, None)
+            if run is None:
+                return None
+            self._forget(key)
+            if run.parent is None:
+                self._close(key, run.root)
+            else:
+                run.root.run_keys.discard(key)
+            return run
+
+    def ignore(self, run_id: "UUID") -> None:
+        """Record neither this run nor what runs inside it."""
+        with self._lock:
+            self._forget(run_id.int)
+
+    def _one_too_many(self) -> "Root | None":
+        if len(self._roots) <= _MAX_ROOTS:
+            return None
+        key, oldest = next(iter(self._roots.items()))
+        del self._live[key]
+        self._forget(key)
+        self._close(key, oldest)
+        return oldest
+
+    def _close(self, key: int, root: "Root") -> None:
+        del self._roots[key]
+        left, root.run_keys = root.run_keys, set()
+        root.was_busy = bool(left)
+        for inner in left:
+            self._live.pop(inner, None)
+            self._forget(inner)
+
+    def _forget(self, key: int) -> None:
+        self._over.add(key)
+        self._over_in_order.append(key)
+        if len(self._over_in_order) > _REMEMBERED:
+            self._over.discard(self._over_in_order.popleft())

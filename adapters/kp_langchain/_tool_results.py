@@ -1,0 +1,48 @@
+"""What a tool gave back, in each of the forms that LangChain accepts: pure functions."""
+
+from typing import NamedTuple
+
+from langchain_core.messages import ToolMessage
+
+from kp_langchain._messages import messages_of, text_of
+
+
+class ToolResult(NamedTuple):
+    """What a tool call came to.
+
+    Attributes:
+        output: Its text, or the value itself where the tool gave no message.
+        failed: Whether the tool says that it failed.
+    """
+
+    output: object
+    failed: bool = False
+
+
+def result_of(output: object, call_id: str | None) -> ToolResult:
+    """The result of one call: a message, a Command, a list of these, or any value.
+
+    An artifact beside the message is for the program, not for the model, and is left out.
+    """
+    message = output if isinstance(output, ToolMessage) else _message_in(output, call_id)
+    if message is not None:
+        return ToolResult(text_of(message.content), message.status == "error")
+    return ToolResult("None" if output is None else output)
+
+
+def _message_in(output: object, call_id: str | None) -> ToolMessage | None:
+    parts = output if isinstance(output, list) else [output]
+    messages = [
+        message
+        for part in parts
+        for message in ([part] if isinstance(part, ToolMessage) else _messages_of_command(part))
+    ]
+    answers = [message for message in messages if message.tool_call_id == call_id]
+    return next(reversed(answers or messages), None)
+
+
+def _messages_of_command(command: object) -> list[ToolMessage]:
+    if type(command).__name__ != "Command":  # langgraph's, which may not be installed
+        return []
+    update = getattr(command, "update", None)
+    return [message for message in messages_of(update) if isinstance(message, ToolMessage)]

@@ -1,0 +1,191 @@
+"""What a model said in one turn: its reasoning, its text, and the tools that it calls."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from langchain_core.outputs import LLMResult
+
+_THINK: Final = re.compile(r"\s*<think(?:ing)?>(.*?)</think(?:ing)?>\s*", re.DOTALL)
+
+
+class Call(NamedTuple):
+    """A tool call that a model asked for; ``error`` says why nobody can do it, if so."""
+
+    name: str
+    args: Mapping[str, object]
+    id: str | None = None
+    error: str | None = None
+
+
+class Served(NamedTuple):
+    """The result of a tool that the model's provider ran."""
+
+    name: str
+    output: object
+    failed: bool = False
+
+
+class Turn(NamedTuple):
+    """One turn of a model.
+
+    Attributes:
+        reasoning: What it thought aloud, in whichever of the providers' forms.
+        text: What it said.
+        calls: The tools that it wants run here.
+        served: What its provider's own tools were asked and answered, in order.
+        model: The model's name, or None.
+        tokens: Input and output, or None where the model did not say.
+        message_id: Of its message, or None.
+    """
+
+    reasoning: str = ""
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    served: tuple[Call | Served, ...] = ()
+    model: str | None = None
+    tokens: tuple[int, int] | None = None
+    message_id: str | None = None
+
+    @property
+    def thought(self) -> str:
+        """Reasoning and text; nothing where both are blank."""
+        thought = f"{self.reasoning}\n\n{self.text}" if self.reasoning else self.text
+        return "" if thought.isspace() else thought
+
+
+class Said(NamedTuple):
+    """What a message says, in whichever of the providers' forms."""
+
+    reasoning: str
+    text: str
+    served: tuple[Call | Served, ...] = ()
+
+
+def turn_of(response: "LLMResult | None") -> Turn:
+    """The first candidate of a model's response; an empty turn where there is none."""
+    if response is None or not response.generations or not response.generations[0]:
+        return Turn()
+    generation = response.generations[0][0]
+    totals = response.llm_output or {}
+    message: BaseMessage | None = getattr(generation, "message", None)
+    if message is None:
+        reasoning, text, served = _split_thinking(generation.text)
+        return Turn(
+            reasoning,
+            text,
+            (),
+            served,
+            totals.get("model_name"),
+            _tokens(totals.get("token_usage")),
+        )
+    reasoning, text, served = said_in(message)
+    about = message.response_metadata
+    return Turn(
+        reasoning,
+        text,
+        _calls(message),
+        served,
+        about.get("model_name") or about.get("model") or totals.get("model_name"),
+        _tokens(getattr(message, "usage_metadata", None) or totals.get("token_usage")),
+        message.id,
+    )
+
+
+def said_in(message: "BaseMessage") -> Said:
+    """The reasoning and the text of a message, and what its provider served."""
+    content = message.content
+    said = _split_thinking(content) if isinstance(content, str) else _from_blocks(content)
+    extra = message.additional_kwargs
+    if not extra or said.reasoning:
+        return said
+    beside = extra.get("reasoning_content") or extra.get("reasoning")
+    return said._replace(reasoning=_reasoning({"type": "reasoning", "summary": beside}))
+
+
+def _split_thinking(text: str) -> Said:
+    if "<think" not in text:
+        return Said("", text)
+    reasoning = "\n\n".join(thought.strip() for thought in _THINK.findall(text))
+    return Said(reasoning, _THINK.sub("\n", text).strip())
+
+
+def _from_blocks(blocks: list[str | dict[str, object]]) -> Said:
+    texts: list[str] = []
+    thoughts: list[str] = []
+    served: list[Call | Served] = []
+    names: dict[str, str] = {}
+    for block in blocks:
+        if isinstance(block, str):
+            texts.append(block)
+        elif block.get("type") == "text" and isinstance(text := block.get("text"), str):
+            texts.append(text)
+        elif thought := _reasoning(block):
+            thoughts.append(thought)
+        elif step := _served(block, names):
+            served.append(step)
+    inline, text, _ = _split_thinking("".join(texts))
+    reasoning = "\n\n".join([*thoughts, inline] if inline else thoughts)
+    return Said(reasoning, text, tuple(served))
+
+
+def _reasoning(block: object) -> str:
+    """The reasoning that a block holds, in any provider's form, else nothing."""
+    match block:
+        case {"type": "reasoning", "reasoning": str(text)}:
+            return text
+        case {"type": "reasoning", "summary": str(text)}:
+            return text
+        case {"type": "reasoning", "summary": [*parts]}:
+            return "\n\n".join(text for part in parts if (text := _summary_text(part)))
+        case {"type": "reasoning", "summary": {"summary": [*parts]}}:
+            return _reasoning({"type": "reasoning", "summary": parts})
+        case {"type": "thinking", "thinking": str(text)}:
+            return text
+        case {"type": "reasoning_content", "reasoning_content": {"text": str(text)}}:
+            return text
+        case {"type": "non_standard", "value": value}:
+            return _reasoning(value)
+    return ""
+
+
+def _summary_text(part: object) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else None
+    return text if isinstance(text, str) else ""
+
+
+def _served(block: Mapping[str, object], names: dict[str, str]) -> Call | Served | None:
+    """A step of the provider's own tools; ``names`` tells whose result it is."""
+    match block:
+        case {"type": "server_tool_call" | "server_tool_use", "name": str(name)}:
+            args = block.get("args", block.get("input"))
+            names[str(block.get("id"))] = name
+            return Call(name, args if isinstance(args, Mapping) else {"input": args})
+        case {"type": "server_tool_result", "tool_call_id": call_id}:
+            failed = block.get("status") == "error"
+            return Served(names.get(str(call_id), "server_tool"), block.get("output"), failed)
+        case {"type": str(kind), "tool_use_id": call_id} if kind.endswith("_tool_result"):
+            name = names.get(str(call_id), kind.removesuffix("_tool_result"))
+            return Served(name, block.get("content"))
+    return None
+
+
+def _calls(message: "BaseMessage") -> tuple[Call, ...]:
+    valid = getattr(message, "tool_calls", ())
+    invalid = getattr(message, "invalid_tool_calls", ())
+    calls = [Call(call["name"], call["args"], call.get("id")) for call in valid]
+    for call in invalid:
+        error = str(call.get("error") or "the arguments are not valid JSON")
+        calls.append(Call(call.get("name") or "?", {"arguments": call.get("args")}, error=error))
+    return tuple(calls)
+
+
+def _tokens(usage: object) -> tuple[int, int] | None:
+    match usage:
+        case {"input_tokens": int(read), "output_tokens": int(written)}:
+            return read, written
+        case {"prompt_tokens": int(read), "completion_tokens": int(written)}:
+            return read, written
+    return None

@@ -1,0 +1,63 @@
+"""Agents whose models follow a script, and the tools that they use."""
+
+import asyncio
+from contextvars import ContextVar
+
+from langchain.agents import create_agent
+from langchain_core.tools import StructuredTool, ToolException, tool
+from scripted_models import ScriptedModel
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def divide(a: int, b: int) -> float:
+    """Divide a number by another."""
+    return a / b
+
+
+def _look_up(word: str) -> str:
+    """Look a word up."""
+    raise ToolException(f"Error: {word} is not in the book")
+
+
+look_up = StructuredTool.from_function(_look_up, name="look_up", handle_tool_error=True)
+"""It fails softly: its error goes to the model."""
+
+
+_begun: ContextVar[asyncio.Event] = ContextVar("begun")
+
+
+@tool
+async def wait(seconds: float) -> str:
+    """Wait."""
+    _begun.get().set()
+    await asyncio.sleep(seconds)
+    return "waited"
+
+
+def agent(*turns, tools=(add,), **options):
+    """An agent whose model says these turns."""
+    return create_agent(ScriptedModel(turns=list(turns)), list(tools), **options)
+
+
+async def cancelled(runnable, config):
+    """Run it, and cancel it as soon as its tool waits."""
+    _begun.set(begun := asyncio.Event())
+    running = asyncio.create_task(runnable.ainvoke({"messages": "go"}, config))
+    await begun.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def timed_out(runnable, config):
+    """Run it, and let its time be over as soon as its tool waits."""
+    _begun.set(begun := asyncio.Event())
+    async with asyncio.timeout(60) as limit:
+        waiting = asyncio.create_task(begun.wait())
+        waiting.add_done_callback(lambda _: limit.reschedule(0))
+        await runnable.ainvoke({"messages": "go"}, config)

@@ -1,0 +1,71 @@
+"""No form that a message, an input or an output may take can break the reading."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from kp_langchain._answer import answer_of
+from kp_langchain._objective import objective_of
+from kp_langchain._tool_results import result_of
+from kp_langchain._turns import turn_of
+
+KINDS = st.sampled_from(
+    [
+        "text",
+        "reasoning",
+        "thinking",
+        "reasoning_content",
+        "non_standard",
+        "server_tool_call",
+        "server_tool_result",
+        "x_tool_result",
+    ]
+)
+KEYS = st.sampled_from(
+    [
+        "text",
+        "reasoning",
+        "thinking",
+        "reasoning_content",
+        "summary",
+        "value",
+        "id",
+        "name",
+        "tool_call_id",
+        "tool_use_id",
+        "args",
+        "messages",
+        "role",
+        "content",
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS | st.just("type"), inner | KINDS),
+)
+BLOCKS = st.builds(lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictionaries(KEYS, VALUES))
+
+
+@given(BLOCKS)
+def test_no_content_block_can_break_a_turn(block):
+    message = AIMessage(["Yes.", block])
+
+    turn = turn_of(LLMResult(generations=[[ChatGeneration(message=message)]]))
+
+    assert turn.text.startswith("Yes.")
+
+
+@given(VALUES)
+def test_no_input_can_break_the_objective(value):
+    assert objective_of(value) != ""
+
+
+@given(VALUES)
+def test_no_output_can_break_the_answer(value):
+    assert answer_of(value).confidence is None
+
+
+@given(VALUES)
+def test_no_output_of_a_tool_can_break_its_result(value):
+    assert result_of(value, "1").failed is False

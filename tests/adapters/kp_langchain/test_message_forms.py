@@ -1,0 +1,250 @@
+"""What is read from messages, turns, results, inputs and outputs, in each of their forms."""
+
+import pytest
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, Generation, LLMResult
+from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from kp_langchain._answer import answer_of
+from kp_langchain._messages import read
+from kp_langchain._objective import objective_of
+from kp_langchain._tool_results import result_of
+from kp_langchain._turns import Call, Served, turn_of
+
+
+def turn(message):
+    return turn_of(LLMResult(generations=[[ChatGeneration(message=message)]]))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        HumanMessage("hello"),
+        ChatMessage("hello", role="user"),
+        ("user", "hello"),
+        ["human", "hello"],
+        {"role": "user", "content": "hello"},
+        {"type": "human", "content": [{"type": "text", "text": "hello"}]},
+        "hello",
+    ],
+    ids=["object", "chat", "pair", "list", "role", "blocks", "text"],
+)
+def test_a_human_message_is_read_in_every_form(message):
+    said = read(message)
+
+    assert (said.role, said.text) == ("human", "hello")
+
+
+def test_what_is_no_message_says_nothing():
+    assert read(object()) == ("", "", None, None, None, False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage([{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Yes."}]),
+        AIMessage([{"type": "thinking", "thinking": "Hm.", "signature": "s"}, "Yes."]),
+        AIMessage(
+            [
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
+                {"type": "text", "text": "Yes."},
+            ]
+        ),
+        AIMessage(
+            [{"type": "reasoning_content", "reasoning_content": {"text": "Hm."}}, "Ye", "s."]
+        ),
+        AIMessage(
+            [{"type": "non_standard", "value": {"type": "thinking", "thinking": "Hm."}}, "Yes."]
+        ),
+        AIMessage("Yes.", additional_kwargs={"reasoning_content": "Hm."}),
+        AIMessage("Yes.", additional_kwargs={"reasoning": {"summary": [{"text": "Hm."}]}}),
+        AIMessage("<think>Hm.</think>\n\nYes."),
+    ],
+    ids=[
+        "standard",
+        "Anthropic",
+        "OpenAI responses",
+        "Bedrock",
+        "not standard",
+        "DeepSeek",
+        "OpenAI v0",
+        "inline",
+    ],
+)
+def test_reasoning_is_found_in_every_form(message):
+    said = turn(message)
+
+    assert (said.reasoning, said.text) == ("Hm.", "Yes.")
+    assert said.thought == "Hm.\n\nYes."
+
+
+def test_blank_text_is_no_thought():
+    assert turn(AIMessage(" \n")).thought == ""
+
+
+def test_a_completion_is_a_turn():
+    response = LLMResult(
+        generations=[[Generation(text="Yes.")]],
+        llm_output={
+            "model_name": "m-1",
+            "token_usage": {"prompt_tokens": 3, "completion_tokens": 1},
+        },
+    )
+
+    said = turn_of(response)
+
+    assert (said.text, said.model, said.tokens) == ("Yes.", "m-1", (3, 1))
+
+
+@pytest.mark.parametrize(
+    "response",
+    [None, LLMResult(generations=[]), LLMResult(generations=[[]])],
+    ids=["none", "empty", "no candidate"],
+)
+def test_no_response_is_an_empty_turn(response):
+    assert turn_of(response).thought == ""
+
+
+def test_a_providers_failed_tool_is_told():
+    said = turn(
+        AIMessage(
+            [
+                {"type": "server_tool_call", "name": "search", "id": "1", "args": {"q": "x"}},
+                {"type": "server_tool_result", "tool_call_id": "1", "status": "error"},
+            ]
+        )
+    )
+
+    assert said.served == (Call("search", {"q": "x"}), Served("search", None, failed=True))
+
+
+def test_anthropics_own_form_of_provider_tools_is_read():
+    said = turn(
+        AIMessage(
+            [
+                {"type": "server_tool_use", "name": "search", "id": "1", "input": {"q": "x"}},
+                {"type": "web_search_tool_result", "tool_use_id": "1", "content": ["page"]},
+            ]
+        )
+    )
+
+    assert said.served == (Call("search", {"q": "x"}), Served("search", ["page"]))
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (ToolMessage("3", tool_call_id="1"), ("3", False)),
+        (ToolMessage("bad", tool_call_id="1", status="error"), ("bad", True)),
+        (
+            ToolMessage(
+                [{"type": "text", "text": "a"}, {"type": "image", "url": "u"}], tool_call_id="1"
+            ),
+            ("a\n[image]", False),
+        ),
+        (Command(update={"messages": [ToolMessage("3", tool_call_id="1")]}), ("3", False)),
+        (
+            [ToolMessage("3", tool_call_id="1"), ToolMessage("4", tool_call_id="2")],
+            ("3", False),
+        ),
+        ([Command(goto="next"), ToolMessage("3", tool_call_id="2")], ("3", False)),
+        ([1, 2], ([1, 2], False)),
+        ({"sum": 3}, ({"sum": 3}, False)),
+        (None, ("None", False)),
+    ],
+    ids=[
+        "message",
+        "failure",
+        "blocks",
+        "command",
+        "messages",
+        "command and message",
+        "list",
+        "dict",
+        "nothing",
+    ],
+)
+def test_a_tools_result_is_read_in_every_form(output, expected):
+    assert result_of(output, "1") == expected
+
+
+class State(BaseModel):
+    messages: list
+
+
+@pytest.mark.parametrize(
+    ("inputs", "objective"),
+    [
+        ({"messages": [("user", "one"), ("ai", "hm"), ("user", "two")]}, "two"),
+        ({"messages": ("user", "two")}, "two"),
+        ({"messages": "two"}, "two"),
+        ({"messages": [SystemMessage("one"), SystemMessage("two")]}, "two"),
+        ([HumanMessage("two")], "two"),
+        (State(messages=["two"]), "two"),
+        (ChatPromptValue(messages=[HumanMessage("two")]), "two"),
+        (StringPromptValue(text="two"), "two"),
+        ("two", "two"),
+        ({"input": "two", "chat_history": [HumanMessage("one")]}, "two"),
+        ({"q": "two"}, "two"),
+        ({"topic": "two", "q": "one"}, "two"),
+        ({"a": "one", "b": 2}, {"a": "one", "b": 2}),
+        (2, 2),
+        ({"input": ""}, None),
+        ({"log": []}, None),
+        (None, None),
+        (Command(resume="yes"), None),
+    ],
+    ids=repr,
+)
+def test_the_objective_is_found_in_every_form_of_input(inputs, objective):
+    assert objective_of(inputs) == objective
+
+
+class Parsed(BaseModel):
+    total: int
+    confidence: float
+
+
+@pytest.mark.parametrize(
+    ("output", "result", "confidence"),
+    [
+        ({"messages": [HumanMessage("q"), AIMessage("a")]}, "a", None),
+        ({"messages": [HumanMessage("q"), AIMessage("a"), AIMessage("")]}, "a", None),
+        ({"messages": [ToolMessage("direct", tool_call_id="1")]}, "direct", None),
+        ({"messages": [AIMessage("before"), HumanMessage("q")]}, None, None),
+        ({"messages": [AIMessage("a")], "confidence": 0.7}, "a", 0.7),
+        (
+            {"structured_response": {"v": 1, "confidence": 0.6}, "confidence": 0.7},
+            {"v": 1, "confidence": 0.6},
+            0.6,
+        ),
+        (AIMessage("<think>hm</think>a"), "a", None),
+        ({"output": "a"}, "a", None),
+        ("a", "a", None),
+        (3, 3, None),
+        ([1, 2], [1, 2], None),
+        (Parsed(total=3, confidence=0.9), Parsed(total=3, confidence=0.9), 0.9),
+        ({"log": ["x"]}, None, None),
+        (None, None, None),
+    ],
+    ids=[
+        "conversation",
+        "silent end",
+        "returned directly",
+        "unanswered",
+        "confidence in the state",
+        "structured",
+        "message",
+        "AgentExecutor",
+        "text",
+        "number",
+        "list",
+        "parsed",
+        "other state",
+        "nothing",
+    ],
+)
+def test_the_answer_is_found_in_every_form_of_output(output, result, confidence):
+    assert answer_of(output) == (result, confidence)

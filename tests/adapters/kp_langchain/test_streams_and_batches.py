@@ -1,0 +1,108 @@
+"""However a runnable is run, its trace is the same."""
+
+from itertools import pairwise
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from scripted_agents import add, look_up
+from scripted_models import ScriptedModel, StreamingModel, calls, says
+from ways_to_run import WAYS, invoke
+
+TURNS = [
+    calls("Let me add.", add={"a": 1, "b": 2}),
+    calls("And look it up.", look_up={"word": "three"}),
+    says("The answer is 3."),
+]
+TOOLS = [add, look_up]
+
+
+def an_agent(model):
+    return create_agent(model, TOOLS), {"messages": [("user", "What is 1 + 2?")]}
+
+
+def a_graph(model):
+    def ask(state):
+        return {"messages": [model.invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    for number in range(3):
+        graph.add_node(f"ask {number}", ask)
+        graph.add_node(f"tools {number}", ToolNode(TOOLS))
+    edges = [START, "ask 0", "tools 0", "ask 1", "tools 1", "ask 2"]
+    for before, after in pairwise(edges):
+        graph.add_edge(before, after)
+    return graph.compile(), {"messages": [HumanMessage("What is 1 + 2?")]}
+
+
+def a_chain(model):
+    prompt = ChatPromptTemplate.from_messages([("human", "Please say: {question}")])
+    return prompt | model | StrOutputParser(), {"question": "What is 1 + 2?"}
+
+
+def a_model(model):
+    return model, "What is 1 + 2?"
+
+
+def comparable(run):
+    """The run without ids and times."""
+    plain = run.model_dump(mode="json")
+    plain["trace"].pop("id")
+    plain["trace"]["metadata"].pop("created_at")
+    plain.pop("duration_ms")
+    for step in plain["trace"]["steps"]:
+        step.pop("latency_ms", None)
+    plain["shape"]["types"].sort()
+    return plain
+
+
+@pytest.mark.parametrize("model", [ScriptedModel, StreamingModel])
+@pytest.mark.parametrize("make", [an_agent, a_graph, a_chain, a_model])
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_run_gives_the_same_trace(config, notebook, way, make, model):
+    runnable, given = make(model(turns=TURNS))
+    invoke(runnable, given, config)
+
+    way(runnable, given, config)
+
+    invoked, other = notebook.runs
+    assert comparable(other) == comparable(invoked)
+
+
+def test_a_graph_tells_the_whole_story(config, notebook):
+    invoke(*a_graph(StreamingModel(turns=TURNS)), config)
+
+    assert notebook.story == [
+        "thought: Let me add.",
+        "tool_call add(a=1, b=2)",
+        "observation add: 3",
+        "thought: And look it up.",
+        "tool_call look_up(word='three')",
+        "error_recovery look_up: Error: three is not in the book",
+        "thought: The answer is 3.",
+    ]
+
+
+@pytest.mark.parametrize("stream_mode", ["values", "updates", "messages", "debug"])
+def test_every_stream_mode_gives_the_same_trace(config, notebook, stream_mode):
+    agent, given = an_agent(StreamingModel(turns=TURNS))
+    invoke(agent, given, config)
+
+    list(agent.stream(given, config, stream_mode=stream_mode))
+
+    invoked, streamed = notebook.runs
+    assert comparable(streamed) == comparable(invoked)
+
+
+def test_each_input_of_a_batch_is_one_trace(config, notebook):
+    agent = create_agent(StreamingModel(turns=TURNS), TOOLS)
+
+    agent.batch([{"messages": f"question {number}"} for number in range(20)], config)
+
+    asked = {run.trace.task.objective for run in notebook.runs}
+    assert asked == {f"question {number}" for number in range(20)}
+    assert {len(run.trace.steps) for run in notebook.runs} == {7}
