@@ -11,6 +11,8 @@ import click
 from kp_middleware.storage import Row
 
 _PIPE_WIDTH: Final = 160
+_GAP: Final = 2
+_LEAST: Final = 10
 
 
 def print_json(value: object) -> None:
@@ -29,26 +31,27 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) ->
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    """A table as wide as the terminal; the last column takes what is left."""
+    """A table as wide as the terminal: the last column is cut to what is left, the others never."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in columns:
-        last = name == columns[-1]
-        numeric = any(isinstance(row[name], int | float) for row in rows)
-        table.add_column(
-            name.replace("_", " "),
-            justify="right" if numeric else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            ratio=1 if last else None,
-            min_width=None if last else max(len(name), *(len(_cell(row[name])) for row in rows), 0),
-        )
-    for row in rows:
-        table.add_row(*(_escaped(_cell(row[name])) for name in columns))
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    Console(no_color=_no_color(), highlight=False, width=width).print(table)
+    console = Console(no_color=_no_color(), highlight=False, width=width)
+    left = console.width - sum(_width(rows, name) + _GAP for name in columns[:-1])
+    table = Table(box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False)
+    for name in columns:
+        numeric = any(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
+    for row in rows:
+        cells = [Text(_cell(row[name]), no_wrap=True) for name in columns]
+        cells[-1].truncate(max(left, _LEAST), overflow="ellipsis")
+        table.add_row(*cells)
+    console.print(table, no_wrap=True, crop=False)
+
+
+def _width(rows: Sequence[Row], column: str) -> int:
+    return max(len(column), *(len(_cell(row[column])) for row in rows), 0)
 
 
 def _cell(value: Any) -> str:
@@ -61,12 +64,6 @@ def _text(value: Any) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _no_color() -> bool:

@@ -1,0 +1,33 @@
+"""A real terminal: what a person sees when a command is typed there."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def typed(*words, columns=150):
+    """What `kp-middleware` prints on a terminal this wide, without its colours."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kp_middleware", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm"},
+    )
+    os.close(theirs)
+    printed = b"".join(iter(lambda: _read(ours), b"")).decode()
+    os.close(ours)
+    process.wait(50)
+    return _ESCAPES.sub("", printed).replace("\r\n", "\n")
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other end is closed
+        return b""
