@@ -75,7 +75,7 @@ class BoundedCopy:
             return self._float(value)  # type: ignore[arg-type]
         if depth >= _MAX_DEPTH or self._left <= 0:
             return f"<{_class_name(value)}: left out>"
-        if isinstance(value, Mapping):
+        if isinstance(value, (dict, Mapping)):  # dict is quick to tell, and nearly always so
             return self._mapping(value.items(), len(value), depth)
         if isinstance(value, (list, tuple, Set)):
             return self._list(value, len(value), depth)
@@ -101,7 +101,8 @@ class BoundedCopy:
         for key, value in [*islice(items, _MAX_ITEMS)]:  # at once: others may change it meanwhile
             if self._left <= 0:
                 break
-            name = self._key(key, depth)  # first, or a long value would leave no room for it
+            # first, or a long value would leave no room for it
+            name = self._text(key) if type(key) is str else self._key(key, depth)
             copied[name] = self.of(value, depth + 1)
         if len(copied) < size:
             copied["…"] = f"cut: {size} items in all"

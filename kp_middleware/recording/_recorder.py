@@ -228,7 +228,7 @@ class Recorder:
         if output_summary is not None:
             step["output_summary"] = self._text(output_summary)
             taken += size_bytes(step["output_summary"])
-        if (took_ms := _duration_ms(latency_ms)) is not None:
+        if latency_ms is not None and (took_ms := _duration_ms(latency_ms)) is not None:
             step["latency_ms"] = took_ms
         return self._keep(step, taken)
 
@@ -257,7 +257,7 @@ def _tool(name: str, mcp_server: str | None) -> StepFields:
 
 def _duration_ms(value: object) -> float | None:
     """A time that something can have taken; anything else is left out."""
-    if not isinstance(value, Real):
+    if not isinstance(value, (float, Real)):
         return None
     try:
         duration_ms = float(value)
