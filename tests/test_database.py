@@ -57,7 +57,9 @@ def mode(path):
 
 def child(script, *arguments):
     """A Python of its own, which has imported what it needs before it becomes another user."""
-    preamble = "import os, sys; from kp_middleware.database import connect; import sqlite_utils\n"
+    preamble = (
+        "import os, sys, sqlite_utils, urllib.request\nfrom kp_middleware.database import connect\n"
+    )
     return subprocess.Popen(
         [sys.executable, "-c", preamble + script, *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 import json
 import re
+from inspect import getdoc
 from pathlib import Path
 
 import pytest
@@ -200,7 +201,7 @@ def test_settings_cannot_be_changed():
 
 
 def test_each_setting_is_a_keyword_and_is_described():
-    described = re.findall(r"^ {8}(\w+): ", Settings.__doc__ or "", re.MULTILINE)
+    described = re.findall(r"^ {4}(\w+): ", getdoc(Settings) or "", re.MULTILINE)
 
     assert list(Settings.model_fields) == described[: len(Settings.model_fields)]
     assert {*Settings.model_fields} - {"embedder"} == {*SettingsKeywords.__annotations__}
