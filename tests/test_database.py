@@ -62,6 +62,7 @@ def child(script, *arguments):
     )
     return subprocess.Popen(
         [sys.executable, "-c", preamble + script, *map(str, arguments)],
+        env={name: value for name, value in os.environ.items() if "COVERAGE" not in name},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -98,15 +98,9 @@ def test_stats_count_what_was_recorded_and_cleared(agent, type_command):
     numbers = json.loads(type_command("stats", "--json").stdout)
 
     assert (numbers["recorded"], numbers["cleared"], numbers["sent"]) == (2, 1, 0)
-    assert numbers["tools"] == [
-        {
-            "tool": "shout",
-            "calls": 2,
-            "failures": 0,
-            "mean_ms": 0.0,
-            "max_ms": pytest.approx(0, abs=50),
-        }
-    ]
+    (tool,) = numbers["tools"]
+    assert (tool["tool"], tool["calls"], tool["failures"]) == ("shout", 2, 0)
+    assert 0 <= tool["mean_ms"] <= tool["max_ms"] + 0.1
 
 
 def test_path_names_the_file_whether_it_exists_or_not(type_command, db):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step
+from kp_middleware.database import connect
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
 
@@ -133,6 +134,35 @@ def test_a_full_queue_drops_the_newest_and_says_so_once(pulse, caplog):
     ]
 
 
+def test_a_run_that_cannot_be_kept_is_said_and_the_next_goes_on(pulse, stored, caplog):
+    kp = pulse(sync=True)
+    hollow = ReasoningTrace.model_construct(steps=())
+
+    kp.submit(hollow)
+    kp.capture(str)("two")
+
+    assert "two" in stored()["objective"]
+    assert "a run was lost" in caplog.text
+    assert not kp.flush()
+
+
+def test_scoring_goes_on_when_the_file_can_be_written_again(pulse, stored, db):
+    kp = pulse(sync=True)
+    agent = kp.capture(str)
+    agent("one")
+    other = connect(db)
+    other.execute("CREATE TRIGGER full BEFORE INSERT ON vectors BEGIN SELECT raise(FAIL, 'x'); END")
+
+    agent("two")
+    failed = stored()
+    other.execute("DROP TRIGGER full")
+    agent("three")
+
+    other.close()
+    assert failed["state"] == "failed"
+    assert (stored()["state"], stored()["nearest_id"]) == ("scored", stored("@best")["id"])
+
+
 def test_an_unreachable_registry_keeps_the_trace_for_later(pulse, stored, caplog):
     kp = pulse(registry_url="http://127.0.0.1:9", api_key="kp_" + "0" * 64, threshold=0)
 
@@ -196,7 +226,6 @@ def test_a_process_that_is_killed_leaves_its_runs_to_the_next(run_child, pulse, 
         """
         import os, signal
         from kp_middleware import KnowledgePulse
-        from kp_middleware.errors import EmbedderNotReadyError
 
         class Killing:
             name = "killing"
