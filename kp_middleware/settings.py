@@ -5,6 +5,7 @@ Looked for in this order; what is set nowhere has a default: nothing has to be s
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -25,9 +26,22 @@ from kp_middleware.traces import NonEmpty, PrivacyLevel, Unit, Visibility
 
 logger = logging.getLogger("kp_middleware")
 
+_OFF = frozenset({"false", "0", "no", "off", "f", "n"})
+
 
 def _none_if_empty(api_key: SecretStr | None) -> SecretStr | None:
     return api_key or None
+
+
+def _whatever_folder_we_go_to(path: Path) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError:
+        return path.absolute()  # there is no such home: opening it will say so
+
+
+def _unless_switched_off(enabled: bool) -> bool:  # noqa: FBT001 - pydantic's own signature
+    return enabled and os.environ.get("KP_ENABLED", "").strip().lower() not in _OFF
 
 
 class Settings(BaseSettings):
@@ -47,7 +61,7 @@ class Settings(BaseSettings):
         profiles: Weights by domain, beside the protocol's own.
         cache_size: With how many earlier traces a new one is compared.
         cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
-        enabled: False records nothing at all.
+        enabled: False records nothing at all; ``KP_ENABLED=false`` wins over the keyword.
         sync: Score in the agent's thread when a run ends: for tests and serverless functions.
         max_field_bytes: Of one text or one tool's input; what is cut is said in place.
         max_steps: Of one trace; a longer run keeps its first and last half of these.
@@ -67,7 +81,9 @@ class Settings(BaseSettings):
     threshold: Unit = 0.75
     visibility: Visibility = "network"
     privacy_level: PrivacyLevel = "aggregated"
-    db: Path = Field(default_factory=locations.database_file)
+    db: Annotated[Path, AfterValidator(_whatever_folder_we_go_to)] = Field(
+        default_factory=locations.database_file
+    )
     registry_url: str = "https://registry.openknowledgepulse.org"
     api_key: Annotated[SecretStr | None, AfterValidator(_none_if_empty)] = None
     agent_id: NonEmpty | None = None
@@ -75,7 +91,7 @@ class Settings(BaseSettings):
     profiles: dict[str, Weights] = {}
     cache_size: Annotated[int, Field(ge=0)] = 1000
     cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
-    enabled: bool = True
+    enabled: Annotated[bool, AfterValidator(_unless_switched_off)] = True
     sync: bool = False
     max_field_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024
     max_steps: Annotated[int, Field(ge=2)] = 1000

@@ -1,5 +1,9 @@
-"""Record LangChain and LangGraph runs: ``config={"callbacks": [KPCallbackHandler(kp)]}``."""
+"""Record LangChain and LangGraph runs: ``config={"callbacks": [KPCallbackHandler(kp)]}``.
+
+Or all of them, without touching the agent: ``enable()``, or ``KP_TRACING=true`` in the environment.
+"""
 
 from kp_langchain._handler import KPCallbackHandler
+from kp_langchain._switch import disable, enable, recording_runs
 
-__all__ = ["KPCallbackHandler"]
+__all__ = ["KPCallbackHandler", "disable", "enable", "recording_runs"]

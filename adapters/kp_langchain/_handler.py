@@ -10,21 +10,21 @@ from typing import Any, Self
 from uuid import UUID
 
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import Recorder, register_finder, shield
+from kp_middleware.recording import shield
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.documents import Document
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import LLMResult
-    from langchain_core.runnables.config import var_child_runnable_config
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
 from kp_langchain._failures import Failure, failure_of
 from kp_langchain._root import Confidence
 from kp_langchain._roots import Recording, Roots
-from kp_langchain._runs import Run, Runs
+from kp_langchain._runs import Run
+from kp_langchain._shared_runs import runs_of
 from kp_langchain._tool_results import result_of
 from kp_langchain._turns import turn_of
 
@@ -36,6 +36,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     Give it in the config of the outermost call; one handler serves any number of runs, threads and
     event loops at once. Inside a captured function, a run becomes a part of that function's trace.
+    Two handlers of one pipeline make one trace of a run: the first to be told of it.
 
     Args:
         kp: Takes the traces; None means ``KnowledgePulse.default()``.
@@ -57,13 +58,9 @@ class KPCallbackHandler(BaseCallbackHandler):
         domain: str | None = None,
         confidence: Confidence | None = None,
     ) -> None:
-        self._runs = Runs()
-        self._roots = Roots(
-            self._runs,
-            _default() if kp is None else kp,
-            domain=domain,
-            confidence=confidence or _not_stated,
-        )
+        kp = _default() if kp is None else kp
+        self._runs = runs_of(kp)
+        self._roots = Roots(kp, domain=domain, confidence=confidence or _not_stated)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """The same handler: copies of a config report to one place."""
@@ -78,11 +75,6 @@ class KPCallbackHandler(BaseCallbackHandler):
     def ignore_custom_event(self) -> bool:
         """They are for the program's own ends."""
         return True
-
-    def recorder_of(self, run_id: UUID) -> Recorder | None:
-        """The recorder of a run that is going on, or None."""
-        run = self._runs.get(run_id)
-        return None if run is None else run.root.recorder
 
     @shield
     def on_chain_start(
@@ -102,19 +94,21 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @shield
     def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> None:
-        """A chain, a graph or a node has ended well; only the root's output matters."""
-        run = self._runs.end(run_id)
-        if run is None or not run.is_root:
+        """A chain, a graph or a node has ended well, or a chain's stream was closed early."""
+        run = self._runs.end(run_id, streamed="inputs" in kwargs)
+        if run is None:
             return
-        run.root.ask(kwargs.get("inputs"))
-        run.root.hear(run.ledger.results(outputs) or ())
+        if run.is_root:
+            run.root.ask(kwargs.get("inputs"))
+            run.root.hear(run.ledger.results(outputs) or ())
         if run.ends_trace:
             run.root.succeed(outputs)
 
     @shield
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A chain, a graph or a node has failed."""
-        run = self._runs.end(run_id)
+        closed = "inputs" in kwargs and isinstance(error, GeneratorExit)
+        run = self._runs.end(run_id, streamed=closed)
         if run is not None and run.is_root:
             run.root.ask(kwargs.get("inputs"))
         self._failed(run, error)
@@ -282,17 +276,3 @@ def _default() -> Recording:
     from kp_middleware import KnowledgePulse
 
     return KnowledgePulse.default()
-
-
-def _recorder_here() -> Recorder | None:
-    """The recorder of the LangChain run whose code is running here."""
-    manager = (var_child_runnable_config.get() or {}).get("callbacks")
-    run_id = getattr(manager, "parent_run_id", None)
-    if run_id is None:
-        return None
-    handlers = getattr(manager, "handlers", ())
-    ours = (handler for handler in handlers if isinstance(handler, KPCallbackHandler))
-    return next((found for handler in ours if (found := handler.recorder_of(run_id))), None)
-
-
-register_finder(_recorder_here)

@@ -29,14 +29,14 @@ class Root:
         owned: False where the trace is that of a captured function or of a run around this one,
             which will say how it ended.
         run_keys: Of the live runs inside it.
-        was_busy: Whether runs in it were live when it ended.
+        closed_early: Whether its stream was closed while runs in it were live.
     """
 
     def __init__(self, recorder: Recorder, confidence: Confidence, *, owned: bool) -> None:
         self.recorder = recorder
         self.owned = owned
         self.run_keys: set[int] = set()
-        self.was_busy = False
+        self.closed_early = False
         self._confidence = confidence
         self._asked = not owned
         self._paused = False
@@ -123,14 +123,13 @@ class Root:
     def succeed(self, output: object) -> None:
         """End with a result, or without one where the run was paused or its stream closed early."""
         self._conclude(output)
-        closed_early = output is None and self.was_busy
-        self.recorder.finish(complete=not (self._paused or closed_early))
+        self.recorder.finish(complete=not (self._paused or self.closed_early))
 
     def fail(self, error: BaseException) -> None:
         """End with an error."""
         match failure_of(error):
             case Failure.ERROR:
-                self.recorder.finish(error)
+                self.recorder.finish(error, complete=not self.closed_early)
             case Failure.GIVEN_UP:
                 self.recorder.finish(error, complete=False)
             case Failure.PAUSED | Failure.HANDED_OVER:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kp_langchain._root import Confidence, Root
-from kp_langchain._runs import Run, Runs
-from kp_middleware.recording import Recorder, current_recorder
+from kp_langchain._runs import Run
+from kp_langchain._shared_runs import run_id_here, runs_of
+from kp_middleware.recording import Recorder, captured_recorder
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -25,16 +26,13 @@ class Roots:
     """Begins runs: in the trace of the run around them, or as the root of a new one.
 
     Args:
-        runs: The live runs.
         kp: Makes the recorders.
         domain: Of every trace, or None for the pipeline's.
         confidence: Of a root, told from its output.
     """
 
-    def __init__(
-        self, runs: Runs, kp: Recording, *, domain: str | None, confidence: Confidence
-    ) -> None:
-        self._runs = runs
+    def __init__(self, kp: Recording, *, domain: str | None, confidence: Confidence) -> None:
+        self._runs = runs_of(kp)
         self._kp = kp
         self._domain = domain
         self._confidence = confidence
@@ -66,7 +64,7 @@ class Roots:
         if not self._runs.is_news(run_id, parent_id):
             return None
         metadata = about.get("metadata") or {}
-        outer = current_recorder()
+        outer = captured_recorder() or self._around()
         recorder = outer or self._kp.start_recording(_framework(metadata, about.get("name")))
         if recorder is None:
             self._runs.ignore(run_id)
@@ -76,6 +74,11 @@ class Roots:
             recorder.domain = self._domain
         root.introduce(about.get("name"), metadata, about.get("tags") or ())
         return self._runs.open(run_id, root)
+
+    def _around(self) -> Recorder | None:
+        """Of the run of ours that we are in: in a fallback, LangChain does not say which."""
+        run = self._runs.get(run_id_here())
+        return None if run is None else run.root.recorder
 
     def _warn(self) -> None:
         if self._has_warned:

@@ -22,6 +22,7 @@ class Run:
 
     tool: str | None = None
     call_id: str | None = None
+    is_last = False
     _started_s = 0.0
     _inner: Ledger | None = None
 
@@ -38,8 +39,8 @@ class Run:
 
     @property
     def ends_trace(self) -> bool:
-        """Whether the trace ends with it."""
-        return self.parent is None and self.root.owned
+        """Whether it is over, and the trace ends with it."""
+        return self.is_last and self.root.owned
 
     def use(self, tool: str, call_id: str | None) -> None:
         """It is a tool that starts now: agents inside it have a ledger of their own."""
@@ -72,14 +73,18 @@ class Run:
 class Runs:
     """The live runs by id. What is kept of a root goes at its end, all at once.
 
+    Args:
+        kp: Of the pipeline that records them. Kept here, so that no other can have its ``id``.
+
     Its owner may take the lock again: the garbage collector may close an abandoned stream, and so
     report its end, while this very thread is in here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kp: object) -> None:
+        self.kp = kp
         self._lock = threading.RLock()
         self._live: dict[int, Run] = {}  # by int: hashing a UUID takes longer than all the rest
-        self._roots: dict[int, Root] = {}
+        self._roots: dict[Root, int] = {}
         self._over: set[int] = set()
         self._over_in_order: deque[int] = deque()
 
@@ -120,24 +125,35 @@ class Runs:
         with self._lock:
             self._over.discard(key)  # users may give the same run id again
             self._live[key] = run
-            self._roots[key] = root
+            self._roots[root] = key
             abandoned = self._one_too_many()
         if abandoned is not None:
             abandoned.give_up()
         return run
 
-    def end(self, run_id: "UUID") -> Run | None:
-        """The run is over, and with a root all that is left of it; None if it was not live."""
+    def end(self, run_id: "UUID", *, streamed: bool = False) -> Run | None:
+        """The run is over, and with a root all that is left of it; None if it was not live.
+
+        Args:
+            run_id: Its own.
+            streamed: Whether it is a chain's stream. One that is closed early ends before the runs
+                inside it, which will yet tell what they said: its trace ends with the last of them.
+        """
         key = run_id.int
         with self._lock:
             run = self._live.pop(key, None)
             if run is None:
                 return None
             self._forget(key)
+            root = run.root
+            root.run_keys.discard(key)
             if run.parent is None:
-                self._close(key, run.root)
+                root.closed_early = streamed and bool(root.run_keys)
+                run.is_last = not root.closed_early
             else:
-                run.root.run_keys.discard(key)
+                run.is_last = root.closed_early and not root.run_keys
+            if run.is_last:
+                self._close(root)
             return run
 
     def ignore(self, run_id: "UUID") -> None:
@@ -148,16 +164,15 @@ class Runs:
     def _one_too_many(self) -> "Root | None":
         if len(self._roots) <= _MAX_ROOTS:
             return None
-        key, oldest = next(iter(self._roots.items()))
-        del self._live[key]
+        oldest, key = next(iter(self._roots.items()))
+        self._live.pop(key, None)
         self._forget(key)
-        self._close(key, oldest)
+        self._close(oldest)
         return oldest
 
-    def _close(self, key: int, root: "Root") -> None:
-        del self._roots[key]
+    def _close(self, root: "Root") -> None:
+        del self._roots[root]
         left, root.run_keys = root.run_keys, set()
-        root.was_busy = bool(left)
         for inner in left:
             self._live.pop(inner, None)
             self._forget(inner)

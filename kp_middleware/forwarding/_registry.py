@@ -121,18 +121,25 @@ class Registry:
 
     def _client(self) -> httpx2.Client:
         if self._open_client is None:
-            self._open_client = httpx2.Client(
-                base_url=self._url,
-                headers={
-                    "Accept": "application/json",
-                    "Accept-Encoding": "identity",
-                    "User-Agent": f"kp-middleware/{version('kp-middleware')}",
-                },
-                timeout=self._timeout_s,
-                limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
-                trust_env=not _is_loopback(self._url.host),  # a proxy has another loopback
-            )
+            try:
+                self._open_client = self._new_client()
+            except (ImportError, ValueError) as exc:  # a proxy that httpx2 cannot speak to
+                problem = f"the proxy of the environment cannot be used: {exc}"
+                raise self._unavailable(problem) from exc
         return self._open_client
+
+    def _new_client(self) -> httpx2.Client:
+        return httpx2.Client(
+            base_url=self._url,
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"kp-middleware/{version('kp-middleware')}",
+            },
+            timeout=self._timeout_s,
+            limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
+            trust_env=not _is_loopback(self._url.host),  # a proxy has another loopback
+        )
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._api_key.get_secret_value(), "***")

@@ -147,9 +147,8 @@ def doctor(db: Path, *, as_json: bool) -> None:
     """Check the file, the model and the registry; exit with 3 if one cannot be used."""
     from kp_middleware.inspection._doctor import examine
     from kp_middleware.scoring import DEFAULT_EMBEDDER
-    from kp_middleware.settings import Settings
 
-    findings = [*examine(Settings(db=db), DEFAULT_EMBEDDER)]
+    findings = [*examine(db, DEFAULT_EMBEDDER)]
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:

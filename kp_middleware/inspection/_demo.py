@@ -29,6 +29,8 @@ def run_demo(path: Path | None, *, as_json: bool) -> None:
     Raises:
         MissingExtraError: If the demo's agent is not installed.
     """
+    if path is not None and path.exists() and path.stat().st_size:
+        raise click.UsageError(f"{path} exists: the demo wants a new file, or it would send yours")
     run_tasks = _demo_agent()
     path = path or Path(tempfile.mkdtemp(prefix="kp-demo-")) / "kp.db"
     click.echo("A scripted agent with real tools runs; the real model scores its runs …", err=True)

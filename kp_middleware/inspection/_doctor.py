@@ -2,11 +2,17 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from kp_middleware.database import TROUBLE, connect
-from kp_middleware.errors import EmbedderError, RegistryError
+from kp_middleware.errors import (
+    EmbedderError,
+    EmbedderNotReadyError,
+    RegistryError,
+    SettingsFileError,
+)
 from kp_middleware.scoring import Embedder, describe_source
 from kp_middleware.settings import Settings
 from kp_middleware.storage import History
@@ -26,10 +32,16 @@ class Finding(NamedTuple):
     detail: str
 
 
-def examine(settings: Settings, embedder: Embedder) -> Iterator[Finding]:
-    """Look at the file, the model and the registry, one after another."""
+def examine(db: Path, embedder: Embedder) -> Iterator[Finding]:
+    """Look at the settings, the file, the model and the registry, one after another."""
+    try:
+        settings = Settings(db=db)
+    except (ValueError, SettingsFileError) as error:
+        yield Finding("settings", ok=False, detail=str(error))
+        yield _file(db)
+        return
     yield _file(settings.db)
-    yield _model(embedder)
+    yield _model(embedder, settings)
     yield _registry(settings)
 
 
@@ -45,12 +57,16 @@ def _file(path: Path) -> Finding:
     return Finding("file", ok=True, detail=f"{path}: {count} traces")
 
 
-def _model(embedder: Embedder) -> Finding:
+def _model(embedder: Embedder, settings: Settings) -> Finding:
+    if settings.embedder == "none":
+        return Finding("model", ok=True, detail="not used: KP_EMBEDDER is none, novelty is 0.5")
     started = time.perf_counter()
     try:
         embedder.embed("hello world")
+    except EmbedderNotReadyError as error:
+        return Finding("model", ok=False, detail=f"{error}; until then runs wait in the file")
     except EmbedderError as error:
-        return Finding("model", ok=False, detail=f"{error}; until then novelty is 0.5")
+        return Finding("model", ok=False, detail=f"{error}; without it novelty is 0.5")
     took_s = time.perf_counter() - started
     detail = f"{embedder.name}, from {describe_source()}, ready in {took_s:.1f} s"
     return Finding("model", ok=True, detail=detail)
@@ -65,11 +81,10 @@ def _registry(settings: Settings) -> Finding:
         )
     from kp_middleware.forwarding import Registry
 
-    registry = Registry(settings.registry_url, settings.api_key, agent_id=settings.agent_id)
     try:
-        registry.reach()
-    except RegistryError as error:
+        registry = Registry(settings.registry_url, settings.api_key, agent_id=settings.agent_id)
+        with closing(registry):
+            registry.reach()
+    except (RegistryError, ValueError) as error:
         return Finding("registry", ok=False, detail=f"{error}; check KP_REGISTRY_URL")
-    finally:
-        registry.close()
     return Finding("registry", ok=True, detail=f"{registry.url} answers")

@@ -76,11 +76,20 @@ def _kept_here(trace: Row) -> str:
         case "recorded":
             return "kept here, not scored yet"
         case "incomplete":
-            return f"kept here, not scored: the run did not end ({trace['error_type']})"
-        case "failed":
-            return f"kept here: {trace['reason']}"
+            why = f" ({trace['error_type']})" if trace["error_type"] else ""
+            return f"kept here, not scored: the run did not come to its end{why}"
         case _:
             return f"kept here: {trace['reason']}"
+
+
+def one_line(text: str) -> str:
+    r"""A text as it may be put on a terminal: on one line, with nothing that steers it.
+
+    >>> one_line("first\n\x1b[2Jsecond")
+    'first ?[2Jsecond'
+    """
+    words = " ".join(text.split())
+    return "".join(sign if sign.isprintable() else "?" for sign in words)
 
 
 def short_id(trace_id: str) -> str:

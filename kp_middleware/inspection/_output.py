@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from kp_middleware.inspection._explanation import one_line
 from kp_middleware.storage import Row
 
 _PIPE_WIDTH: Final = 160
@@ -27,7 +28,7 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) ->
         return
     click.echo("\t".join(columns))
     for row in rows:
-        click.echo("\t".join(_one_line(_text(row[name])) for name in columns))
+        click.echo("\t".join(one_line(_text(row[name])) for name in columns))
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
@@ -55,15 +56,11 @@ def _width(rows: Sequence[Row], column: str) -> int:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else _one_line(_text(value))
+    return f"{value:.3f}" if isinstance(value, float) else one_line(_text(value))
 
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _no_color() -> bool:

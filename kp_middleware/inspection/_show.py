@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from kp_middleware.inspection._explanation import arithmetic, whereabouts
+from kp_middleware.inspection._explanation import arithmetic, one_line, whereabouts
 from kp_middleware.storage import Row
 
 _WIDTH = 100
@@ -11,17 +11,17 @@ _WIDTH = 100
 
 def trace_lines(trace: Row) -> Iterator[str]:
     """What was asked, how it scored, where it went, and its steps."""
-    yield _one_line(trace["objective"])
+    yield one_line(trace["objective"])
     facts = (trace["id"], trace["domain"], trace["framework"], trace["started_at"])
-    yield "  ".join(str(fact) for fact in facts if fact)
+    yield "  ".join(one_line(fact) for fact in facts if fact)
     yield ""
     yield from _sum(trace)
-    yield f"  → {whereabouts(trace)}"
+    yield f"  → {one_line(whereabouts(trace))}"
     yield ""
     yield from map(_step, trace["steps"])
     if trace["result_summary"]:
         yield ""
-        yield f"result: {_one_line(trace['result_summary'])}"
+        yield f"result: {one_line(trace['result_summary'])}"
 
 
 def _sum(trace: Row) -> Iterator[str]:
@@ -35,12 +35,11 @@ def _step(step: Row) -> str:
     took = f"  {step['latency_ms']:.0f} ms" if "latency_ms" in step else ""
     told = step.get("content") or step.get("output_summary") or _arguments(step)
     name = step.get("tool", "")
-    return _one_line(f"{step['step_id']:>4}  {step['type']:<15} {name:<20} {told}")[:_WIDTH] + took
+    return (
+        f"{step['step_id']:>4}  {step['type']:<15} {one_line(name):<20} {one_line(told)}"[:_WIDTH]
+        + took
+    )
 
 
 def _arguments(step: Row) -> str:
     return json.dumps(step["input"], ensure_ascii=False) if "input" in step else ""
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\n", " ").replace("\t", " ").rstrip()

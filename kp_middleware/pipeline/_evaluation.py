@@ -23,6 +23,14 @@ logger = logging.getLogger("kp_middleware")
 _NO_KEY: Final = "not queued: there is no API key"
 _UNREDACTED: Final = "(not kept: it could not be redacted)"
 _SPOKEN_FACTS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
+_UNSPOKEN_METADATA: Final = {
+    "task_domain": "general",
+    "agent_id": None,
+    "framework": None,
+    "validated_by": None,
+}
+_VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
+_LEVELS: Final = ("aggregated", "federated", "private")  # that which removes most first
 _PRIVATE: Final = "not queued: its visibility is private"
 
 
@@ -39,6 +47,7 @@ class Evaluation:
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._gate = Threshold(settings.threshold)
+        self._caught_up = settings.visibility == "private"
         scorer = f"kp-middleware {version('kp-middleware')}"
         self._store = TraceStore(connection, scorer=scorer)
         self._outbox = OutboxTable(
@@ -71,19 +80,10 @@ class Evaluation:
         """
         seq = self._store.next_recorded()
         if seq is None:
+            self._queue_what_cleared_without_a_key()
             return False
         self._score(seq)
         return True
-
-    def queue_cleared(self) -> None:
-        """Queue what the gate let through while there was no key."""
-        if self._settings.api_key is None or self._settings.visibility == "private":
-            return
-        for seq in self._store.cleared_but_not_queued():
-            trace = ReasoningTrace.model_validate_json(self._store.document(seq))
-            with transaction(self._connection):
-                self._queue(seq, trace, self._store.score_of(seq))
-                self._store.say_why(seq, "queued when there was an API key")
 
     def any_pending(self) -> bool:
         """Whether a row of the outbox waits to be sent."""
@@ -92,6 +92,21 @@ class Evaluation:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+    def _queue_what_cleared_without_a_key(self) -> None:
+        """Once, when there is nothing else to do."""
+        if self._caught_up or self._settings.api_key is None:
+            return
+        self._caught_up = True
+        for seq in self._store.cleared_but_not_queued():
+            try:
+                trace = ReasoningTrace.model_validate_json(self._store.document(seq))
+            except ValueError:
+                logger.warning("trace %d cannot be read, and is not sent", seq, exc_info=True)
+                continue
+            with transaction(self._connection):
+                self._queue(seq, trace, self._store.score_of(seq))
+                self._store.say_why(seq, "queued when there was an API key")
 
     def _recorded_run(self, run: FinishedRun) -> RecordedRun | None:
         settings = self._settings
@@ -103,19 +118,17 @@ class Evaluation:
                 privacy_level=settings.privacy_level,
                 agent_id=settings.agent_id,
             )
-        if settings.visibility == "private":  # the stricter of the two holds
-            metadata = run.metadata.model_copy(update={"visibility": "private"})
-            run = run.model_copy(update={"metadata": metadata})
+        run = _as_strict_as(settings, run)
         return RecordedRun(trace=run, shape=Shape.of(run))
 
     def _score(self, seq: int) -> None:
-        trace = ReasoningTrace.model_validate_json(self._store.document(seq))
         try:
+            trace = ReasoningTrace.model_validate_json(self._store.document(seq))
             self._score_and_queue(seq, trace)
         except (EmbedderNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:
-            logger.warning("trace %s is kept but cannot be scored", trace.id, exc_info=True)
+            logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, f"could not be scored: {error}")
 
     def _score_and_queue(self, seq: int, trace: ReasoningTrace) -> None:
@@ -126,7 +139,7 @@ class Evaluation:
             with transaction(self._connection):
                 if not self._store.is_recorded(seq):
                     return  # another process was first
-                score = self._scorer.score(trace, vector=vector, shape=shape)
+                score = self._scorer.compare(trace, vector, shape)
                 decision = self._gate.decide(score)
                 took_ms = (time.perf_counter() - started) * 1000
                 verdict = self._verdict(seq, trace, score, decision)
@@ -171,6 +184,16 @@ class Evaluation:
             self._outbox.add(seq, body, redactor=privacy.REDACTOR, redactions=redacted.counts)
 
 
+def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
+    """A submitted trace, with the stricter of its own and the pipeline's visibility and level."""
+    metadata = trace.metadata
+    stricter = {
+        "visibility": min(metadata.visibility, settings.visibility, key=_VISIBILITIES.index),
+        "privacy_level": min(metadata.privacy_level, settings.privacy_level, key=_LEVELS.index),
+    }
+    return trace.model_copy(update={"metadata": metadata.model_copy(update=stricter)})
+
+
 def _without_secrets(run: RecordedRun) -> RecordedRun:
     """The run as it may be written to the file."""
     facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
@@ -189,6 +212,7 @@ def _without_words(run: RecordedRun) -> RecordedRun:
             "outcome": Outcome(result_summary="", confidence=trace.outcome.confidence),
             "source_skill": None,
             "knowledge_graph_delta": None,
+            "metadata": trace.metadata.model_copy(update=_UNSPOKEN_METADATA),
         }
     )
     return run.model_copy(update={**dict.fromkeys(_SPOKEN_FACTS), "tags": (), "trace": bare})

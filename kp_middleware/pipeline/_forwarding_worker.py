@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from typing import Final
 
-from kp_middleware.database import TROUBLE, connect
+from kp_middleware.database import connect
 from kp_middleware.forwarding import Forwarder, Pace, Registry
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.settings import Settings
@@ -24,7 +24,7 @@ class ForwardingWorker:
         self._settings = settings
         self._registry = registry
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._idle = threading.Event()
@@ -41,8 +41,9 @@ class ForwardingWorker:
         """Stop after the trace in hand; the others stay in the outbox."""
         self._stopping.set()
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        thread = self._thread  # it takes itself off when it ends
+        if thread is not None:
+            thread.join(timeout_s)
 
     def wait_until_idle(self, timeout_s: float) -> None:
         """Return when nothing can be sent now, or when the time is over."""
@@ -59,7 +60,7 @@ class ForwardingWorker:
                 )
                 forwarder = Forwarder(outbox, self._registry, pace=Pace(), clock=time.time)
                 self._forward(forwarder)
-        except TROUBLE:
+        except Exception:
             logger.warning("nothing is sent for now", exc_info=True)
         finally:
             self._thread = None

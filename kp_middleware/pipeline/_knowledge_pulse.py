@@ -2,13 +2,14 @@
 
 import atexit
 import logging
+import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing
 from types import EllipsisType, TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack, overload
+from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from kp_middleware.database import TROUBLE, connect
 from kp_middleware.forwarding import Registry
@@ -16,19 +17,30 @@ from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._scoring_worker import ScoringWorker
-from kp_middleware.recording import Limits, Naming, Recorder, captured, recorded_tool, shield
+from kp_middleware.recording import (
+    Limits,
+    Naming,
+    Recorder,
+    captured,
+    carried,
+    recorded_tool,
+    shield,
+)
 from kp_middleware.scoring import DEFAULT_EMBEDDER, Embedder
 from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.storage import count_backlog
 from kp_middleware.traces import ReasoningTrace
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 logger = logging.getLogger("kp_middleware")
 
 _EXIT_S: Final = 2.0
 _open_pipelines: "weakref.WeakSet[KnowledgePulse]" = weakref.WeakSet()
 _default_lock = threading.Lock()
+_left_by_the_parent: list[ScoringWorker] = []  # or its connection would be closed in the child
 
 
 class KnowledgePulse:
@@ -72,31 +84,36 @@ class KnowledgePulse:
             steps=self.settings.max_steps,
             trace_bytes=self.settings.max_trace_bytes,
         )
-        self._queue = RunQueue(self.settings.max_queue_bytes)
-        self._sender = self._make_sender()
         if embedder is ...:
             embedder = None if self.settings.embedder == "none" else DEFAULT_EMBEDDER
-        self._scorer = ScoringWorker(
-            self._queue, self.settings, embedder, on_queued=self._start_sending
-        )
+        self._embedder = embedder
+        self._start_afresh()
         self._closed = False
         self._dropped = 0
         _open_pipelines.add(self)
 
     @classmethod
     def default(cls) -> "KnowledgePulse":
-        """The pipeline of this process, from ``KP_*`` variables and files; always the same one."""
+        """The pipeline of this process, from ``KP_*`` and files; one until it is closed."""
         with _default_lock:
-            if KnowledgePulse._default is None:
+            if KnowledgePulse._default is None or KnowledgePulse._default.closed:
                 KnowledgePulse._default = cls()
             return KnowledgePulse._default
+
+    @property
+    def closed(self) -> bool:
+        """Whether it records nothing more."""
+        return self._closed
 
     def start_recording(self, framework: str) -> Recorder | None:
         """A recorder for one run of a framework, or None if recording is switched off.
 
         When the recorder is finished, its run goes through the pipeline.
         """
-        if not self.settings.enabled or self._closed:
+        if not self.settings.enabled:
+            return None
+        if self._closed:
+            self._drop()
             return None
         return Recorder(self._take, self._limits, framework=framework)
 
@@ -152,6 +169,33 @@ class KnowledgePulse:
         if function is None:
             return lambda function: self._tool(function, name)
         return self._tool(function, name)
+
+    def wrap_context(self, function: Callable[P, R], /) -> Callable[P, R]:
+        """The same function, which belongs to the run we are in, whichever thread calls it.
+
+        New threads and pools do not know of the run that started them. Wrap what they shall call
+        inside the run; it may be called any number of times, also at once, and may be async. The
+        body of a generator runs where it is iterated.
+
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from tempfile import TemporaryDirectory
+        >>> from kp_middleware import current_trace
+        >>> with TemporaryDirectory() as folder:
+        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None) as kp:
+        ...         @kp.tool
+        ...         def count_words(page: str) -> int:
+        ...             return len(page.split())
+        ...         @kp.capture
+        ...         def count_all(*pages: str) -> int:
+        ...             with ThreadPoolExecutor() as pool:
+        ...                 counts = list(pool.map(kp.wrap_context(count_words), pages))
+        ...             print(current_trace().log.count, "steps")
+        ...             return sum(counts)
+        ...         count_all("to be", "or not to be")
+        4 steps
+        6
+        """
+        return carried(function)
 
     def submit(self, trace: ReasoningTrace) -> None:
         """Put a trace that you built yourself through the pipeline.
@@ -225,6 +269,14 @@ class KnowledgePulse:
             why = "the pipeline is closed" if self._closed else "too many wait to be scored"
             logger.warning("a run was dropped: %s; more are counted, not logged", why)
 
+    def _start_afresh(self) -> None:
+        """With an empty queue and no thread: at first, and in a forked child."""
+        self._queue = RunQueue(self.settings.max_queue_bytes)
+        self._sender = self._make_sender()
+        self._scorer = ScoringWorker(
+            self._queue, self.settings, self._embedder, on_queued=self._start_sending
+        )
+
     def _make_sender(self) -> ForwardingWorker | None:
         api_key = self.settings.api_key
         if api_key is None or self.settings.visibility == "private":
@@ -244,6 +296,19 @@ class KnowledgePulse:
         except TROUBLE:
             unscored = unsent = 0
         return Backlog(self._queue.waiting + unscored, unsent)
+
+
+def _start_afresh_in_the_child() -> None:
+    """A fork takes no threads along, but locks as they were, and SQLite's connections to neither.
+
+    What the parent had in its queue the parent keeps and scores.
+    """
+    for pipeline in list(_open_pipelines):
+        _left_by_the_parent.append(pipeline._scorer)  # noqa: SLF001 - our own
+        pipeline._start_afresh()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_start_afresh_in_the_child)
 
 
 @atexit.register

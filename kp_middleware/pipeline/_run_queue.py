@@ -26,6 +26,7 @@ class RunQueue:
         self._runs: deque[_Waiting] = deque()
         self._size_bytes = 0
         self._changed = threading.Condition()
+        self._in_hand = 0
         self._unfinished = 0
 
     def put(self, run: FinishedRun) -> bool:
@@ -49,6 +50,7 @@ class RunQueue:
                 return None
             waiting = self._runs.popleft()
             self._size_bytes -= waiting.size_bytes
+            self._in_hand += 1
         return waiting.run
 
     def put_back(self, run: FinishedRun) -> None:
@@ -57,6 +59,12 @@ class RunQueue:
         with self._changed:
             self._runs.appendleft(waiting)
             self._size_bytes += waiting.size_bytes
+            self._in_hand -= 1
+
+    def kept(self) -> None:
+        """A run that was taken is in the file, or never will be."""
+        with self._changed:
+            self._in_hand -= 1
 
     def done(self, count: int) -> None:
         """So many of the runs that were taken need no more work now."""
@@ -76,12 +84,13 @@ class RunQueue:
 
     @property
     def waiting(self) -> int:
-        """How many runs nobody has taken."""
-        return len(self._runs)
+        """How many runs are in memory alone."""
+        with self._changed:
+            return len(self._runs) + self._in_hand
 
 
 def _size_bytes(run: FinishedRun) -> int:
     if isinstance(run, Recorder):
-        return run.log.size_bytes + _OVERHEAD_BYTES
-    texts = (len(step.content or "") + len(step.output_summary or "") for step in run.steps)
-    return sum(texts) + _OVERHEAD_BYTES
+        texts = len(run.objective) + len(run.result_summary)
+        return run.log.size_bytes + texts + _OVERHEAD_BYTES
+    return len(run.model_dump_json()) + _OVERHEAD_BYTES

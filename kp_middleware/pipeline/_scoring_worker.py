@@ -39,9 +39,10 @@ class ScoringWorker:
         self._embedder = embedder
         self._on_queued = on_queued
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
+        self._at_work = False
         self._evaluation: Evaluation | None = None
         self._unscored = 0
         self._waiting_for_model = False
@@ -66,10 +67,19 @@ class ScoringWorker:
             self._close()
 
     def work_now(self) -> None:
-        """Do what waits, in the caller's thread; several callers wait for one another."""
+        """Do what waits, in the caller's thread; several callers wait for one another.
+
+        A run that ends while one is scored, in the same thread, is taken by the call around it.
+        """
         with self._turn:
-            while self._go_on(0):
-                pass
+            if self._at_work:
+                return
+            self._at_work = True
+            try:
+                while self._go_on(0):
+                    pass
+            finally:
+                self._at_work = False
 
     def _work(self) -> None:
         wait_s = 0.0  # an earlier process may have left something
@@ -80,6 +90,7 @@ class ScoringWorker:
             wait_s = _LOOK_AGAIN_S if self._waiting_for_model else _NEVER_S
             if self._in_trouble:
                 self._stopping.wait(_LOOK_AGAIN_S)
+                wait_s = 0.0
 
     def _go_on(self, wait_s: float) -> bool:
         """Keep the next run, else score the next; False if there was nothing to do, or no way."""
@@ -93,7 +104,7 @@ class ScoringWorker:
             self._in_trouble = True
             self._warn(error)
             return False
-        self._in_trouble = False
+        self._in_trouble = self._warned = False
         return went_on
 
     def _keep(self, evaluation: Evaluation, run: FinishedRun) -> bool:
@@ -105,6 +116,7 @@ class ScoringWorker:
             raise
         except Exception:
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
+        self._queue.kept()
         return True
 
     def _score_next(self, evaluation: Evaluation) -> bool:
@@ -125,7 +137,6 @@ class ScoringWorker:
         if self._evaluation is None:
             connection = connect(self._settings.db)
             self._evaluation = Evaluation(connection, self._settings, self._embedder)
-            self._evaluation.queue_cleared()
         return self._evaluation
 
     def _close(self) -> None:
@@ -136,4 +147,5 @@ class ScoringWorker:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            logger.warning("finished runs wait: %s", error)
+            unknown = None if isinstance(error, PASSING_TROUBLE) else error
+            logger.warning("finished runs wait: %s", error, exc_info=unknown)

@@ -96,18 +96,6 @@ def german_tax_id(digits: str) -> bool:
     return (11 - product) % 10 == int(digits[10])
 
 
-def brazilian_cpf(digits: str) -> bool:
-    """Two check digits, each over all digits before it."""
-    return all(
-        sum(int(digit) * (size + 1 - index) for index, digit in enumerate(digits[:size]))
-        * 10
-        % 11
-        % 10
-        == int(digits[size])
-        for size in (9, 10)
-    )
-
-
 def spanish_dni(text: str) -> bool:
     """The last letter follows from the number; X, Y and Z in front count as 0, 1 and 2."""
     number = int(text[:-1].translate(str.maketrans("XYZ", "012")))

@@ -2,8 +2,10 @@
 
 from kp_middleware.recording._assembly import assemble
 from kp_middleware.recording._capture import Naming, captured, recorded_tool
+from kp_middleware.recording._carried import carried
 from kp_middleware.recording._confidence import stated_confidence
 from kp_middleware.recording._current import (
+    captured_recorder,
     current_recorder,
     current_trace,
     inside,
@@ -22,6 +24,8 @@ __all__ = [
     "assemble",
     "bounded_text",
     "captured",
+    "captured_recorder",
+    "carried",
     "current_recorder",
     "current_trace",
     "inside",

@@ -27,10 +27,16 @@ def current_trace() -> Recorder:
 
 def current_recorder() -> Recorder | None:
     """The recorder of the run we are in, or None."""
-    recorder = _current.get()
-    if recorder is not None and not recorder.finished:
+    recorder = captured_recorder()
+    if recorder is not None:
         return recorder
     return next((found for finder in _finders if (found := finder()) is not None), None)
+
+
+def captured_recorder() -> Recorder | None:
+    """The recorder of the captured function that we are in, or None; no framework is asked."""
+    recorder = _current.get()
+    return None if recorder is None or recorder.finished else recorder
 
 
 def register_finder(finder: Finder) -> None:

@@ -70,9 +70,18 @@ class Scorer:
         """
         if vector is None:
             vector = self._embed_if_ready(trace)
-        shape = shape or Shape.of(trace)
+        return self.compare(trace, vector, shape or Shape.of(trace))
+
+    def compare(self, trace: ReasoningTrace, vector: Vector | None, shape: Shape) -> Score:
+        """Score one trace of which all is known, then remember it; nothing is embedded.
+
+        Args:
+            trace: The document.
+            vector: Its embedding; None means that there is none.
+            shape: The true counts of its steps.
+        """
         success = trace.metadata.success
-        nearest = None if vector is None else self._compare(trace.id, vector)
+        nearest = None if vector is None else self._look_up(trace.id, vector)
         measured = Signals(
             complexity=signals.complexity(shape),
             novelty=signals.novelty(None if nearest is None else nearest.similarity),
@@ -116,7 +125,7 @@ class Scorer:
             self._warn_once(error)
             return None
 
-    def _compare(self, trace_id: str, vector: Vector) -> Nearest | None:
+    def _look_up(self, trace_id: str, vector: Vector) -> Nearest | None:
         name = "" if self._embedder is None else self._embedder.name
         with self._look_up_then_add:
             found = self._cache.nearest(vector, embedder=name)

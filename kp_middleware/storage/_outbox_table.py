@@ -68,7 +68,7 @@ class OutboxTable:
             """
             SELECT min(CASE state WHEN 'pending' THEN coalesce(next_attempt_at, '')
                                   ELSE claimed_until END)
-            FROM outbox WHERE state IN ('pending', 'sending') AND registry = ?
+            FROM outbox WHERE state IN ('pending', 'sending') AND registry = ? AND body IS NOT NULL
             """,
             (self._registry,),
         ).fetchone()
@@ -143,7 +143,8 @@ class OutboxTable:
     ) -> None:
         self._connection.execute(
             "INSERT INTO outbox (trace_seq, state, reason, idempotency_key, registry, redactor,"
-            " redactions, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            " redactions, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (trace_seq) DO NOTHING",  # another process was first
             (
                 trace_seq,
                 state,

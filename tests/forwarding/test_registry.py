@@ -226,3 +226,11 @@ def test_a_key_that_the_registry_repeats_is_in_no_error_and_no_log(status, caplo
     assert KEY not in "".join(traceback.format_exception(error))
     assert KEY not in repr(vars(error))
     assert KEY not in caplog.text
+
+
+def test_a_proxy_that_cannot_be_used_is_trouble_in_words(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    registry = Registry("https://registry.example", SecretStr("kp_" + "0" * 64))
+
+    with pytest.raises(RegistryUnavailableError, match="proxy of the environment cannot be used"):
+        registry.reach()

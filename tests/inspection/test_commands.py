@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from terminal import typed
 
 from kp_middleware.inspection import main
 from kp_middleware.testing import LocalRegistry
@@ -187,3 +188,43 @@ def test_the_package_runs_as_a_module():
 
 def test_main_is_the_command_line():
     assert main.name == "cli"
+
+
+def test_the_demo_does_not_touch_a_file_that_has_something_in_it(type_command, db):
+    db.write_text("my own traces")
+
+    result = type_command("demo", "--into", str(db))
+
+    assert (result.exit_code, db.read_text()) == (2, "my own traces")
+    assert "wants a new file" in result.stderr
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("KP_EMBEDDER", "none", "KP_EMBEDDER is none"),
+        ("KP_THRESHOLD", "2", "threshold"),
+        ("KP_REGISTRY_URL", "http://registry.example", "https"),
+    ],
+)
+def test_the_doctor_finds_what_is_wrong_with_the_settings(
+    type_command, monkeypatch, name, value, words
+):
+    monkeypatch.setenv("KP_API_KEY", "kp_" + "0" * 64)
+    monkeypatch.setenv("KP_REGISTRY_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv(name, value)
+
+    result = type_command("doctor")
+
+    assert words in result.stdout
+    assert result.exit_code == 3
+
+
+def test_what_an_agent_read_cannot_steer_the_terminal(agent, db):
+    agent("look \x1b]0;pwned\x07\x1b[2J here")
+
+    shown = typed("--db", str(db), "show", "@last") + typed("--db", str(db), "list")
+
+    assert "look ?]0;pwned??[2J here" in shown
+    assert "\x1b" not in shown

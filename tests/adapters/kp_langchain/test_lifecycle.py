@@ -8,6 +8,7 @@ import uuid
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -16,6 +17,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from scripted_agents import agent, cancelled, timed_out, wait
 from scripted_models import ScriptedModel, StreamingModel, calls, says
+
+from kp_middleware.recording import Naming, captured
 
 GO = {"messages": "go"}
 ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
@@ -83,6 +86,63 @@ def test_a_stream_that_is_forgotten_ends_when_it_is_collected(config, notebook):
     gc.collect()
 
     assert notebook.run.complete is False
+
+
+def test_a_chains_stream_that_is_closed_early_keeps_what_was_said(handler, config, notebook):
+    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
+    stream = chain.stream("count", config)
+    next(stream)
+
+    stream.close()
+
+    assert notebook.story == ["thought: one two three"]
+    assert notebook.trace.task.objective == "count"
+    assert notebook.trace.outcome.result_summary == "one two three"
+    assert notebook.run.complete is False
+    assert notebook.trace.metadata.success is False
+    assert len(handler._runs) == 0
+
+
+def test_a_chains_async_stream_that_is_closed_early_keeps_what_was_said(handler, config, notebook):
+    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
+
+    async def close_early():
+        stream = chain.astream("count", config)
+        await anext(stream)
+        await stream.aclose()
+
+    asyncio.run(close_early())
+
+    assert notebook.story[0] == "thought: one"
+    assert notebook.trace.task.objective == "count"
+    assert notebook.run.complete is False
+    assert len(handler._runs) == 0
+
+
+def test_a_chains_stream_in_a_captured_function_that_is_closed_early_is_a_part_of_it(
+    handler, config, notebook
+):
+    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
+
+    def first_word(question):
+        stream = chain.stream(question, config)
+        word = next(stream)
+        stream.close()
+        return word
+
+    captured(first_word, lambda: notebook.start_recording("python"), Naming())("count")
+
+    assert notebook.story == ["thought: one two three"]
+    assert notebook.run.complete is True
+    assert len(handler._runs) == 0
+
+
+def test_a_chain_whose_stream_is_read_to_its_end_is_complete(config, notebook):
+    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
+
+    list(chain.stream("count", config))
+
+    assert notebook.run.complete is True
 
 
 def test_a_models_stream_that_is_closed_early_keeps_what_it_said(config, notebook):

@@ -2,31 +2,117 @@
 
 import asyncio
 import copy
+import gc
+import tracemalloc
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import pytest
 from langchain_core.messages import HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 from scripted_agents import add, agent, cancelled, wait
-from scripted_models import ScriptedModel, calls, says
+from scripted_models import ScriptedModel, StreamingModel, calls, says
 
+import kp_langchain
+import kp_middleware
 from kp_langchain import KPCallbackHandler
+from kp_middleware.recording import Limits, Recorder
 
 GO = {"messages": "go"}
+OURS = [
+    tracemalloc.Filter(inclusive=True, filename_pattern=str(Path(package.__file__).parent / "*"))
+    for package in (kp_langchain, kp_middleware)
+]
 ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
 
 
-def test_after_a_thousand_cancelled_runs_the_handler_holds_nothing(handler, config, notebook):
+@pytest.fixture
+def memory():
+    """How many bytes our own code has allocated and not given back."""
+    tracemalloc.start()
+    yield allocated
+    tracemalloc.stop()
+
+
+def allocated():
+    gc.collect()
+    snapshot = tracemalloc.take_snapshot().filter_traces(OURS)
+    return sum(trace.size for trace in snapshot.traces)
+
+
+class Counter:
+    """A pipeline that keeps nothing of what it is given."""
+
+    def __init__(self):
+        self.started = self.ended = 0
+
+    def start_recording(self, framework):
+        self.started += 1
+        return Recorder(self.end, Limits(), framework=framework)
+
+    def end(self, _recorder):
+        self.ended += 1
+
+
+def test_a_thousand_cancelled_runs_leave_nothing(memory):
     waiting = agent(calls(wait={"seconds": 60}), tools=[wait])
+    config = {"callbacks": [handler := KPCallbackHandler(counter := Counter())]}
+    _ = [handler._runs.ignore(uuid.uuid4()) for _ in range(20_000)]  # it remembers 4,096
 
-    async def cancel_many():
-        await asyncio.gather(*[cancelled(waiting, config) for _ in range(1000)])
+    async def cancel_many(times):
+        for _ in range(times):
+            await asyncio.gather(*[cancelled(waiting, config) for _ in range(100)])
 
-    asyncio.run(cancel_many())
+    asyncio.run(cancel_many(1))
+    before = memory()
+    asyncio.run(cancel_many(10))
+    after = memory()
 
-    assert len(notebook.ended) == notebook.started
-    assert len(handler._runs) == 0
-    assert len(handler._runs._over) <= 4096
+    assert counter.started == counter.ended == 1100
+    assert len(handler._runs) == len(handler._runs._roots) == 0
+    assert after - before < 32 * 1024
+
+
+def test_streams_that_are_closed_early_leave_nothing(handler, config, notebook):
+    chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
+
+    def close_early():
+        stream = chain.stream("count", config)
+        next(stream)
+        stream.close()
+
+    async def aclose_early():
+        stream = chain.astream("count", config)
+        await anext(stream)
+        await stream.aclose()
+
+    async def close_many():
+        _ = [await aclose_early() for _ in range(500)]
+
+    _ = [close_early() for _ in range(500)]
+    asyncio.run(close_many())
+
+    assert len(notebook.runs) == 1000
+    assert len(handler._runs) == len(handler._runs._roots) == 0
+
+
+@tool
+def read_all(path: str) -> str:
+    """Read ten megabytes."""
+    return path * 10_000_000
+
+
+def test_a_tool_result_of_ten_megabytes_is_cut_with_a_marker(config, notebook):
+    reading = agent(calls(read_all={"path": "x"}), says("long"), tools=[read_all])
+
+    reading.invoke(GO, config)
+
+    [result] = [step for step in notebook.trace.steps if step.type == "observation"]
+    assert result.output_summary.endswith("x… [cut: 10000000 characters in all]")
+    assert len(result.output_summary) < 65 * 1024
 
 
 def test_a_run_id_may_be_used_again(config, notebook):

@@ -1,0 +1,42 @@
+"""The live runs of every pipeline: its handlers share them, so that a run is one trace in each."""
+
+import threading
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from langchain_core.runnables.config import var_child_runnable_config
+
+from kp_langchain._runs import Runs
+from kp_middleware.recording import Recorder, register_finder
+
+if TYPE_CHECKING:
+    from kp_langchain._roots import Recording
+
+_lock: Final = threading.RLock()
+_runs_by_pipeline: Final[WeakValueDictionary[int, Runs]] = WeakValueDictionary()
+
+
+def runs_of(kp: "Recording") -> Runs:
+    """The live runs that a pipeline records: the same as long as one of its handlers lives."""
+    with _lock:
+        return _runs_by_pipeline.setdefault(id(kp), Runs(kp))
+
+
+def run_id_here() -> UUID | None:
+    """Of the LangChain run whose code is running here, or None."""
+    manager = (var_child_runnable_config.get() or {}).get("callbacks")
+    return getattr(manager, "parent_run_id", None)
+
+
+def recorder_here() -> Recorder | None:
+    """The recorder of the LangChain run whose code is running here, or None."""
+    run_id = run_id_here()
+    if run_id is None:
+        return None
+    shared = (reference() for reference in _runs_by_pipeline.valuerefs())
+    found = (runs.get(run_id) for runs in shared if runs is not None)
+    return next((run.root.recorder for run in found if run is not None), None)
+
+
+register_finder(recorder_here)

@@ -1,0 +1,166 @@
+"""Record every run without touching the agent: in the whole process, or in a block.
+
+LangChain asks a configure hook for a handler whenever a run begins. Nothing is patched, and one
+handler serves all runs.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache, partial
+from typing import Any, Final, TypeAlias, cast
+from uuid import UUID
+
+from kp_langchain._handler import KPCallbackHandler
+from kp_langchain._root import Confidence
+from kp_langchain._roots import Recording
+from kp_langchain._shared_runs import run_id_here
+from kp_middleware.recording import shield
+
+_YES: Final = {"1", "on", "t", "true", "y", "yes"}
+_NO: Final = {"0", "f", "false", "n", "no", "off"}
+
+_Source: TypeAlias = Callable[[], KPCallbackHandler | None]
+
+logger: Final = logging.getLogger("kp_middleware")
+_of_block: Final[ContextVar[KPCallbackHandler | None]] = ContextVar("kp_langchain", default=None)
+
+
+def enable(
+    kp: Recording | None = None,
+    *,
+    domain: str | None = None,
+    confidence: Confidence | None = None,
+) -> None:
+    """Record every run of this process that begins from now on, in all its threads and tasks.
+
+    Enabling again only replaces what was given before. A run that is given a handler explicitly is
+    recorded by that one. Where ``KP_ENABLED`` is false, nothing is switched on.
+
+    Args:
+        kp: Takes the traces; None means ``KnowledgePulse.default()``, made when a run begins.
+        domain: See `KPCallbackHandler`.
+        confidence: See `KPCallbackHandler`.
+    """
+    if _allowed():
+        _install()
+        make = partial(_make, kp, domain=domain, confidence=confidence)
+        _switch.everywhere = cache(make)
+
+
+def disable() -> None:
+    """Undo `enable` and ``KP_TRACING``; runs that are going on are recorded to their end."""
+    _switch.everywhere = _nothing
+
+
+@contextmanager
+def recording_runs(
+    kp: Recording | None = None,
+    *,
+    domain: str | None = None,
+    confidence: Confidence | None = None,
+) -> Iterator[None]:
+    """Record every run that begins in the block: in this thread, and in tasks that begin there.
+
+    Inside the block it counts more than `enable`. A run inside one that is recorded already stays
+    a part of that. Where ``KP_ENABLED`` is false, nothing is switched on.
+
+    Args:
+        kp: Takes the traces; None means ``KnowledgePulse.default()``.
+        domain: See `KPCallbackHandler`.
+        confidence: See `KPCallbackHandler`.
+
+    Example:
+        ``with recording_runs(kp): agent.invoke(inputs)``
+    """
+    if not _allowed():
+        yield
+        return
+    _install()
+    token = _of_block.set(KPCallbackHandler(kp, domain=domain, confidence=confidence))
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # a generator may be closed from another context
+            _of_block.reset(token)
+
+
+def _nothing() -> None:
+    return None
+
+
+class _ProcessHandler(KPCallbackHandler):
+    """Leaves out the rest of a run that had begun before it was switched on."""
+
+    @shield
+    def on_chain_start(  # Any: LangChain's own signature
+        self,
+        serialized: dict[str, Any],
+        inputs: dict[str, Any],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A chain, a graph or a node begins."""
+        is_part = parent_run_id is not None and parent_run_id == run_id_here()
+        if is_part and self._runs.get(parent_run_id) is None:
+            self._runs.ignore(run_id)
+            return
+        super().on_chain_start(
+            serialized, inputs, run_id=run_id, parent_run_id=parent_run_id, **kwargs
+        )
+
+
+class _Switch:
+    """Stands where LangChain wants a ContextVar, of which it only asks the value.
+
+    A real one could not be set for threads that are running already.
+    """
+
+    def __init__(self) -> None:
+        self.everywhere: _Source = _nothing
+
+    def get(self) -> KPCallbackHandler | None:
+        """The handler of the block that we are in, else that of the process, or None."""
+        return _of_block.get() or self.everywhere()
+
+
+@shield
+def _make(
+    kp: Recording | None, *, domain: str | None, confidence: Confidence | None
+) -> KPCallbackHandler:
+    return _ProcessHandler(kp, domain=domain, confidence=confidence)
+
+
+@cache
+def _install() -> None:
+    from langchain_core.tracers.context import register_configure_hook  # takes a quarter second
+
+    register_configure_hook(
+        cast("ContextVar[KPCallbackHandler | None]", _switch),
+        inheritable=True,
+        handle_class=KPCallbackHandler,
+    )
+
+
+def _allowed() -> bool:
+    return _setting("KP_ENABLED") not in _NO
+
+
+def _setting(name: str) -> str:
+    return os.environ.get(name, "").strip().lower()
+
+
+def _obey_environment() -> None:
+    asked = _setting("KP_TRACING")
+    if asked in _YES:
+        enable()
+    elif asked and asked not in _NO:
+        logger.warning("KP_TRACING is %r, neither true nor false: nothing is switched on", asked)
+
+
+_switch: Final = _Switch()
+_obey_environment()

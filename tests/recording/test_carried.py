@@ -1,0 +1,159 @@
+"""The current run, carried to where it would not be known."""
+
+import asyncio
+import inspect
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+
+import pytest
+
+from kp_middleware.recording import carried, current_recorder, inside
+
+
+def in_a_thread(function, *args):
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(function, *args).result()
+
+
+async def recorder_after_a_while():
+    await asyncio.sleep(0)
+    return current_recorder()
+
+
+class AsyncCallable:
+    async def __call__(self):
+        return await recorder_after_a_while()
+
+
+def test_a_function_runs_in_the_run_that_it_was_wrapped_in(recorder):
+    with inside(recorder):
+        function = carried(current_recorder)
+
+    assert in_a_thread(function) is recorder
+    assert function() is recorder
+    assert current_recorder() is None
+
+
+@pytest.mark.parametrize(
+    "function", [recorder_after_a_while, AsyncCallable()], ids=["function", "callable object"]
+)
+def test_an_async_function_runs_in_the_run_that_it_was_wrapped_in(recorder, function):
+    with inside(recorder):
+        wrapped = carried(function)
+
+    assert in_a_thread(lambda: asyncio.run(wrapped())) is recorder
+    assert asyncio.run(wrapped()) is recorder
+
+
+def test_outside_of_any_run_it_is_outside(recorder):
+    function = carried(current_recorder)
+
+    with inside(recorder):
+        assert function() is None
+
+
+def test_many_calls_may_run_at_once(recorder):
+    together = threading.Barrier(8, timeout=30)
+
+    def meet(_):
+        together.wait()
+        return current_recorder()
+
+    with inside(recorder):
+        wrapped = carried(meet)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        seen = list(pool.map(wrapped, range(16)))
+
+    assert seen == [recorder] * 16
+
+
+def test_a_call_may_call_itself(recorder):
+    def factorial(number):
+        return number * wrapped(number - 1) if number else int(current_recorder() is recorder)
+
+    with inside(recorder):
+        wrapped = carried(factorial)
+
+    assert wrapped(5) == 120
+
+
+def test_what_one_call_sets_no_other_sees():
+    count = ContextVar("count", default=0)
+
+    def add_one():
+        count.set(count.get() + 1)
+        return count.get()
+
+    wrapped = carried(add_one)
+
+    assert [wrapped(), wrapped(), count.get()] == [1, 1, 0]
+
+
+def test_notes_of_many_threads_are_all_in_the_run(notebook):
+    count = notebook.tool(len)
+
+    def count_all(words):
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            return sum(pool.map(carried(count), words))
+
+    result = notebook.capture(count_all)(["a", "bc"] * 10)
+
+    assert result == 30
+    assert notebook.run.shape.steps == 40
+
+
+def test_after_the_run_a_captured_function_is_a_run_of_its_own(notebook, recorder):
+    with inside(recorder):
+        wrapped = carried(notebook.capture(str.upper))
+    recorder.thought("done")
+    recorder.finish()
+
+    wrapped("late")
+
+    assert len(notebook.runs) == 2
+
+
+def test_the_function_stays_what_it_is():
+    def add(a: int, *, b: int = 1) -> int:
+        """Add."""
+        return a + b
+
+    wrapped = carried(add)
+
+    assert wrapped(1, b=2) == 3
+    assert (wrapped.__name__, wrapped.__doc__) == ("add", "Add.")
+    assert inspect.signature(wrapped) == inspect.signature(add)
+    assert inspect.iscoroutinefunction(carried(recorder_after_a_while))
+    assert not inspect.iscoroutinefunction(wrapped)
+
+
+def test_errors_and_wrong_arguments_are_the_users_own():
+    wrapped = carried(int)
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        wrapped("x")
+    with pytest.raises(TypeError, match="at most 2 arguments"):
+        wrapped(1, 2, 3)
+
+
+def test_an_async_call_that_is_cancelled_is_cancelled_inside():
+    cancelled = []
+
+    async def wait(begun):
+        try:
+            begun.set()
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append("inside")
+            raise
+
+    async def cancel():
+        call = asyncio.create_task(carried(wait)(begun := asyncio.Event()))
+        await begun.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        return call.cancelled()
+
+    assert asyncio.run(cancel()) is True
+    assert cancelled == ["inside"]
