@@ -74,7 +74,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="KP_", frozen=True, extra="ignore", env_ignore_empty=True, allow_inf_nan=False
+        env_prefix="KP_", frozen=True, extra="forbid", env_ignore_empty=True, allow_inf_nan=False
     )
 
     domain: NonEmpty = "general"
@@ -110,7 +110,7 @@ class Settings(BaseSettings):
         """The order in which a setting is looked for."""
         path = locations.settings_file()
         try:
-            toml = TomlConfigSettingsSource(settings_cls, path)
+            toml = _SettingsFile(settings_cls, path)
         except (OSError, ValueError) as error:
             raise SettingsFileError(path, str(error)) from error
         return init_settings, env_settings, toml, _ReferenceFiles(settings_cls)
@@ -136,6 +136,16 @@ class SettingsKeywords(TypedDict, total=False):
     max_steps: int
     max_trace_bytes: int
     max_queue_bytes: int
+
+
+class _SettingsFile(TomlConfigSettingsSource):
+    """The user's ``settings.toml``: a line that sets nothing is said and left out."""
+
+    def __call__(self) -> dict[str, Any]:
+        lines = super().__call__()
+        for name in lines.keys() - Settings.model_fields.keys():
+            logger.warning("%s: there is no setting %r", self.toml_file_path, name)
+        return {name: value for name, value in lines.items() if name in Settings.model_fields}
 
 
 class _ReferenceFiles(PydanticBaseSettingsSource):

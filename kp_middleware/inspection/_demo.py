@@ -1,5 +1,8 @@
 """The main job, before your eyes: a real agent, the real model, a registry on this machine."""
 
+import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
@@ -33,7 +36,7 @@ def run_demo(path: Path | None, *, as_json: bool) -> None:
         raise click.UsageError(f"{path} exists: the demo wants a new file, or it would send yours")
     run_tasks = _demo_agent()
     path = path or Path(tempfile.mkdtemp(prefix="kp-demo-")) / "kp.db"
-    click.echo("A scripted agent with real tools runs; the real model scores its runs …", err=True)
+    click.echo("A scripted agent with real tools runs, and its runs are scored …", err=True)
     with LocalRegistry() as registry:
         backlog = _run(run_tasks, path, registry)
         stored = len(registry.documents)
@@ -69,8 +72,15 @@ def _tell(path: Path, rows: list[Row], stored: int) -> None:
         f"\nAll {len(rows)} runs are in {path}\n"
         f"{stored} of them went to a registry on this machine; each row says why or why not.\n\n"
         "Now look at the one that scored most, step by step:\n\n"
-        f"  kp-middleware --db {path} show @best"
+        f"  {_command()} --db {path} show @best"
     )
+
+
+def _command() -> str:
+    """What to type for this program, here."""
+    if shutil.which("kp-middleware"):
+        return "kp-middleware"
+    return f"{os.path.relpath(sys.executable)} -m kp_middleware"
 
 
 def _shown(row: Row) -> Row:

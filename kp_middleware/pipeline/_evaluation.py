@@ -13,7 +13,7 @@ from kp_middleware.pipeline._run_queue import FinishedRun
 from kp_middleware.recording import Recorder, assemble
 from kp_middleware.runs import RecordedRun
 from kp_middleware.scores import Score, Shape
-from kp_middleware.scoring import Decision, Embedder, Scorer, Threshold, VectorCache
+from kp_middleware.scoring import Decision, Embedder, Scorer, Threshold, Vector, VectorCache
 from kp_middleware.settings import Settings
 from kp_middleware.storage import OutboxTable, TraceStore, Verdict
 from kp_middleware.traces import Outcome, ReasoningTrace, Step, Task
@@ -47,6 +47,7 @@ class Evaluation:
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._gate = Threshold(settings.threshold)
+        self._said: set[str] = set()
         self._caught_up = settings.visibility == "private"
         scorer = f"kp-middleware {version('kp-middleware')}"
         self._store = TraceStore(connection, scorer=scorer)
@@ -134,7 +135,7 @@ class Evaluation:
     def _score_and_queue(self, seq: int, trace: ReasoningTrace) -> None:
         started = time.perf_counter()
         shape = self._shape(seq, trace)
-        vector = self._scorer.embed(trace)  # slow, so outside the transaction
+        vector = self._embedded(trace)  # slow, so outside the transaction
         try:
             with transaction(self._connection):
                 if not self._store.is_recorded(seq):
@@ -147,6 +148,19 @@ class Evaluation:
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
+
+    def _embedded(self, trace: ReasoningTrace) -> Vector | None:
+        """The embedding, or None where the embedder fails: one warning for each kind of failure."""
+        try:
+            return self._scorer.embed(trace)
+        except (EmbedderNotReadyError, *PASSING_TROUBLE):
+            raise
+        except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
+            kind = type(error).__name__
+            level = logging.DEBUG if kind in self._said else logging.WARNING
+            self._said.add(kind)
+            logger.log(level, "novelty is 0.5, the embedder failed: %s: %s", kind, error)
+            return None
 
     def _shape(self, seq: int, trace: ReasoningTrace) -> Shape:
         steps, tools, recoveries = self._store.counts(seq)

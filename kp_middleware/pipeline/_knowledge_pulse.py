@@ -84,6 +84,8 @@ class KnowledgePulse:
             steps=self.settings.max_steps,
             trace_bytes=self.settings.max_trace_bytes,
         )
+        if isinstance(embedder, str):
+            raise TypeError("embedder is an object that embeds, or None; KP_EMBEDDER takes words")
         if embedder is ...:
             embedder = None if self.settings.embedder == "none" else DEFAULT_EMBEDDER
         self._embedder = embedder
@@ -211,7 +213,8 @@ class KnowledgePulse:
     def flush(self, timeout_s: float = 5.0) -> Backlog:
         """Wait until what was recorded is scored and what may leave is sent, or the time is over.
 
-        Never waits for a model that is being downloaded, or for a registry that asks for patience.
+        Never waits for a model that is being downloaded, for a registry that asks for patience, or
+        for a file that cannot be opened.
 
         Returns:
             What is not done.

@@ -27,6 +27,7 @@ class RunQueue:
         self._size_bytes = 0
         self._changed = threading.Condition()
         self._in_hand = 0
+        self._stuck = False
         self._unfinished = 0
 
     def put(self, run: FinishedRun) -> bool:
@@ -77,10 +78,16 @@ class RunQueue:
         with self._changed:
             self._changed.notify_all()
 
-    def wait_until_done(self, timeout_s: float) -> None:
-        """Return when every run is done, or when the time is over."""
+    def set_stuck(self, *, stuck: bool) -> None:
+        """Whether the runs cannot be kept for now, so that waiting for them is of no use."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._unfinished, timeout_s)
+            self._stuck = stuck
+            self._changed.notify_all()
+
+    def wait_until_done(self, timeout_s: float) -> None:
+        """Return when every run is done or none can be, or when the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._unfinished or self._stuck, timeout_s)
 
     @property
     def waiting(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kp_middleware.database import PASSING_TROUBLE, connect
-from kp_middleware.errors import EmbedderNotReadyError
+from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
@@ -103,8 +103,11 @@ class ScoringWorker:
                 self._queue.put_back(run)
             self._in_trouble = True
             self._warn(error)
+            self._queue.set_stuck(stuck=isinstance(error, DatabaseError))
             return False
-        self._in_trouble = self._warned = False
+        if self._in_trouble:
+            self._in_trouble = self._warned = False
+            self._queue.set_stuck(stuck=False)
         return went_on
 
     def _keep(self, evaluation: Evaluation, run: FinishedRun) -> bool:

@@ -27,9 +27,15 @@ class Watch(Protocol):
 
 
 def watched(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], Watch]) -> F:
-    """The same function; ``watch`` is asked for a `Watch` when a call begins."""
+    """The same function; ``watch`` is asked for a `Watch` when a call begins.
+
+    Raises:
+        TypeError: If it is a class, a property, or nothing that can be called.
+    """
     if isinstance(function, classmethod | staticmethod):
         return cast(F, type(function)(watched(function.__func__, watch)))
+    if isinstance(function, type) or not callable(function):
+        raise TypeError(f"a function is needed, this is {function!r}: decorate what it calls")
     called = inspect.getattr_static(type(function), "__call__", None)  # of a callable object
     for is_kind, wrapper in (
         (inspect.iscoroutinefunction, _coroutine),

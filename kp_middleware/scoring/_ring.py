@@ -35,6 +35,11 @@ class Ring:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def newest_ms(self) -> int:
+        """When the newest row was added, or 0 if there is none."""
+        return int(self._stamps_ms[(self._head + self._length - 1) % self._capacity]) if self else 0
+
     def append(self, unit: Vector, *, key: str | None, stamp_ms: int, seq: int) -> int | None:
         """Copy a row in; returns the ``seq`` of the row that had to go, or None."""
         if not self._capacity:

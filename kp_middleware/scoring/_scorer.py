@@ -105,11 +105,12 @@ class Scorer:
 
         Raises:
             EmbedderNotReadyError: If the model is on its way: ask again later.
+            ValueError: If the embedder gives a vector that cannot be compared.
         """
         if self._embedder is None:
             return None
         try:
-            return self._embedder.embed(embedded_text(trace))
+            return self._cache.unit(self._embedder.embed(embedded_text(trace)))
         except EmbedderUnavailableError as error:
             self._warn_once(error)
             return None

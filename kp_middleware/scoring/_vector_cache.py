@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,8 @@ from kp_middleware.database import connect, transaction
 from kp_middleware.scoring._embedder import Vector
 from kp_middleware.scoring._ring import Neighbour, Ring
 from kp_middleware.scoring._vector_table import VectorTable
+
+_UNNAMED: Final = ""  # of a vector whose embedder was not said
 
 
 class VectorCache:
@@ -85,18 +87,19 @@ class VectorCache:
         cache._table = VectorTable(connection, cache.dimensions)
         return cache
 
-    def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = "") -> None:
+    def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED) -> None:
         """Remember a vector.
 
         Args:
             vector: ``dimensions`` finite numbers of any length; a zero vector is like nothing.
             key: Whose it is, usually the id of a trace.
-            embedder: The fingerprint of the model that made it.
+            embedder: The fingerprint of the model that made it; a vector without one is compared
+                with those of any.
 
         Raises:
             ValueError: If it has another dimension, or holds NaN or infinity.
         """
-        unit = self._unit(vector)
+        unit = self.unit(vector)
         with self._lock, self._writing():
             ring = self._ring(embedder)
             now_ms = self._now_ms()
@@ -108,24 +111,22 @@ class VectorCache:
             if self._table is not None and evicted is not None:
                 self._table.forget([evicted])
 
-    def nearest(self, query: ArrayLike, *, embedder: str = "") -> Neighbour | None:
+    def nearest(self, query: ArrayLike, *, embedder: str | None = None) -> Neighbour | None:
         """The most similar entry that lives, as ``(similarity, key)``, or None if there is none.
 
-        Similarity is the cosine, from -1 to 1; of a zero vector it is 0.
+        Similarity is the cosine, from -1 to 1; of a zero vector it is 0. With an ``embedder``,
+        entries of other embedders are left out.
 
         Raises:
             ValueError: If the query has another dimension, or holds NaN or infinity.
         """
-        unit = self._unit(query)
+        unit = self.unit(query)
+        names = self._names() if embedder is None else {embedder, _UNNAMED}
         with self._lock:
-            ring = self._ring(embedder)
-            self._expire(ring)
-            found = ring.nearest(unit)
-        if found is None:
-            return None
-        return Neighbour(min(1.0, max(-1.0, found.similarity)), found.key)
+            found = [near for name in names if (near := self._nearest_of(name, unit)) is not None]
+        return max(found, key=lambda near: near.similarity, default=None)
 
-    def max_cosine_similarity(self, query: ArrayLike, *, embedder: str = "") -> float:
+    def max_cosine_similarity(self, query: ArrayLike, *, embedder: str | None = None) -> float:
         """The cosine similarity of the nearest entry, or 0 if there is none.
 
         Raises:
@@ -141,8 +142,9 @@ class VectorCache:
     def size(self) -> int:
         """How many entries live."""
         with self._lock:
+            rings = [self._ring(name) for name in self._names()]
             self.evict_expired()
-            return sum(map(len, self._rings.values()))
+            return sum(map(len, rings))
 
     def evict_expired(self) -> int:
         """Forget the entries whose time is over; returns how many they were."""
@@ -171,6 +173,21 @@ class VectorCache:
             if self._connection is not None:
                 self._connection.close()
 
+    def _names(self) -> set[str]:
+        """The embedders whose vectors there are, here or in the file."""
+        stored = [] if self._table is None else self._table.embedders()
+        return {*self._rings, *stored}
+
+    def _nearest_of(self, embedder: str, unit: Vector) -> Neighbour | None:
+        if self._table is None and embedder not in self._rings:
+            return None
+        ring = self._ring(embedder)
+        self._expire(ring)
+        found = ring.nearest(unit)
+        if found is None:
+            return None
+        return Neighbour(min(1.0, max(-1.0, found.similarity)), found.key)
+
     def _ring(self, embedder: str) -> Ring:
         """The memory of one embedder, with what other processes added since the last look."""
         ring = self._rings.get(embedder)
@@ -195,7 +212,8 @@ class VectorCache:
         self, embedder: str, ring: Ring, seq: int, added_at_ms: int, key: str | None, unit: Vector
     ) -> None:
         self._latest_ms = max(self._latest_ms, added_at_ms)
-        ring.append(unit, key=key, stamp_ms=self._latest_ms, seq=seq)
+        stamp_ms = max(ring.newest_ms, added_at_ms)
+        ring.append(unit, key=key, stamp_ms=stamp_ms, seq=seq)
         self._seen_seq[embedder] = seq
 
     def _expire(self, ring: Ring) -> int:
@@ -224,7 +242,12 @@ class VectorCache:
     def _writing(self) -> AbstractContextManager[None]:
         return nullcontext() if self._connection is None else transaction(self._connection)
 
-    def _unit(self, vector: ArrayLike) -> Vector:
+    def unit(self, vector: ArrayLike) -> Vector:
+        """The vector as it is kept: float32 and of length 1, or all zero.
+
+        Raises:
+            ValueError: If it has another dimension, or holds NaN or infinity.
+        """
         values = np.array(vector, dtype=np.float64)
         if values.shape != (self.dimensions,):
             shape = " x ".join(map(str, values.shape))

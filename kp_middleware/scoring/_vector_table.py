@@ -46,6 +46,11 @@ class VectorTable:
             )
         )
 
+    def embedders(self) -> list[str]:
+        """Whose vectors there are."""
+        rows = self._connection.execute("SELECT DISTINCT embedder FROM vectors").fetchall()
+        return [embedder for (embedder,) in rows]
+
     def last_seq(self) -> int:
         """The highest ``seq`` there is, 0 for none."""
         (seq,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM vectors").fetchone()

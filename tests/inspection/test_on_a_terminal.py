@@ -47,7 +47,7 @@ def test_the_demo_tells_what_became_of_each_run_and_what_to_type_next(db):
 
     assert f"All 7 runs are in {db}" in shown
     assert shown.count("is at least 0.75") == shown.count("  sent  ")
-    assert shown.rstrip().endswith(f"kp-middleware --db {db} show @best")
+    assert shown.rstrip().endswith(f" --db {db} show @best")
 
 
 @pytest.mark.model

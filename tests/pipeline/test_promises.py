@@ -52,7 +52,7 @@ def count(db):
 
 def test_a_forked_child_records_with_the_parent_s_pipeline(pulse, db):
     kp = pulse()
-    agent = kp.capture(str)
+    agent = kp.capture(lambda text: text)
     agent("in the parent")
     kp.flush()
 
@@ -69,7 +69,7 @@ def test_a_forked_child_records_with_the_parent_s_pipeline(pulse, db):
 
 def test_what_a_lock_kept_from_being_scored_is_scored_when_the_lock_goes(pulse, db):
     kp = pulse()
-    agent = kp.capture(str)
+    agent = kp.capture(lambda text: text)
     agent("one")
     kp.flush()
     holder = connect(db)
@@ -86,14 +86,14 @@ def test_what_a_lock_kept_from_being_scored_is_scored_when_the_lock_goes(pulse, 
 
 def test_a_document_that_cannot_be_read_fails_alone(pulse, db, stored):
     kp = pulse()
-    kp.capture(str)("one")
+    kp.capture(lambda text: text)("one")
     kp.flush()
     connection = connect(db)
     connection.execute("UPDATE traces SET state = 'recorded'")
     connection.execute("UPDATE documents SET body = '{}'")
     connection.close()
 
-    kp.capture(str)("two")
+    kp.capture(lambda text: text)("two")
     kp.flush()
 
     assert (stored()["state"], count(db)) == ("scored", 1)
@@ -102,7 +102,7 @@ def test_a_document_that_cannot_be_read_fails_alone(pulse, db, stored):
 def test_a_run_that_ends_while_another_is_scored_in_the_same_thread_waits_its_turn(pulse, db):
     embedder = Interrupting()
     kp = pulse(embedder=embedder, sync=True)
-    agent = kp.capture(str)
+    agent = kp.capture(lambda text: text)
     embedder.end_another = lambda: agent("two")
 
     agent("one")
@@ -111,7 +111,7 @@ def test_a_run_that_ends_while_another_is_scored_in_the_same_thread_waits_its_tu
 
 
 def test_runs_that_end_at_once_in_several_threads_are_all_scored(pulse, db):
-    agent = pulse(sync=True).capture(str)
+    agent = pulse(sync=True).capture(lambda text: text)
     threads = [threading.Thread(target=agent, args=(str(number),)) for number in range(8)]
 
     [thread.start() for thread in threads]
@@ -125,9 +125,9 @@ def test_the_default_pipeline_can_be_used_again_after_it_was_closed(db, monkeypa
     monkeypatch.setenv("KP_EMBEDDER", "none")
 
     with KnowledgePulse.default() as first:
-        first.capture(str)("one")
+        first.capture(lambda text: text)("one")
     with KnowledgePulse.default() as second:
-        second.capture(str)("two")
+        second.capture(lambda text: text)("two")
 
     assert count(db) == 2
 
@@ -186,7 +186,7 @@ def test_a_missing_model_is_asked_for_once_a_run(pulse):
     embedder = Missing()
     kp = pulse(embedder=embedder, sync=True)
 
-    kp.capture(str)("one")
+    kp.capture(lambda text: text)("one")
 
     assert embedder.asked == 1
 
@@ -198,7 +198,7 @@ def test_the_file_stays_where_it_was_when_the_program_goes_elsewhere(tmp_path, m
     monkeypatch.chdir(tmp_path / "elsewhere")
 
     with kp:
-        kp.capture(str)("one")
+        kp.capture(lambda text: text)("one")
 
     assert count(tmp_path / "here.db") == 1
 
@@ -215,13 +215,13 @@ def test_large_traces_fill_the_queue(pulse, caplog, tmp_path):
 
 def test_two_processes_queue_what_waited_for_a_key_once(pulse, registry):
     without = pulse(threshold=0)
-    without.capture(str)("one")
+    without.capture(lambda text: text)("one")
     without.close()
     having = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
 
     first, second = pulse(**having), pulse(**having)
-    first.capture(str)("two")
-    second.capture(str)("three")
+    first.capture(lambda text: text)("two")
+    second.capture(lambda text: text)("three")
     first.flush()
     second.flush()
 
@@ -232,4 +232,27 @@ def test_two_processes_queue_what_waited_for_a_key_once(pulse, registry):
 def test_switching_everything_off_wins_over_the_keyword(db, monkeypatch):
     monkeypatch.setenv("KP_ENABLED", "false")
 
-    assert KnowledgePulse(db=db, enabled=True).capture(str) is str
+    assert KnowledgePulse(db=db, enabled=True).capture(str.upper) is str.upper
+
+
+def test_closing_does_not_wait_for_a_file_that_cannot_be_opened(pulse, db, caplog):
+    db.mkdir()
+    kp = pulse()
+    kp.capture(lambda text: text)("one")
+
+    backlog = kp.flush(timeout_s=40)
+
+    assert backlog.unscored == 1
+    assert "is a directory" in caplog.text.lower()
+
+
+@pytest.mark.parametrize("keywords", [{"visiblity": "private"}, {"embedder": "none"}])
+def test_a_keyword_that_means_nothing_is_refused(db, keywords):
+    with pytest.raises((TypeError, ValueError), match=next(iter(keywords))):
+        KnowledgePulse(db=db, **keywords)
+
+
+@pytest.mark.parametrize("decorated", [property(len), int, 42], ids=["property", "class", "number"])
+def test_what_is_no_function_cannot_be_captured(pulse, decorated):
+    with pytest.raises(TypeError, match="a function is needed"):
+        pulse().capture(decorated)

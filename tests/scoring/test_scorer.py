@@ -161,3 +161,13 @@ def test_evaluating_remembers_within_the_process():
     repeat = asyncio.run(aevaluate_value(unheard_of))
 
     assert repeat < first
+
+
+def test_a_cache_that_was_filled_by_hand_is_compared_with():
+    cache = VectorCache()
+    embedder = StandInEmbedder()
+    cache.add(embedder.embed(embedded_text(trace())), "kp:trace:by-hand")
+
+    score = Scorer(embedder=embedder, cache=cache).score(trace())
+
+    assert score.nearest == ("kp:trace:by-hand", pytest.approx(1))

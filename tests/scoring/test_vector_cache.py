@@ -159,6 +159,42 @@ def test_vectors_of_different_embedders_are_kept_apart(cache):
     assert len(cache) == 1
 
 
+def test_a_vector_whose_embedder_was_not_said_is_compared_with_all(cache):
+    cache.add(EAST, "anybody")
+    cache.add(NORTH, "named", embedder="one")
+
+    assert cache.nearest(EAST, embedder="one") == (1, "anybody")
+    assert cache.nearest(NORTH) == (1, "named")
+
+
+def test_a_new_process_knows_at_once_how_many_there_are(tmp_path):
+    first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+    first.add(EAST, embedder="one")
+    first.add(NORTH)
+
+    second = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+    first.add(NORTH)
+
+    assert len(second) == 3
+    first.close()
+    second.close()
+
+
+def test_an_entry_is_as_old_for_the_process_that_loads_it(tmp_path, clock):
+    first = VectorCache(dimensions=2, ttl_ms=1000, path=tmp_path / "kp.db", clock=clock.ms)
+    first.add(EAST)
+    first.close()
+    clock.advance(0.999)
+    second = VectorCache(dimensions=2, ttl_ms=1000, path=tmp_path / "kp.db", clock=clock.ms)
+    alive = second.nearest(EAST)
+
+    clock.advance(0.001)
+
+    assert alive == (1, None)
+    assert second.nearest(EAST) is None
+    second.close()
+
+
 def test_the_next_process_finds_the_vectors_of_the_last(tmp_path):
     first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
     first.add(EAST, "east")
@@ -187,7 +223,7 @@ def test_caches_on_one_file_see_what_the_other_adds(tmp_path):
     here.add(EAST, "one")
     there.add(NORTH, "two")
 
-    assert (len(here), here.nearest(NORTH), there.nearest(EAST)) == (1, (1, "two"), (1, "one"))
+    assert (len(here), here.nearest(NORTH), there.nearest(EAST)) == (2, (1, "two"), (1, "one"))
     here.close()
     there.close()
 
