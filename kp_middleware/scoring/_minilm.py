@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +12,7 @@ import numpy as np
 
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.scoring._embedder import Vector
-from kp_middleware.scoring._model_source import file_sha256, model_folder
+from kp_middleware.scoring._model_source import file_sha256, load_first
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
@@ -76,7 +77,7 @@ class _Loader:
         if self._problem is not None:
             raise EmbedderUnavailableError(self._problem)
         try:
-            return _Model(model_folder(), self._threads)
+            return load_first(partial(_Model, threads=self._threads))
         except EmbedderNotReadyError:
             raise
         except Exception as exc:
@@ -117,7 +118,7 @@ def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":
             providers=["CPUExecutionProvider"],
         )
     except Exception as exc:
-        problem = f"the embedding model in {folder} cannot be loaded: {exc}"
+        problem = f"the embedding model in {folder} cannot be loaded, replace or remove it: {exc}"
         raise EmbedderUnavailableError(problem) from exc
 
 

