@@ -179,23 +179,7 @@ class KnowledgePulse:
         inside the run; it may be called any number of times, also at once, and may be async. The
         body of a generator runs where it is iterated.
 
-        >>> from concurrent.futures import ThreadPoolExecutor
-        >>> from tempfile import TemporaryDirectory
-        >>> from kp_middleware import current_trace
-        >>> with TemporaryDirectory() as folder:
-        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None) as kp:
-        ...         @kp.tool
-        ...         def count_words(page: str) -> int:
-        ...             return len(page.split())
-        ...         @kp.capture
-        ...         def count_all(*pages: str) -> int:
-        ...             with ThreadPoolExecutor() as pool:
-        ...                 counts = list(pool.map(kp.wrap_context(count_words), pages))
-        ...             print(current_trace().log.count, "steps")
-        ...             return sum(counts)
-        ...         count_all("to be", "or not to be")
-        4 steps
-        6
+        ``pool.map(kp.wrap_context(fetch), pages)``
         """
         return carried(function)
 

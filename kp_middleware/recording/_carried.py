@@ -15,6 +15,14 @@ def carried(function: Callable[P, R]) -> Callable[P, R]:
     """The same function; wherever it is called, it runs in the context that is current now.
 
     Each call has a copy of its own, so that many may run at once.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from contextvars import ContextVar
+    >>> name = ContextVar("name", default="nobody")
+    >>> token = name.set("somebody")
+    >>> with ThreadPoolExecutor() as pool:
+    ...     pool.submit(name.get).result(), pool.submit(carried(name.get)).result()
+    ('nobody', 'somebody')
     """
     context = copy_context()
     if _is_async(function):
