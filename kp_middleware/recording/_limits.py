@@ -34,6 +34,8 @@ def bounded_text(text: str, limit_bytes: int) -> str:
     >>> bounded_text("a long story", 6)
     'a long… [cut: 12 characters in all]'
     """
+    if len(text) <= limit_bytes and text.isascii() and "\0" not in text:
+        return text  # nearly always
     kept = text[:limit_bytes]
     if "\0" in kept:
         kept = kept.replace("\0", _REPLACED)

@@ -1,7 +1,7 @@
 """The steps of a running agent, in order and in bounded memory."""
 
 from collections import Counter, deque
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from kp_middleware.recording._limits import Limits
 from kp_middleware.scores import Shape
@@ -13,17 +13,8 @@ StepFields: TypeAlias = dict[str, Any]
 _STEP_OVERHEAD_BYTES = 64
 
 
-class _Entry(NamedTuple):
-    step: StepFields
-    size_bytes: int
-
-
-class _Room(NamedTuple):
-    steps: int
-    size_bytes: int
-
-    def has(self, steps: int, size_bytes: int) -> bool:
-        return steps <= self.steps and size_bytes <= self.size_bytes
+_Entry: TypeAlias = tuple[StepFields, int]
+"""A step and its size in bytes: a plain tuple, because one is made for each note."""
 
 
 class StepLog:
@@ -34,13 +25,13 @@ class StepLog:
 
     def __init__(self, limits: Limits) -> None:
         self._head: list[_Entry] = []
-        self._head_room = _Room(limits.steps // 2, limits.trace_bytes // 2)
-        self._tail: deque[_Entry] = deque()
-        self._tail_room = _Room(
-            limits.steps - limits.steps // 2, limits.trace_bytes - limits.trace_bytes // 2
-        )
-        self._tail_bytes = 0
         self._head_bytes = 0
+        self._most_head_steps = limits.steps // 2
+        self._most_head_bytes = limits.trace_bytes // 2
+        self._tail: deque[_Entry] = deque()
+        self._tail_bytes = 0
+        self._most_tail_steps = limits.steps - self._most_head_steps
+        self._most_tail_bytes = limits.trace_bytes - self._most_head_bytes
         self._types: Counter[StepType] = Counter()
         self._tools: set[str] = set()
         self.count = 0
@@ -56,7 +47,7 @@ class StepLog:
         self._types[step["type"]] += 1
         if "tool" in step:
             self._tools.add(step["tool"]["name"])
-        self._keep(_Entry(step, size_bytes + _STEP_OVERHEAD_BYTES))
+        self._keep(step, size_bytes + _STEP_OVERHEAD_BYTES)
 
     def demote(self, step: StepFields) -> None:
         """The error of this step was not survived: it is an observation, not a recovery."""
@@ -68,7 +59,7 @@ class StepLog:
         """What was kept, with a marker and the count where steps were left out."""
         left_out = self.count - len(self._head) - len(self._tail)
         gap = [_marker(left_out, self.count)] if left_out else []
-        return [e.step for e in self._head] + gap + [e.step for e in self._tail]
+        return [step for step, _ in self._head] + gap + [step for step, _ in self._tail]
 
     def shape(self) -> Shape:
         """The true counts, also of the steps that were not kept."""
@@ -79,17 +70,23 @@ class StepLog:
             recoveries=self._types["error_recovery"],
         )
 
-    def _keep(self, entry: _Entry) -> None:
-        if not self._tail and self._head_room.has(
-            len(self._head) + 1, self._head_bytes + entry.size_bytes
+    def _keep(self, step: StepFields, size_bytes: int) -> None:
+        if (
+            not self._tail
+            and len(self._head) < self._most_head_steps
+            and self._head_bytes + size_bytes <= self._most_head_bytes
         ):
-            self._head.append(entry)
-            self._head_bytes += entry.size_bytes
+            self._head.append((step, size_bytes))
+            self._head_bytes += size_bytes
             return
-        self._tail.append(entry)
-        self._tail_bytes += entry.size_bytes
-        while len(self._tail) > 1 and not self._tail_room.has(len(self._tail), self._tail_bytes):
-            self._tail_bytes -= self._tail.popleft().size_bytes
+        self._tail.append((step, size_bytes))
+        self._tail_bytes += size_bytes
+        while len(self._tail) > 1 and self._tail_overflows():
+            self._tail_bytes -= self._tail.popleft()[1]
+
+    def _tail_overflows(self) -> bool:
+        too_many = len(self._tail) > self._most_tail_steps
+        return too_many or self._tail_bytes > self._most_tail_bytes
 
 
 def _marker(left_out: int, count: int) -> StepFields:
