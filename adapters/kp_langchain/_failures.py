@@ -1,12 +1,9 @@
 """What an exception means for the run that it came out of."""
 
 import sys
-from asyncio import CancelledError
-from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Final
 
-_GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+from kp_middleware.recording import GIVEN_UP
 
 
 class Failure(Enum):
@@ -24,7 +21,7 @@ class Failure(Enum):
 
 def failure_of(error: BaseException) -> Failure:
     """What the exception means; LangGraph's own are known by class, once LangGraph is loaded."""
-    if isinstance(error, _GIVEN_UP):
+    if isinstance(error, GIVEN_UP):
         return Failure.GIVEN_UP
     errors = sys.modules.get("langgraph.errors")
     if errors is None or not isinstance(error, errors.GraphBubbleUp):
@@ -32,13 +29,3 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, errors.ParentCommand):
         return Failure.HANDED_OVER
     return Failure.PAUSED
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, at most ten."""
-    cause: BaseException | None = error
-    for _ in range(10):
-        if cause is None:
-            return
-        yield cause
-        cause = cause.__cause__ or cause.__context__

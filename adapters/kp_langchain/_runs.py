@@ -5,8 +5,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from kp_langchain._failures import causes
 from kp_langchain._ledger import Ledger
+from kp_middleware.recording import causes
 
 if TYPE_CHECKING:
     from uuid import UUID

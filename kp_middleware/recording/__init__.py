@@ -1,7 +1,7 @@
 """A running agent becomes a trace."""
 
 from kp_middleware.recording._assembly import assemble
-from kp_middleware.recording._capture import Naming, captured, recorded_tool
+from kp_middleware.recording._capture import GIVEN_UP, Naming, captured, recorded_tool
 from kp_middleware.recording._carried import carried
 from kp_middleware.recording._confidence import stated_confidence
 from kp_middleware.recording._current import (
@@ -13,10 +13,11 @@ from kp_middleware.recording._current import (
 )
 from kp_middleware.recording._jsonable import jsonable
 from kp_middleware.recording._limits import Limits, bounded_text
-from kp_middleware.recording._recorder import Recorder, Sink
+from kp_middleware.recording._recorder import Recorder, Sink, causes
 from kp_middleware.recording._shield import shield
 
 __all__ = [
+    "GIVEN_UP",
     "Limits",
     "Naming",
     "Recorder",
@@ -26,6 +27,7 @@ __all__ = [
     "captured",
     "captured_recorder",
     "carried",
+    "causes",
     "current_recorder",
     "current_trace",
     "inside",

@@ -16,7 +16,9 @@ from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._shield import shield
 from kp_middleware.recording._watched import F, Watch, watched
 
-_GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+"""What ends a run that nobody wants to the end: it is incomplete, not failed."""
+
 _YIELDED_BYTES: Final = 60 * 1024
 _ARGUMENT_BYTES: Final = 8 * 1024
 
@@ -141,7 +143,7 @@ class _Run:
             self._recorder.thought(str(self._call))
         if self._is_root:
             self._conclude(self._yields.or_result(None))
-            self._recorder.finish(error, complete=not isinstance(error, _GIVEN_UP))
+            self._recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
         elif not self._recorder.has_just_noted(error):
             self._recorder.error(error)
 

@@ -196,7 +196,7 @@ class Recorder:
 
     def _end_with(self, error: BaseException) -> None:
         latest = {id(noted.attributes): noted.step for noted in self._errors}
-        fatal = [latest[own] for cause in _causes(error) if (own := id(vars(cause))) in latest]
+        fatal = [latest[own] for cause in causes(error) if (own := id(vars(cause))) in latest]
         for step in fatal:
             self.log.demote(step)
         if not fatal:
@@ -266,7 +266,7 @@ def _duration_ms(value: object) -> float | None:
     return duration_ms if 0 <= duration_ms < math.inf else None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what led to it, at most ten."""
     cause: BaseException | None = error
     for _ in range(10):

@@ -1,5 +1,6 @@
 import json
 import logging
+import socket
 import traceback
 from contextlib import contextmanager
 
@@ -188,10 +189,13 @@ def test_a_registry_says_where_and_whose_it_is_but_not_its_key():
 
 
 def test_nothing_is_opened_before_it_is_needed():
-    registry = Registry("https://registry.invalid", SecretStr(KEY))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
+        registry = Registry(f"http://127.0.0.1:{server.getsockname()[1]}", SecretStr(KEY))
+        registry.close()
 
-    registry.close()
-    registry.close()
+        with pytest.raises(TimeoutError):
+            server.accept()
 
 
 def test_after_closing_it_can_be_used_again(registry):
