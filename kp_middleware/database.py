@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 APPLICATION_ID: Final = 1263553869
 """``PRAGMA application_id`` of our files: the letters KPMM."""
 
-MIGRATIONS: Final = ("0001_traces",)
+MIGRATIONS: Final = ("0001_traces", "0002_waiting")
 """In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
 
 TROUBLE: Final = (DatabaseError, sqlite3.Error)

@@ -19,6 +19,16 @@ def cache_folder() -> Path:
     return _dirs.user_cache_path
 
 
+def state_folder() -> Path:
+    """What all processes of the user share and no one would miss in a backup."""
+    return _dirs.user_state_path
+
+
+def pacing_file() -> Path:
+    """How fast each agent may send just now, and which process is sending."""
+    return state_folder() / "pacing.db"
+
+
 def reference_folder() -> Path:
     """Where the reference command line keeps its registry, key and agent id."""
     return Path.home() / ".config" / "knowledgepulse"

@@ -1,9 +1,44 @@
 """One finished run: its document, and the facts about it that the document has no place for."""
 
+import hashlib
+from typing import Literal, TypeAlias
+
 from pydantic import BaseModel
 
 from kp_middleware.scores import Shape
 from kp_middleware.traces import ReasoningTrace
+
+Awaited: TypeAlias = Literal["human", "turn"]
+"""What a run waits for: a person's decision, or the next turn of its thread."""
+
+
+class ThreadPart(BaseModel, frozen=True):
+    """A run that goes on with one that waits in its thread, or waits there itself, or both.
+
+    Ids are fingerprints, so that they may be written whatever they hold.
+
+    Attributes:
+        thread: Of the thread's id.
+        follows: Whether it goes on with what waits, if anything does.
+        awaits: What must come before it can go on; None: it has ended.
+        is_sure: Whether the agent itself said how sure it is.
+        was_asked: Whether its input said what it is for: in a later part, that is a turn.
+        questions: Ids of what it asks a person.
+        answers: Ids of the questions that its input answers; none: of whatever was asked last.
+        owed: Ids of the tool calls that have no result yet.
+        calls: By the position of a step, the id of the call that it makes or answers, where the
+            call may be one of an earlier part: it may stand there already.
+    """
+
+    thread: str
+    follows: bool = False
+    awaits: Awaited | None = None
+    is_sure: bool = False
+    was_asked: bool = False
+    questions: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    owed: tuple[str, ...] = ()
+    calls: dict[int, str] = {}
 
 
 class RecordedRun(BaseModel, frozen=True):
@@ -18,6 +53,8 @@ class RecordedRun(BaseModel, frozen=True):
         agent_name, model, thread_id: Named by the framework, or None.
         tags: As the user gave them.
         input_tokens, output_tokens: Summed over the run, or None where the model did not say.
+        agents: By the position of a step, the agent inside the run's own that took it.
+        part: Of a thread, or None: it is whole.
     """
 
     trace: ReasoningTrace
@@ -31,3 +68,14 @@ class RecordedRun(BaseModel, frozen=True):
     tags: tuple[str, ...] = ()
     input_tokens: int | None = None
     output_tokens: int | None = None
+    agents: dict[int, str] = {}
+    part: ThreadPart | None = None
+
+
+def fingerprint(name: str) -> str:
+    """Stands for an id in the file, and tells nothing of it.
+
+    >>> fingerprint("thread 1") == fingerprint("thread 1") != fingerprint("thread 2")
+    True
+    """
+    return hashlib.sha256(name.encode(errors="replace")).hexdigest()[:32]

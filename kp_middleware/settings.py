@@ -6,21 +6,23 @@ Looked for in this order; what is set nowhere has a default: nothing has to be s
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
 
 from kp_middleware import locations
-from kp_middleware.errors import SettingsFileError
+from kp_middleware.errors import MissingExtraError, SettingsFileError
+from kp_middleware.patterns import compiled, is_pattern
 from kp_middleware.scores import Weights
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Unit, Visibility
 
@@ -44,6 +46,39 @@ def _unless_switched_off(enabled: bool) -> bool:  # noqa: FBT001 - pydantic's ow
     return enabled and os.environ.get("KP_ENABLED", "").strip().lower() not in _OFF
 
 
+def _listed(value: object) -> object:
+    """The list that a variable holds: JSON, or texts divided by commas."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return json.loads(value)
+    entries = [entry.strip() for entry in value.split(",")]
+    if len(entries) > 1 and any("/" in {entry[:1], entry[-1:]} for entry in entries):
+        raise ValueError('a pattern may hold commas itself: write a JSON list, ["/a/", "b"]')
+    return [entry for entry in entries if entry]
+
+
+def _usable(entry: str) -> str:
+    """A text, or a pattern that is one; without RE2, redaction will say what to install."""
+    if is_pattern(entry):
+        try:
+            compiled(entry[1:-1])
+        except MissingExtraError:
+            return entry
+    return entry
+
+
+Short: TypeAlias = Annotated[NonEmpty, Field(max_length=1000)]
+Listed: TypeAlias = Annotated[tuple[Short, ...], NoDecode, BeforeValidator(_listed)]
+Patterns: TypeAlias = Annotated[
+    tuple[Annotated[Short, AfterValidator(_usable)], ...], NoDecode, BeforeValidator(_listed)
+]
+Region: TypeAlias = Annotated[str, Field(pattern="^[A-Z]{2}$")]
+Engine: TypeAlias = Annotated[
+    str, Field(pattern="^(phonenumbers|kingfisher|gitleaks:.+|presidio:.+)$", max_length=1000)
+]
+
+
 class Settings(BaseSettings):
     """Every setting, read once. Each is also ``KP_…`` in the environment.
 
@@ -52,6 +87,16 @@ class Settings(BaseSettings):
         threshold: What a score must reach to leave this machine, 0 to 1.
         visibility: Who may see a trace; ``private`` never leaves this machine.
         privacy_level: How much is removed before a trace leaves.
+        redact_allow: What may stay: findings that are exactly such a text; ``/patterns/`` exempt
+            what they match whole, but never a secret.
+        redact_deny: What always goes: a text in any case, or what a ``/pattern/`` finds.
+        redact_keys_allow: Fields whose name does not make their values secret.
+        redact_keys_deny: Fields whose values always go.
+        redact_phone_regions: Where national phone numbers are at home, such as ``DE``.
+        redact_engines: What else looks for secrets and names: ``phonenumbers``, ``kingfisher``,
+            ``gitleaks:FILE``, ``presidio:MODEL``. Without it, nothing is sent.
+        redact_numbered: ``[REDACTED:email#1]``: within one trace, equal contacts have equal
+            numbers; secrets have none.
         db: The SQLite file of traces.
         registry_url: Where traces go.
         api_key: Of the registry; without one, or with an empty one, nothing leaves this machine.
@@ -67,6 +112,9 @@ class Settings(BaseSettings):
         max_steps: Of one trace; a longer run keeps its first and last half of these.
         max_trace_bytes: Of one trace.
         max_queue_bytes: Of finished runs that wait to be scored; beyond it new ones are dropped.
+        paused_ttl_s: How long a run waits for a person's decision; then it is kept as incomplete.
+        thread_idle_s: How long a handler of scope ``thread`` waits for a thread's next turn; then
+            the thread is scored.
 
     Raises:
         pydantic.ValidationError: With the name of each setting that is wrong.
@@ -81,6 +129,13 @@ class Settings(BaseSettings):
     threshold: Unit = 0.75
     visibility: Visibility = "network"
     privacy_level: PrivacyLevel = "aggregated"
+    redact_allow: Patterns = ()
+    redact_deny: Patterns = ()
+    redact_keys_allow: Listed = ()
+    redact_keys_deny: Listed = ()
+    redact_phone_regions: Annotated[tuple[Region, ...], NoDecode, BeforeValidator(_listed)] = ()
+    redact_engines: Annotated[tuple[Engine, ...], NoDecode, BeforeValidator(_listed)] = ()
+    redact_numbered: bool = False
     db: Annotated[Path, AfterValidator(_whatever_folder_we_go_to)] = Field(
         default_factory=locations.database_file
     )
@@ -97,6 +152,8 @@ class Settings(BaseSettings):
     max_steps: Annotated[int, Field(ge=2)] = 1000
     max_trace_bytes: Annotated[int, Field(ge=4096)] = 1024 * 1024
     max_queue_bytes: Annotated[int, Field(ge=0)] = 64 * 1024 * 1024
+    paused_ttl_s: Annotated[float, Field(ge=0)] = 7 * 24 * 3600.0
+    thread_idle_s: Annotated[float, Field(ge=0)] = 3600.0
 
     @classmethod
     def settings_customise_sources(
@@ -123,6 +180,13 @@ class SettingsKeywords(TypedDict, total=False):
     threshold: float
     visibility: Visibility
     privacy_level: PrivacyLevel
+    redact_allow: Sequence[str]
+    redact_deny: Sequence[str]
+    redact_keys_allow: Sequence[str]
+    redact_keys_deny: Sequence[str]
+    redact_phone_regions: Sequence[str]
+    redact_engines: Sequence[str]
+    redact_numbered: bool
     db: str | Path
     registry_url: str
     api_key: str | SecretStr
@@ -136,6 +200,8 @@ class SettingsKeywords(TypedDict, total=False):
     max_steps: int
     max_trace_bytes: int
     max_queue_bytes: int
+    paused_ttl_s: float
+    thread_idle_s: float
 
 
 class _SettingsFile(TomlConfigSettingsSource):

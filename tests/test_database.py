@@ -97,7 +97,7 @@ def test_a_new_file_has_the_agreed_tables_and_views(connection, shared):
 
     ours = connection.execute(SHARED_TABLES).fetchall()
 
-    assert ours == agreed.execute(SHARED_TABLES).fetchall()
+    assert {*ours} == {*agreed.execute(SHARED_TABLES)} | {("waiting",)}
     agreed.close()
 
 
@@ -194,7 +194,8 @@ def test_a_file_of_a_newer_version_is_refused(db, read_only):
 
     words = refused(db, read_only=read_only)
 
-    assert words == "has schema 2, of a newer kp-middleware; upgrade kp-middleware"
+    newer = len(MIGRATIONS) + 1
+    assert words == f"has schema {newer}, of a newer kp-middleware; upgrade kp-middleware"
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])

@@ -167,11 +167,67 @@ def test_an_empty_variable_is_as_if_it_were_not_set(monkeypatch):
         ("max_queue_bytes", -1),
         ("enabled", "perhaps"),
         ("profiles", {"law": {"complexity": 1}}),
+        ("redact_allow", [""]),
+        ("redact_deny", ["x" * 1001]),
+        ("redact_keys_deny", 5),
+        ("redact_phone_regions", ["Germany"]),
+        ("redact_engines", ["trufflehog"]),
+        ("redact_engines", ["gitleaks"]),
+        ("redact_numbered", "perhaps"),
     ],
 )
 def test_a_wrong_setting_is_named(name, value):
     with pytest.raises(ValidationError, match=rf"Settings\n{name}"):
         Settings(**{name: value})
+
+
+@pytest.mark.parametrize("pattern", ["/(/", "/a**/", "/(?=a)/", r"/\1/"])
+def test_a_pattern_that_is_none_is_named_with_what_is_wrong(pattern):
+    pytest.importorskip("re2", reason="the extra patterns is not installed")
+
+    with pytest.raises(ValidationError, match="is no pattern of RE2") as raised:
+        Settings(redact_deny=["fine", pattern])
+
+    assert raised.value.errors()[0]["loc"] == ("redact_deny", 1)
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("Bluebird", ("Bluebird",)),
+        ("Bluebird, red kite ,", ("Bluebird", "red kite")),
+        ('["a, b", "/a{1,2}/"]', ("a, b", "/a{1,2}/")),
+        ("/ACME-[0-9]+/", ("/ACME-[0-9]+/",)),
+        ("[]", ()),
+    ],
+    ids=["one", "several", "JSON", "a pattern", "none"],
+)
+def test_a_list_is_written_as_json_or_with_commas(monkeypatch, variable, expected):
+    monkeypatch.setenv("KP_REDACT_DENY", variable)
+
+    assert Settings().redact_deny == expected
+
+
+@pytest.mark.parametrize("variable", ["/a/,b", "/a{1,2}/", "b, /a/", '["a"', "[1]"])
+def test_a_list_that_could_mean_two_things_is_a_wrong_setting(monkeypatch, variable):
+    monkeypatch.setenv("KP_REDACT_DENY", variable)
+
+    with pytest.raises(ValidationError, match=r"Settings\nredact_deny"):
+        Settings()
+
+
+def test_rules_of_redaction_can_be_set_in_the_file(write):
+    write(
+        "kp-middleware/settings.toml",
+        b'redact_deny = ["Bluebird"]\nredact_engines = ["gitleaks:~/rules.toml"]\n'
+        b"redact_phone_regions = ['DE', 'CH']\nredact_numbered = true",
+    )
+
+    settings = Settings()
+
+    assert (settings.redact_deny, settings.redact_numbered) == (("Bluebird",), True)
+    assert settings.redact_engines == ("gitleaks:~/rules.toml",)
+    assert settings.redact_phone_regions == ("DE", "CH")
 
 
 @pytest.mark.parametrize("content", [b"threshold = ", b"\xff\xfe\x00"], ids=["no TOML", "no UTF-8"])

@@ -1,6 +1,7 @@
 """What an exception means for the run that it came out of."""
 
 import sys
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from kp_middleware.recording import GIVEN_UP
@@ -29,3 +30,9 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, errors.ParentCommand):
         return Failure.HANDED_OVER
     return Failure.PAUSED
+
+
+def questions_in(error: BaseException) -> Sequence[object]:
+    """What a human is asked, where this is why the run is paused: LangGraph's ``Interrupt``s."""
+    asked = error.args[0] if error.args else ()
+    return asked if isinstance(asked, tuple | list) else ()

@@ -1,12 +1,11 @@
-# ruff: noqa: ARG002 - LangChain's own signatures
 """The callback handler: LangChain's events become notes.
 
 It is called in the agent's own thread or event loop, and so does little: no scoring, no file, no
 network, and nothing is kept of the objects that it is shown.
 """
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from kp_middleware.errors import MissingExtraError
@@ -20,15 +19,19 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
-from kp_langchain._failures import Failure, failure_of
-from kp_langchain._root import Confidence
+from kp_langchain._failures import Failure, failure_of, questions_in
+from kp_langchain._graph_events import watch_graphs
+from kp_langchain._resumption import resumption_of
+from kp_langchain._root import Confidence, Scope
 from kp_langchain._roots import Recording, Roots
 from kp_langchain._runs import Run
 from kp_langchain._shared_runs import runs_of
+from kp_langchain._told import About, told
 from kp_langchain._tool_results import result_of
 from kp_langchain._turns import turn_of
 
-# Any below: LangChain's own signatures.
+if TYPE_CHECKING:
+    from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
 
 
 class KPCallbackHandler(BaseCallbackHandler):
@@ -43,6 +46,12 @@ class KPCallbackHandler(BaseCallbackHandler):
         domain: Picks the weights of the score; None means the pipeline's.
         confidence: How sure the agent is, 0 to 1, told from the root's output; None where that does
             not tell. Asked where the output has no ``confidence`` field of its own.
+        scope: ``run``: each root run is a trace. ``thread``: all runs of a ``thread_id`` are one,
+            which waits in the file for the next turn until ``kp.end_thread(thread_id)``, or until
+            the thread has been idle for ``thread_idle_s`` of the pipeline's settings.
+
+    Raises:
+        ValueError: If there is no such scope.
 
     Example:
         ``agent.invoke(inputs, config={"callbacks": [KPCallbackHandler(kp)]})``
@@ -57,10 +66,13 @@ class KPCallbackHandler(BaseCallbackHandler):
         *,
         domain: str | None = None,
         confidence: Confidence | None = None,
+        scope: Scope = "run",
     ) -> None:
+        if scope not in {"run", "thread"}:
+            raise ValueError(f"scope is 'run' or 'thread', this is {scope!r}")
         kp = _default() if kp is None else kp
         self._runs = runs_of(kp)
-        self._roots = Roots(kp, domain=domain, confidence=confidence or _not_stated)
+        self._roots = Roots(kp, domain=domain, confidence=confidence or _not_stated, scope=scope)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """The same handler: copies of a config report to one place."""
@@ -76,193 +88,190 @@ class KPCallbackHandler(BaseCallbackHandler):
         """They are for the program's own ends."""
         return True
 
-    @shield
-    def on_chain_start(
-        self,
-        serialized: dict[str, Any],
-        inputs: dict[str, Any],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
+    @told
+    def on_chain_start(self, _: object, inputs: object, run_id: UUID, about: About) -> None:
         """A chain, a graph or a node begins."""
-        if self._runs.join(run_id, parent_run_id) is None:
-            run = self._roots.open(run_id, parent_run_id, kwargs)
+        parent_id = about.get("parent_run_id")
+        if self._runs.join(run_id, parent_id) is None:
+            run = self._roots.open(run_id, parent_id, about)
             if run is not None:
-                run.root.ask(inputs)
+                self._begin(run, inputs, about.get("metadata") or {})
 
-    @shield
-    def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> None:
+    @told
+    def on_chain_end(self, outputs: object, run_id: UUID, about: About) -> None:
         """A chain, a graph or a node has ended well, or a chain's stream was closed early."""
-        run = self._runs.end(run_id, streamed="inputs" in kwargs)
+        run = self._runs.end(run_id, streamed="inputs" in about)
         if run is None:
             return
         if run.is_root:
-            run.root.ask(kwargs.get("inputs"))
-            run.root.hear(run.ledger.results(outputs) or ())
+            run.root.ask(about.get("inputs"))
+            run.root.hear(run.ledger.results(outputs) or (), run)
+            run.root.rest(run)
+        elif run.paused:
+            run.pause()
         if run.ends_trace:
             run.root.succeed(outputs)
 
-    @shield
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    @told
+    def on_chain_error(self, error: BaseException, run_id: UUID, about: About) -> None:
         """A chain, a graph or a node has failed."""
-        closed = "inputs" in kwargs and isinstance(error, GeneratorExit)
+        closed = "inputs" in about and isinstance(error, GeneratorExit)
         run = self._runs.end(run_id, streamed=closed)
         if run is not None and run.is_root:
-            run.root.ask(kwargs.get("inputs"))
+            run.root.ask(about.get("inputs"))
         self._failed(run, error)
 
     @shield
+    def on_interrupt(self, event: "GraphInterruptEvent") -> None:
+        """A graph waits for a human: LangGraph tells it from 1.1.8 on."""
+        run = self._runs.get(event.run_id)
+        if run is not None and run.is_root:
+            run.paused = True
+            run.root.be_asked(event.interrupts, run)
+
+    def on_resume(self, event: "GraphResumeEvent") -> None:
+        """A graph goes on: its input has told so."""
+
+    @told
     def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
+        self, _: object, messages: list[list[BaseMessage]], run_id: UUID, about: About
     ) -> None:
         """A chat model is asked; its messages tell what no event told."""
-        run = self._roots.begin(run_id, parent_run_id, kwargs)
+        run = self._roots.begin(run_id, about)
         if run is None or not messages:
             return
         if news := run.ledger.news(messages[0]):
-            run.root.hear(news)
+            run.root.hear(news, run)
         run.root.overhear(messages[0])
 
-    @shield
-    def on_llm_start(
-        self,
-        serialized: dict[str, Any],
-        prompts: list[str],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
+    @told
+    def on_llm_start(self, _: object, prompts: list[str], run_id: UUID, about: About) -> None:
         """A completion model is asked."""
-        run = self._roots.begin(run_id, parent_run_id, kwargs)
+        run = self._roots.begin(run_id, about)
         if run is not None:
             run.root.overhear(prompts[:1])
 
-    @shield
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+    @told
+    def on_llm_end(self, response: LLMResult, run_id: UUID, _: About) -> None:
         """A model has answered."""
         run = self._runs.end(run_id)
         if run is None:
             return
         turn = turn_of(response)
         run.ledger.announce(turn)
-        run.root.say(turn)
+        run.root.say(turn, run)
         if run.ends_trace:
             run.root.succeed(turn.text or None)
 
-    @shield
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    @told
+    def on_llm_error(self, error: BaseException, run_id: UUID, about: About) -> None:
         """A model has failed, perhaps after a part of its answer."""
         run = self._runs.end(run_id)
         if run is not None and failure_of(error) is Failure.GIVEN_UP:
-            run.root.say(turn_of(kwargs.get("response")))
+            run.root.say(turn_of(about.get("response")), run)
         self._failed(run, error)
 
-    @shield
+    @told
     def on_tool_start(
-        self,
-        serialized: dict[str, Any],
-        input_str: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        inputs: dict[str, Any] | None = None,
-        tool_call_id: str | None = None,
-        **kwargs: Any,
+        self, serialized: Mapping[str, Any] | None, said: str, run_id: UUID, about: About
     ) -> None:
         """A tool begins; its call is a step already where a model announced it."""
-        run = self._roots.begin(run_id, parent_run_id, kwargs)
+        run = self._roots.begin(run_id, about)
         if run is None:
             return
-        tool = (serialized or kwargs).get("name") or "tool"
-        announced = run.ledger.begin(tool, tool_call_id)
-        run.use(tool, announced or tool_call_id)
+        tool = (serialized or about).get("name") or "tool"
+        call_id = about.get("tool_call_id")
+        announced = run.ledger.begin(tool, call_id)
+        run.use(tool, announced or call_id)
         if announced is None:
-            run.root.recorder.tool_call(tool, {"input": input_str} if inputs is None else inputs)
+            inputs = about.get("inputs")
+            run.root.recorder.tool_call(
+                tool, {"input": said} if inputs is None else inputs, beside=run.beside(call_id)
+            )
         if run.is_root:
-            run.root.ask(f"{tool} {input_str}")
+            run.root.ask(f"{tool} {said}")
 
-    @shield
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    @told
+    def on_tool_end(self, output: object, run_id: UUID, _: About) -> None:
         """A tool gave its result, which may be that it failed."""
         run = self._runs.end(run_id)
         if run is None:
             return
-        run.ledger.end(run.call_id)
-        result = result_of(output, run.call_id)
-        recorder = run.root.recorder
-        if result.failed:
-            recorder.error(str(result.output), tool=run.tool, latency_ms=run.latency_ms)
+        run.ledger.end(run.tool, run.call_id)
+        result, failed = result_of(output, run.call_id)
+        recorder, beside = run.root.recorder, run.beside(run.call_id)
+        if failed:
+            recorder.error(str(result), tool=run.tool, latency_ms=run.latency_ms, beside=beside)
         else:
             recorder.observation(
-                tool=run.tool, output_summary=result.output, latency_ms=run.latency_ms
+                tool=run.tool, output_summary=result, latency_ms=run.latency_ms, beside=beside
             )
         if run.ends_trace:
-            run.root.succeed(result.output)
+            run.root.succeed(result)
 
-    @shield
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    @told
+    def on_tool_error(self, error: BaseException, run_id: UUID, _: About) -> None:
         """A tool raised."""
         self._failed(self._runs.end(run_id), error)
 
-    @shield
-    def on_retriever_start(
-        self,
-        serialized: dict[str, Any],
-        query: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
+    @told
+    def on_retriever_start(self, _: object, query: str, run_id: UUID, about: About) -> None:
         """A retriever begins: a tool like others, except inside a tool that wraps it."""
-        parent = self._runs.get(parent_run_id)
-        run = self._roots.begin(run_id, parent_run_id, kwargs)
+        parent = self._runs.get(about.get("parent_run_id"))
+        run = self._roots.begin(run_id, about)
         if run is None or (parent is not None and parent.tool is not None):
             return
-        run.use(str(kwargs.get("name") or "retriever"), None)
-        run.root.recorder.tool_call(run.tool or "", {"query": query})
+        run.use(str(about.get("name") or "retriever"), None)
+        run.root.recorder.tool_call(run.tool or "", {"query": query}, beside=run.beside())
         if run.is_root:
             run.root.ask(query)
 
-    @shield
-    def on_retriever_end(
-        self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any
-    ) -> None:
+    @told
+    def on_retriever_end(self, documents: Sequence[Document], run_id: UUID, _: About) -> None:
         """A retriever gave its documents."""
         run = self._runs.end(run_id)
         if run is None or run.tool is None:
             return
         found = "\n\n".join(document.page_content for document in documents)
         run.root.recorder.observation(
-            tool=run.tool, output_summary=found, latency_ms=run.latency_ms
+            tool=run.tool, output_summary=found, latency_ms=run.latency_ms, beside=run.beside()
         )
         if run.ends_trace:
             run.root.succeed(found)
 
-    @shield
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    @told
+    def on_retriever_error(self, error: BaseException, run_id: UUID, _: About) -> None:
         """A retriever raised."""
         self._failed(self._runs.end(run_id), error)
+
+    def _begin(self, run: Run, inputs: object, metadata: Mapping[str, object]) -> None:
+        """A root begins: with its input, or where an earlier one waits for a human."""
+        watch_graphs(self)
+        resumption = resumption_of(inputs, metadata)
+        if resumption is None:
+            run.root.ask(inputs)
+        else:
+            run.ledger.owe(run.root.resume(resumption))
+            run.ledger.follows = True
 
     def _failed(self, run: Run | None, error: BaseException) -> None:
         if run is None:
             return
         root = run.root
+        if failure_of(error) is Failure.PAUSED:
+            run.pause()
+            root.be_asked(questions_in(error), run)
+        if run.is_root:
+            root.rest(run)
         if run.fail(error):
             if run.tool is not None or not run.ends_trace:
-                root.survive(error, tool=run.tool, latency_ms=run.latency_ms)
+                root.survive(error, run)
         elif run.tool is not None and failure_of(error) is Failure.ERROR:
             root.recorder.observation(
-                tool=run.tool, output_summary=type(error).__name__, latency_ms=run.latency_ms
+                tool=run.tool,
+                output_summary=type(error).__name__,
+                latency_ms=run.latency_ms,
+                beside=run.beside(run.call_id),
             )
         if run.ends_trace:
             root.fail(error)

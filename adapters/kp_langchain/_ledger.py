@@ -1,10 +1,8 @@
-"""What one agent's conversation owes: tool calls that wait for a result, turns already noted.
+"""What one agent's conversation owes: tool calls that wait for a result, turns already noted."""
 
-Several threads may tell one ledger: each change is a single, atomic operation on a dict or a deque.
-"""
-
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Final
 
@@ -16,42 +14,65 @@ _REMEMBERED: Final = 64  # messages: enough to know the last turns of agents tha
 
 
 class Ledger:
-    """The tool calls and turns of one scope: the root's own, or those inside one tool."""
+    """The tool calls and turns of one scope: the root's own, or those inside one tool.
+
+    Attributes:
+        follows: Whether the run goes on with an earlier one, and no model has spoken since: calls
+            may have been announced that we were not told of.
+    """
 
     def __init__(self) -> None:
-        self._announced: dict[str, str] = {}  # id of a call: its tool, until a tool run begins
-        self._begun: dict[str, None] = {}  # ids of calls whose tool runs report their results
+        self.follows = False
+        self._lock = threading.RLock()  # several threads may tell one ledger
+        self._announced: dict[str, list[str]] = {}  # until a tool run begins; ids need not differ
+        self._begun: dict[str, str] = {}  # calls whose tool runs report their results: their tools
+        self._reported: list[str | None] = []  # ids; of calls that do not say theirs, the tools
         self._nameless = count()
         self._said: deque[str] = deque(maxlen=_REMEMBERED)
         self._heard: deque[str] = deque(maxlen=_REMEMBERED)
 
+    @property
+    def owed(self) -> Mapping[str, str]:
+        """The tools of the calls that have no result, by the calls' ids."""
+        announced = {call_id: tools[0] for call_id, tools in [*self._announced.items()]}
+        return {**announced, **self._begun}
+
+    def owe(self, calls: Mapping[str, str]) -> None:
+        """These calls have no result either."""
+        for call_id, tool in calls.items():
+            self._await(call_id, tool)
+
     def announce(self, turn: Turn) -> None:
         """A model spoke."""
+        self.follows = False
         if turn.message_id is not None:
             self._said.append(turn.message_id)
         for call in turn.calls:
             if call.error is None:
                 call_id = call.id or f"nameless {next(self._nameless)}"
                 self._begun.pop(call_id, None)
-                self._announced[call_id] = call.name
+                self._await(call_id, call.name)
 
     def begin(self, tool: str, call_id: str | None) -> str | None:
         """A tool run began; the id of the call that was announced for it, or None if none was."""
-        if call_id is None:
-            call_id = self._announced_first(tool)
-        elif call_id not in self._begun and self._announced.pop(call_id, None) is None:
+        if call_id is None:  # before langchain-core 1.1.3, and in AgentExecutor
+            call_id = self._first_for(tool)
+        elif self._take(call_id) is None and call_id not in self._begun:
             return None
         if call_id is not None:
-            self._begun[call_id] = None
+            self._begun[call_id] = tool
         return call_id
 
-    def end(self, call_id: str | None) -> None:
+    def end(self, tool: str | None, call_id: str | None) -> None:
         """The call has its result; a call that failed may be begun again before that."""
-        self._begun.pop(call_id or "", None)
+        if call_id is not None:
+            self._begun.pop(call_id, None)
+        if self.follows:
+            self._reported.append(call_id or tool)
 
     def news(self, messages: Sequence[object]) -> Sequence[Message]:
         """What came since a model last spoke, and no event told: results and later human turns."""
-        owes_nothing = not self._announced and not self._begun
+        owes_nothing = not (self._announced or self._begun or self.follows)
         if not messages or (owes_nothing and role_of(messages[-1]) == "tool"):
             return ()
         tail, said_last = _tail(messages)
@@ -65,17 +86,37 @@ class Ledger:
     @shield
     def results(self, output: object) -> Sequence[Message]:
         """What the root's output says of calls that still wait."""
-        if not self._announced:
+        if not (self._announced or self.follows):
             return ()
-        conversation = reversed([*newest_first(messages_of(output))])
+        messages = messages_of(output)
+        conversation = _tail(messages)[0] if self.follows else [*newest_first(messages)][::-1]
         results = [self._new(message, None) for message in conversation]
         return [message for message in results if message is not None]
 
-    def _announced_first(self, tool: str) -> str | None:
-        """Before langchain-core 1.1.3 and in AgentExecutor, a tool run does not say its call."""
-        for call_id, name in list(self._announced.items()):
-            if name == tool and self._announced.pop(call_id, None) is not None:
-                return call_id
+    def _await(self, call_id: str, tool: str) -> None:
+        with self._lock:
+            self._announced.setdefault(call_id, []).append(tool)
+
+    def _take(self, call_id: str) -> str | None:
+        """The tool of a call that was announced: it is not, after this."""
+        if call_id not in self._announced:  # quicker than to wait for the lock
+            return None
+        with self._lock:
+            tools = self._announced.get(call_id)
+            if tools is None:
+                return None
+            tool = tools.pop(0)
+            if not tools:
+                del self._announced[call_id]
+            return tool
+
+    def _first_for(self, tool: str) -> str | None:
+        """The id of the first call that was announced for a tool: it is not, after this."""
+        with self._lock:
+            for call_id, tools in self._announced.items():
+                if tools[0] == tool:
+                    self._take(call_id)
+                    return call_id
         return None
 
     def _new(self, message: object, place: str | None) -> Message | None:
@@ -92,8 +133,17 @@ class Ledger:
     def _result(self, message: object) -> Message | None:
         call_id = getattr(message, "tool_call_id", "")
         self._begun.pop(call_id, None)
-        tool = self._announced.pop(call_id, None)
-        return None if tool is None else read(message)._replace(name=tool)
+        tool = self._take(call_id)
+        if tool is not None:
+            return read(message)._replace(name=tool)
+        result = read(message)
+        if not self.follows or call_id in self._reported:
+            return None
+        if result.name in self._reported:
+            self._reported.remove(result.name)
+            return None
+        self._reported.append(call_id)
+        return result
 
 
 def _tail(messages: Sequence[object]) -> tuple[list[object], str | None]:

@@ -1,19 +1,24 @@
 """One root run: what its trace is for, and how it ended."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kp_langchain._answer import answer_of
 from kp_langchain._failures import Failure, failure_of
 from kp_langchain._objective import last_human_text, objective_of
+from kp_langchain._resumption import Resumption
 from kp_langchain._turns import Call, Turn
 from kp_middleware.recording import Recorder, bounded_text, shield
 
 if TYPE_CHECKING:
     from kp_langchain._messages import Message
+    from kp_langchain._runs import Run
 
 Confidence: TypeAlias = Callable[[object], float | None]
 """How sure the agent is, read from the root's output; None means it does not say."""
+
+Scope: TypeAlias = Literal["run", "thread"]
+"""What one trace holds: one root run, or all of a thread's."""
 
 _NAME_BYTES: Final = 256
 _MAX_TAGS: Final = 32
@@ -30,16 +35,23 @@ class Root:
             which will say how it ended.
         run_keys: Of the live runs inside it.
         closed_early: Whether its stream was closed while runs in it were live.
+        agent_name: As LangChain says it, or None.
+        follows: Whether it goes on with an earlier run that waited for a human.
     """
 
-    def __init__(self, recorder: Recorder, confidence: Confidence, *, owned: bool) -> None:
+    def __init__(
+        self, recorder: Recorder, confidence: Confidence, *, owned: bool, scope: Scope
+    ) -> None:
         self.recorder = recorder
         self.owned = owned
         self.run_keys: set[int] = set()
         self.closed_early = False
+        self.agent_name: object = None
+        self.follows = False
         self._confidence = confidence
+        self._is_turn = owned and scope == "thread"
         self._asked = not owned
-        self._paused = False
+        self._questions: dict[str, None] = {}
         self._answer = ""
 
     @shield
@@ -48,10 +60,13 @@ class Root:
         recorder = self.recorder
         thread_id = metadata.get("thread_id")
         if recorder.thread_id is None and isinstance(thread_id, str | int):
-            recorder.thread_id = bounded_text(str(thread_id), _NAME_BYTES)
+            recorder.thread_id = str(thread_id)
+        self.agent_name = metadata.get("lc_agent_name")
         if not self.owned:
             return
-        name = metadata.get("lc_agent_name") or name
+        if self._is_turn:
+            recorder.thread_notes.go_on()
+        name = self.agent_name or name
         if isinstance(name, str) and not name.startswith(_UNNAMED):
             recorder.agent_name = bounded_text(name, _NAME_BYTES)
         recorder.tags = tuple(
@@ -59,6 +74,14 @@ class Root:
             for tag in tags[:_MAX_TAGS]
             if not tag.startswith(_INTERNAL_TAGS)
         )
+
+    def resume(self, resumption: Resumption) -> Mapping[str, str]:
+        """Note what a human decided; the calls that this very trace still owes, by their ids."""
+        self._asked = self.follows = True
+        owed = self.recorder.thread_notes.go_on(resumption.questions)
+        if resumption.decision is not None:
+            self.recorder.observation(resumption.decision)
+        return owed
 
     @shield
     def ask(self, inputs: object) -> None:
@@ -77,32 +100,35 @@ class Root:
             self.recorder.asked(last_human_text(messages) or "")
 
     @shield
-    def hear(self, messages: "Iterable[Message]") -> None:
+    def hear(self, messages: "Iterable[Message]", run: "Run") -> None:
         """Note messages that came without an event of their own."""
         for message in messages:
+            beside = run.beside(message.call_id)
             if message.role == "human":
-                self.recorder.observation(message.text)
+                self.recorder.observation(message.text, beside=beside)
             elif message.failed:
-                self.recorder.error(message.text, tool=message.name)
+                self.recorder.error(message.text, tool=message.name, beside=beside)
             else:
-                self.recorder.observation(tool=message.name, output_summary=message.text)
+                self.recorder.observation(
+                    tool=message.name, output_summary=message.text, beside=beside
+                )
 
-    def say(self, turn: Turn) -> None:
+    def say(self, turn: Turn, run: "Run") -> None:
         """Note what a model said, used and called."""
-        recorder = self.recorder
+        recorder, beside = self.recorder, run.beside()
         for step in turn.served:
             if isinstance(step, Call):
-                recorder.tool_call(step.name, step.args)
+                recorder.tool_call(step.name, step.args, beside=beside)
             elif step.failed:
-                recorder.error(str(step.output), tool=step.name)
+                recorder.error(str(step.output), tool=step.name, beside=beside)
             else:
-                recorder.observation(tool=step.name, output_summary=step.output)
+                recorder.observation(tool=step.name, output_summary=step.output, beside=beside)
         if thought := turn.thought:
-            recorder.thought(thought)
+            recorder.thought(thought, beside=beside)
         for call in turn.calls:
-            recorder.tool_call(call.name, call.args)
+            recorder.tool_call(call.name, call.args, beside=beside)
             if call.error is not None:
-                recorder.error(call.error, tool=call.name)
+                recorder.error(call.error, tool=call.name, beside=beside)
         if turn.text:
             self._answer = turn.text
         if turn.model:
@@ -110,20 +136,35 @@ class Root:
         if turn.tokens is not None:
             recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
 
-    def survive(self, error: BaseException, *, tool: str | None, latency_ms: float | None) -> None:
+    def survive(self, error: BaseException, run: "Run") -> None:
         """Note what went wrong inside; should the same error end the run, it will be fatal."""
-        match failure_of(error):
-            case Failure.ERROR:
-                self.recorder.error(error, tool=tool, latency_ms=latency_ms)
-            case Failure.PAUSED:
-                self._paused = True
-            case Failure.GIVEN_UP | Failure.HANDED_OVER:
-                pass
+        if failure_of(error) is Failure.ERROR:
+            self.recorder.error(
+                error, tool=run.tool, latency_ms=run.latency_ms, beside=run.beside(run.call_id)
+            )
+
+    @shield
+    def be_asked(self, questions: Iterable[object], run: "Run") -> None:
+        """Note what a human is asked; each is told of by every run that it comes out of."""
+        for question in questions:
+            number = str(getattr(question, "id", question))
+            if number not in self._questions:
+                self._questions[number] = None
+                asked = getattr(question, "value", question)
+                self.recorder.observation(output_summary=asked, beside=run.beside())
+
+    def rest(self, run: "Run") -> None:
+        """The root is over; its thread may go on."""
+        notes = self.recorder.thread_notes
+        if run.paused:
+            notes.wait("human", questions=tuple(self._questions), owed=run.ledger.owed)
+        elif self._is_turn:
+            notes.wait("turn", questions=(), owed=run.ledger.owed)
 
     def succeed(self, output: object) -> None:
         """End with a result, or without one where the run was paused or its stream closed early."""
         self._conclude(output)
-        self.recorder.finish(complete=not (self._paused or self.closed_early))
+        self.recorder.finish(complete=not self.closed_early)
 
     def fail(self, error: BaseException) -> None:
         """End with an error."""

@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from kp_langchain._root import Confidence, Root
+from kp_langchain._root import Confidence, Root, Scope
 from kp_langchain._runs import Run
+from kp_langchain._scope import agent_inside
 from kp_langchain._shared_runs import run_id_here, runs_of
+from kp_langchain._told import About
 from kp_middleware.recording import Recorder, captured_recorder
 
 if TYPE_CHECKING:
@@ -29,31 +31,31 @@ class Roots:
         kp: Makes the recorders.
         domain: Of every trace, or None for the pipeline's.
         confidence: Of a root, told from its output.
+        scope: What one trace holds.
     """
 
-    def __init__(self, kp: Recording, *, domain: str | None, confidence: Confidence) -> None:
+    def __init__(
+        self, kp: Recording, *, domain: str | None, confidence: Confidence, scope: Scope
+    ) -> None:
         self._runs = runs_of(kp)
         self._kp = kp
         self._domain = domain
         self._confidence = confidence
+        self._scope = scope
         self._has_warned = False
 
-    def begin(
-        self, run_id: "UUID", parent_id: "UUID | None", about: Mapping[str, Any]
-    ) -> Run | None:
+    def begin(self, run_id: "UUID", about: About) -> Run | None:
         """Begin a model, a tool or a retriever; where its parent is unknown, it is left out."""
+        parent_id = about.get("parent_run_id")
         run = self._runs.join(run_id, parent_id)
-        if run is not None:
-            return run
-        if parent_id is None:
-            return self.open(run_id, parent_id, about)
-        if self._runs.is_news(run_id, parent_id):
-            self._warn()
-        return None
+        if run is None:
+            return self._begin_alone(run_id, parent_id, about)
+        metadata = about.get("metadata") or {}
+        run.agent = agent_inside(metadata, own=run.root.agent_name, around=run.around)
+        run.tells = True
+        return run
 
-    def open(
-        self, run_id: "UUID", parent_id: "UUID | None", about: Mapping[str, Any]
-    ) -> Run | None:
+    def open(self, run_id: "UUID", parent_id: "UUID | None", about: About) -> Run | None:
         """Begin a run that joined none: a root, unless it is told of twice or too late.
 
         Args:
@@ -69,11 +71,18 @@ class Roots:
         if recorder is None:
             self._runs.ignore(run_id)
             return None
-        root = Root(recorder, self._confidence, owned=outer is None)
+        root = Root(recorder, self._confidence, owned=outer is None, scope=self._scope)
         if root.owned:
             recorder.domain = self._domain
         root.introduce(about.get("name"), metadata, about.get("tags") or ())
         return self._runs.open(run_id, root)
+
+    def _begin_alone(self, run_id: "UUID", parent_id: "UUID | None", about: About) -> Run | None:
+        if parent_id is None or parent_id != run_id_here():  # LangSmith's own run is between
+            return self.open(run_id, parent_id, about)
+        if self._runs.is_news(run_id, parent_id):
+            self._warn()
+        return None
 
     def _around(self) -> Recorder | None:
         """Of the run of ours that we are in: in a fallback, LangChain does not say which."""

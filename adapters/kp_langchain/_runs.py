@@ -2,11 +2,10 @@
 
 import threading
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kp_langchain._ledger import Ledger
-from kp_middleware.recording import causes
+from kp_middleware.recording import Beside, causes
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -14,15 +13,28 @@ if TYPE_CHECKING:
     from kp_langchain._root import Root
 
 _MAX_ROOTS: Final = 2048
-_REMEMBERED: Final = 4096  # runs that are over: enough to know what comes late
+_REMEMBERED: Final = 4096  # runs that are over, at the least: enough to know what comes late
 
 
 class Run:
-    """A chain, a model, a tool or a retriever that is running."""
+    """A chain, a model, a tool or a retriever that is running.
+
+    Attributes:
+        tool, call_id: Where it is a tool.
+        around: The tool that it is inside of, or None.
+        agent: Inside which agent of its root's it runs; None: the root's own.
+        tells: Whether it is a model, a tool or a retriever: it has something to say at its end.
+        is_last: Whether it is over, and nothing more comes of its root.
+        paused: Whether something in it waits for a human.
+    """
 
     tool: str | None = None
     call_id: str | None = None
+    agent: str | None = None
     is_last = False
+    tells = False
+    paused = False
+    failed_inside: set[int] | None = None
     _started_s = 0.0
     _inner: Ledger | None = None
 
@@ -30,7 +42,7 @@ class Run:
         self.root = root
         self.ledger = ledger
         self.parent = parent
-        self.failed_inside: set[int] = set()
+        self.around: str | None = None if parent is None else parent.tool or parent.around
 
     @property
     def is_root(self) -> bool:
@@ -42,6 +54,12 @@ class Run:
         """Whether it is over, and the trace ends with it."""
         return self.is_last and self.root.owned
 
+    def beside(self, call_id: str | None = None) -> Beside | None:
+        """What is known of a step of this run, beside the step."""
+        if not self.root.follows:
+            call_id = None
+        return None if self.agent is None and call_id is None else Beside(self.agent, call_id)
+
     def use(self, tool: str, call_id: str | None) -> None:
         """It is a tool that starts now: agents inside it have a ledger of their own."""
         self.tool = tool
@@ -50,24 +68,35 @@ class Run:
 
     def fail(self, error: BaseException) -> bool:
         """Whether the error began here; else it came out of a run inside, and was noted there."""
-        if self.parent is not None:
-            self.parent.failed_inside.add(id(error))  # the error lives until the parent has it
+        around = self.parent
+        if around is not None:
+            around.failed_inside = around.failed_inside or set()
+            around.failed_inside.add(id(error))  # the error lives until the parent has it
+        if self.failed_inside is None:
+            return True
         return self.failed_inside.isdisjoint(id(cause) for cause in causes(error))
 
     def inner_ledger(self) -> Ledger:
-        """The ledger of the runs inside this one."""
-        if self.tool is None:
-            return self.ledger
+        """The ledger of the runs inside this tool."""
         if self._inner is None:
             self._inner = Ledger()
+            self._inner.follows = self.ledger.follows
         return self._inner
+
+    def pause(self) -> None:
+        """It waits for a human: so does what is around it, and the calls inside are still owed."""
+        self.paused = True
+        if self.parent is not None:
+            self.parent.paused = True
+        if self._inner is not None:
+            self.ledger.owe(self._inner.owed)
 
     @property
     def latency_ms(self) -> float | None:
         """Since the tool started; None where it is no tool."""
         if self.tool is None:
             return None
-        return round((time.perf_counter() - self._started_s) * 1000, 3)
+        return (time.perf_counter() - self._started_s) * 1000
 
 
 class Runs:
@@ -82,11 +111,15 @@ class Runs:
 
     def __init__(self, kp: object) -> None:
         self.kp = kp
-        self._lock = threading.RLock()
+        self.renew_lock()
         self._live: dict[int, Run] = {}  # by int: hashing a UUID takes longer than all the rest
         self._roots: dict[Root, int] = {}
         self._over: set[int] = set()
-        self._over_in_order: deque[int] = deque()
+        self._over_before: set[int] = set()
+
+    def renew_lock(self) -> None:
+        """Nobody holds it."""
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._live)
@@ -104,7 +137,8 @@ class Runs:
             parent = self._live.get(parent_id.int)
             if parent is None or key in self._live:
                 return None
-            run = self._live[key] = Run(parent.root, parent.inner_ledger(), parent)
+            ledger = parent.ledger if parent.tool is None else parent.inner_ledger()
+            run = self._live[key] = Run(parent.root, ledger, parent)
             parent.root.run_keys.add(key)
             return run
 
@@ -113,8 +147,8 @@ class Runs:
         with self._lock:
             if run_id.int in self._live:
                 return False
-            if parent_id is not None and parent_id.int in self._over:
-                self._forget(run_id.int)
+            if parent_id is not None and self._is_over(parent_id.int):
+                self._remember(run_id.int)
                 return False
             return True
 
@@ -124,6 +158,7 @@ class Runs:
         run = Run(root, Ledger(), None)
         with self._lock:
             self._over.discard(key)  # users may give the same run id again
+            self._over_before.discard(key)
             self._live[key] = run
             self._roots[root] = key
             abandoned = self._one_too_many()
@@ -144,14 +179,14 @@ class Runs:
             run = self._live.pop(key, None)
             if run is None:
                 return None
-            self._forget(key)
+            self._remember(key)
             root = run.root
             root.run_keys.discard(key)
             if run.parent is None:
-                root.closed_early = streamed and bool(root.run_keys)
+                root.closed_early = streamed and self._awaits(root)
                 run.is_last = not root.closed_early
             else:
-                run.is_last = root.closed_early and not root.run_keys
+                run.is_last = root.closed_early and not self._awaits(root)
             if run.is_last:
                 self._close(root)
             return run
@@ -159,14 +194,18 @@ class Runs:
     def ignore(self, run_id: "UUID") -> None:
         """Record neither this run nor what runs inside it."""
         with self._lock:
-            self._forget(run_id.int)
+            self._remember(run_id.int)
+
+    def _awaits(self, root: "Root") -> bool:
+        """Whether a run inside it will yet say something; of other chains, some never end."""
+        return any(self._live[key].tells for key in root.run_keys)
 
     def _one_too_many(self) -> "Root | None":
         if len(self._roots) <= _MAX_ROOTS:
             return None
         oldest, key = next(iter(self._roots.items()))
         self._live.pop(key, None)
-        self._forget(key)
+        self._remember(key)
         self._close(oldest)
         return oldest
 
@@ -175,10 +214,12 @@ class Runs:
         left, root.run_keys = root.run_keys, set()
         for inner in left:
             self._live.pop(inner, None)
-            self._forget(inner)
+        self._over |= left
 
-    def _forget(self, key: int) -> None:
+    def _remember(self, key: int) -> None:
         self._over.add(key)
-        self._over_in_order.append(key)
-        if len(self._over_in_order) > _REMEMBERED:
-            self._over.discard(self._over_in_order.popleft())
+        if len(self._over) > _REMEMBERED:
+            self._over_before, self._over = self._over, set()
+
+    def _is_over(self, key: int) -> bool:
+        return key in self._over or key in self._over_before

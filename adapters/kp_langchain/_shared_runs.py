@@ -1,5 +1,6 @@
 """The live runs of every pipeline: its handlers share them, so that a run is one trace in each."""
 
+import os
 import threading
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -13,7 +14,7 @@ from kp_middleware.recording import Recorder, register_finder
 if TYPE_CHECKING:
     from kp_langchain._roots import Recording
 
-_lock: Final = threading.RLock()
+_lock = threading.RLock()
 _runs_by_pipeline: Final[WeakValueDictionary[int, Runs]] = WeakValueDictionary()
 
 
@@ -39,4 +40,13 @@ def recorder_here() -> Recorder | None:
     return next((run.root.recorder for run in found if run is not None), None)
 
 
+def _renew_locks() -> None:
+    """In a forked child: a thread that was not taken along may hold the old ones."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+    for runs in [*_runs_by_pipeline.values()]:
+        runs.renew_lock()
+
+
 register_finder(recorder_here)
+os.register_at_fork(after_in_child=_renew_locks)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 from uuid import UUID
 
 from kp_langchain._handler import KPCallbackHandler
-from kp_langchain._root import Confidence
+from kp_langchain._root import Confidence, Scope
 from kp_langchain._roots import Recording
 from kp_langchain._shared_runs import run_id_here
+from kp_langchain._told import About, told
 from kp_middleware.recording import shield
 
 _YES: Final = {"1", "on", "t", "true", "y", "yes"}
@@ -33,6 +34,7 @@ def enable(
     *,
     domain: str | None = None,
     confidence: Confidence | None = None,
+    scope: Scope = "run",
 ) -> None:
     """Record every run of this process that begins from now on, in all its threads and tasks.
 
@@ -43,10 +45,11 @@ def enable(
         kp: Takes the traces; None means ``KnowledgePulse.default()``, made when a run begins.
         domain: See `KPCallbackHandler`.
         confidence: See `KPCallbackHandler`.
+        scope: See `KPCallbackHandler`.
     """
     if _allowed():
         _install()
-        make = partial(_make, kp, domain=domain, confidence=confidence)
+        make = partial(_make, kp, domain=domain, confidence=confidence, scope=scope)
         _switch.everywhere = cache(make)
 
 
@@ -61,6 +64,7 @@ def recording_runs(
     *,
     domain: str | None = None,
     confidence: Confidence | None = None,
+    scope: Scope = "run",
 ) -> Iterator[None]:
     """Record every run that begins in the block: in this thread, and in tasks that begin there.
 
@@ -71,6 +75,7 @@ def recording_runs(
         kp: Takes the traces; None means ``KnowledgePulse.default()``.
         domain: See `KPCallbackHandler`.
         confidence: See `KPCallbackHandler`.
+        scope: See `KPCallbackHandler`.
 
     Example:
         ``with recording_runs(kp): agent.invoke(inputs)``
@@ -79,7 +84,8 @@ def recording_runs(
         yield
         return
     _install()
-    token = _of_block.set(KPCallbackHandler(kp, domain=domain, confidence=confidence))
+    handler = KPCallbackHandler(kp, domain=domain, confidence=confidence, scope=scope)
+    token = _of_block.set(handler)
     try:
         yield
     finally:
@@ -94,24 +100,15 @@ def _nothing() -> None:
 class _ProcessHandler(KPCallbackHandler):
     """Leaves out the rest of a run that had begun before it was switched on."""
 
-    @shield
-    def on_chain_start(  # Any: LangChain's own signature
-        self,
-        serialized: dict[str, Any],
-        inputs: dict[str, Any],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
+    @told
+    def on_chain_start(self, said: object, inputs: object, run_id: UUID, about: About) -> None:
         """A chain, a graph or a node begins."""
-        is_part = parent_run_id is not None and parent_run_id == run_id_here()
-        if is_part and self._runs.get(parent_run_id) is None:
+        parent_id = about.get("parent_run_id")
+        is_part = parent_id is not None and parent_id == run_id_here()
+        if is_part and self._runs.get(parent_id) is None:
             self._runs.ignore(run_id)
-            return
-        super().on_chain_start(
-            serialized, inputs, run_id=run_id, parent_run_id=parent_run_id, **kwargs
-        )
+        else:
+            super().on_chain_start(said, inputs, run_id=run_id, **about)
 
 
 class _Switch:
@@ -130,9 +127,9 @@ class _Switch:
 
 @shield
 def _make(
-    kp: Recording | None, *, domain: str | None, confidence: Confidence | None
+    kp: Recording | None, *, domain: str | None, confidence: Confidence | None, scope: Scope
 ) -> KPCallbackHandler:
-    return _ProcessHandler(kp, domain=domain, confidence=confidence)
+    return _ProcessHandler(kp, domain=domain, confidence=confidence, scope=scope)
 
 
 @cache

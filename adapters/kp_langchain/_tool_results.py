@@ -1,33 +1,23 @@
 """What a tool gave back, in each of the forms that LangChain accepts: pure functions."""
 
-from typing import NamedTuple
-
 from langchain_core.messages import ToolMessage
 
 from kp_langchain._messages import messages_of, text_of
 
 
-class ToolResult(NamedTuple):
-    """What a tool call came to.
-
-    Attributes:
-        output: Its text, or the value itself where the tool gave no message.
-        failed: Whether the tool says that it failed.
-    """
-
-    output: object
-    failed: bool = False
-
-
-def result_of(output: object, call_id: str | None) -> ToolResult:
+def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
     """The result of one call: a message, a Command, a list of these, or any value.
 
     An artifact beside the message is for the program, not for the model, and is left out.
+
+    Returns:
+        Its text, or the value itself where the tool gave no message; and whether the tool says
+        that it failed. A plain tuple, because one is made for each call.
     """
     message = output if isinstance(output, ToolMessage) else _message_in(output, call_id)
     if message is not None:
-        return ToolResult(text_of(message.content), message.status == "error")
-    return ToolResult("None" if output is None else output)
+        return text_of(message.content), message.status == "error"
+    return "None" if output is None else output, False
 
 
 def _message_in(output: object, call_id: str | None) -> ToolMessage | None:

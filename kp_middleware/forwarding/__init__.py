@@ -2,7 +2,8 @@
 
 from kp_middleware.forwarding._forwarder import Forwarder, Outbox
 from kp_middleware.forwarding._pace import Pace
+from kp_middleware.forwarding._pace_keeper import Change, OwnPace, PaceKeeper
 from kp_middleware.forwarding._payload import payload
 from kp_middleware.forwarding._registry import Registry
 
-__all__ = ["Forwarder", "Outbox", "Pace", "Registry", "payload"]
+__all__ = ["Change", "Forwarder", "Outbox", "OwnPace", "Pace", "PaceKeeper", "Registry", "payload"]

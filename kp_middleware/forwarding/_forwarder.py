@@ -1,7 +1,6 @@
 """Empties the outbox, one parcel at a time."""
 
 import logging
-import math
 import random
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
 )
 from kp_middleware.forwarding._pace import Pace, backoff_s
+from kp_middleware.forwarding._pace_keeper import PaceKeeper
 from kp_middleware.parcels import Parcel, Receipt
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Forwarder:
     Args:
         outbox: The rows.
         registry: Where they go.
-        pace: What we may ask of the registry at the start.
+        pace: What we may ask of the registry, and what all who share it have asked.
         clock: Epoch seconds.
         luck: A number from 0 to 1, another each time.
     """
@@ -75,7 +75,7 @@ class Forwarder:
         outbox: Outbox,
         registry: Submitter,
         *,
-        pace: Pace,
+        pace: PaceKeeper,
         clock: Callable[[], float],
         luck: Callable[[], float] = random.random,  # noqa: S311 - guards nothing
     ) -> None:
@@ -87,34 +87,45 @@ class Forwarder:
         self._said: set[str] = set()
 
     def forward_due(self, stop: threading.Event | None = None) -> float | None:
-        """Send what is due and allowed now.
+        """Send what is due and allowed now, unless another process is sending.
 
         Args:
             stop: Once set, no further parcel is begun; None: nothing stops it.
 
         Returns:
-            In how many seconds there may be more to do; None if nothing waits, or if nothing may be
-            sent until the user acts.
+            In how many seconds there may be more to do; None if nothing waits.
 
         Raises:
             DatabaseError: As the outbox does. Nothing the registry does raises.
         """
-        while not (stop and stop.is_set()) and self._pace.wait_s(self._clock()) == 0:
+        try:
+            wait_s = self._send_due(stop)
+        finally:
+            self._pace.release()
+        due_at = self._outbox.next_due()
+        return None if due_at is None else max(wait_s, due_at - self._clock())
+
+    def _send_due(self, stop: threading.Event | None) -> float:
+        while self._any_due() and not (stop and stop.is_set()):
+            wait_s = self._pace.take()
+            if wait_s > 0:
+                return wait_s
             parcel = self._outbox.claim(self._clock())
             if parcel is None:
-                break
+                break  # another process claimed it
             self._send(parcel)
-        return self._more_in_s()
+        return 0.0
 
-    def _more_in_s(self) -> float | None:
-        due_at, now = self._outbox.next_due(), self._clock()
-        wait_s = self._pace.wait_s(now)
-        if due_at is None or wait_s == math.inf:
-            return None
-        return max(wait_s, due_at - now)
+    def _any_due(self) -> bool:
+        due_at = self._outbox.next_due()
+        return due_at is not None and due_at <= self._clock()
 
     def _send(self, parcel: Parcel) -> None:
-        self._pace = self._pace.spent(self._clock())
+        pace = self._pace.spend()
+        if pace is None:
+            error = RegistryUnavailableError("not sent yet: another process is sending")
+            self._outbox.postpone(parcel, error, retry_at=self._clock(), counted=False)
+            return
         try:
             receipt = self._registry.submit(parcel)
         except RegistryRejectedError as error:
@@ -125,38 +136,37 @@ class Forwarder:
             if error.status == 429:
                 self._slow_down(parcel, error)
             else:
-                self._put_off(parcel, error)
+                self._put_off(parcel, error, pace)
         else:
-            self._pace = self._pace.answered()
+            self._pace.settle(_answered)
             self._outbox.sent(parcel, receipt)
 
     def _reject(self, parcel: Parcel, error: RegistryRejectedError) -> None:
-        self._pace = self._pace.answered()
+        self._pace.settle(_answered)
         self._outbox.rejected(parcel, error)
         self._say("a trace stays local, the first is row %d: %s", parcel.trace_seq, error)
 
     def _stop(self, parcel: Parcel, error: RegistryForbiddenError) -> None:
-        self._pace = self._pace.forbidden()
+        self._pace.settle(Pace.forbidden)
         self._outbox.postpone(parcel, error, retry_at=self._clock(), counted=False)
         self._say("nothing more is sent: %s", error)
 
     def _slow_down(self, parcel: Parcel, error: RegistryUnavailableError) -> None:
-        now = self._clock()
-        self._pace = self._pace.limited(now, error.retry_after_s or 0)
-        wait_s = self._pace.wait_s(now)
-        self._outbox.postpone(parcel, error, retry_at=now + wait_s, counted=False)
+        retry_after_s = error.retry_after_s or 0
+        wait_s = self._pace.settle(lambda before, now: before.limited(now, retry_after_s))
+        self._outbox.postpone(parcel, error, retry_at=self._clock() + wait_s, counted=False)
         self._say("sending pauses for %.0f s: %s", wait_s, error)
 
-    def _put_off(self, parcel: Parcel, error: RegistryUnavailableError) -> None:
-        now, luck, counted = self._clock(), self._luck(), self._pace.answering
-        attempts, failures = parcel.attempts + 1, self._pace.failures + 1
+    def _put_off(self, parcel: Parcel, error: RegistryUnavailableError, pace: Pace) -> None:
+        luck, counted = self._luck(), pace.answering
+        attempts, failures = parcel.attempts + 1, pace.failures + 1
         pause_s = max(backoff_s(failures, luck) / 2, error.retry_after_s or 0)
-        self._pace = self._pace.failed(now, pause_s)
+        self._pace.settle(lambda before, now: before.failed(now, pause_s))
         if counted and attempts >= _MOST_ATTEMPTS:
             self._outbox.block(parcel, "retries_exhausted")
             self._say("a trace stays local after %d attempts: %s", attempts, error)
             return
-        retry_at = now + pause_s + backoff_s(max(failures, attempts), luck) / 2
+        retry_at = self._clock() + pause_s + backoff_s(max(failures, attempts), luck) / 2
         self._outbox.postpone(parcel, error, retry_at=retry_at, counted=counted)
         self._say("the registry is in trouble, what waits is sent later: %s", error)
 
@@ -164,3 +174,7 @@ class Forwarder:
         """Warn once for each kind of trouble: the outbox knows the rest."""
         logger.log(logging.DEBUG if words in self._said else logging.WARNING, words, *facts)
         self._said.add(words)
+
+
+def _answered(pace: Pace, _now: float) -> Pace:
+    return pace.answered()

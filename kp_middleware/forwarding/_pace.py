@@ -5,16 +5,18 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 _HOUR_S: Final = 3600.0
+_DAY_S: Final = 86_400.0
 _TICK_S: Final = 0.001  # epoch seconds added up are right to about a microsecond
 _MARGIN_S: Final = 30.0  # clocks differ, and others may draw on the same agent's bucket
+_NEVER: Final = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """What we may ask of the registry, and what it has asked of us; all instants on one clock.
 
-    Each method but ``wait_s`` returns the pace after an event. A clock that is set back only makes
-    the wait longer.
+    Each method but ``wait_s`` returns the pace after an event. An instant of minus infinity was
+    never.
 
     Attributes:
         burst: How many requests may follow one another at once; the free tier takes 30.
@@ -22,40 +24,45 @@ class Pace:
         full_at: When the whole burst is there again.
         paused_until: No request before this instant.
         limited_at: When the last 429 came.
+        asked_at: When the request was made that has no answer yet.
+        lost_at: When the last one was made whose answer nobody has seen, until another is answered.
+        stopped_at: When the key turned out to be dead or not allowed to write.
         failures: How many requests in a row went wrong because the registry was in trouble.
         answering: Whether the last request was answered sensibly; False before the first.
-        stopped: Whether nothing is to be sent until the user acts.
     """
 
     burst: int = 20
     interval_s: float = 2.2
-    full_at: float = -math.inf
-    paused_until: float = -math.inf
-    limited_at: float = -math.inf
+    full_at: float = _NEVER
+    paused_until: float = _NEVER
+    limited_at: float = _NEVER
+    asked_at: float = _NEVER
+    lost_at: float = _NEVER
+    stopped_at: float = _NEVER
     failures: int = 0
     answering: bool = False
-    stopped: bool = False
 
     def wait_s(self, now: float) -> float:
-        """Seconds until a request may be made: 0 means now, infinity not until the user acts."""
-        if self.stopped:
-            return math.inf
+        """Seconds until a request may be made: 0 means now. A stopped key rests for a day."""
         has_one_at = self.full_at - (self.burst - 1) * self.interval_s
-        wait_s = max(has_one_at, self.paused_until) - now
+        wait_s = max(has_one_at, self.paused_until, self.stopped_at + _DAY_S) - now
         return wait_s if wait_s > _TICK_S else 0.0
 
     def spent(self, now: float) -> Self:
-        """After a request was made, whatever became of it."""
-        return replace(self, full_at=max(self.full_at, now) + self.interval_s)
+        """Before a request is made, whatever becomes of it."""
+        return replace(self, full_at=max(self.full_at, now) + self.interval_s, asked_at=now)
 
     def answered(self) -> Self:
         """After the registry took or refused a document."""
-        return replace(self, failures=0, answering=True)
+        return replace(
+            self, asked_at=_NEVER, lost_at=_NEVER, stopped_at=_NEVER, failures=0, answering=True
+        )
 
     def failed(self, now: float, pause_s: float) -> Self:
         """After a request met trouble: all sending pauses."""
         return replace(
             self,
+            asked_at=_NEVER,
             failures=self.failures + 1,
             answering=False,
             paused_until=max(self.paused_until, now + pause_s),
@@ -66,19 +73,75 @@ class Pace:
 
         So no three can fall within an hour. The burst is gone: the registry's is too.
         """
-        again = now - self.limited_at < _HOUR_S
-        pause_s = (max(_HOUR_S, retry_after_s) if again else retry_after_s) + _MARGIN_S
-        resumes_at = max(self.paused_until, now + pause_s)
+        return replace(self._paused(now, retry_after_s), asked_at=_NEVER, limited_at=now)
+
+    def lost(self) -> Self:
+        """After whoever made the last request was gone before its answer: it may have been a 429.
+
+        Nothing happens if all requests are answered.
+        """
+        if self.asked_at == _NEVER:
+            return self
+        return replace(self._paused(self.asked_at, 0.0), asked_at=_NEVER, lost_at=self.asked_at)
+
+    def forbidden(self, now: float) -> Self:
+        """After the key turned out to be dead, or not allowed to write."""
+        return replace(self, asked_at=_NEVER, stopped_at=now)
+
+    def without_burst(self, now: float) -> Self:
+        """Where we cannot know what was sent just before: one request, then each in its turn."""
+        full_at = now + (self.burst - 1) * self.interval_s
+        return replace(self, full_at=max(self.full_at, full_at))
+
+    def moved(self, by_s: float) -> Self:
+        """After the clock was set by so many seconds: what was an hour away still is."""
         return replace(
             self,
-            full_at=resumes_at + (self.burst - 1) * self.interval_s,
-            paused_until=resumes_at,
-            limited_at=now,
+            full_at=self.full_at + by_s,
+            paused_until=self.paused_until + by_s,
+            limited_at=self.limited_at + by_s,
+            asked_at=self.asked_at + by_s,
+            lost_at=self.lost_at + by_s,
+            stopped_at=self.stopped_at + by_s,
         )
 
-    def forbidden(self) -> Self:
-        """After the key turned out to be dead, or not allowed to write."""
-        return replace(self, stopped=True)
+    def plausible(self, now: float) -> Self:
+        """Without instants that no clock that only goes forward can have left.
+
+        What is over cannot lie ahead, and nothing pauses for longer than a day and the margin: so
+        a clock that is set back holds up sending for no longer than that.
+        """
+        paused_until = min(self.paused_until, now + _DAY_S + _MARGIN_S)
+        return replace(
+            self,
+            full_at=min(self.full_at, max(paused_until, now) + self.burst * self.interval_s),
+            paused_until=paused_until,
+            limited_at=min(self.limited_at, now),
+            asked_at=min(self.asked_at, now),
+            lost_at=min(self.lost_at, now),
+            stopped_at=min(self.stopped_at, now),
+        )
+
+    def stricter(self, other: Self) -> Self:
+        """What both paces allow."""
+        return replace(
+            self,
+            full_at=max(self.full_at, other.full_at),
+            paused_until=max(self.paused_until, other.paused_until),
+            limited_at=max(self.limited_at, other.limited_at),
+            asked_at=max(self.asked_at, other.asked_at),
+            lost_at=max(self.lost_at, other.lost_at),
+            stopped_at=max(self.stopped_at, other.stopped_at),
+            failures=max(self.failures, other.failures),
+            answering=self.answering and other.answering,
+        )
+
+    def _paused(self, since: float, at_least_s: float) -> Self:
+        again = since - max(self.limited_at, self.lost_at) < _HOUR_S
+        pause_s = (max(_HOUR_S, at_least_s) if again else at_least_s) + _MARGIN_S
+        resumes_at = max(self.paused_until, since + pause_s)
+        full_at = resumes_at + (self.burst - 1) * self.interval_s
+        return replace(self, full_at=max(self.full_at, full_at), paused_until=resumes_at)
 
 
 def backoff_s(failures: int, luck: float) -> float:

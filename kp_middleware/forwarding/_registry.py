@@ -1,5 +1,6 @@
 """The registry, over HTTP."""
 
+import hashlib
 import ipaddress
 import time
 from collections.abc import Callable, Mapping
@@ -45,15 +46,21 @@ class Registry:
     ) -> None:
         self._url = _safe_url(url)
         self._api_key = _checked_key(api_key)
-        self._timeout_s = timeout_s
         self._clock = clock
         self._open_client: httpx2.Client | None = None
         self.agent_id = agent_id
+        self.timeout_s = timeout_s
 
     @property
     def url(self) -> str:
         """Where it is."""
         return str(self._url)
+
+    @property
+    def key_hash(self) -> str:
+        """Tells one API key from another, and nobody what it is."""
+        key = self._api_key.get_secret_value()
+        return hashlib.sha256(f"kp-middleware\n{key}".encode()).hexdigest()
 
     def __repr__(self) -> str:
         return f"Registry({self.url!r}, agent_id={self.agent_id!r})"
@@ -102,14 +109,14 @@ class Registry:
             ) as response:
                 body = self._read(response, most_bytes)
         except httpx2.TimeoutException as exc:
-            raise self._unavailable(f"no answer within {self._timeout_s:g} s") from exc
+            raise self._unavailable(f"no answer within {self.timeout_s:g} s") from exc
         except (httpx2.HTTPError, OSError) as exc:
             problem = self._without_key(f"{type(exc).__name__}: {exc}")
             raise self._unavailable(problem) from None  # it may quote a line that holds the key
         return Answer(response.status_code, response.headers, body)
 
     def _read(self, response: httpx2.Response, most_bytes: int) -> bytes:
-        until = self._clock() + self._timeout_s
+        until = self._clock() + self.timeout_s
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
@@ -136,7 +143,7 @@ class Registry:
                 "Accept-Encoding": "identity",
                 "User-Agent": f"kp-middleware/{version('kp-middleware')}",
             },
-            timeout=self._timeout_s,
+            timeout=self.timeout_s,
             limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
             trust_env=not _is_loopback(self._url.host),  # a proxy has another loopback
         )

@@ -11,7 +11,14 @@ from kp_middleware import locations
 from kp_middleware.database import connect
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.inspection._explanation import arithmetic, short_id, whereabouts
-from kp_middleware.inspection._output import print_json, print_rows, print_table
+from kp_middleware.inspection._outbox import outbox
+from kp_middleware.inspection._output import (
+    json_option,
+    print_json,
+    print_rows_or_table,
+    print_table,
+)
+from kp_middleware.inspection._redact import redact
 from kp_middleware.inspection._show import trace_lines
 from kp_middleware.storage import History, Row
 
@@ -32,7 +39,6 @@ _LIST_COLUMNS = (
     "state",
     "objective",
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 class _Group(DefaultGroup):
@@ -74,7 +80,7 @@ def cli(context: click.Context, db: Path | None) -> None:
 @click.option("-n", "--limit", default=20, show_default=True, help="How many, newest first.")
 @click.option("-d", "--domain", help="Only traces of this domain.")
 @click.option("--above/--below", default=None, help="Only those that reached the threshold or not.")
-@_json
+@json_option
 @click.pass_obj
 def list_(db: Path, *, limit: int, domain: str | None, above: bool | None, as_json: bool) -> None:
     """List the newest traces.
@@ -86,17 +92,14 @@ def list_(db: Path, *, limit: int, domain: str | None, above: bool | None, as_js
         history = History(connection)
         rows = history.latest(limit, domain=domain, above=above)
         count = history.count()
-    if sys.stdout.isatty() and not as_json:
-        print_table([_for_people(row) for row in rows], _LIST_COLUMNS)
-    else:
-        print_rows(rows, _LIST_COLUMNS, as_json=as_json)
+    print_rows_or_table(rows, _LIST_COLUMNS, as_json=as_json, for_people=_for_people)
     if len(rows) == limit < count:
         click.echo(f"{count} traces in all: -n shows more", err=True)
 
 
 @cli.command()
 @click.argument("trace_id", metavar="ID")
-@_json
+@json_option
 @click.pass_obj
 def show(db: Path, *, trace_id: str, as_json: bool) -> None:
     """Show why one trace scored as it did, and where it went.
@@ -117,7 +120,7 @@ def show(db: Path, *, trace_id: str, as_json: bool) -> None:
 
 
 @cli.command()
-@_json
+@json_option
 @click.pass_obj
 def stats(db: Path, *, as_json: bool) -> None:
     """Count what was recorded, cleared and sent."""
@@ -130,7 +133,7 @@ def stats(db: Path, *, as_json: bool) -> None:
 
 
 @cli.command()
-@_json
+@json_option
 @click.pass_obj
 def path(db: Path, *, as_json: bool) -> None:
     """Print where the file of traces is."""
@@ -141,7 +144,7 @@ def path(db: Path, *, as_json: bool) -> None:
 
 
 @cli.command()
-@_json
+@json_option
 @click.pass_obj
 def doctor(db: Path, *, as_json: bool) -> None:
     """Check the file, the model and the registry; exit with 3 if one cannot be used."""
@@ -164,7 +167,7 @@ def doctor(db: Path, *, as_json: bool) -> None:
 @click.option(
     "--into", type=click.Path(path_type=Path, dir_okay=False), help="Keep its traces here."
 )
-@_json
+@json_option
 def demo(*, into: Path | None, as_json: bool) -> None:
     """See it work: a scripted agent, real tools, the real model.
 
@@ -174,6 +177,10 @@ def demo(*, into: Path | None, as_json: bool) -> None:
     from kp_middleware.inspection._demo import run_demo
 
     run_demo(into, as_json=as_json)
+
+
+cli.add_command(outbox)
+cli.add_command(redact)
 
 
 def _for_people(row: Row) -> Row:

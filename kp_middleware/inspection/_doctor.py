@@ -10,9 +10,11 @@ from kp_middleware.database import TROUBLE, connect
 from kp_middleware.errors import (
     EmbedderError,
     EmbedderNotReadyError,
+    RedactionError,
     RegistryError,
     SettingsFileError,
 )
+from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.scoring import Embedder, describe_source
 from kp_middleware.settings import Settings
 from kp_middleware.storage import History
@@ -33,7 +35,7 @@ class Finding(NamedTuple):
 
 
 def examine(db: Path, embedder: Embedder) -> Iterator[Finding]:
-    """Look at the settings, the file, the model and the registry, one after another."""
+    """Look at the settings, the file, the model, redaction and the registry, one after another."""
     try:
         settings = Settings(db=db)
     except (ValueError, SettingsFileError) as error:
@@ -42,6 +44,7 @@ def examine(db: Path, embedder: Embedder) -> Iterator[Finding]:
         return
     yield _file(settings.db)
     yield _model(embedder, settings)
+    yield _redaction(Policy.of(settings))
     yield _registry(settings)
 
 
@@ -70,6 +73,15 @@ def _model(embedder: Embedder, settings: Settings) -> Finding:
     took_s = time.perf_counter() - started
     detail = f"{embedder.name}, from {describe_source()}, ready in {took_s:.1f} s"
     return Finding("model", ok=True, detail=detail)
+
+
+def _redaction(policy: Policy) -> Finding:
+    try:
+        redact_text("a text", level="aggregated", policy=policy)
+    except RedactionError as error:
+        return Finding("redaction", ok=False, detail=f"{error}; until then nothing is sent")
+    engines = ", ".join(("our own rules", *policy.engines))
+    return Finding("redaction", ok=True, detail=f"by {engines}: {policy.redactor}")
 
 
 def _registry(settings: Settings) -> Finding:

@@ -1,5 +1,6 @@
 """Why a trace scored as it did, and where it went: pure functions of its row."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kp_middleware.storage import Row
@@ -88,8 +89,22 @@ def one_line(text: str) -> str:
     >>> one_line("first\n\x1b[2Jsecond")
     'first ?[2Jsecond'
     """
-    words = " ".join(text.split())
-    return "".join(sign if sign.isprintable() else "?" for sign in words)
+    return printable(" ".join(text.split()))
+
+
+def printable(line: str) -> str:
+    """A line with nothing in it that steers a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in line)
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """How much of what, the most first.
+
+    >>> in_words({"email": 2, "api_key": 1, "phone": 0})
+    '2 email, 1 api_key'
+    """
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count} {name}" for name, count in ordered if count)
 
 
 def short_id(trace_id: str) -> str:

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -14,6 +14,9 @@ from kp_middleware.storage import Row
 _PIPE_WIDTH: Final = 160
 _GAP: Final = 2
 _LEAST: Final = 10
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 def print_json(value: object) -> None:
@@ -29,6 +32,20 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) ->
     click.echo("\t".join(columns))
     for row in rows:
         click.echo("\t".join(one_line(_text(row[name])) for name in columns))
+
+
+def print_rows_or_table(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    for_people: Callable[[Row], Row] = lambda row: row,
+) -> None:
+    """A table on a terminal, tab-separated in a pipe, JSON if it is wanted."""
+    if sys.stdout.isatty() and not as_json:
+        print_table([for_people(row) for row in rows], columns)
+    else:
+        print_rows(rows, columns, as_json=as_json)
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:

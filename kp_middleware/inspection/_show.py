@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from kp_middleware.inspection._explanation import arithmetic, one_line, whereabouts
+from kp_middleware.inspection._explanation import arithmetic, in_words, one_line, whereabouts
 from kp_middleware.storage import Row
 
 _WIDTH = 100
@@ -17,6 +17,8 @@ def trace_lines(trace: Row) -> Iterator[str]:
     yield ""
     yield from _sum(trace)
     yield f"  → {one_line(whereabouts(trace))}"
+    if trace["outbox"] and trace["outbox"]["redactions"]:
+        yield f"    without {in_words(trace['outbox']['redactions'])}"
     yield ""
     yield from map(_step, trace["steps"])
     if trace["result_summary"]:
@@ -34,7 +36,7 @@ def _sum(trace: Row) -> Iterator[str]:
 def _step(step: Row) -> str:
     took = f"  {step['latency_ms']:.0f} ms" if "latency_ms" in step else ""
     told = step.get("content") or step.get("output_summary") or _arguments(step)
-    name = step.get("tool", "")
+    name = " ".join(step[part] for part in ("agent", "tool") if part in step)
     return (
         f"{step['step_id']:>4}  {step['type']:<15} {one_line(name):<20} {one_line(told)}"[:_WIDTH]
         + took

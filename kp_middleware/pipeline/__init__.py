@@ -2,5 +2,6 @@
 
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._knowledge_pulse import KnowledgePulse
+from kp_middleware.pipeline._rescan import Rescan
 
-__all__ = ["Backlog", "KnowledgePulse"]
+__all__ = ["Backlog", "KnowledgePulse", "Rescan"]

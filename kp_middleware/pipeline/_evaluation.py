@@ -2,14 +2,16 @@
 
 import logging
 import time
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Final
 
 from kp_middleware import privacy
 from kp_middleware.database import PASSING_TROUBLE, Connection, transaction
 from kp_middleware.errors import EmbedderNotReadyError, RedactionError
-from kp_middleware.forwarding import payload
-from kp_middleware.pipeline._run_queue import FinishedRun
+from kp_middleware.pipeline._outgoing import Outgoing, outgoing
+from kp_middleware.pipeline._run_queue import FinishedRun, ThreadEnd
+from kp_middleware.pipeline._threads import Threads
 from kp_middleware.recording import Recorder, assemble
 from kp_middleware.runs import RecordedRun
 from kp_middleware.scores import Score, Shape
@@ -29,6 +31,7 @@ _UNSPOKEN_METADATA: Final = {
     "framework": None,
     "validated_by": None,
 }
+_UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "agents": {}, "part": None}
 _VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
 _LEVELS: Final = ("aggregated", "federated", "private")  # that which removes most first
 _PRIVATE: Final = "not queued: its visibility is private"
@@ -47,30 +50,34 @@ class Evaluation:
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._gate = Threshold(settings.threshold)
+        self._policy = privacy.Policy.of(settings)
         self._said: set[str] = set()
         self._caught_up = settings.visibility == "private"
         scorer = f"kp-middleware {version('kp-middleware')}"
         self._store = TraceStore(connection, scorer=scorer)
+        self._threads = Threads(connection, self._store, settings)
         self._outbox = OutboxTable(
             connection, registry=settings.registry_url, agent_id=settings.agent_id
         )
 
-    def keep(self, run: FinishedRun) -> int | None:
-        """Write a run to the file as ``recorded``, without its secrets; None if it has no step.
+    def keep(self, run: FinishedRun) -> None:
+        """Write a run to the file without its secrets, unless it has no step.
 
         Raises:
             DatabaseError, sqlite3.OperationalError: If it could not be written: try again.
         """
+        if isinstance(run, ThreadEnd):
+            self._threads.end(run)
+            return
         recorded = self._recorded_run(run)
         if recorded is None:
-            return None
+            return
         try:
-            return self._store.record(_without_secrets(recorded))
+            self._threads.keep(self._without_secrets(recorded))
         except RedactionError as error:
             logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
             seq = self._store.record(_without_words(recorded))
             self._store.fail(seq, f"its texts could not be redacted: {error}")
-            return seq
 
     def score_next(self) -> bool:
         """Score the oldest run that waits; False if none does.
@@ -82,9 +89,13 @@ class Evaluation:
         seq = self._store.next_recorded()
         if seq is None:
             self._queue_what_cleared_without_a_key()
-            return False
+            return self._threads.end_overdue()
         self._score(seq)
         return True
+
+    def next_end_in_s(self) -> float:
+        """In how many seconds a run has waited too long for what follows; infinity: none waits."""
+        return self._threads.next_end_in_s()
 
     def any_pending(self) -> bool:
         """Whether a row of the outbox waits to be sent."""
@@ -109,7 +120,7 @@ class Evaluation:
                 self._queue(seq, trace, self._store.score_of(seq))
                 self._store.say_why(seq, "queued when there was an API key")
 
-    def _recorded_run(self, run: FinishedRun) -> RecordedRun | None:
+    def _recorded_run(self, run: Recorder | ReasoningTrace) -> RecordedRun | None:
         settings = self._settings
         if isinstance(run, Recorder):
             return assemble(
@@ -136,6 +147,7 @@ class Evaluation:
         started = time.perf_counter()
         shape = self._shape(seq, trace)
         vector = self._embedded(trace)  # slow, so outside the transaction
+        self._ask_engines(trace)
         try:
             with transaction(self._connection):
                 if not self._store.is_recorded(seq):
@@ -186,16 +198,35 @@ class Evaluation:
         return _NO_KEY if self._settings.api_key is None else None
 
     def _queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
-        level = trace.metadata.privacy_level
+        redactor = self._policy.redactor
         try:
-            redacted = privacy.redact_trace(trace, level=level)
-            body = payload(redacted.trace, score=score, agent_id=self._settings.agent_id)
-            privacy.check_clean(body, level=level)
+            leaving = self._outgoing(trace, score)
         except RedactionError as error:
             logger.warning("trace %s stays here: %s", trace.id, error)
-            self._outbox.add_blocked(seq, str(error), redactor=privacy.REDACTOR)
+            self._outbox.add_blocked(seq, str(error), redactor=redactor)
         else:
-            self._outbox.add(seq, body, redactor=privacy.REDACTOR, redactions=redacted.counts)
+            self._outbox.add(seq, leaving.body, redactor=redactor, redactions=leaving.redactions)
+
+    def _outgoing(self, trace: ReasoningTrace, score: float) -> Outgoing:
+        return outgoing(trace, score=score, agent_id=self._settings.agent_id, policy=self._policy)
+
+    def _ask_engines(self, trace: ReasoningTrace) -> None:
+        """Before the transaction, which other processes wait for; they remember their answers."""
+        if self._policy.asks_engines and self._hindrance(trace) is None:
+            with suppress(RedactionError):  # it will be said when the trace is to be queued
+                self._outgoing(trace, 0.0)
+
+    def _without_secrets(self, run: RecordedRun) -> RecordedRun:
+        """The run as it may be written; what needs a missing package is left to the outbox."""
+        try:
+            return _without_secrets(run, self._policy)
+        except RedactionError as error:
+            if error.reason not in privacy.ENGINE_TROUBLE:
+                raise
+            if error.where not in self._said:
+                self._said.add(error.where)
+                logger.warning("nothing will be sent: %s", error)
+            return _without_secrets(run, self._policy.without_packages())
 
 
 def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
@@ -208,11 +239,13 @@ def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
     return trace.model_copy(update={"metadata": metadata.model_copy(update=stricter)})
 
 
-def _without_secrets(run: RecordedRun) -> RecordedRun:
+def _without_secrets(run: RecordedRun, policy: privacy.Policy) -> RecordedRun:
     """The run as it may be written to the file."""
     facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
-    cleaned = privacy.redact_jsonable(facts, level="private").value
-    trace = privacy.redact_trace(run.trace, level="private").trace
+    facts["agents"] = [*run.agents.values()]
+    cleaned = privacy.redact_jsonable(facts, level="private", policy=policy).value
+    cleaned["agents"] = dict(zip(run.agents, cleaned["agents"], strict=True))
+    trace = privacy.redact_trace(run.trace, level="private", policy=policy).trace
     return run.model_copy(update={**cleaned, "trace": trace})
 
 
@@ -229,4 +262,4 @@ def _without_words(run: RecordedRun) -> RecordedRun:
             "metadata": trace.metadata.model_copy(update=_UNSPOKEN_METADATA),
         }
     )
-    return run.model_copy(update={**dict.fromkeys(_SPOKEN_FACTS), "tags": (), "trace": bare})
+    return run.model_copy(update={**dict.fromkeys(_SPOKEN_FACTS), **_UNSPOKEN_FACTS, "trace": bare})

@@ -6,15 +6,16 @@ import time
 from contextlib import closing
 from typing import Final
 
-from kp_middleware.database import connect
-from kp_middleware.forwarding import Forwarder, Pace, Registry
+from kp_middleware import locations
+from kp_middleware.forwarding import Forwarder, Registry
 from kp_middleware.pipeline._daemon import start_daemon
+from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.settings import Settings
-from kp_middleware.storage import OutboxTable
+from kp_middleware.storage import OutboxTable, PacingTable, RestingConnection
 
 logger = logging.getLogger("kp_middleware")
 
-_NEVER_S: Final = 3600.0
+_AT_MOST_S: Final = 3600.0  # then we look again, whatever the clock did
 
 
 class ForwardingWorker:
@@ -52,14 +53,17 @@ class ForwardingWorker:
 
     def _work(self) -> None:
         try:
-            with closing(connect(self._settings.db)) as connection, closing(self._registry):
+            with (
+                closing(RestingConnection(self._settings.db)) as connection,
+                closing(self._registry),
+            ):
                 outbox = OutboxTable(
                     connection,
                     registry=self._settings.registry_url,
                     agent_id=self._settings.agent_id,
                 )
-                forwarder = Forwarder(outbox, self._registry, pace=Pace(), clock=time.time)
-                self._forward(forwarder)
+                pace = _shared_pace(self._registry)
+                self._forward(Forwarder(outbox, self._registry, pace=pace, clock=time.time))
         except Exception:
             logger.warning("nothing is sent for now", exc_info=True)
         finally:
@@ -68,9 +72,20 @@ class ForwardingWorker:
 
     def _forward(self, forwarder: Forwarder) -> None:
         while not self._stopping.is_set():
+            self._idle.clear()  # or a program could end in the midst of a request
             self._wake.clear()
             more_in_s = forwarder.forward_due(self._stopping)
             if more_in_s is None or more_in_s > 0:
                 if not self._wake.is_set():
                     self._idle.set()
-                self._wake.wait(_NEVER_S if more_in_s is None else more_in_s)
+                self._wake.wait(_AT_MOST_S if more_in_s is None else min(more_in_s, _AT_MOST_S))
+
+
+def _shared_pace(registry: Registry) -> SharedPace:
+    table = PacingTable(
+        locations.pacing_file(),
+        registry=registry.url.rstrip("/"),
+        agent_id=registry.agent_id,
+        key_hash=registry.key_hash,
+    )
+    return SharedPace(table, longest_request_s=registry.timeout_s)

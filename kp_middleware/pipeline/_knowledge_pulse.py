@@ -11,11 +11,11 @@ from contextlib import closing
 from types import EllipsisType, TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
-from kp_middleware.database import TROUBLE, connect
+from kp_middleware.database import TROUBLE
 from kp_middleware.forwarding import Registry
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
-from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
+from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue, ThreadEnd
 from kp_middleware.pipeline._scoring_worker import ScoringWorker
 from kp_middleware.recording import (
     Limits,
@@ -26,9 +26,10 @@ from kp_middleware.recording import (
     recorded_tool,
     shield,
 )
+from kp_middleware.runs import fingerprint
 from kp_middleware.scoring import DEFAULT_EMBEDDER, Embedder
 from kp_middleware.settings import Settings, SettingsKeywords
-from kp_middleware.storage import count_backlog
+from kp_middleware.storage import RestingConnection, count_backlog
 from kp_middleware.traces import ReasoningTrace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,8 +40,6 @@ logger = logging.getLogger("kp_middleware")
 
 _EXIT_S: Final = 2.0
 _open_pipelines: "weakref.WeakSet[KnowledgePulse]" = weakref.WeakSet()
-_default_lock = threading.Lock()
-_left_by_the_parent: list[ScoringWorker] = []  # or its connection would be closed in the child
 
 
 class KnowledgePulse:
@@ -71,6 +70,7 @@ class KnowledgePulse:
     """
 
     _default: "KnowledgePulse | None" = None
+    _default_lock = threading.Lock()
 
     def __init__(
         self,
@@ -79,11 +79,7 @@ class KnowledgePulse:
         **settings: Unpack[SettingsKeywords],
     ) -> None:
         self.settings = Settings(**settings)
-        self._limits = Limits(
-            field_bytes=self.settings.max_field_bytes,
-            steps=self.settings.max_steps,
-            trace_bytes=self.settings.max_trace_bytes,
-        )
+        self._limits = Limits.of(self.settings)
         if isinstance(embedder, str):
             raise TypeError("embedder is an object that embeds, or None; KP_EMBEDDER takes words")
         if embedder is ...:
@@ -97,7 +93,7 @@ class KnowledgePulse:
     @classmethod
     def default(cls) -> "KnowledgePulse":
         """The pipeline of this process, from ``KP_*`` and files; one until it is closed."""
-        with _default_lock:
+        with KnowledgePulse._default_lock:
             if KnowledgePulse._default is None or KnowledgePulse._default.closed:
                 KnowledgePulse._default = cls()
             return KnowledgePulse._default
@@ -194,6 +190,29 @@ class KnowledgePulse:
         if self.settings.enabled:
             self._take(trace)
 
+    def end_thread(
+        self,
+        thread_id: str | int,
+        *,
+        success: bool | None = None,
+        confidence: float | None = None,
+    ) -> None:
+        """Nothing follows in a thread: what waits of it, in the file, is one trace and is scored.
+
+        Args:
+            thread_id: As LangGraph's ``configurable`` has it.
+            success: Whether its task was done; None means as its last run ended, and that a run
+                which waits for a person is not complete.
+            confidence: How sure of it, 0 to 1; None means what the last run said.
+
+        Raises:
+            ValueError: If the confidence is not from 0 to 1.
+        """
+        if confidence is not None and not 0 <= confidence <= 1:
+            raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
+        if self.settings.enabled:
+            self._take(ThreadEnd(fingerprint(str(thread_id)), success, confidence))
+
     def flush(self, timeout_s: float = 5.0) -> Backlog:
         """Wait until what was recorded is scored and what may leave is sent, or the time is over.
 
@@ -278,7 +297,7 @@ class KnowledgePulse:
     def _backlog(self) -> Backlog:
         """From the file, where it exists; what cannot be read there is not counted."""
         try:
-            with closing(connect(self.settings.db, read_only=True)) as connection:
+            with closing(RestingConnection(self.settings.db, read_only=True)) as connection:
                 unscored, unsent = count_backlog(connection)
         except TROUBLE:
             unscored = unsent = 0
@@ -286,12 +305,14 @@ class KnowledgePulse:
 
 
 def _start_afresh_in_the_child() -> None:
-    """A fork takes no threads along, but locks as they were, and SQLite's connections to neither.
+    """A fork takes no threads along, but locks as they were.
 
-    What the parent had in its queue the parent keeps and scores.
+    What the parent had in its queue the parent keeps and scores. Files it had none open: see
+    `ForkGate`, whose part comes first, because it was imported before.
     """
+    KnowledgePulse._default_lock = threading.Lock()  # noqa: SLF001 - our own
     for pipeline in list(_open_pipelines):
-        _left_by_the_parent.append(pipeline._scorer)  # noqa: SLF001 - our own
+        pipeline._scorer.leave_to_the_parent()  # noqa: SLF001
         pipeline._start_afresh()  # noqa: SLF001
 
 

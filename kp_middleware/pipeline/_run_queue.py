@@ -7,8 +7,23 @@ from typing import Final, NamedTuple, TypeAlias
 from kp_middleware.recording import Recorder
 from kp_middleware.traces import ReasoningTrace
 
-FinishedRun: TypeAlias = Recorder | ReasoningTrace
-"""What was recorded, or a trace that a user built."""
+
+class ThreadEnd(NamedTuple):
+    """A thread is over: nothing follows what waits in it.
+
+    Attributes:
+        thread: The fingerprint of its id.
+        success: Whether its task was done, or None where nobody says.
+        confidence: How sure of it, 0 to 1, or None.
+    """
+
+    thread: str
+    success: bool | None
+    confidence: float | None
+
+
+FinishedRun: TypeAlias = Recorder | ReasoningTrace | ThreadEnd
+"""What was recorded, a trace that a user built, or the end of what was recorded before."""
 
 _OVERHEAD_BYTES: Final = 1024
 
@@ -100,4 +115,6 @@ def _size_bytes(run: FinishedRun) -> int:
     if isinstance(run, Recorder):
         texts = len(run.objective) + len(run.result_summary)
         return run.log.size_bytes + texts + _OVERHEAD_BYTES
+    if isinstance(run, ThreadEnd):
+        return _OVERHEAD_BYTES
     return len(run.model_dump_json()) + _OVERHEAD_BYTES

@@ -3,20 +3,26 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
-from kp_middleware.database import PASSING_TROUBLE, connect
+from kp_middleware.database import PASSING_TROUBLE
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
+from kp_middleware.storage import ForkGate, RestingConnection
 
 logger = logging.getLogger("kp_middleware")
 
 _LOOK_AGAIN_S: Final = 1.0
 _NEVER_S: Final = 3600.0
+_HEAD_START_S: Final = (
+    0.02  # for the agent to give its answer: two busy threads of Python wait for each other
+)
+_TICK_S: Final = 0.002  # the file's instants are cut to milliseconds
 
 
 class ScoringWorker:
@@ -42,9 +48,11 @@ class ScoringWorker:
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
         self._turn = threading.RLock()
+        self._step = ForkGate()
         self._at_work = False
         self._evaluation: Evaluation | None = None
         self._unscored = 0
+        self._idle_s = _NEVER_S
         self._waiting_for_model = False
         self._in_trouble = False
         self._warned = False
@@ -81,13 +89,21 @@ class ScoringWorker:
             finally:
                 self._at_work = False
 
+    def leave_to_the_parent(self) -> None:
+        """In a forked child: end after the step that forked, which is the parent's to complete."""
+        self._queue = RunQueue(0)
+        self._stopping = threading.Event()  # the locks of the old ones may be a lost thread's
+        self._stopping.set()
+        self._warned = True
+
     def _work(self) -> None:
         wait_s = 0.0  # an earlier process may have left something
+        self._stopping.wait(_HEAD_START_S)
         while not self._stopping.is_set():
             if self._go_on(wait_s):
                 wait_s = 0.0
                 continue
-            wait_s = _LOOK_AGAIN_S if self._waiting_for_model else _NEVER_S
+            wait_s = _LOOK_AGAIN_S if self._waiting_for_model else self._idle_s
             if self._in_trouble:
                 self._stopping.wait(_LOOK_AGAIN_S)
                 wait_s = 0.0
@@ -95,9 +111,11 @@ class ScoringWorker:
     def _go_on(self, wait_s: float) -> bool:
         """Keep the next run, else score the next; False if there was nothing to do, or no way."""
         run = self._queue.take(wait_s)
+        if wait_s and run is not None:
+            self._stopping.wait(_HEAD_START_S)
         try:
-            evaluation = self._open()
-            went_on = self._score_next(evaluation) if run is None else self._keep(evaluation, run)
+            with self._step:  # what a fork interrupts may hold locks of Python or a library
+                went_on = self._score_next() if run is None else self._keep(run)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker lives on
             if run is not None:
                 self._queue.put_back(run)
@@ -110,7 +128,8 @@ class ScoringWorker:
             self._queue.set_stuck(stuck=False)
         return went_on
 
-    def _keep(self, evaluation: Evaluation, run: FinishedRun) -> bool:
+    def _keep(self, run: FinishedRun) -> bool:
+        evaluation = self._open()
         self._unscored += 1
         try:
             evaluation.keep(run)
@@ -122,7 +141,8 @@ class ScoringWorker:
         self._queue.kept()
         return True
 
-    def _score_next(self, evaluation: Evaluation) -> bool:
+    def _score_next(self) -> bool:
+        evaluation = self._open()
         try:
             scored = evaluation.score_next()
             self._waiting_for_model = False
@@ -134,18 +154,21 @@ class ScoringWorker:
         if not scored:
             self._queue.done(self._unscored)
             self._unscored = 0
+            self._idle_s = min(evaluation.next_end_in_s() + _TICK_S, _NEVER_S)
         return scored
 
     def _open(self) -> Evaluation:
         if self._evaluation is None:
-            connection = connect(self._settings.db)
+            connection = RestingConnection(self._settings.db)
+            connection.open()
             self._evaluation = Evaluation(connection, self._settings, self._embedder)
         return self._evaluation
 
     def _close(self) -> None:
         evaluation, self._evaluation = self._evaluation, None
         if evaluation is not None:
-            evaluation.close()
+            with suppress(*PASSING_TROUBLE):  # a thread that still uses it opens it anew
+                evaluation.close()
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:

@@ -2,7 +2,7 @@
 
 Secrets and sensitive numbers (cards, bank accounts, national ids) go at every level; e-mail
 addresses, phone numbers, IP and MAC addresses and home paths stay at ``private`` alone. Names,
-postal addresses and birth dates are not found.
+postal addresses and birth dates are not found by rules. A `Policy` adds what a user knows better.
 """
 
 from kp_middleware.privacy._documents import (
@@ -11,16 +11,25 @@ from kp_middleware.privacy._documents import (
     redact_jsonable,
     redact_trace,
 )
+from kp_middleware.privacy._engines import ENGINE_TROUBLE
 from kp_middleware.privacy._find import Redacted, redact_text
+from kp_middleware.privacy._found import Found, count_placeholders
 from kp_middleware.privacy._gate import check_clean
+from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._table import REDACTOR
+from kp_middleware.privacy._walk import document_in
 
 __all__ = [
+    "ENGINE_TROUBLE",
     "REDACTOR",
+    "Found",
+    "Policy",
     "Redacted",
     "RedactedTrace",
     "RedactedValue",
     "check_clean",
+    "count_placeholders",
+    "document_in",
     "redact_jsonable",
     "redact_text",
     "redact_trace",

@@ -1,18 +1,21 @@
 """Clean whole documents and other structures; when in doubt, refuse."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kp_middleware.errors import RedactionError
+from kp_middleware.privacy._found import Found, counted
+from kp_middleware.privacy._numbers_of_values import Numbers
+from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._refusal import refusing
+from kp_middleware.privacy._rulebook import rulebook
 from kp_middleware.privacy._walk import Walk
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
 
-_KEPT = frozenset(
+KEPT = frozenset(
     (
         *("@context", "@type", "steps[].step_id", "steps[].type", "steps[].latency_ms"),
         *(
@@ -26,6 +29,8 @@ _KEPT = frozenset(
 )
 """Fields whose type leaves no room for anything that would have to go."""
 
+_NO_POLICY = Policy()
+
 
 @dataclass(frozen=True, slots=True)
 class RedactedTrace:
@@ -33,11 +38,16 @@ class RedactedTrace:
 
     Attributes:
         trace: With placeholders such as ``[REDACTED:email]``.
-        counts: How many placeholders were put in, by label.
+        found: What they stand for, by path.
     """
 
     trace: "ReasoningTrace"
-    counts: Mapping[str, int]
+    found: tuple[Found, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many placeholders were put in, by label."""
+        return counted(self.found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +56,21 @@ class RedactedValue:
 
     Attributes:
         value: With placeholders such as ``[REDACTED:email]``; one can stand for a number.
-        counts: How many placeholders were put in, by label.
+        found: What they stand for, by path.
     """
 
     value: Any
-    counts: Mapping[str, int]
+    found: tuple[Found, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many placeholders were put in, by label."""
+        return counted(self.found)
 
 
-def redact_trace(trace: "ReasoningTrace", *, level: "PrivacyLevel") -> RedactedTrace:
+def redact_trace(
+    trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy = _NO_POLICY
+) -> RedactedTrace:
     """Take out of a document what must not be kept or shared at a level.
 
     Raises:
@@ -61,18 +78,21 @@ def redact_trace(trace: "ReasoningTrace", *, level: "PrivacyLevel") -> RedactedT
     """
     from pydantic import ValidationError
 
-    walk = Walk(level, kept=_KEPT)
     with refusing():
-        document = walk.clean(trace.model_dump(mode="json"))
+        document = trace.model_dump(mode="json")
+        walk = _walk(document, level, policy, kept=KEPT)
+        document = walk.clean(document)
         try:
             cleaned = type(trace).model_validate(document)
         except ValidationError as problem:
             where = ".".join(str(part) for part in problem.errors()[0]["loc"])
             raise RedactionError("invalid_after_redaction", where) from None
-    return RedactedTrace(cleaned, _counts(walk))
+    return RedactedTrace(cleaned, tuple(walk.found))
 
 
-def redact_jsonable(value: object, *, level: "PrivacyLevel") -> RedactedValue:
+def redact_jsonable(
+    value: object, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY
+) -> RedactedValue:
     """Take what must not be kept or shared out of dicts, lists, tuples, strings and numbers.
 
     Raises:
@@ -81,11 +101,14 @@ def redact_jsonable(value: object, *, level: "PrivacyLevel") -> RedactedValue:
     >>> redact_jsonable({"user": "anna", "password": "hunter2"}, level="private").value
     {'user': 'anna', 'password': '[REDACTED:password]'}
     """
-    walk = Walk(level)
     with refusing():
+        walk = _walk(value, level, policy)
         cleaned = walk.clean(value)
-    return RedactedValue(cleaned, _counts(walk))
+    return RedactedValue(cleaned, tuple(walk.found))
 
 
-def _counts(walk: Walk) -> Counter[str]:
-    return Counter(found.label for found in walk.found)
+def _walk(
+    value: object, level: "PrivacyLevel", policy: Policy, *, kept: frozenset[str] = frozenset()
+) -> Walk:
+    numbers = Numbers.after(value) if policy.numbered else None
+    return Walk(rulebook(level, policy), kept=kept, numbers=numbers)

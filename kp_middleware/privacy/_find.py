@@ -1,17 +1,18 @@
 """Find what has to go in one text, settle what overlaps, and put placeholders in its place."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kp_middleware.errors import RedactionError
+from kp_middleware.privacy._found import Found, counted
+from kp_middleware.privacy._numbers_of_values import Numbers
 from kp_middleware.privacy._page import HIDDEN, Page
-from kp_middleware.privacy._rules import Group, Rule, matched_value
-from kp_middleware.privacy._table import RULES
+from kp_middleware.privacy._policy import Policy
+from kp_middleware.privacy._rulebook import Rulebook, rulebook
+from kp_middleware.privacy._rules import Group, Span
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
@@ -20,6 +21,7 @@ MAX_CHARACTERS = 1 << 20
 _MAX_PASSES = 16
 _HARMLESS = re.compile(r"[A-Za-z_]{0,15}|[a-z_]{16,24}|[\W_]*")  # a word: most keys, many values
 _STRENGTH: dict[Group, int] = {"contact": 0, "sensitive": 1, "secret": 2}
+_NO_POLICY = Policy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +30,21 @@ class Redacted:
 
     Attributes:
         text: With placeholders such as ``[REDACTED:email]``.
-        counts: How many placeholders were put in, by label.
+        found: What they stand for, by line.
     """
 
     text: str
-    counts: Mapping[str, int]
+    found: tuple[Found, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many placeholders were put in, by label."""
+        return counted(self.found)
 
 
-class Span(NamedTuple):
-    """A part of a text that has to go."""
-
-    start: int
-    end: int
-    label: str
-    group: Group
-
-
-def redact_text(text: str, *, level: "PrivacyLevel" = "private") -> Redacted:
+def redact_text(
+    text: str, *, level: "PrivacyLevel" = "private", policy: Policy = _NO_POLICY
+) -> Redacted:
     """Take out what must not be kept or shared at a level.
 
     Secrets and sensitive numbers go at every level; what reaches a person or a machine (e-mail,
@@ -52,36 +52,41 @@ def redact_text(text: str, *, level: "PrivacyLevel" = "private") -> Redacted:
 
     Raises:
         RedactionError: ``too_large`` above 1,048,576 characters: redact the parts.
+            ``engine_missing`` or ``engine_failed`` if the policy names what does not work.
 
     >>> redact_text("password=hunter2 for anna@example.org", level="aggregated").text
     'password=[REDACTED:password] for [REDACTED:email]'
     """
-    cleaned, gone = take_out(text, level)
-    return Redacted(cleaned, Counter(span.label for span in gone))
+    numbers = Numbers.after(text) if policy.numbered else None
+    cleaned, gone = take_out(text, rulebook(level, policy), numbers=numbers)
+    return Redacted(cleaned, tuple(_by_line(text, gone)))
 
 
-def take_out(text: str, level: "PrivacyLevel", *, cue: str = "") -> tuple[str, list[Span]]:
+def take_out(
+    text: str, book: Rulebook, *, cue: str = "", numbers: Numbers | None = None
+) -> tuple[str, list[Span]]:
     """The text with placeholders, and what they replaced, each counted in the text as it then was.
 
     Args:
         text: What to clean.
-        level: What may stay.
+        book: What has to go.
         cue: What stands before the text, such as the key of a value; read, not cleaned.
+        numbers: Gives equal values equal numbers; None leaves the placeholders without.
 
     Raises:
         RedactionError: ``too_large``, or ``redactor_error`` if no end is found.
     """
     gone: list[Span] = []
     for _ in range(_MAX_PASSES):  # what is gone can uncover the edge of something else
-        spans = find(text, level, cue=cue)
+        spans = find(text, book, cue=cue)
         if not spans:
             return text, gone
         gone += spans
-        text = _replaced(text, spans)
+        text = _replaced(text, spans, numbers)
     raise RedactionError("redactor_error")
 
 
-def find(text: str, level: "PrivacyLevel", *, cue: str = "") -> list[Span]:
+def find(text: str, book: Rulebook, *, cue: str = "") -> list[Span]:
     """The parts of a text that have to go, in order, not overlapping; placeholders stay.
 
     Raises:
@@ -89,11 +94,11 @@ def find(text: str, level: "PrivacyLevel", *, cue: str = "") -> list[Span]:
     """
     if len(text) > MAX_CHARACTERS:
         raise RedactionError("too_large")
-    if _HARMLESS.fullmatch(text):
+    if not book.adds and _HARMLESS.fullmatch(text):
         return []
     page = Page(cue + text)
-    found = (span for rule in _rules_for(page, level) for span in _spans(rule, page))
-    parts = (part for span in _united(found) for part in _outside_placeholders(page.text, span))
+    united = _united(book.spans(page))
+    parts = (part for span in united for part in _outside_placeholders(page.text, span))
     moved = (
         part._replace(
             start=max(0, page.origin(part.start) - len(cue)),
@@ -102,30 +107,6 @@ def find(text: str, level: "PrivacyLevel", *, cue: str = "") -> list[Span]:
         for part in parts
     )
     return [span for span in moved if span.end > span.start]
-
-
-def _rules_for(page: Page, level: "PrivacyLevel") -> list[Rule]:
-    """The rules that can find something on this page: few, of all that there are."""
-    anywhere, by_start = _index(level)
-    started = {rule for word, rules in by_start.items() if page.holds(word) for rule in rules}
-    return [*anywhere, *started]
-
-
-@cache
-def _index(level: "PrivacyLevel") -> tuple[list[Rule], dict[str, list[Rule]]]:
-    """The rules of a level that can begin anywhere, and the others by how they begin."""
-    rules = [rule for rule in RULES if rule.group != "contact" or level != "private"]
-    by_start: dict[str, list[Rule]] = {}
-    for rule in rules:
-        for word in rule.starts:
-            by_start.setdefault(word, []).append(rule)
-    return [rule for rule in rules if not rule.starts], by_start
-
-
-def _spans(rule: Rule, page: Page) -> Iterator[Span]:
-    for match in page.matches(rule):
-        if rule.check is None or rule.check(match):
-            yield Span(*matched_value(match), rule.label, rule.group)
 
 
 def _united(spans: Iterable[Span]) -> Iterator[Span]:
@@ -157,9 +138,16 @@ def _outside_placeholders(text: str, span: Span) -> Iterator[Span]:
             yield span._replace(start=part[0], end=part[-1] + 1)
 
 
-def _replaced(text: str, spans: list[Span]) -> str:
+def _replaced(text: str, spans: list[Span], numbers: Numbers | None) -> str:
     parts, reached = [], 0
     for span in spans:
-        parts += [text[reached : span.start], f"[REDACTED:{span.label}]"]
+        number = numbers.of(span, text[span.start : span.end]) if numbers else ""
+        parts += [text[reached : span.start], f"[REDACTED:{span.label}{number}]"]
         reached = span.end
     return "".join([*parts, text[reached:]])
+
+
+def _by_line(text: str, gone: Iterable[Span]) -> Iterator[Found]:
+    for span in sorted(gone):
+        line = text.count("\n", 0, span.start) + 1
+        yield Found(f"line {line}", span.label, span.end - span.start)

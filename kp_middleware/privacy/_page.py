@@ -7,7 +7,7 @@ from functools import cache
 from kp_middleware.privacy._rules import Rule
 
 PLACEHOLDER = re.compile(
-    r"\[REDACTED:[a-z0-9_]{1,40}(?:#\d{1,6})?\]|\[REDACTED(?::[a-z0-9_]{0,40})?\Z"
+    r"\[REDACTED:(?P<label>[a-z0-9_]{1,40})(?:#\d{1,6})?\]|\[REDACTED(?::[a-z0-9_]{0,40}(?:#\d{0,6})?)?\Z"
 )
 """What redaction leaves behind, also where it was cut off at the end of a text."""
 
@@ -19,18 +19,23 @@ _RUNS = {"0": re.compile(r"\d+", re.ASCII), "A": re.compile(r"[A-Z]+")}
 
 
 class Page:
-    """The visible text, without what earlier redaction left; places are counted in it."""
+    """The visible text, without what earlier redaction left; places are counted in it.
+
+    Attributes:
+        text: As it is searched.
+        lowered: In lower case, each character in its place.
+    """
 
     def __init__(self, text: str) -> None:
         shown = PLACEHOLDER.sub(lambda match: HIDDEN * len(match[0]), text)
         self._origins = _origins(shown)
         self.text = "".join(map(shown.__getitem__, self._origins)) if self._origins else shown
-        self._lowered = _lowered(self.text)
+        self.lowered = _lowered(self.text)
         self._places: dict[str, list[int]] = {}
 
     def holds(self, word: str) -> bool:
         """Whether one of ``Rule.starts`` or ``Rule.needs`` occurs."""
-        return word in self._lowered or (word in _RUNS and bool(self._starts(word)))
+        return word in self.lowered or (word in _RUNS and bool(self._starts(word)))
 
     def matches(self, rule: Rule) -> Iterator[re.Match[str]]:
         """Where a rule's pattern is found; its check is not asked."""
@@ -60,7 +65,7 @@ class Page:
             if word in _RUNS:
                 found = [run.start() for run in _RUNS[word].finditer(self.text)]
             else:
-                found = list(_occurrences(word, self._lowered))
+                found = list(occurrences(word, self.lowered))
             self._places[word] = found
         return self._places[word]
 
@@ -71,7 +76,8 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-def _occurrences(word: str, text: str) -> Iterator[int]:
+def occurrences(word: str, text: str) -> Iterator[int]:
+    """Where a word begins in a text."""
     place = text.find(word)
     while place != -1:
         yield place
@@ -86,7 +92,6 @@ def _origins(text: str) -> list[int]:
 
 
 def _lowered(text: str) -> str:
-    """In lower case, each character in its place."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered

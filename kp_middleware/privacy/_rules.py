@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Group: TypeAlias = Literal["secret", "sensitive", "contact"]
 Check: TypeAlias = Callable[[re.Match[str]], bool]
@@ -35,6 +35,15 @@ class Rule:
     starts: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     check: Check | None = None
+
+
+class Span(NamedTuple):
+    """A part of a text that has to go."""
+
+    start: int
+    end: int
+    label: str
+    group: Group
 
 
 def matched_value(match: re.Match[str]) -> tuple[int, int]:

@@ -4,33 +4,23 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._assignment_rules import names_a_secret
 from kp_middleware.privacy._find import MAX_CHARACTERS, take_out
+from kp_middleware.privacy._found import Found
+from kp_middleware.privacy._numbers_of_values import Numbers
 from kp_middleware.privacy._page import PLACEHOLDER
-
-if TYPE_CHECKING:
-    from kp_middleware.traces import PrivacyLevel
+from kp_middleware.privacy._rulebook import DENIED, Rulebook
 
 _MAX_DEPTH = 64
 _MAX_NODES = 100_000
-_BLANK = "[REDACTED:password]"
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
 _WORD = re.compile(r"[\w-]{2,60}")
 _NAME_SIZE = 120
 _TELLING = ("name", "key", "header", "field", "label", "element", "selector", "id")
 _TELLABLE = frozenset(("value", "text"))
-
-
-class Found(NamedTuple):
-    """Something that was taken out: where it was, what it was, and how long."""
-
-    path: str
-    label: str
-    length: int
 
 
 class Place(NamedTuple):
@@ -40,35 +30,34 @@ class Place(NamedTuple):
         path: As a person reads it: ``steps[3].input.url``.
         pattern: The path of all values like it: ``steps[].input.url``.
         name: The nearest key, which may announce what the value is.
-        is_secret: Whether the value goes, whatever it is.
+        blank: The label under which the value goes, whatever it is; empty if it may stay.
         depth: How many values this one is inside of.
     """
 
     path: str = ""
     pattern: str = ""
     name: str = ""
-    is_secret: bool = False
+    blank: str = ""
     depth: int = 0
 
-    def under(self, key: str, *, named: str) -> "Place":
-        """The place of a member; ``named`` is its key, or what a sibling says that it is."""
+    def under(self, key: str, *, name: str, blank: str) -> "Place":
+        """The place of a member; ``name`` is its key, or what a sibling says that it is."""
         dot = "." if self.path else ""
-        name = PLACEHOLDER.sub("|", named)
         return Place(
             f"{self.path}{dot}{key[:40]}",
             f"{self.pattern}{dot}{key}",
             name,
-            self.is_secret or names_a_secret(name),
+            self.blank or blank,
             self.depth + 1,
         )
 
-    def at(self, index: int, *, is_secret: bool) -> "Place":
+    def at(self, index: int, *, blank: str) -> "Place":
         """The place of an item."""
         return Place(
             f"{self.path}[{index}]",
             f"{self.pattern}[]",
             self.name,
-            self.is_secret or is_secret,
+            self.blank or blank,
             self.depth + 1,
         )
 
@@ -83,10 +72,17 @@ class Walk:
         found: What was taken out so far, in the order of the document.
     """
 
-    def __init__(self, level: "PrivacyLevel", *, kept: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        book: Rulebook,
+        *,
+        kept: frozenset[str] = frozenset(),
+        numbers: Numbers | None = None,
+    ) -> None:
         self.found: list[Found] = []
-        self._level = level
+        self._book = book
         self._kept = kept
+        self._numbers = numbers
         self._nodes = 0
 
     def clean(self, value: object, place: Place = _TOP) -> Any:
@@ -123,37 +119,49 @@ class Walk:
         cleaned: dict[str, Any] = {}
         told = self._told(value)
         for key, member in value.items():
-            shown = self._text(str(key), place.under("{key}", named="")._replace(is_secret=False))
-            inner = place.under(shown, named=told if told and key in _TELLABLE else shown)
+            above = place.under("{key}", name="", blank="")._replace(blank="")
+            shown = self._text(str(key), above)
+            inner = self._under(place, shown, told if told and key in _TELLABLE else shown)
             cleaned[_free(shown, cleaned)] = self.clean(member, inner)
         return cleaned
+
+    def _under(self, place: Place, key: str, named: str) -> Place:
+        name = PLACEHOLDER.sub("|", named)
+        said = "" if self._book.exempts_key(name) else name
+        return place.under(key, name=said, blank=self._book.blanks(name))
 
     def _told(self, value: Mapping[Any, object]) -> str:
         """What ``{"name": "DB_PASSWORD", "value": …}`` says that its value is."""
         told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
-        names = [take_out(name[-_NAME_SIZE:], self._level)[0] for name in told]
-        return next(filter(names_a_secret, names), names[0] if names else "")
+        names = [take_out(name[-_NAME_SIZE:], self._book)[0] for name in told]
+        return next(filter(self._book.blanks, names), names[0] if names else "")
 
     def _items(self, value: Sequence[object], place: Place) -> list[Any]:
         is_pair = len(value) == 2 and place.path.endswith("]")
         before = [None, *value]
         return [
-            self.clean(item, place.at(index, is_secret=_announces(before[index], is_pair=is_pair)))
+            self.clean(item, place.at(index, blank=self._announced(before[index], is_pair=is_pair)))
             for index, item in enumerate(value)
         ]
+
+    def _announced(self, before: object, *, is_pair: bool) -> str:
+        """Whether the item before is a flag such as ``--token``, or the name in a list of pairs."""
+        if not isinstance(before, str) or not _WORD.fullmatch(before):
+            return ""
+        return self._book.blanks(before) if is_pair or before.startswith("-") else ""
 
     def _string(self, text: str, place: Place) -> str:
         if len(text) > MAX_CHARACTERS:
             raise RedactionError("too_large", place.path)
         if _OUR_ID.fullmatch(text):
             return text
-        if place.is_secret:
+        if place.blank:
             return self._blanked(text, place)
         return self._text(self._document(text, place), place)
 
     def _document(self, text: str, place: Place) -> str:
         """A string that holds JSON, with the JSON cleaned; any other string as it is."""
-        document = _parsed(text)
+        document = document_in(text)
         if document is None:
             return text
         already = len(self.found)
@@ -162,32 +170,26 @@ class Walk:
 
     def _text(self, text: str, place: Place) -> str:
         cue = f"{place.name[-64:]}: " if place.name else ""
-        cleaned, gone = take_out(text, self._level, cue=cue)
+        cleaned, gone = take_out(text, self._book, cue=cue, numbers=self._numbers)
         self.found += (Found(place.path, span.label, span.end - span.start) for span in gone)
         return cleaned
 
     def _number(self, value: float, place: Place) -> float | str:
-        if isinstance(value, float) and not value.is_integer() and not place.is_secret:
+        if place.blank:
+            is_counter = place.blank != DENIED and _COUNTER.search(place.name.lower())
+            return value if is_counter else self._blanked(value, place)
+        if isinstance(value, float) and not value.is_integer():
             return value
-        if place.is_secret:
-            return value if _COUNTER.search(place.name.lower()) else self._blanked(value, place)
         digits = str(abs(int(value)))
-        cleaned = self._text(digits, place) if len(digits) > 4 else digits
+        cleaned = self._text(digits, place) if len(digits) > 4 or self._book.adds else digits
         return value if cleaned == digits else cleaned
 
     def _blanked(self, value: float | str, place: Place) -> str:
         text = str(value)
         if not text or PLACEHOLDER.fullmatch(text):
             return text
-        self.found.append(Found(place.path, "password", len(text)))
-        return _BLANK
-
-
-def _announces(before: object, *, is_pair: bool) -> bool:
-    """The item before is a flag such as ``--token``, or the name in a list of pairs."""
-    if not isinstance(before, str) or not _WORD.fullmatch(before):
-        return False
-    return (is_pair or before.startswith("-")) and names_a_secret(before)
+        self.found.append(Found(place.path, place.blank, len(text)))
+        return f"[REDACTED:{place.blank}]"
 
 
 def _free(key: str, taken: Iterable[str]) -> str:
@@ -198,8 +200,8 @@ def _free(key: str, taken: Iterable[str]) -> str:
     return candidate
 
 
-def _parsed(text: str) -> object:
-    """The document, list or string that a text is the JSON of; None if it is not."""
+def document_in(text: str) -> object:
+    """The object, list or string that a text is the JSON of; None if it is not certain which."""
     if text.lstrip()[:1] not in {"{", "[", '"'}:
         return None
     try:

@@ -11,13 +11,16 @@ from kp_middleware.recording._current import (
     inside,
     register_finder,
 )
+from kp_middleware.recording._joining import ended, joined
 from kp_middleware.recording._jsonable import jsonable
 from kp_middleware.recording._limits import Limits, bounded_text
 from kp_middleware.recording._recorder import Recorder, Sink, causes
 from kp_middleware.recording._shield import shield
+from kp_middleware.recording._step_log import Beside
 
 __all__ = [
     "GIVEN_UP",
+    "Beside",
     "Limits",
     "Naming",
     "Recorder",
@@ -30,7 +33,9 @@ __all__ = [
     "causes",
     "current_recorder",
     "current_trace",
+    "ended",
     "inside",
+    "joined",
     "jsonable",
     "recorded_tool",
     "register_finder",

@@ -1,10 +1,13 @@
 """Build the frozen document of a finished run, on the worker's thread."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
+from typing import Final
 
+from kp_middleware.instants import instant
 from kp_middleware.recording._limits import NAME_BYTES, bounded_text
 from kp_middleware.recording._recorder import Recorder
-from kp_middleware.runs import RecordedRun
+from kp_middleware.recording._step_log import Beside, StepFields
+from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.traces import (
     CONTEXT,
     Metadata,
@@ -17,6 +20,8 @@ from kp_middleware.traces import (
     default_confidence,
 )
 
+_NO_STEP: Final[StepFields] = {"type": "observation"}  # a document has at least one
+
 
 def assemble(
     recorder: Recorder,
@@ -26,7 +31,9 @@ def assemble(
     privacy_level: PrivacyLevel,
     agent_id: str | None,
 ) -> RecordedRun | None:
-    """The run that a recorder took notes of, or None if it has no step.
+    """The run that a recorder took notes of, or None if it has no step and goes on with no other.
+
+    Where it has none and goes on, ``shape.steps`` is 0, and the document's one step stands in.
 
     Args:
         recorder: Of a run that has finished.
@@ -35,8 +42,9 @@ def assemble(
         privacy_level: How much is removed before it leaves.
         agent_id: Of the agent at the registry, or None.
     """
-    if recorder.log.count == 0:
+    if recorder.log.count == 0 and not recorder.thread_notes.follows:
         return None
+    steps, beside = _apart(recorder.log.steps())
     success = bool(recorder.success)
     stated = recorder.confidence
     trace = ReasoningTrace(
@@ -45,7 +53,7 @@ def assemble(
         id=recorder.trace_id,
         metadata=Metadata.model_validate(
             _present(
-                created_at=_instant(recorder.started_at_s),
+                created_at=instant(recorder.started_at_s),
                 agent_id=agent_id,
                 framework=_name(recorder.framework),
                 task_domain=_name(recorder.domain) or domain,
@@ -56,7 +64,7 @@ def assemble(
             )
         ),
         task=Task(objective=recorder.objective or _name(recorder.agent_name) or "(not said)"),
-        steps=_steps(recorder),
+        steps=numbered(steps or [_NO_STEP]),
         outcome=Outcome(
             result_summary=recorder.result_summary,
             confidence=default_confidence(success=success) if stated is None else stated,
@@ -74,13 +82,48 @@ def assemble(
         tags=tuple(bounded_text(str(tag), NAME_BYTES) for tag in recorder.tags),
         input_tokens=recorder.input_tokens,
         output_tokens=recorder.output_tokens,
+        agents={at: _name(said.agent) or "" for at, said in beside.items() if said.agent},
+        part=_part(recorder, beside),
     )
 
 
-def _steps(recorder: Recorder) -> tuple[Step, ...]:
+def numbered(steps: Iterable[StepFields]) -> tuple[Step, ...]:
+    """The steps of a document."""
     return tuple(
-        Step.model_validate({"step_id": number, **step})
-        for number, step in enumerate(recorder.log.steps())
+        Step.model_validate({**step, "step_id": number}) for number, step in enumerate(steps)
+    )
+
+
+def _apart(logged: Iterable[StepFields]) -> tuple[list[StepFields], dict[int, Beside]]:
+    """The fields of the document's steps, and what stands beside them, by position."""
+    steps = [_rounded(step) for step in logged]
+    beside = {at: step.pop("beside") for at, step in enumerate(steps) if "beside" in step}
+    return steps, beside
+
+
+def _rounded(step: StepFields) -> StepFields:
+    """A copy, with its time to the microsecond."""
+    if "latency_ms" not in step:
+        return dict(step)
+    return {**step, "latency_ms": round(step["latency_ms"], 3)}
+
+
+def _part(recorder: Recorder, beside: Mapping[int, Beside]) -> ThreadPart | None:
+    notes, thread_id = recorder.thread_notes, recorder.thread_id
+    if thread_id is None or not (notes.follows or notes.awaits):
+        return None
+    return ThreadPart(
+        thread=fingerprint(thread_id),
+        follows=notes.follows,
+        awaits=notes.awaits,
+        is_sure=recorder.confidence is not None,
+        was_asked=bool(recorder.objective),
+        questions=tuple(map(fingerprint, notes.questions)),
+        answers=tuple(map(fingerprint, notes.answers)),
+        owed=tuple(map(fingerprint, notes.owed)),
+        calls={
+            at: fingerprint(said.call_id) for at, said in beside.items() if said.call_id is not None
+        },
     )
 
 
@@ -91,8 +134,3 @@ def _name(given: object) -> str | None:
 
 def _present(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _instant(epoch_s: float) -> str:
-    instant = datetime.fromtimestamp(epoch_s, UTC)
-    return instant.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -52,8 +52,22 @@ class BoundedCopy:
 
     def of(self, value: object, depth: int = 0) -> Any:
         """The copy of a value that lies ``depth`` containers deep."""
+        self._left -= _VALUE_BYTES
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
         try:
-            return self._of(value, depth)
+            if kind is str:
+                return self._text(value)  # type: ignore[arg-type]
+            if kind is int:
+                return self._int(value)  # type: ignore[arg-type]
+            if kind is float:
+                return self._float(value)  # type: ignore[arg-type]
+            if depth >= _MAX_DEPTH or self._left <= 0:
+                return f"<{_class_name(value)}: left out>"
+            if kind is dict:
+                return self._mapping(value.items(), len(value), depth)  # type: ignore[attr-defined,arg-type]
+            return self._container(value, depth)
         except Exception:  # noqa: BLE001 - any object of the user's may raise anything when read
             return f"<unreadable {_class_name(value)}>"
 
@@ -62,26 +76,17 @@ class BoundedCopy:
         copied = self.of(value)
         return copied if isinstance(copied, dict) else {"value": copied}
 
-    def _of(self, value: object, depth: int) -> Any:
-        self._left -= _VALUE_BYTES
-        kind = type(value)
-        if kind is str:
-            return self._text(value)  # type: ignore[arg-type]
-        if value is None or kind is bool:
-            return value
-        if kind is int:
-            return self._int(value)  # type: ignore[arg-type]
-        if kind is float:
-            return self._float(value)  # type: ignore[arg-type]
-        if depth >= _MAX_DEPTH or self._left <= 0:
-            return f"<{_class_name(value)}: left out>"
-        if isinstance(value, (dict, Mapping)):  # dict is quick to tell, and nearly always so
+    def _container(self, value: object, depth: int) -> Any:
+        if isinstance(value, Mapping):
             return self._mapping(value.items(), len(value), depth)
         if isinstance(value, (list, tuple, Set)):
             return self._list(value, len(value), depth)
         return self._other(value, depth)
 
     def _text(self, text: str) -> str:
+        if len(text) <= self._left and text.isascii() and "\0" not in text:  # nearly always
+            self._left -= len(text)
+            return text
         kept = bounded_text(text, max(self._left, 0))
         self._left -= size_bytes(kept)
         return kept

@@ -2,7 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from kp_middleware.settings import Settings
 
 NAME_BYTES: Final = 256
 """Of one name: of a tool, an agent, a class."""
@@ -24,6 +27,15 @@ class Limits:
     field_bytes: int = 64 * 1024
     steps: int = 1000
     trace_bytes: int = 1024 * 1024
+
+    @classmethod
+    def of(cls, settings: "Settings") -> Self:
+        """As the user set them."""
+        return cls(
+            field_bytes=settings.max_field_bytes,
+            steps=settings.max_steps,
+            trace_bytes=settings.max_trace_bytes,
+        )
 
 
 def bounded_text(text: str, limit_bytes: int) -> str:

@@ -17,10 +17,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
 from kp_middleware.recording._limits import NAME_BYTES, Limits, bounded_text, size_bytes
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._step_log import StepFields, StepLog
+from kp_middleware.recording._step_log import Beside, StepFields, StepLog
+from kp_middleware.recording._thread_notes import ThreadNotes
 from kp_middleware.traces import StepType
 
 _MAX_ERRORS: Final = 20
+_MAX_TOOLS: Final = 64
 
 
 class Sink(Protocol):
@@ -52,6 +54,7 @@ class Recorder:
         self._started = time.perf_counter()
         self._errors: deque[_Noted] = deque(maxlen=_MAX_ERRORS)
         self._last: StepFields | None = None
+        self._tools: dict[str, StepFields] = {}
         self.log = StepLog(limits)
         self.trace_id = f"kp:trace:{uuid.uuid4()}"
         self.started_at_s = time.time()
@@ -68,42 +71,40 @@ class Recorder:
         self.agent_name: str | None = None
         self.model: str | None = None
         self.thread_id: str | None = None
+        self.thread_notes = ThreadNotes()
         self.tags: tuple[str, ...] = ()
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
 
-    @shield
-    def thought(self, content: str) -> None:
+    def thought(self, content: str, *, beside: Beside | None = None) -> None:
         """The agent reasoned, or said something."""
-        self._append("thought", content=content)
+        self._note("thought", content, beside=beside)
 
-    @shield
     def tool_call(
-        self, tool: str, input: Mapping[str, object] | None = None, *, mcp_server: str | None = None
+        self,
+        tool: str,
+        input: Mapping[str, object] | None = None,
+        *,
+        mcp_server: str | None = None,
+        beside: Beside | None = None,
     ) -> None:
         """The agent called a tool with these arguments."""
-        self._append("tool_call", tool=tool, mcp_server=mcp_server, input=input)
+        self._note("tool_call", None, tool, None, None, beside, mcp_server, input)
 
-    @shield
     def observation(
         self,
-        content: str | None = None,
+        content: object = None,
         *,
         tool: str | None = None,
         output_summary: object = None,
         latency_ms: float | None = None,
+        beside: Beside | None = None,
     ) -> None:
         """The agent saw something: ``content`` is compared with other runs, a summary is only kept.
 
         Give what a person said as ``content``, and what a tool answered as ``output_summary``.
         """
-        self._append(
-            "observation",
-            content=content,
-            tool=tool,
-            output_summary=output_summary,
-            latency_ms=latency_ms,
-        )
+        self._note("observation", content, tool, output_summary, latency_ms, beside)
 
     @shield
     def error(
@@ -112,14 +113,11 @@ class Recorder:
         *,
         tool: str | None = None,
         latency_ms: float | None = None,
+        beside: Beside | None = None,
     ) -> None:
         """Something failed. It is an ``error_recovery``, unless it turns out to end the run."""
-        step = self._append(
-            "error_recovery",
-            tool=tool,
-            output_summary=error if isinstance(error, str) else error_text(error),
-            latency_ms=latency_ms,
-        )
+        said = error if isinstance(error, str) else error_text(error)
+        step = self._note("error_recovery", None, tool, said, latency_ms, beside)
         if step is not None and isinstance(error, BaseException):
             self._errors.append(_Noted(vars(error), step))
 
@@ -185,13 +183,13 @@ class Recorder:
     @shield
     def _conclude(self, error: BaseException | None, *, complete: bool) -> None:
         self.duration_ms = round((time.perf_counter() - self._started) * 1000)
-        self.complete = complete
+        self.complete = complete and self.thread_notes.awaits != "human"
         if error is not None:
             self.error_type = type(error).__name__
             self.success = False
             self._end_with(error)
         elif self.success is None:
-            self.success = complete
+            self.success = self.complete
         self._errors.clear()
 
     def _end_with(self, error: BaseException) -> None:
@@ -203,61 +201,79 @@ class Recorder:
             text = self._text(error_text(error))
             self.log.append({"type": "observation", "output_summary": text}, size_bytes(text))
 
-    def _append(
+    def _note(
         self,
         kind: StepType,
-        *,
-        content: str | None = None,
+        content: object = None,
         tool: str | None = None,
-        mcp_server: str | None = None,
-        input: Mapping[str, object] | None = None,
         output_summary: object = None,
         latency_ms: float | None = None,
+        beside: Beside | None = None,
+        mcp_server: str | None = None,
+        input: Mapping[str, object] | None = None,
     ) -> StepFields | None:
+        """Add a step, unless the run is over: the one place where noting a step may fail.
+
+        Called by position, which is quicker.
+        """
         step: StepFields = {"type": kind}
         taken = 0
-        if content is not None:
-            step["content"] = self._text(content)
-            taken += size_bytes(step["content"])
-        if tool is not None:
-            step["tool"] = _tool(tool, mcp_server)
-        if input is not None:
-            copy = BoundedCopy(self._limits.field_bytes)
-            step["input"] = copy.of_mapping(input)
-            taken += copy.size_bytes
-        if output_summary is not None:
-            step["output_summary"] = self._text(output_summary)
-            taken += size_bytes(step["output_summary"])
-        if latency_ms is not None and (took_ms := _duration_ms(latency_ms)) is not None:
-            step["latency_ms"] = took_ms
-        return self._keep(step, taken)
-
-    def _keep(self, step: StepFields, taken: int) -> StepFields | None:
-        with self._lock:
-            if self.finished:
-                return None
-            self.log.append(step, taken)
-            self._last = step
+        try:
+            if content is not None:
+                text = step["content"] = self._text(content)
+                taken += size_bytes(text)
+            if tool is not None:
+                step["tool"] = self._tool(tool, mcp_server)
+            if input is not None:
+                copy = BoundedCopy(self._limits.field_bytes)
+                step["input"] = copy.of_mapping(input)
+                taken += copy.size_bytes
+            if output_summary is not None:
+                text = step["output_summary"] = self._text(output_summary)
+                taken += size_bytes(text)
+            if latency_ms is not None and (took_ms := _duration_ms(latency_ms)) is not None:
+                step["latency_ms"] = took_ms
+            if beside is not None:
+                step["beside"] = beside
+            with self._lock:
+                if self.finished:
+                    return None
+                self.log.append(step, taken)
+                self._last = step
+        except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+            shield.swallow(f"a {kind}", error)
+            return None
         return step
+
+    def _tool(self, name: str, mcp_server: str | None) -> StepFields:
+        """The tool of a step; steps share it, because it is the same again and again."""
+        if mcp_server is not None:
+            server = bounded_text(str(mcp_server), NAME_BYTES)
+            return {"name": bounded_text(str(name), NAME_BYTES), "mcp_server": server}
+        if type(name) is not str or len(name) > NAME_BYTES:
+            return {"name": bounded_text(str(name), NAME_BYTES)}
+        known = self._tools.get(name)
+        if known is None:
+            if len(self._tools) == _MAX_TOOLS:
+                self._tools.clear()
+            known = self._tools[name] = {"name": bounded_text(name, NAME_BYTES)}
+        return known
 
     def _text(self, value: object) -> str:
         """A text as it is, anything else as JSON."""
         limit = self._limits.field_bytes
+        if type(value) is str:
+            return bounded_text(value, limit)
         if issubclass(type(value), str):
             return bounded_text(str.__str__(value), limit)  # a subclass may read as another text
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
 
 
-def _tool(name: str, mcp_server: str | None) -> StepFields:
-    tool = {"name": bounded_text(str(name), NAME_BYTES)}
-    if mcp_server is not None:
-        tool["mcp_server"] = bounded_text(str(mcp_server), NAME_BYTES)
-    return tool
-
-
 def _duration_ms(value: object) -> float | None:
     """A time that something can have taken; anything else is left out."""
-    if not isinstance(value, (float, Real)):
+    if type(value) is float and 0 <= value < math.inf:
+        return value
+    if not isinstance(value, Real):
         return None
     try:
         duration_ms = float(value)

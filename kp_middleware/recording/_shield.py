@@ -1,6 +1,7 @@
 """The one place where our own failures are kept from the agent."""
 
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -17,8 +18,9 @@ class Shield:
     """Swallows failures of recording: counted by kind, each kind logged once."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may come back here in the same thread
         self.failures: Counter[str] = Counter()
+        self._renew_lock()
+        os.register_at_fork(after_in_child=self._renew_lock)  # or a lost thread may hold it
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Wrap a function so that it returns None where it would have raised."""
@@ -29,12 +31,17 @@ class Shield:
             try:
                 return function(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
-                self._note(f"{name}: {type(error).__name__}", error)
+                self.swallow(name, error)
                 return None
 
         return shielded
 
-    def _note(self, kind: str, error: Exception) -> None:
+    def _renew_lock(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may come back here in the same thread
+
+    def swallow(self, what: str, error: Exception) -> None:
+        """Count a failure of ours, and log the first of its kind."""
+        kind = f"{what}: {type(error).__name__}"
         with self._lock:
             self.failures[kind] += 1
             first = self.failures[kind] == 1

@@ -1,14 +1,33 @@
 """The steps of a running agent, in order and in bounded memory."""
 
 from collections import Counter, deque
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
 
 from kp_middleware.recording._limits import Limits
 from kp_middleware.scores import Shape
 from kp_middleware.traces import StepType
 
+
+class Beside(NamedTuple):
+    """What an adapter knows of a step, and the document has no place for.
+
+    Attributes:
+        agent: The agent inside the run's own that took it, or None.
+        call_id: Of the tool call that it makes or answers, where an earlier part of the thread may
+            have the same step; else None.
+    """
+
+    agent: str | None = None
+    call_id: str | None = None
+
+
 StepFields: TypeAlias = dict[str, Any]
-"""One step of the document, without its ``step_id``: plain JSON, never null."""
+"""One step of the document, without its ``step_id``: plain JSON, never null.
+
+What stands ``beside`` is no part of the document.
+"""
 
 _STEP_OVERHEAD_BYTES = 64
 
@@ -32,9 +51,13 @@ class StepLog:
         self._tail_bytes = 0
         self._most_tail_steps = limits.steps - self._most_head_steps
         self._most_tail_bytes = limits.trace_bytes - self._most_head_bytes
-        self._types: Counter[StepType] = Counter()
-        self._tools: set[str] = set()
-        self.count = 0
+        self._left_out: Counter[StepType] = Counter()
+        self._left_out_tools: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        """How many steps there were."""
+        return len(self._head) + len(self._tail) + self._left_out.total()
 
     @property
     def size_bytes(self) -> int:
@@ -43,34 +66,7 @@ class StepLog:
 
     def append(self, step: StepFields, size_bytes: int) -> None:
         """Add one step, of which ``size_bytes`` are texts and input."""
-        self.count += 1
-        self._types[step["type"]] += 1
-        if "tool" in step:
-            self._tools.add(step["tool"]["name"])
-        self._keep(step, size_bytes + _STEP_OVERHEAD_BYTES)
-
-    def demote(self, step: StepFields) -> None:
-        """The error of this step was not survived: it is an observation, not a recovery."""
-        self._types[step["type"]] -= 1
-        step["type"] = "observation"
-        self._types["observation"] += 1
-
-    def steps(self) -> list[StepFields]:
-        """What was kept, with a marker and the count where steps were left out."""
-        left_out = self.count - len(self._head) - len(self._tail)
-        gap = [_marker(left_out, self.count)] if left_out else []
-        return [step for step, _ in self._head] + gap + [step for step, _ in self._tail]
-
-    def shape(self) -> Shape:
-        """The true counts, also of the steps that were not kept."""
-        return Shape(
-            steps=self.count,
-            types=frozenset(+self._types),
-            tools=len(self._tools),
-            recoveries=self._types["error_recovery"],
-        )
-
-    def _keep(self, step: StepFields, size_bytes: int) -> None:
+        size_bytes += _STEP_OVERHEAD_BYTES
         if (
             not self._tail
             and len(self._head) < self._most_head_steps
@@ -81,12 +77,43 @@ class StepLog:
             return
         self._tail.append((step, size_bytes))
         self._tail_bytes += size_bytes
-        while len(self._tail) > 1 and self._tail_overflows():
-            self._tail_bytes -= self._tail.popleft()[1]
+        while (
+            len(self._tail) > self._most_tail_steps or self._tail_bytes > self._most_tail_bytes
+        ) and len(self._tail) > 1:
+            self._leave_out(*self._tail.popleft())
 
-    def _tail_overflows(self) -> bool:
-        too_many = len(self._tail) > self._most_tail_steps
-        return too_many or self._tail_bytes > self._most_tail_bytes
+    def demote(self, step: StepFields) -> None:
+        """The error of this step was not survived: it is an observation, not a recovery."""
+        if all(kept is not step for kept in self._kept()):
+            self._left_out[step["type"]] -= 1
+            self._left_out["observation"] += 1
+        step["type"] = "observation"
+
+    def steps(self) -> list[StepFields]:
+        """What was kept, with a marker and the count where steps were left out."""
+        left_out = self._left_out.total()
+        gap = [_marker(left_out, self.count)] if left_out else []
+        return [step for step, _ in self._head] + gap + [step for step, _ in self._tail]
+
+    def shape(self) -> Shape:
+        """The true counts, also of the steps that were not kept."""
+        types = self._left_out + Counter(step["type"] for step in self._kept())
+        tools = {step["tool"]["name"] for step in self._kept() if "tool" in step}
+        return Shape(
+            steps=self.count,
+            types=frozenset(types),
+            tools=len(tools | self._left_out_tools),
+            recoveries=types["error_recovery"],
+        )
+
+    def _kept(self) -> Iterator[StepFields]:
+        return (step for step, _ in chain(self._head, self._tail))
+
+    def _leave_out(self, step: StepFields, size_bytes: int) -> None:
+        self._tail_bytes -= size_bytes
+        self._left_out[step["type"]] += 1
+        if "tool" in step:
+            self._left_out_tools.add(step["tool"]["name"])
 
 
 def _marker(left_out: int, count: int) -> StepFields:

@@ -118,7 +118,8 @@ class History:
 
     def _steps(self, seq: int) -> list[Row]:
         steps = self._rows(
-            "SELECT step_id, type, tool, mcp_server, content, input, output_summary, latency_ms"
+            "SELECT step_id, type, tool, mcp_server, content, input, output_summary, latency_ms,"
+            " agent"
             " FROM steps WHERE trace_seq = ? ORDER BY step_id",
             (seq,),
         )

@@ -3,9 +3,9 @@
 import json
 import os
 import sqlite3
+import time
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from kp_middleware.database import transaction
 from kp_middleware.errors import (
@@ -14,6 +14,7 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
+from kp_middleware.instants import epoch_s, instant
 from kp_middleware.parcels import Parcel, Receipt, idempotency_key
 
 _LEASE_S = 120.0
@@ -74,14 +75,14 @@ class OutboxTable:
         ).fetchone()
         if row[0] is None:
             return None
-        return datetime.fromisoformat(row[0]).timestamp() if row[0] else 0.0
+        return epoch_s(row[0]) if row[0] else 0.0
 
     def sent(self, parcel: Parcel, receipt: Receipt, /) -> None:
         """It arrived."""
         self._end(
             parcel,
             "state = 'sent', sent_at = ?, remote_id = ?, http_status = ?, last_error = NULL",
-            (instant(datetime.now(UTC).timestamp()), receipt.remote_id, receipt.status),
+            (instant(time.time()), receipt.remote_id, receipt.status),
         )
 
     def rejected(self, parcel: Parcel, error: RegistryRejectedError, /) -> None:
@@ -167,13 +168,3 @@ class OutboxTable:
                 " claimed_until = NULL WHERE trace_seq = ? AND claimed_by = ?",
                 (*values, attempts, parcel.trace_seq, self._claimant),
             )
-
-
-def instant(epoch_s: float) -> str:
-    """Epoch seconds as every column of the file has them.
-
-    >>> instant(0)
-    '1970-01-01T00:00:00.000Z'
-    """
-    moment = datetime.fromtimestamp(epoch_s, UTC)
-    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -36,16 +36,20 @@ class TraceStore:
         self._connection = connection
         self._scorer = scorer
 
-    def record(self, run: "RecordedRun") -> int:
+    def record(self, run: "RecordedRun", *, seq: int | None = None) -> int:
         """Keep a run, whatever becomes of it; returns its ``seq``.
 
         A trace that is stored already (the same id) is not stored again.
+
+        Args:
+            run: What was recorded.
+            seq: Its place, where it had one before; None means a new one.
         """
         with transaction(self._connection):
             known = self._connection.execute(
                 "SELECT seq FROM traces WHERE id = ?", (run.trace.id,)
             ).fetchone()
-            return int(known[0]) if known else self._insert(run)
+            return int(known[0]) if known else self._insert(run, seq)
 
     def next_recorded(self) -> int | None:
         """The oldest run that waits to be scored."""
@@ -134,8 +138,8 @@ class TraceStore:
         """Replace the reason, where what it said is no longer so."""
         self._connection.execute("UPDATE traces SET reason = ? WHERE seq = ?", (reason, seq))
 
-    def _insert(self, run: "RecordedRun") -> int:
-        fields = _row(run)
+    def _insert(self, run: "RecordedRun", seq: int | None) -> int:
+        fields = {"seq": seq, **_row(run)}
         cursor = self._connection.execute(
             f"INSERT INTO traces ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",  # noqa: S608 - our own names
             [*fields.values()],
@@ -143,9 +147,10 @@ class TraceStore:
         seq = int(cursor.lastrowid or 0)
         self._connection.executemany(
             "INSERT INTO steps (trace_seq, step_id, type, tool, mcp_server, content, input,"
-            " output_summary, latency_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " output_summary, latency_ms, agent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                (seq, number, *_step_row(step)) for number, step in enumerate(run.trace.steps)
+                (seq, number, *_step_row(step), run.agents.get(number))
+                for number, step in enumerate(run.trace.steps)
             ),  # numbered anew: a document's own ids need not differ
         )
         self._connection.execute(
@@ -159,7 +164,7 @@ def _row(run: "RecordedRun") -> dict[str, Any]:
     trace, metadata = run.trace, run.trace.metadata
     return {
         "id": trace.id,
-        "state": "recorded" if run.complete else "incomplete",
+        "state": _state(run),
         "started_at": to_milliseconds(metadata.created_at),
         "duration_ms": run.duration_ms,
         "domain": metadata.task_domain,
@@ -182,6 +187,12 @@ def _row(run: "RecordedRun") -> dict[str, Any]:
         "input_tokens": run.input_tokens,
         "output_tokens": run.output_tokens,
     }
+
+
+def _state(run: "RecordedRun") -> str:
+    if run.part is not None and run.part.awaits is not None:
+        return "paused"
+    return "recorded" if run.complete else "incomplete"
 
 
 def _step_row(step: "Step") -> tuple[Any, ...]:

@@ -1,3 +1,4 @@
+import itertools
 import logging
 import threading
 from contextlib import contextmanager
@@ -8,11 +9,12 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from kp_middleware.errors import (
+    DatabaseError,
     RegistryForbiddenError,
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.forwarding import Forwarder, Pace, Registry, payload
+from kp_middleware.forwarding import Forwarder, OwnPace, Pace, Registry, payload
 from kp_middleware.parcels import Parcel, Receipt
 from kp_middleware.testing import FakeClock, ListOutbox, LocalRegistry, Row
 from kp_middleware.traces import ReasoningTrace, Step
@@ -46,7 +48,8 @@ def outbox_of(clock, count, *, every_s=0.0):
 
 
 def forwarder_of(outbox, registry, clock, pace=Pace(), luck=0.0):  # noqa: B008 - it is frozen
-    return Forwarder(outbox, registry, pace=pace, clock=clock, luck=lambda: luck)
+    keeper = OwnPace(pace, clock)
+    return Forwarder(outbox, registry, pace=keeper, clock=clock, luck=lambda: luck)
 
 
 @contextmanager
@@ -125,15 +128,14 @@ def test_a_rejected_document_stays_and_the_others_go(clock):
     assert outbox.rows[0].news is REJECTED
 
 
-def test_a_dead_key_is_not_used_again(clock):
-    outbox, registry = outbox_of(clock, 5), ScriptedRegistry(clock, [DEAD])
-    forwarder = forwarder_of(outbox, registry, clock)
+def test_a_dead_key_is_tried_once_a_day(clock):
+    outbox, registry = outbox_of(clock, 5), ScriptedRegistry(clock, [DEAD] * 9)
 
-    live(forwarder, clock)
-    clock.advance(100 * HOUR_S)
+    live(forwarder_of(outbox, registry, clock), clock, for_s=71 * HOUR_S)
 
-    assert forwarder.forward_due() is None
-    assert len(registry.asked) == 1
+    times = [at for at, _ in registry.asked]
+    assert [later - first for first, later in itertools.pairwise(times)] == [24 * HOUR_S] * 2
+    assert outbox.states() == ["pending"] * 5
 
 
 def test_a_row_that_met_a_dead_key_is_due_when_the_user_has_acted(clock):
@@ -269,6 +271,57 @@ def test_once_stopped_it_begins_nothing(clock):
 
     assert more_in_s == 0.0
     assert outbox.states() == ["pending"]
+
+
+class TakenTurn(OwnPace):
+    """Lets another process be first between our turn and our request."""
+
+    def __init__(self, clock):
+        super().__init__(Pace(), clock)
+        self.released = 0
+
+    def take(self):
+        return 1.0 if self.released else 0.0
+
+    def spend(self):
+        self.released += 1
+
+    def release(self):
+        self.released += 1
+
+
+def test_a_turn_that_another_process_has_taken_costs_the_row_nothing(clock):
+    outbox, registry, pace = outbox_of(clock, 1), ScriptedRegistry(clock), TakenTurn(clock)
+
+    more_in_s = Forwarder(outbox, registry, pace=pace, clock=clock).forward_due()
+
+    assert (more_in_s, registry.asked, outbox.states()) == (1.0, [], ["pending"])
+    assert outbox.rows[0].parcel.attempts == 0
+
+
+def test_a_row_that_another_process_has_claimed_just_now_is_left_to_it(clock):
+    class Claimed(ListOutbox):
+        def claim(self, _now):
+            self.rows[0].due_at = clock() + 120
+
+    outbox, registry = Claimed([Row(Parcel(1, b"{}", "key"), clock())]), ScriptedRegistry(clock)
+
+    more_in_s = forwarder_of(outbox, registry, clock).forward_due()
+
+    assert (more_in_s, registry.asked) == (120, [])
+
+
+def test_others_have_their_turn_even_if_the_file_of_traces_breaks(clock):
+    pace = TakenTurn(clock)
+
+    class Broken(ListOutbox):
+        def next_due(self):
+            raise DatabaseError("kp.db", "is gone", "do something")
+
+    with pytest.raises(DatabaseError):
+        Forwarder(Broken([]), ScriptedRegistry(clock), pace=pace, clock=clock).forward_due()
+
+    assert pace.released == 1
 
 
 def test_stopped_in_the_middle_it_ends_the_parcel_that_is_under_way(clock):

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from kp_middleware.forwarding._pace import backoff_s
 
 NOW = 1_790_000_000.0
 HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
 
 
 class FreeTier:
@@ -121,10 +120,109 @@ def test_no_three_429s_fall_within_one_hour(pairs):
     assert limits_within_an_hour(asked_s, idle_s) <= 2
 
 
-def test_after_forbidden_nothing_is_sent_until_the_user_acts():
-    pace = Pace().forbidden()
+def test_after_forbidden_the_key_rests_for_a_day():
+    pace = Pace().forbidden(NOW)
 
-    assert pace.wait_s(NOW + 365 * 24 * HOUR_S) == math.inf
+    assert pace.wait_s(NOW) == DAY_S
+    assert pace.wait_s(NOW + DAY_S) == 0
+
+
+def test_a_key_that_is_taken_again_rests_no_more():
+    pace = Pace().forbidden(NOW).answered()
+
+    assert pace.wait_s(NOW) == 0
+
+
+def test_an_answer_that_nobody_saw_may_have_been_a_429():
+    pace = Pace().limited(NOW, retry_after_s=2.0).spent(NOW + 60).lost()
+
+    assert pace.wait_s(NOW + 60) > HOUR_S
+
+
+def test_two_answers_that_nobody_saw_may_have_been_two_429s():
+    pace = Pace().spent(NOW).lost().spent(NOW + 60).lost()
+
+    assert Pace().spent(NOW).lost().wait_s(NOW) < 60
+    assert pace.wait_s(NOW + 60) > HOUR_S
+
+
+def test_a_later_answer_clears_up_what_nobody_saw():
+    pace = Pace().spent(NOW).lost().spent(NOW + 60).answered()
+
+    assert pace.spent(NOW + 120).lost().wait_s(NOW + 120) < 60
+
+
+def test_a_later_answer_does_not_undo_a_429():
+    pace = Pace().limited(NOW, retry_after_s=2.0).answered()
+
+    assert pace.limited(NOW + 60, retry_after_s=2.0).wait_s(NOW + 60) > HOUR_S
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda pace: pace.answered(),
+        lambda pace: pace.failed(NOW, 1.0),
+        lambda pace: pace.limited(NOW, 1.0),
+        lambda pace: pace.forbidden(NOW),
+    ],
+    ids=["answered", "failed", "limited", "forbidden"],
+)
+def test_a_request_that_was_answered_cannot_be_lost(event):
+    pace = event(Pace().spent(NOW))
+
+    assert pace.lost() == pace
+
+
+def test_without_its_burst_one_may_be_sent_and_then_each_in_its_turn():
+    pace = Pace(interval_s=2.2).without_burst(NOW)
+
+    assert pace.wait_s(NOW) == 0
+    assert pace.spent(NOW).wait_s(NOW) == pytest.approx(2.2)
+
+
+instants = st.floats(-1e9, 1e9)
+paces = st.builds(
+    Pace,
+    full_at=instants,
+    paused_until=instants,
+    limited_at=instants,
+    asked_at=instants,
+    lost_at=instants,
+    stopped_at=instants,
+    failures=st.integers(0, 9),
+    answering=st.booleans(),
+)
+
+
+@given(paces, instants, st.floats(-1e6, 1e6))
+def test_who_moves_with_the_clock_waits_as_long_as_before(pace, now, by_s):
+    assert pace.moved(by_s).wait_s(now + by_s) == pytest.approx(pace.wait_s(now), abs=1e-3)
+
+
+@given(paces, instants)
+def test_no_clock_holds_up_sending_for_longer_than_a_day_and_the_margin(pace, now):
+    assert pace.plausible(now).wait_s(now) <= DAY_S + 33
+
+
+@given(st.lists(st.sampled_from(["spent", "answered", "failed", "limited", "forbidden"])))
+def test_what_came_about_on_one_clock_is_plausible(events):
+    pace, now = Pace(), NOW
+    for event in events:
+        now += pace.wait_s(now)
+        pace = pace.spent(now)
+        asked = {"failed": (now, DAY_S), "limited": (now, DAY_S), "forbidden": (now,)}
+        pace = pace if event == "spent" else getattr(pace, event)(*asked.get(event, ()))
+
+        assert pace.plausible(now) == pace
+
+
+@given(paces, paces, instants)
+def test_the_stricter_of_two_paces_waits_for_both(pace, other, now):
+    both = pace.stricter(other)
+
+    assert both.wait_s(now) >= max(pace.wait_s(now), other.wait_s(now))
+    assert both == other.stricter(pace)
 
 
 def test_trouble_pauses_all_sending():

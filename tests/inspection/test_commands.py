@@ -122,7 +122,7 @@ def test_the_doctor_finds_nothing_where_all_is_well(agent, type_command):
 
     result = type_command("doctor", "--json")
 
-    assert [finding["ok"] for finding in json.loads(result.stdout)] == [True, True, True]
+    assert [finding["ok"] for finding in json.loads(result.stdout)] == [True] * 4
     assert result.exit_code == 0
 
 
@@ -206,6 +206,7 @@ def test_the_demo_does_not_touch_a_file_that_has_something_in_it(type_command, d
         ("KP_EMBEDDER", "none", "KP_EMBEDDER is none"),
         ("KP_THRESHOLD", "2", "threshold"),
         ("KP_REGISTRY_URL", "http://registry.example", "https"),
+        ("KP_REDACT_ENGINES", "gitleaks:/none.toml", "until then nothing is sent"),
     ],
 )
 def test_the_doctor_finds_what_is_wrong_with_the_settings(

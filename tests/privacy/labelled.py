@@ -2,15 +2,21 @@
 
 import re
 
+from kp_middleware.privacy import Policy
 from kp_middleware.privacy._find import find
+from kp_middleware.privacy._rulebook import rulebook
 
 PLACEHOLDER = re.compile(r"\[REDACTED:\w+\]")
 DOCUMENTED = re.compile(r"git@github\.com|\$\{\w+|\{\{|Bearer|sk-[a-z-]+|\W+")
 """What the reference removes and we keep: docs/decisions/redaction-beside-the-reference.md."""
 
 
+def spans(text, level):
+    return find(text, rulebook(level, Policy()))
+
+
 def covered(text, level):
-    return {place for span in find(text, level) for place in range(span.start, span.end)}
+    return {place for span in spans(text, level) for place in range(span.start, span.end)}
 
 
 def removed(text, cleaned):
@@ -26,8 +32,8 @@ def leaks(vector, level):
     text = vector["text"]
     gone = covered(text, level)
     gone |= {place for match in PLACEHOLDER.finditer(text) for place in range(*match.span())}
-    spans = removed(text, vector["expected"][level]["cleaned"])
-    left = ["".join(text[i] for i in range(*span) if i not in gone) for span in spans]
+    theirs = removed(text, vector["expected"][level]["cleaned"])
+    left = ["".join(text[i] for i in range(*span) if i not in gone) for span in theirs]
     return [part for part in left if re.search(r"\w", part)]
 
 
@@ -58,7 +64,7 @@ class Tally:
         for span in record["spans"]:
             whole = all(p in gone or not text[p].isalnum() for p in range(*span["core"]))
             self.cores.setdefault(span["category"], []).append(whole)
-        for span in find(text, "aggregated"):
+        for span in spans(text, "aggregated"):
             self.right.append(not labelled.isdisjoint(range(span.start, span.end)))
         for keep in record["keep"]:
             if not gone.isdisjoint(range(keep["start"], keep["end"])):

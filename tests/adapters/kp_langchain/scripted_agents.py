@@ -3,9 +3,11 @@
 import asyncio
 from contextvars import ContextVar
 
-from langchain.agents import create_agent
+from langchain_core.messages import convert_to_messages
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException, tool
 from scripted_models import ScriptedModel
+from versions import create_agent
 
 
 @tool
@@ -43,6 +45,32 @@ async def wait(seconds: float) -> str:
 def agent(*turns, tools=(add,), **options):
     """An agent whose model says these turns."""
     return create_agent(ScriptedModel(turns=list(turns)), list(tools), **options)
+
+
+def chain(*turns, tools=(add,)):
+    """What an agent does, made of langchain-core alone."""
+    model, by_name = ScriptedModel(turns=list(turns)), {tool.name: tool for tool in tools}
+
+    def run(state):
+        messages = _conversation(state)
+        while (said := model.invoke(messages)).tool_calls:
+            results = [by_name[call["name"]].invoke(call) for call in said.tool_calls]
+            messages += [said, *results]
+        return {"messages": [*messages, said]}
+
+    async def arun(state):
+        messages = _conversation(state)
+        while (said := await model.ainvoke(messages)).tool_calls:
+            results = [await by_name[call["name"]].ainvoke(call) for call in said.tool_calls]
+            messages += [said, *results]
+        return {"messages": [*messages, said]}
+
+    return RunnableLambda(run, arun)
+
+
+def _conversation(state):
+    given = state["messages"]
+    return convert_to_messages([given] if isinstance(given, str) else given)
 
 
 async def cancelled(runnable, config):

@@ -5,21 +5,24 @@ import operator
 from typing import Annotated, TypedDict
 
 import pytest
-from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    ToolRetryMiddleware,
-)
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from langgraph.errors import GraphRecursionError
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
-from langgraph.types import RetryPolicy
 from scripted_agents import add, agent, look_up
 from scripted_models import FlakyModel, ScriptedModel, calls, says
+from versions import (
+    START,
+    GraphRecursionError,
+    MessagesState,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    RetryPolicy,
+    StateGraph,
+    ToolNode,
+    ToolRetryMiddleware,
+    create_agent,
+    needs,
+)
 from ways_to_run import ainvoke, invoke
 
 
@@ -34,7 +37,7 @@ GO = {"messages": "go"}
 AT_ONCE = {"initial_delay": 0.0, "backoff_factor": 0.0}
 
 
-def test_an_error_that_ends_the_run_is_an_observation_and_no_success(config, notebook):
+def test_case_04_an_error_that_ends_the_run_is_an_observation_and_no_success(config, notebook):
     with pytest.raises(ValueError, match="bad 1"):
         agent(calls("Try.", explode={"x": 1}), tools=[explode]).invoke(GO, config)
 
@@ -49,7 +52,7 @@ def test_an_error_that_ends_the_run_is_an_observation_and_no_success(config, not
     assert notebook.run.complete is True
 
 
-def test_a_soft_error_of_a_tool_is_a_recovery(config, notebook):
+def test_case_04_a_soft_error_of_a_tool_is_a_recovery(config, notebook):
     agent(calls(look_up={"word": "kp"}), says("Unknown."), tools=[look_up]).invoke(GO, config)
 
     assert notebook.story == [
@@ -66,7 +69,7 @@ def test_a_recovery_says_how_long_the_attempt_took(config, notebook):
     assert notebook.trace.steps[1].latency_ms > 0
 
 
-def test_wrong_arguments_are_a_recovery(config, notebook):
+def test_case_04_wrong_arguments_are_a_recovery(config, notebook):
     agent(calls(add={"a": "x", "b": 1}), says("Sorry.")).invoke(GO, config)
 
     [call, recovery, _] = notebook.story
@@ -74,7 +77,7 @@ def test_wrong_arguments_are_a_recovery(config, notebook):
     assert recovery.startswith("error_recovery add: ValidationError: 1 validation error for add")
 
 
-def test_a_tool_that_does_not_exist_is_called_and_recovered_from(config, notebook):
+def test_case_05_a_tool_that_does_not_exist_is_called_and_recovered_from(config, notebook):
     agent(calls(nope={"x": 1}), says("Sorry.")).invoke(GO, config)
 
     assert notebook.story == [
@@ -84,7 +87,7 @@ def test_a_tool_that_does_not_exist_is_called_and_recovered_from(config, noteboo
     ]
 
 
-def test_an_error_that_the_tool_node_handles_is_a_recovery(config, notebook):
+def test_case_04_an_error_that_the_tool_node_handles_is_a_recovery(config, notebook):
     model = ScriptedModel(turns=[calls(explode={"x": 1}), says("Sorry.")])
     graph = StateGraph(MessagesState)
     graph.add_node("ask", lambda state: {"messages": [model.invoke(state["messages"])]})
@@ -103,8 +106,9 @@ def test_an_error_that_the_tool_node_handles_is_a_recovery(config, notebook):
     ]
 
 
+@needs("tool calls with ids")
 @pytest.mark.parametrize("way", [invoke, ainvoke])
-def test_each_failed_attempt_of_a_retried_tool_is_one_recovery(config, notebook, way):
+def test_case_04_each_failed_attempt_of_a_retried_tool_is_one_recovery(config, notebook, way):
     retried = agent(
         calls(explode={"x": 1}),
         says("It does not work."),
@@ -122,7 +126,7 @@ def test_each_failed_attempt_of_a_retried_tool_is_one_recovery(config, notebook,
 
 
 @pytest.mark.parametrize("way", [invoke, ainvoke])
-def test_each_failed_attempt_of_a_retried_model_is_one_recovery(config, notebook, way):
+def test_case_09_each_failed_attempt_of_a_retried_model_is_one_recovery(config, notebook, way):
     model = FlakyModel(turns=[says("Hi.")], errors=["429", "429", "500"])
     retried = create_agent(
         model, [], middleware=[ModelRetryMiddleware(max_retries=3, jitter=False, **AT_ONCE)]
@@ -158,7 +162,7 @@ def test_of_attempts_that_all_fail_the_last_one_ends_the_run(config, notebook):
     ]
 
 
-def test_a_fallback_models_answer_follows_the_recovery(config, notebook):
+def test_case_09_a_fallback_models_answer_follows_the_recovery(config, notebook):
     failing = FlakyModel(turns=[], errors=["500"])
     fallback = ModelFallbackMiddleware(ScriptedModel(turns=[says("From the second.")]))
 
@@ -170,7 +174,7 @@ def test_a_fallback_models_answer_follows_the_recovery(config, notebook):
     ]
 
 
-def test_fallbacks_whose_runs_have_no_parent_are_one_trace(config, notebook):
+def test_case_17_fallbacks_whose_runs_have_no_parent_are_one_trace(config, notebook):
     failing = FlakyModel(turns=[], errors=["500"])
 
     failing.with_fallbacks([ScriptedModel(turns=[says("Second.")])]).invoke("go", config)
@@ -216,7 +220,7 @@ def flaky(failures):
     return run
 
 
-def test_each_failed_attempt_of_a_retried_node_is_one_recovery(config, notebook):
+def test_case_23_each_failed_attempt_of_a_retried_node_is_one_recovery(config, notebook):
     graph = StateGraph(Log)
     policy = RetryPolicy(initial_interval=0.001, jitter=False)
     graph.add_node("flaky", flaky(failures=2), retry_policy=policy)
@@ -227,7 +231,7 @@ def test_each_failed_attempt_of_a_retried_node_is_one_recovery(config, notebook)
     assert notebook.story == ["error_recovery: ConnectionError: boom"] * 2
 
 
-def test_each_failed_attempt_of_a_retried_runnable_is_one_recovery(config, notebook):
+def test_case_09_each_failed_attempt_of_a_retried_runnable_is_one_recovery(config, notebook):
     retried = RunnableLambda(flaky(failures=2)).with_retry(wait_exponential_jitter=False)
 
     retried.invoke("go", config)
@@ -247,7 +251,7 @@ def test_a_nodes_own_error_is_noted_once(config, notebook):
 
 
 @pytest.mark.parametrize("way", [invoke, ainvoke])
-def test_of_parallel_nodes_one_of_which_fails_its_error_ends_the_run(config, notebook, way):
+def test_case_23_of_parallel_nodes_one_of_which_fails_its_error_ends_the_run(config, notebook, way):
     graph = StateGraph(Log)
     graph.add_node("bad", flaky(failures=1))
     graph.add_node("good", flaky(failures=0))
@@ -272,17 +276,19 @@ def test_of_parallel_tools_one_of_which_fails_both_are_kept(config, notebook, wa
     assert notebook.trace.metadata.success is False
 
 
-def test_too_many_steps_end_the_run(config, notebook):
+def test_case_23_too_many_steps_end_the_run(config, notebook):
     turns = [calls(add={"a": number, "b": 1}) for number in range(10)]
 
+    adding = agent(*turns)
+
     with pytest.raises(GraphRecursionError):
-        agent(*turns).invoke(GO, config | {"recursion_limit": 4})
+        adding.invoke(GO, config | {"recursion_limit": 4})
 
     assert notebook.story[-1].startswith("observation: GraphRecursionError: Recursion limit of 4")
     assert notebook.run.error_type == "GraphRecursionError"
 
 
-def test_an_invalid_tool_call_is_called_and_recovered_from(config, notebook):
+def test_case_08_an_invalid_tool_call_is_called_and_recovered_from(config, notebook):
     invalid = {
         "type": "invalid_tool_call",
         "id": "c1",

@@ -1,14 +1,13 @@
 """What the steps of a trace are, for agents, graphs, chains and models."""
 
-from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models.fake import FakeListLLM
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 from scripted_agents import agent
 from scripted_models import ScriptedModel, calls, says
+from versions import START, MessagesState, StateGraph, ToolStrategy
 
 
 def test_a_react_run_is_thoughts_calls_and_observations_in_order(adding, config, notebook):
@@ -49,7 +48,7 @@ class Sum(BaseModel):
     confidence: float = 0.93
 
 
-def test_a_structured_outputs_pseudo_tool_is_called_and_observed(config, notebook):
+def test_case_05_a_structured_outputs_pseudo_tool_is_called_and_observed(config, notebook):
     summing = agent(calls(Sum={"value": 3}), tools=(), response_format=ToolStrategy(Sum))
 
     summing.invoke({"messages": "1 + 2?"}, config)
@@ -106,7 +105,7 @@ def test_a_bare_model_is_a_run(config, notebook):
     assert notebook.trace.outcome.result_summary == "hi"
 
 
-def test_a_completion_model_is_a_run(config, notebook):
+def test_case_13_a_completion_model_is_a_run(config, notebook):
     FakeListLLM(responses=["hi"]).invoke("hello", config)
 
     assert notebook.story == ["thought: hi"]

@@ -1,11 +1,10 @@
 """What a run says of itself beside its steps."""
 
 import pytest
-from langchain.agents.structured_output import ToolStrategy
-from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 from scripted_agents import agent
 from scripted_models import ScriptedModel, calls, says
+from versions import START, MessagesState, StateGraph, ToolStrategy, needs
 
 from kp_langchain import KPCallbackHandler
 
@@ -98,6 +97,7 @@ def test_the_handler_may_name_the_domain(notebook):
     assert notebook.trace.metadata.task_domain == "finance"
 
 
+@needs("agents that say so")
 def test_the_framework_is_langgraph_for_graphs_and_langchain_for_agents(adding, notebook, config):
     graph = StateGraph(MessagesState)
     graph.add_node("say", lambda state: {"messages": [says_hi.invoke(state["messages"])]})

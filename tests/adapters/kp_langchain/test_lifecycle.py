@@ -6,17 +6,20 @@ import threading
 import uuid
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command, interrupt
 from scripted_agents import agent, cancelled, timed_out, wait
 from scripted_models import ScriptedModel, StreamingModel, calls, says
+from versions import (
+    START,
+    Command,
+    MessagesState,
+    StateGraph,
+    create_agent,
+)
 
 from kp_middleware.recording import Naming, captured
 
@@ -24,7 +27,7 @@ GO = {"messages": "go"}
 ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
 
 
-def test_a_cancelled_run_is_kept_as_incomplete(config, notebook):
+def test_case_20_a_cancelled_run_is_kept_as_incomplete(config, notebook):
     asyncio.run(cancelled(agent(calls(wait={"seconds": 60}), tools=[wait]), config))
 
     assert notebook.story == ["tool_call wait(seconds=60)", "observation: CancelledError"]
@@ -57,7 +60,7 @@ def test_a_tool_that_ends_after_its_run_was_cancelled_is_not_recorded(handler, c
     assert len(handler._runs) == 0
 
 
-def test_a_run_that_took_too_long_is_kept_as_incomplete(config, notebook):
+def test_case_20_a_run_that_took_too_long_is_kept_as_incomplete(config, notebook):
     waiting = agent(calls(wait={"seconds": 60}), tools=[wait])
 
     with pytest.raises(TimeoutError):
@@ -67,7 +70,7 @@ def test_a_run_that_took_too_long_is_kept_as_incomplete(config, notebook):
     assert notebook.run.complete is False
 
 
-def test_a_stream_that_is_closed_early_is_kept_as_incomplete(config, notebook):
+def test_case_20_a_stream_that_is_closed_early_is_kept_as_incomplete(config, notebook):
     stream = agent(*ADDS).stream(GO, config)
     next(stream)
 
@@ -137,12 +140,14 @@ def test_a_chains_stream_in_a_captured_function_that_is_closed_early_is_a_part_o
     assert len(handler._runs) == 0
 
 
-def test_a_chain_whose_stream_is_read_to_its_end_is_complete(config, notebook):
+def test_case_15_a_chain_tells_the_input_of_its_stream_at_the_end(config, notebook):
     chain = StreamingModel(turns=[says("one two three")]) | StrOutputParser()
 
     list(chain.stream("count", config))
 
     assert notebook.run.complete is True
+    assert notebook.trace.task.objective == "count"
+    assert notebook.trace.outcome.result_summary == "one two three"
 
 
 def test_a_models_stream_that_is_closed_early_keeps_what_it_said(config, notebook):
@@ -156,7 +161,7 @@ def test_a_models_stream_that_is_closed_early_keeps_what_it_said(config, noteboo
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])
-def test_a_run_that_ends_with_its_program_is_kept_as_incomplete(config, notebook, ending):
+def test_case_20_a_run_that_ends_with_its_program_is_kept_as_incomplete(config, notebook, ending):
     def interrupted(_):
         ScriptedModel(turns=[says("hi")]).invoke("go")
         raise ending
@@ -168,37 +173,7 @@ def test_a_run_that_ends_with_its_program_is_kept_as_incomplete(config, notebook
     assert notebook.run.complete is False
 
 
-@tool
-def risk(amount: int) -> str:
-    """Ask a human first."""
-    return f"risked {amount}: {interrupt('may I?')}"
-
-
-def test_an_interrupt_is_no_error_and_leaves_the_run_incomplete(config, notebook):
-    risking = agent(calls(risk={"amount": 5}), tools=[risk], checkpointer=InMemorySaver())
-
-    risking.invoke(GO, config | {"configurable": {"thread_id": "T"}})
-
-    assert notebook.story == ["tool_call risk(amount=5)"]
-    assert notebook.run.complete is False
-    assert notebook.run.error_type is None
-
-
-def test_a_resumed_run_is_recorded_with_its_thread(config, notebook):
-    turns = [calls(risk={"amount": 5}), says("done")]
-    risking = agent(*turns, tools=[risk], checkpointer=InMemorySaver())
-    on_thread = config | {"configurable": {"thread_id": "T"}}
-    risking.invoke(GO, on_thread)
-
-    risking.invoke(Command(resume="yes"), on_thread)
-
-    paused, resumed = notebook.runs
-    assert (paused.thread_id, resumed.thread_id) == ("T", "T")
-    assert resumed.complete is True
-    assert resumed.trace.steps[1].output_summary == "risked 5: yes"
-
-
-def test_a_handover_to_a_parent_graph_is_no_error(config, notebook):
+def test_case_22_a_handover_to_a_parent_graph_is_no_error(config, notebook):
     inner = StateGraph(MessagesState)
     inner.add_node("hand over", lambda _: Command(graph=Command.PARENT, goto="finish"))
     inner.add_edge(START, "hand over")
@@ -214,7 +189,7 @@ def test_a_handover_to_a_parent_graph_is_no_error(config, notebook):
     assert notebook.run.complete is True
 
 
-def test_work_that_goes_on_after_its_run_is_not_recorded(config, notebook):
+def test_case_19_work_that_goes_on_after_its_run_is_not_recorded(config, notebook):
     model = ScriptedModel(turns=[says("hi")])
 
     async def speak_later(done):
@@ -237,7 +212,7 @@ def test_work_that_goes_on_after_its_run_is_not_recorded(config, notebook):
     assert notebook.story == ["thought: hi"]
 
 
-def test_a_handler_in_a_models_constructor_says_once_what_to_do(handler, notebook, caplog):
+def test_case_17_a_handler_in_a_models_constructor_says_once_what_to_do(handler, notebook, caplog):
     model = ScriptedModel(turns=[says("hi")], callbacks=[handler])
 
     create_agent(model, []).invoke(GO)
@@ -248,7 +223,7 @@ def test_a_handler_in_a_models_constructor_says_once_what_to_do(handler, noteboo
     assert warning.message.endswith('to the outermost call: config={"callbacks": [handler]}')
 
 
-def test_events_without_a_beginning_are_ignored(handler, notebook):
+def test_case_19_events_without_a_beginning_are_ignored(handler, notebook):
     response = LLMResult(generations=[[ChatGeneration(message=says("hi"))]])
 
     handler.on_llm_end(response, run_id=uuid.uuid4())
@@ -264,7 +239,7 @@ def twice(event, *args, **kwargs):
     event(*args, **kwargs)
 
 
-def test_events_that_come_twice_count_once(handler, notebook):
+def test_case_19_events_that_come_twice_count_once(handler, notebook):
     root, model = uuid.uuid4(), uuid.uuid4()
     asked = [[HumanMessage("go")]]
     answered = LLMResult(generations=[[ChatGeneration(message=says("hi"))]])

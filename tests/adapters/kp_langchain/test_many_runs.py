@@ -57,10 +57,10 @@ class Counter:
         self.ended += 1
 
 
-def test_a_thousand_cancelled_runs_leave_nothing(memory):
+def test_a_thousand_cancelled_runs_leave_nothing(memory, monkeypatch):
+    monkeypatch.setattr("kp_langchain._runs._REMEMBERED", 64)  # or that goes up and down
     waiting = agent(calls(wait={"seconds": 60}), tools=[wait])
     config = {"callbacks": [handler := KPCallbackHandler(counter := Counter())]}
-    _ = [handler._runs.ignore(uuid.uuid4()) for _ in range(20_000)]  # it remembers 4,096
 
     async def cancel_many(times):
         for _ in range(times):
@@ -105,7 +105,7 @@ def read_all(path: str) -> str:
     return path * 10_000_000
 
 
-def test_a_tool_result_of_ten_megabytes_is_cut_with_a_marker(config, notebook):
+def test_case_26_a_tool_result_of_ten_megabytes_is_cut_with_a_marker(config, notebook):
     reading = agent(calls(read_all={"path": "x"}), says("long"), tools=[read_all])
 
     reading.invoke(GO, config)
@@ -115,7 +115,7 @@ def test_a_tool_result_of_ten_megabytes_is_cut_with_a_marker(config, notebook):
     assert len(result.output_summary) < 65 * 1024
 
 
-def test_a_run_id_may_be_used_again(config, notebook):
+def test_case_24_a_run_id_may_be_used_again(config, notebook):
     with_id = config | {"run_id": uuid.uuid4()}
 
     agent(*ADDS).invoke(GO, with_id)
@@ -135,7 +135,7 @@ def test_where_too_many_runs_never_end_the_oldest_is_given_up(handler, notebook)
     assert len(handler._runs) == 2048
 
 
-def test_a_thousand_runs_at_once_stay_apart(config, notebook):
+def test_case_26_a_thousand_runs_at_once_stay_apart(config, notebook):
     running = agent(*ADDS)
 
     async def run_many():
@@ -148,7 +148,7 @@ def test_a_thousand_runs_at_once_stay_apart(config, notebook):
     assert {len(run.trace.steps) for run in notebook.runs} == {4}
 
 
-def test_a_run_of_ten_thousand_steps_is_bounded(handler, config, notebook):
+def test_case_26_a_run_of_ten_thousand_steps_is_bounded(handler, config, notebook):
     def use_tools(_):
         for number in range(5000):
             add.invoke({"a": number, "b": 1})
@@ -160,7 +160,7 @@ def test_a_run_of_ten_thousand_steps_is_bounded(handler, config, notebook):
     assert len(handler._runs) == 0
 
 
-def test_one_handler_serves_many_threads(handler, config, notebook):
+def test_case_25_one_handler_serves_many_threads(handler, config, notebook):
     running = agent(*ADDS)
 
     with ThreadPoolExecutor(max_workers=20) as pool:
@@ -197,7 +197,7 @@ class Broken:
         raise RuntimeError("a bug of ours")
 
 
-def test_a_bug_of_ours_does_not_reach_the_agent():
+def test_case_27_a_bug_of_ours_does_not_reach_the_agent():
     handler = KPCallbackHandler(Broken())
 
     result = agent(*ADDS).invoke(GO, {"callbacks": [handler]})
@@ -223,7 +223,7 @@ def test_hostile_inputs_and_outputs_do_not_cost_the_trace(config, notebook):
     assert notebook.story == ["thought: hi"]
 
 
-def test_the_agents_objects_are_not_changed(config):
+def test_case_29_the_agents_objects_are_not_changed(config):
     inputs = {"messages": [HumanMessage("go", id="1")]}
     before = copy.deepcopy(inputs)
 

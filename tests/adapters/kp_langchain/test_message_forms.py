@@ -4,8 +4,9 @@ import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
-from langgraph.types import Command
 from pydantic import BaseModel
+from scripted_models import ScriptedModel
+from versions import Command
 
 from kp_langchain._answer import answer_of
 from kp_langchain._messages import read
@@ -73,7 +74,10 @@ def test_what_is_no_message_says_nothing():
         "inline",
     ],
 )
-def test_reasoning_is_found_in_every_form(message):
+def test_case_07_reasoning_is_found_in_every_form(config, notebook, message):
+    ScriptedModel(turns=[message]).invoke("go", config)
+
+    assert notebook.story == ["thought: Hm.\n\nYes."]
     said = turn(message)
 
     assert (said.reasoning, said.text) == ("Hm.", "Yes.")
@@ -144,12 +148,10 @@ def test_anthropics_own_form_of_provider_tools_is_read():
             ),
             ("a\n[image]", False),
         ),
-        (Command(update={"messages": [ToolMessage("3", tool_call_id="1")]}), ("3", False)),
         (
             [ToolMessage("3", tool_call_id="1"), ToolMessage("4", tool_call_id="2")],
             ("3", False),
         ),
-        ([Command(goto="next"), ToolMessage("3", tool_call_id="2")], ("3", False)),
         ([1, 2], ([1, 2], False)),
         ({"sum": 3}, ({"sum": 3}, False)),
         (None, ("None", False)),
@@ -158,9 +160,7 @@ def test_anthropics_own_form_of_provider_tools_is_read():
         "message",
         "failure",
         "blocks",
-        "command",
         "messages",
-        "command and message",
         "list",
         "dict",
         "nothing",
@@ -168,6 +168,18 @@ def test_anthropics_own_form_of_provider_tools_is_read():
 )
 def test_a_tools_result_is_read_in_every_form(output, expected):
     assert result_of(output, "1") == expected
+
+
+@pytest.mark.parametrize(
+    "commanding",
+    [
+        lambda said: Command(update={"messages": [said]}),
+        lambda said: [Command(goto="next"), said],
+    ],
+    ids=["in it", "beside it"],
+)
+def test_a_tools_result_is_read_in_and_beside_a_command(commanding):
+    assert result_of(commanding(ToolMessage("3", tool_call_id="2")), "1") == ("3", False)
 
 
 class State(BaseModel):
@@ -194,12 +206,15 @@ class State(BaseModel):
         ({"input": ""}, None),
         ({"log": []}, None),
         (None, None),
-        (Command(resume="yes"), None),
     ],
     ids=repr,
 )
 def test_the_objective_is_found_in_every_form_of_input(inputs, objective):
     assert objective_of(inputs) == objective
+
+
+def test_a_run_that_goes_on_after_a_pause_asks_nothing_new():
+    assert objective_of(Command(resume="yes")) is None
 
 
 class Parsed(BaseModel):

@@ -3,12 +3,11 @@
 import asyncio
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from langgraph.graph import START, MessagesState, StateGraph
 from scripted_agents import add
 from scripted_models import FlakyModel, ScriptedModel, calls, says
+from versions import START, MessagesState, StateGraph, create_agent
 from ways_to_run import ainvoke, invoke
 
 from kp_langchain import KPCallbackHandler
@@ -34,7 +33,7 @@ def outer():
 
 
 @pytest.mark.parametrize("way", [invoke, ainvoke])
-def test_an_agent_in_a_tool_is_part_of_the_trace(outer, config, notebook, way):
+def test_case_10_an_agent_in_a_tool_is_part_of_the_trace(outer, config, notebook, way):
     way(outer, GO, config)
 
     assert notebook.story == [
@@ -93,7 +92,7 @@ def test_an_error_of_an_inner_agent_is_counted_once_and_its_tool_is_answered(con
     ]
 
 
-def test_a_subgraph_is_part_of_the_trace(config, notebook):
+def test_case_10_a_subgraph_is_part_of_the_trace(config, notebook):
     inner = create_agent(ScriptedModel(turns=[says("hi")]), [], name="greeter")
     graph = StateGraph(MessagesState)
     graph.add_node("greet", inner)
@@ -115,7 +114,7 @@ def test_a_run_that_is_given_the_handler_again_stays_in_the_trace(handler, confi
     assert notebook.trace.task.objective == "go"
 
 
-def test_a_handler_given_twice_records_once(handler, config, notebook):
+def test_case_18_a_handler_given_twice_records_once(handler, config, notebook):
     agent = create_agent(ScriptedModel(turns=[says("hi")]), []).with_config(callbacks=[handler])
 
     agent.invoke(GO, config)

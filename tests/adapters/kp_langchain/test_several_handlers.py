@@ -112,7 +112,7 @@ def test_roots_of_any_kind_are_one_trace(notebook, runnable, given, story):
     assert notebook.story == story
 
 
-def test_a_handler_for_each_of_many_concurrent_runs_keeps_them_apart(notebook):
+def test_case_25_a_handler_for_each_of_many_concurrent_runs_keeps_them_apart(notebook):
     adding = agent(calls("I add.", add={"a": 1, "b": 2}), says("3"))
 
     async def run_many():

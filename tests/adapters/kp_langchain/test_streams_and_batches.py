@@ -3,14 +3,13 @@
 from itertools import pairwise
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from langchain_notebook import comparable
 from scripted_agents import add, look_up
 from scripted_models import ScriptedModel, StreamingModel, calls, says
+from versions import START, MessagesState, StateGraph, ToolNode, create_agent
 from ways_to_run import WAYS, invoke
 
 TURNS = [
@@ -48,22 +47,10 @@ def a_model(model):
     return model, "What is 1 + 2?"
 
 
-def comparable(run):
-    """The run without ids and times."""
-    plain = run.model_dump(mode="json")
-    plain["trace"].pop("id")
-    plain["trace"]["metadata"].pop("created_at")
-    plain.pop("duration_ms")
-    for step in plain["trace"]["steps"]:
-        step.pop("latency_ms", None)
-    plain["shape"]["types"].sort()
-    return plain
-
-
 @pytest.mark.parametrize("model", [ScriptedModel, StreamingModel])
 @pytest.mark.parametrize("make", [an_agent, a_graph, a_chain, a_model])
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_run_gives_the_same_trace(config, notebook, way, make, model):
+def test_case_01_every_way_to_run_gives_the_same_trace(config, notebook, way, make, model):
     runnable, given = make(model(turns=TURNS))
     invoke(runnable, given, config)
 
@@ -88,7 +75,7 @@ def test_a_graph_tells_the_whole_story(config, notebook):
 
 
 @pytest.mark.parametrize("stream_mode", ["values", "updates", "messages", "debug"])
-def test_every_stream_mode_gives_the_same_trace(config, notebook, stream_mode):
+def test_case_01_every_stream_mode_gives_the_same_trace(config, notebook, stream_mode):
     agent, given = an_agent(StreamingModel(turns=TURNS))
     invoke(agent, given, config)
 
@@ -98,7 +85,7 @@ def test_every_stream_mode_gives_the_same_trace(config, notebook, stream_mode):
     assert comparable(streamed) == comparable(invoked)
 
 
-def test_each_input_of_a_batch_is_one_trace(config, notebook):
+def test_case_01_each_input_of_a_batch_is_one_trace(config, notebook):
     agent = create_agent(StreamingModel(turns=TURNS), TOOLS)
 
     agent.batch([{"messages": f"question {number}"} for number in range(20)], config)

@@ -8,6 +8,7 @@ import pytest
 from langchain_core.tools import tool
 from scripted_agents import agent
 from scripted_models import ScriptedModel, calls, says
+from versions import needs
 from ways_to_run import ainvoke, invoke
 
 from kp_middleware import KnowledgePulse, current_trace
@@ -39,6 +40,7 @@ def ask_in_threads(kp):
     return ask
 
 
+@needs("tool calls with ids")
 @pytest.mark.parametrize("way", [invoke, ainvoke])
 def test_agents_in_wrapped_threads_are_part_of_the_trace(kp, config, notebook, way):
     turns = [calls(ask={"question": "q"}), says("done")]

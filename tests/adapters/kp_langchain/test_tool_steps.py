@@ -7,9 +7,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool, tool
-from langgraph.types import Command
 from scripted_agents import add, agent, divide
 from scripted_models import ScriptedModel, calls, says
+from versions import Command
 
 
 def test_an_observation_says_how_long_the_tool_took(adding, config, notebook):
@@ -26,7 +26,7 @@ def test_a_tool_result_is_a_summary_because_contents_are_embedded(adding, config
     assert observation.content is None
 
 
-def test_parallel_calls_are_announced_together_and_observed_as_they_end(config, notebook):
+def test_case_02_parallel_calls_are_announced_together_and_observed_as_they_end(config, notebook):
     both = agent(
         calls("Both.", add={"a": 1, "b": 2}, divide={"a": 1, "b": 2}),
         says("3 and a half"),
@@ -43,7 +43,7 @@ def test_parallel_calls_are_announced_together_and_observed_as_they_end(config, 
     assert sorted(notebook.story[3:5]) == ["observation add: 3", "observation divide: 0.5"]
 
 
-def test_parallel_calls_may_end_in_another_order(config, notebook):
+def test_case_02_parallel_calls_may_end_in_another_order(config, notebook):
     first_may_end = threading.Event()
 
     @tool
@@ -75,7 +75,7 @@ def test_parallel_calls_may_end_in_another_order(config, notebook):
     assert len(notebook.story) == 8
 
 
-def test_a_call_that_is_made_without_its_id_is_not_noted_twice(config, notebook):
+def test_case_03_a_call_that_is_made_without_its_id_is_not_noted_twice(config, notebook):
     model = ScriptedModel(turns=[calls("I add.", add={"a": 1, "b": 2})])
     chain = model | RunnableLambda(lambda said: add.invoke(said.tool_calls[0]["args"]))
 
@@ -94,7 +94,7 @@ def test_a_tool_that_no_model_called_is_a_call_of_its_own(config, notebook):
     assert notebook.story == ["thought: Hm.", "tool_call add(a=1, b=2)", "observation add: 3"]
 
 
-def test_tools_of_the_models_provider_are_steps(config, notebook):
+def test_case_08_tools_of_the_models_provider_are_steps(config, notebook):
     said = AIMessage(
         [
             {"type": "server_tool_call", "name": "web_search", "id": "s1", "args": {"q": "x"}},
@@ -112,7 +112,7 @@ def test_tools_of_the_models_provider_are_steps(config, notebook):
     ]
 
 
-def test_a_message_from_a_tool_is_its_content_without_the_artifact(config, notebook):
+def test_case_06_a_message_from_a_tool_is_its_content_without_the_artifact(config, notebook):
     @tool(response_format="content_and_artifact")
     def fetch(url: str) -> tuple[str, dict]:
         """Fetch a page."""
@@ -124,7 +124,7 @@ def test_a_message_from_a_tool_is_its_content_without_the_artifact(config, noteb
     assert "huge" not in notebook.trace.model_dump_json()
 
 
-def test_a_command_from_a_tool_is_the_message_inside(config, notebook):
+def test_case_06_a_command_from_a_tool_is_the_message_inside(config, notebook):
     @tool
     def fetch(url: str) -> Command:
         """Fetch a page."""
@@ -152,7 +152,7 @@ class Shelf(BaseRetriever):
         return [Document(f"on {query}"), Document("its index")]
 
 
-def test_a_retriever_is_a_tool(config, notebook):
+def test_case_11_a_retriever_is_a_tool(config, notebook):
     Shelf().invoke("books", config)
 
     assert notebook.story == [
@@ -161,7 +161,7 @@ def test_a_retriever_is_a_tool(config, notebook):
     ]
 
 
-def test_a_retriever_inside_a_tool_is_that_tool(config, notebook):
+def test_case_11_a_retriever_inside_a_tool_is_that_tool(config, notebook):
     search = create_retriever_tool(Shelf(), "search", "Search the shelf.")
     searching = agent(calls(search={"query": "books"}), says("found"), tools=[search])
 

@@ -6,10 +6,10 @@ import sys
 from contextlib import closing
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.tools import tool
 from scripted_agents import add
 from scripted_models import ScriptedModel, calls, says
+from versions import create_agent
 
 from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse

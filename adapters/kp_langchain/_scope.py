@@ -1,0 +1,33 @@
+"""Which agent of several takes a step: read from the metadata of its run, a pure function."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kp_middleware.recording import bounded_text
+
+_NAME_BYTES: Final = 256
+
+
+def agent_inside(metadata: Mapping[str, object], *, own: object, around: str | None) -> str | None:
+    """The agent inside the root's own that a run belongs to, or None where it is the root's.
+
+    An agent without a name goes by the tool that it runs in, a subgraph by its node.
+
+    Args:
+        metadata: Of the run.
+        own: The name of the root's agent, or None.
+        around: The tool that the run is inside of, or None.
+
+    >>> agent_inside({"langgraph_checkpoint_ns": "billing:1f|model:2e"}, own=None, around=None)
+    'billing'
+    """
+    agent = metadata.get("lc_agent_name")
+    if agent is not None and agent != own:
+        return bounded_text(str(agent), _NAME_BYTES)
+    if around is not None:
+        return bounded_text(around, _NAME_BYTES)
+    namespace = metadata.get("langgraph_checkpoint_ns")
+    if not isinstance(namespace, str) or "|" not in namespace:
+        return None
+    nodes = [node.partition(":")[0] for node in namespace.split("|")[:-1]]
+    return bounded_text("/".join(nodes), _NAME_BYTES)

@@ -1,0 +1,28 @@
+"""What LangChain calls: by position what an event is about, by name the rest."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from kp_middleware.recording import shield
+
+About: TypeAlias = Mapping[str, Any]
+"""What LangChain gives by name beside ``run_id``: ``parent_run_id``, ``name``, ``tags``, …"""
+
+
+def told(method: Callable[..., None]) -> Callable[..., None]:
+    """A hook of LangChain's around ``method(self, *told, run_id, about)``; it never raises.
+
+    Each version gives more by name, and an event costs the agent's own time: what is given by name
+    is taken apart once.
+    """
+    what = method.__qualname__
+
+    def hook(self: object, *args: Any, run_id: UUID, **about: Any) -> None:
+        try:
+            method(self, *args, run_id, about)
+        except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+            shield.swallow(what, error)
+
+    hook.__name__, hook.__qualname__, hook.__doc__ = method.__name__, what, method.__doc__
+    return hook

@@ -1,0 +1,156 @@
+"""The commands on the outbox: what goes, exactly, why it does not, and what to do about it."""
+
+import difflib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kp_middleware.database import connect
+from kp_middleware.inspection._explanation import in_words, printable, short_id
+from kp_middleware.inspection._output import json_option, print_json, print_rows_or_table
+from kp_middleware.inspection._user_settings import read_settings
+from kp_middleware.storage import Entry, History, OutboxCare, Row
+
+if TYPE_CHECKING:
+    from click import Group as DefaultGroup  # the package has no types
+
+    from kp_middleware.pipeline import Rescan
+else:
+    from click_default_group import DefaultGroup
+
+BLOCKED: Final = 6
+"""The exit code where redaction keeps something from being sent."""
+
+_COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "reason", "objective")
+_FAILED: Final = ("rejected", "blocked")
+
+
+@click.group(cls=DefaultGroup, default="list", default_if_no_args=True)
+def outbox() -> None:
+    """See what goes, exactly, and do something about what does not.
+
+    \b
+    kp-middleware outbox --failed            what was rejected or is blocked, and why
+    kp-middleware outbox show 1339 --diff    what redaction changes
+    kp-middleware outbox retry --failed      try them again
+    """
+
+
+@outbox.command("list")
+@click.option("-n", "--limit", default=20, show_default=True, help="How many, newest first.")
+@click.option("--failed", "states", flag_value="rejected,blocked", help="Rejected or blocked.")
+@click.option("--blocked", "states", flag_value="blocked", help="Not certainly clean, or given up.")
+@click.option("--pending", "states", flag_value="pending,sending", help="Waits to be sent.")
+@click.option("--sent", "states", flag_value="sent", help="Arrived.")
+@json_option
+@click.pass_obj
+def list_(db: Path, *, limit: int, states: str | None, as_json: bool) -> None:
+    """List what is in the outbox, newest first."""
+    wanted = states.split(",") if states else ()
+    with closing(connect(db, read_only=True)) as connection:
+        care = OutboxCare(connection)
+        rows, count = care.rows(limit, states=wanted), care.count(states=wanted)
+    told = rows if as_json else [_told(row) for row in rows]
+    print_rows_or_table(told, _COLUMNS, as_json=as_json, for_people=_for_people)
+    if len(rows) == limit < count:
+        click.echo(f"{count} in all: -n shows more", err=True)
+
+
+@outbox.command()
+@click.argument("trace_id", metavar="ID")
+@click.option("--diff", is_flag=True, help="Show how it differs from the local copy.")
+@click.pass_obj
+def show(db: Path, *, trace_id: str, diff: bool) -> None:
+    """Print the exact bytes that go, or went.
+
+    ID is the beginning of its id, @last or @best.
+    """
+    with closing(connect(db, read_only=True)) as connection:
+        seq = History(connection).find(trace_id)
+        entry = OutboxCare(connection).entry(seq)
+    if entry.body is None:
+        raise click.ClickException(f"nothing would be sent: {entry.state}: {entry.reason}")
+    if diff:
+        click.echo("\n".join(_differences(entry, entry.body)))
+    else:
+        sys.stdout.buffer.write(entry.body)
+
+
+@outbox.command()
+@click.argument("trace_id", metavar="ID", required=False)
+@click.option("--failed", is_flag=True, help="All that were rejected or are blocked.")
+@click.pass_obj
+def retry(db: Path, *, trace_id: str | None, failed: bool) -> None:
+    """Try again what was rejected or is blocked: as soon as a program of yours records.
+
+    What could not be redacted is redacted anew. Exits with 6 if something stays blocked.
+    """
+    if (trace_id is None) != failed:
+        raise click.UsageError("name one ID, or all with --failed")
+    from kp_middleware.pipeline import Rescan
+
+    settings = read_settings(db)
+    with closing(connect(db)) as connection:
+        care, rescan = OutboxCare(connection), Rescan(connection, settings)
+        seqs = care.seqs(*_FAILED) if trace_id is None else [History(connection).find(trace_id)]
+        results = [_retried(care, rescan, seq, settings.agent_id) for seq in seqs]
+    _tell(results)
+
+
+@outbox.command()
+@json_option
+@click.pass_obj
+def rescan(db: Path, *, as_json: bool) -> None:
+    """Apply today's rules to all that waits or is blocked: rewrite it, release it or block it.
+
+    What was sent is not touched. Exits with 6 if something is blocked.
+    """
+    from kp_middleware.pipeline import Rescan
+
+    with closing(connect(db)) as connection:
+        results = Rescan(connection, read_settings(db)).all_rows().values()
+    _tell([*results], as_json=as_json)
+
+
+def _retried(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None) -> str:
+    entry = care.entry(seq)
+    if entry.state not in _FAILED:
+        raise click.ClickException(f"there is nothing to try again: it is {entry.state}")
+    if entry.body is None:
+        return rescan.row(seq)
+    care.retry(seq, agent_id=agent_id)
+    return "waiting"
+
+
+def _tell(results: list[str], *, as_json: bool = False) -> None:
+    counts = Counter(results)
+    if as_json:
+        print_json(counts)
+    else:
+        click.echo(in_words(counts) or "there is nothing to do")
+    if counts["blocked"]:
+        click.echo("kp-middleware outbox --blocked says why", err=True)
+        sys.exit(BLOCKED)
+
+
+def _differences(entry: Entry, body: bytes) -> Iterator[str]:
+    here, leaving = _lines(entry.document), _lines(body)
+    return map(printable, difflib.unified_diff(here, leaving, "kept here", "leaves", lineterm=""))
+
+
+def _lines(document: str | bytes) -> list[str]:
+    return json.dumps(json.loads(document), ensure_ascii=False, indent=2).splitlines()
+
+
+def _told(row: Row) -> Row:
+    return row | {"redactions": in_words(row["redactions"])}
+
+
+def _for_people(row: Row) -> Row:
+    return row | {"id": short_id(row["id"])}

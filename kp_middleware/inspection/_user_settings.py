@@ -1,0 +1,19 @@
+"""The settings of whoever types a command."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from kp_middleware.settings import Settings
+
+
+def read_settings(db: Path) -> "Settings":
+    """From the environment and the files, for this file of traces; what is wrong, in words."""
+    from kp_middleware.settings import Settings
+
+    try:
+        return Settings(db=db)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error

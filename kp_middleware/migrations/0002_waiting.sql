@@ -1,0 +1,10 @@
+-- Version 2: runs that wait, for a person or for the next turn of their thread, and agents inside an agent.
+CREATE TABLE waiting (                                   -- beside traces in state 'paused'
+  trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
+  thread     TEXT NOT NULL,                              -- fingerprint of the thread's id
+  until      TEXT NOT NULL,                              -- when it is ended if nothing follows
+  run        TEXT NOT NULL CHECK (json_valid(run))       -- what was recorded, without the document
+) STRICT;
+CREATE INDEX waiting_thread ON waiting(thread);
+
+ALTER TABLE steps ADD COLUMN agent TEXT;                 -- the agent inside the run's own that took it

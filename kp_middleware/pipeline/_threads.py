@@ -1,0 +1,94 @@
+"""Runs that wait in their thread: kept, joined with what follows, ended when nothing does."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kp_middleware.database import Connection, transaction
+from kp_middleware.instants import epoch_s, instant
+from kp_middleware.pipeline._run_queue import ThreadEnd
+from kp_middleware.recording import Limits, ended, joined
+from kp_middleware.runs import RecordedRun
+from kp_middleware.settings import Settings
+from kp_middleware.storage import TraceStore, WaitingRun, WaitingRuns
+
+_NOT_RESUMED: Final = "it was not resumed"
+_NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
+
+
+class Threads:
+    """Puts the parts of a run together in the file: one trace, with the place and id of the first.
+
+    Args:
+        connection: Of the file.
+        store: Of the same file.
+        settings: Say how long a part waits, and how much of a run is kept.
+        clock: Epoch seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        store: TraceStore,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._connection = connection
+        self._store = store
+        self._waiting = WaitingRuns(connection)
+        self._clock = clock
+        self._limits = Limits.of(settings)
+        self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
+
+    def keep(self, run: RecordedRun) -> None:
+        """Write a run to the file, joined with the one that it goes on with."""
+        with transaction(self._connection):
+            earlier = self._waiting.before(run)
+            if earlier is not None:
+                self._waiting.take(earlier)
+                self._write(joined(earlier.run, run, self._limits), earlier.seq)
+            elif run.shape.steps or _waits(run):
+                self._write(run, None)
+
+    def end(self, end: ThreadEnd) -> None:
+        """Nothing follows what waits in a thread."""
+        with transaction(self._connection):
+            for waiting in self._waiting.of_thread(end.thread):
+                self._end(waiting, end)
+
+    def end_overdue(self) -> bool:
+        """End what has waited too long; False if nothing has."""
+        if not self._waiting.overdue(self._now()):
+            return False
+        with transaction(self._connection):
+            for waiting in self._waiting.overdue(self._now()):
+                self._end(waiting, _NOBODY_SAYS)
+        return True
+
+    def next_end_in_s(self) -> float:
+        """In how many seconds the next has waited too long; infinity where none waits."""
+        until = self._waiting.next_until()
+        return math.inf if until is None else max(0.0, epoch_s(until) - self._clock())
+
+    def _write(self, run: RecordedRun, seq: int | None) -> None:
+        seq = self._store.record(run, seq=seq)
+        if run.part is not None and run.part.awaits is not None:
+            until = self._clock() + self._waits_s[run.part.awaits]
+            self._waiting.add(seq, run, until=instant(until))
+
+    def _end(self, waiting: WaitingRun, end: ThreadEnd) -> None:
+        self._waiting.take(waiting)
+        if not waiting.run.shape.steps:
+            return
+        over = ended(waiting.run, success=end.success, confidence=end.confidence)
+        self._store.record(over, seq=waiting.seq)
+        if not over.complete:
+            self._store.say_why(waiting.seq, _NOT_RESUMED)
+
+    def _now(self) -> str:
+        return instant(self._clock())
+
+
+def _waits(run: RecordedRun) -> bool:
+    return run.part is not None and run.part.awaits is not None

@@ -1,0 +1,74 @@
+"""What a user adds to the rules, and exempts from them."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from kp_middleware.patterns import is_pattern
+from kp_middleware.privacy._table import REDACTOR
+
+if TYPE_CHECKING:
+    from kp_middleware.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A user's own rules and exceptions; the one without arguments has none.
+
+    Attributes:
+        allow: A finding that is exactly one of these texts stays. ``/patterns/`` exempt what
+            matches them whole, but never a secret.
+        deny: Goes at every level: a text in any case, or what a ``/pattern/`` finds.
+        keys_allow: Fields whose name does not make their values secret.
+        keys_deny: Fields whose values always go.
+        phone_regions: Where national phone numbers are at home, such as ``DE``.
+        engines: What else looks, such as ``kingfisher`` or ``gitleaks:rules.toml``.
+        numbered: ``[REDACTED:email#1]``: equal contacts have equal numbers within one document.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    keys_allow: tuple[str, ...] = ()
+    keys_deny: tuple[str, ...] = ()
+    phone_regions: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+    numbered: bool = False
+
+    @classmethod
+    def of(cls, settings: "Settings") -> Self:
+        """What the settings say."""
+        return cls(
+            allow=settings.redact_allow,
+            deny=settings.redact_deny,
+            keys_allow=settings.redact_keys_allow,
+            keys_deny=settings.redact_keys_deny,
+            phone_regions=settings.redact_phone_regions,
+            engines=settings.redact_engines,
+            numbered=settings.redact_numbered,
+        )
+
+    @property
+    def asks_engines(self) -> bool:
+        """Whether others look, too, which may take long."""
+        return bool(self.engines or self.phone_regions)
+
+    @property
+    def redactor(self) -> str:
+        """The name under which a document says that these rules were applied."""
+        if self == Policy():
+            return REDACTOR
+        return f"{REDACTOR}+{hashlib.sha256(repr(self).encode()).hexdigest()[:12]}"
+
+    def built_in(self) -> Self:
+        """Our own rules with the user's exceptions."""
+        return replace(self, deny=(), keys_deny=(), phone_regions=(), engines=())
+
+    def without_packages(self) -> Self:
+        """All that works without an extra: no engines, no patterns."""
+        allow, deny = texts(self.allow), texts(self.deny)
+        return replace(self, allow=allow, deny=deny, phone_regions=(), engines=())
+
+
+def texts(entries: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that are no patterns."""
+    return tuple(entry for entry in entries if not is_pattern(entry))

@@ -1,0 +1,148 @@
+"""All that is looked for at one level under one policy."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kp_middleware.errors import MissingExtraError, RedactionError
+from kp_middleware.patterns import Pattern, compiled, is_pattern
+from kp_middleware.privacy._assignment_rules import names_a_secret
+from kp_middleware.privacy._cut import readings_of_cut, spans_at_cuts
+from kp_middleware.privacy._engines import Engine, engine
+from kp_middleware.privacy._page import Page, occurrences
+from kp_middleware.privacy._policy import Policy, texts
+from kp_middleware.privacy._rules import Group, Rule, Span, matched_value
+from kp_middleware.privacy._table import RULES
+
+if TYPE_CHECKING:
+    from kp_middleware.traces import PrivacyLevel
+
+DENIED = "denied"
+"""The label of what a user's own rules take out."""
+
+
+class Rulebook:
+    """Our rules, the user's own, and the engines that the user names.
+
+    Attributes:
+        adds: Whether it looks for more than our own rules do.
+
+    Raises:
+        RedactionError: ``engine_missing`` if something that the policy names cannot be used.
+    """
+
+    def __init__(self, level: "PrivacyLevel", policy: Policy) -> None:
+        self._anywhere, self._by_start = _index(level)
+        self._denied_texts = [Page(entry).lowered for entry in texts(policy.deny)]
+        self._denied_patterns = _patterns(policy.deny)
+        self._allowed_texts = frozenset(texts(policy.allow))
+        self._allowed_patterns = _patterns(policy.allow)
+        self._denied_keys = frozenset(map(_plain, policy.keys_deny))
+        self._allowed_keys = frozenset(map(_plain, policy.keys_allow))
+        self._engines = _engines(level, policy)
+        self._exempts = bool(policy.allow)
+        self.adds = bool(policy.deny or self._engines)
+
+    def spans(self, page: Page) -> Iterator[Span]:
+        """What has to go; spans may overlap."""
+        yield from self._exempting(page, self._found(page))
+        yield from self._denied(page)
+        yield from spans_at_cuts(page)
+        yield from self._left_open(page)
+
+    def blanks(self, key: str) -> str:
+        """The label under which all below a key goes; empty if it may stay."""
+        plain = _plain(key)
+        if plain in self._denied_keys:
+            return DENIED
+        return "password" if plain not in self._allowed_keys and names_a_secret(key) else ""
+
+    def exempts_key(self, key: str) -> bool:
+        """Whether a key says nothing of its value."""
+        return _plain(key) in self._allowed_keys
+
+    def _found(self, page: Page) -> Iterator[Span]:
+        yield from self._by_rules(page)
+        for looks in self._engines:
+            yield from looks.spans(page.text)
+
+    def _by_rules(self, page: Page) -> Iterator[Span]:
+        started = [
+            rule for word, rules in self._by_start.items() if page.holds(word) for rule in rules
+        ]
+        for rule in dict.fromkeys([*self._anywhere, *started]):
+            for match in page.matches(rule):
+                if rule.check is None or rule.check(match):
+                    yield Span(*matched_value(match), rule.label, rule.group)
+
+    def _left_open(self, page: Page) -> Iterator[Span]:
+        """What a cut keeps open: a value whose closing quote is beyond it."""
+        for start, before, closing in readings_of_cut(page.text):
+            for span in self._by_rules(Page(before + closing)):
+                if span.end >= len(before):
+                    end = start + len(before)
+                    yield span._replace(start=min(start + span.start, end), end=end)
+
+    def _denied(self, page: Page) -> Iterator[Span]:
+        for text in self._denied_texts:
+            for start in occurrences(text, page.lowered):
+                yield Span(start, start + len(text), DENIED, "sensitive")
+        for pattern in self._denied_patterns:
+            for match in pattern.finditer(page.text):
+                yield Span(*match.span(), DENIED, "sensitive")
+
+    def _exempting(self, page: Page, spans: Iterator[Span]) -> Iterator[Span]:
+        if not self._exempts:
+            return spans
+        allows = cache(self._allows)  # a text full of one value asks once
+        return (span for span in spans if not allows(page.text[span.start : span.end], span.group))
+
+    def _allows(self, text: str, group: Group) -> bool:
+        if text in self._allowed_texts:
+            return True
+        return group != "secret" and any(
+            pattern.fullmatch(text) for pattern in self._allowed_patterns
+        )
+
+
+@cache
+def rulebook(level: "PrivacyLevel", policy: Policy) -> Rulebook:
+    """The one for a level and a policy, made at first use.
+
+    Raises:
+        RedactionError: As `Rulebook`.
+    """
+    return Rulebook(level, policy)
+
+
+def _index(level: "PrivacyLevel") -> tuple[list[Rule], dict[str, list[Rule]]]:
+    """The rules of a level that can begin anywhere, and the others by how they begin."""
+    rules = [rule for rule in RULES if rule.group != "contact" or level != "private"]
+    by_start: dict[str, list[Rule]] = {}
+    for rule in rules:
+        for word in rule.starts:
+            by_start.setdefault(word, []).append(rule)
+    return [rule for rule in rules if not rule.starts], by_start
+
+
+def _engines(level: "PrivacyLevel", policy: Policy) -> list[Engine]:
+    named = [engine(name, policy.phone_regions) for name in _engine_names(policy)]
+    return [one for one in named if one.group != "contact" or level != "private"]
+
+
+def _engine_names(policy: Policy) -> list[str]:
+    """Regions without the engine that knows them name it all the same."""
+    regions = ("phonenumbers",) if policy.phone_regions else ()
+    return [*dict.fromkeys((*regions, *policy.engines))]
+
+
+def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
+    try:
+        return [compiled(entry[1:-1]) for entry in entries if is_pattern(entry)]
+    except MissingExtraError as error:
+        raise RedactionError("engine_missing", f"a /pattern/: {error}") from error
+
+
+def _plain(key: str) -> str:
+    """``apiKey``, ``api-key`` and ``API_KEY`` are one name."""
+    return "".join(filter(str.isalnum, key)).casefold()

@@ -1,0 +1,42 @@
+"""Notes of a run that goes on with an earlier one of its thread, or waits there for a later one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kp_middleware.runs import Awaited
+
+
+@dataclass(slots=True)
+class ThreadNotes:
+    """What an adapter says of one recorder's place in its thread; see `ThreadPart`.
+
+    Attributes:
+        follows: Whether the run goes on with what waits.
+        answers: Ids of the questions that its input answers.
+        awaits: What it waits for at its end.
+        questions: Ids of what it asked then.
+        owed: The tool calls that had no result then: the names of the tools, by the calls' ids.
+    """
+
+    follows: bool = False
+    answers: tuple[str, ...] = ()
+    awaits: Awaited | None = None
+    questions: tuple[str, ...] = ()
+    owed: Mapping[str, str] = field(default_factory=dict)
+
+    def wait(self, awaits: Awaited, *, questions: tuple[str, ...], owed: Mapping[str, str]) -> None:
+        """The run stops here, and may go on later."""
+        self.awaits, self.questions, self.owed = awaits, questions, owed
+
+    def go_on(self, answers: tuple[str, ...] = ()) -> Mapping[str, str]:
+        """The run goes on: with what waits elsewhere, or after it waited in this very recorder.
+
+        Returns:
+            The tool calls without a result, where they are in this recorder.
+        """
+        if self.awaits is None:
+            self.follows, self.answers = True, answers
+            return {}
+        owed = self.owed
+        self.awaits, self.questions, self.owed = None, (), {}
+        return owed

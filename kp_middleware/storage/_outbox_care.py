@@ -1,0 +1,161 @@
+"""What people see of the outbox, and do about it. What was sent, nobody touches."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from kp_middleware.database import transaction
+from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.parcels import idempotency_key
+from kp_middleware.storage._history import Row
+
+Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
+
+
+class Entry(NamedTuple):
+    """One trace and what would be sent of it.
+
+    Attributes:
+        state: Of its row.
+        reason: Why it is blocked or was rejected.
+        body: Exactly the bytes that go, or went; None if it could not be redacted.
+        document: The local copy, as JSON.
+        score: Of the trace.
+    """
+
+    state: str
+    reason: str | None
+    body: bytes | None
+    document: str
+    score: float
+
+
+class OutboxCare:
+    """The outbox of one file, for all registries and agents."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, limit: int, *, states: Collection[str] = ()) -> list[Row]:
+        """The newest rows, without their bodies; without states, those of any state."""
+        cursor = self._connection.execute(
+            """
+            SELECT t.id, o.state, o.attempts, length(CAST(o.body AS BLOB)) AS size_bytes,
+                   o.redactions, o.next_attempt_at, o.last_error, o.sent_at, o.remote_id,
+                   o.registry, o.redactor, o.reason, t.objective
+            FROM outbox o JOIN traces t ON t.seq = o.trace_seq
+            WHERE :states = '[]' OR o.state IN (SELECT value FROM json_each(:states))
+            ORDER BY o.trace_seq DESC LIMIT :limit
+            """,
+            {"states": json.dumps([*states]), "limit": limit},
+        )
+        names = [column[0] for column in cursor.description]
+        rows = (dict(zip(names, row, strict=True)) for row in cursor)
+        return [row | {"redactions": json.loads(row["redactions"])} for row in rows]
+
+    def count(self, *, states: Collection[str] = ()) -> int:
+        """How many rows there are in these states; without states, in any."""
+        (count,) = self._connection.execute(
+            "SELECT count(*) FROM outbox"
+            " WHERE :states = '[]' OR state IN (SELECT value FROM json_each(:states))",
+            {"states": json.dumps([*states])},
+        ).fetchone()
+        return int(count)
+
+    def entry(self, seq: int) -> Entry:
+        """One trace and what would be sent of it.
+
+        Raises:
+            TraceNotFoundError: If it is not in the outbox.
+        """
+        row = self._connection.execute(
+            """
+            SELECT o.state, o.reason, CAST(o.body AS BLOB), d.body, t.score
+            FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
+            WHERE o.trace_seq = ?
+            """,
+            (seq,),
+        ).fetchone()
+        if row is None:
+            raise TraceNotFoundError("this trace is not in the outbox: see kp-middleware show")
+        return Entry(*row)
+
+    def seqs(self, *states: str) -> list[int]:
+        """The rows in these states, oldest first."""
+        cursor = self._connection.execute(
+            "SELECT trace_seq FROM outbox WHERE state IN (SELECT value FROM json_each(?))"
+            " ORDER BY trace_seq",
+            (json.dumps(states),),
+        )
+        return [seq for (seq,) in cursor]
+
+    def retry(self, seq: int, *, agent_id: str | None) -> bool:
+        """Send it again as if for the first time; False unless it was rejected or is blocked.
+
+        The registry replays its answer to an idempotency key that it has refused, so a rejected row
+        gets another.
+        """
+        with transaction(self._connection):
+            row = self._connection.execute(
+                "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"
+                " WHERE trace_seq = ? AND state IN ('rejected', 'blocked') AND body IS NOT NULL",
+                (seq,),
+            ).fetchone()
+            if row is None:
+                return False
+            body, rejections = row
+            self._connection.execute(
+                "UPDATE outbox SET state = 'pending', reason = NULL, attempts = 0,"
+                " next_attempt_at = NULL, last_error = NULL, http_status = NULL, rejections = ?,"
+                " idempotency_key = ? WHERE trace_seq = ?",
+                (rejections, idempotency_key(body, agent_id=agent_id, rejections=rejections), seq),
+            )
+        return True
+
+    def block(self, seq: int, reason: str, *, redactor: str) -> None:
+        """It is not certain that a pending or blocked row is clean: nothing of its body is kept."""
+        with transaction(self._connection):
+            self._connection.execute(
+                "UPDATE outbox SET state = 'blocked', reason = ?, redactor = ?, body = NULL"
+                " WHERE trace_seq = ? AND state IN ('pending', 'blocked')",
+                (reason, redactor, seq),
+            )
+
+    def renew(
+        self,
+        seq: int,
+        body: bytes,
+        *,
+        redactor: str,
+        redactions: Mapping[str, int],
+        agent_id: str | None,
+    ) -> Renewal:
+        """Give a pending or blocked row the body that today's rules make of it.
+
+        A row that had no body, because it could not be redacted, is released: it will be sent.
+        """
+        with transaction(self._connection):
+            row = self._connection.execute(
+                "SELECT CAST(body AS BLOB), rejections FROM outbox"
+                " WHERE trace_seq = ? AND state IN ('pending', 'blocked')",
+                (seq,),
+            ).fetchone()
+            if row is None:
+                return "unchanged"  # it is on its way, or arrived, meanwhile
+            before, rejections = row
+            self._connection.execute(
+                "UPDATE outbox SET redactor = ?, redactions = ? WHERE trace_seq = ?",
+                (redactor, json.dumps(dict(redactions)), seq),
+            )
+            if before == body:
+                return "unchanged"
+            key = idempotency_key(body, agent_id=agent_id, rejections=rejections)
+            self._connection.execute(
+                "UPDATE outbox SET body = ?, idempotency_key = ? WHERE trace_seq = ?",
+                (body.decode(), key, seq),
+            )
+            if before is None:
+                self.retry(seq, agent_id=agent_id)
+                return "released"
+        return "rewritten"

@@ -1,0 +1,240 @@
+"""What goes, exactly; why something does not; and trying again."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from terminal import typed
+
+from kp_middleware import KnowledgePulse, current_trace
+from kp_middleware.database import connect
+from kp_middleware.errors import RegistryRejectedError
+from kp_middleware.storage import OutboxTable
+from kp_middleware.testing import StandInEmbedder
+
+REGISTRY = "http://127.0.0.1:9"
+NO_RULES = "gitleaks:/none.toml"
+
+
+@pytest.fixture
+def record(db):
+    """Records a run that is worth sending, under these settings."""
+
+    def once(answer="mail anna@example.org", **settings):
+        pipeline = KnowledgePulse(
+            db=db,
+            embedder=StandInEmbedder(),
+            threshold=0.1,
+            registry_url=REGISTRY,
+            api_key="kp_" + "0" * 64,
+            agent_id="agent-1",
+            **settings,
+        )
+        with pipeline as kp:
+            kp.capture(_agent(answer))()
+            kp.flush()
+
+    return once
+
+
+@pytest.fixture(autouse=True)
+def agent_id(monkeypatch):
+    monkeypatch.setenv("KP_AGENT_ID", "agent-1")
+
+
+@pytest.fixture
+def rejected(record, db):
+    """One trace, which the registry has refused."""
+    record()
+    outbox = OutboxTable(connect(db), registry=REGISTRY, agent_id="agent-1")
+    outbox.rejected(outbox.claim(4e9), RegistryRejectedError(422, "not so"))
+
+
+def _agent(answer):
+    def ask():
+        current_trace().thought(f"Project Bluebird: {answer}")
+        current_trace().outcome(confidence=0.9)
+        return "done"
+
+    return ask
+
+
+def rows(type_command, *words):
+    return json.loads(type_command("outbox", "list", "--json", *words).stdout)
+
+
+def test_the_outbox_is_listed_when_no_command_is_named(record, type_command):
+    record()
+
+    lines = type_command("outbox").stdout.splitlines()
+
+    assert lines[0].split("\t")[:3] == ["id", "state", "attempts"]
+    assert lines[1].split("\t")[1] == "pending"
+    assert "1 email" in lines[1]
+    assert lines == type_command("outbox", "list").stdout.splitlines()
+
+
+def test_what_is_blocked_says_why(record, type_command):
+    record(redact_engines=[NO_RULES])
+
+    (row,) = rows(type_command, "--blocked")
+
+    assert (row["state"], row["size_bytes"]) == ("blocked", None)
+    assert row["reason"].startswith(f"engine_missing at {NO_RULES}: ")
+    assert rows(type_command, "--pending") == []
+    assert rows(type_command, "--failed") == [row]
+
+
+def test_a_cut_list_says_how_many_there_are(record, type_command):
+    record("one")
+    record("two and more")
+
+    assert type_command("outbox", "-n", "1").stderr == "2 in all: -n shows more\n"
+
+
+def test_the_exact_bytes_are_shown(record, type_command, db):
+    record("mail anna@example.org, naïve 日本")
+
+    shown = type_command("outbox", "show", "@last").stdout_bytes
+
+    (body,) = connect(db).execute("SELECT CAST(body AS BLOB) FROM outbox").fetchone()
+    assert shown == body
+    assert "naïve 日本".encode() in shown
+
+
+def test_a_diff_shows_what_redaction_changed(record, type_command):
+    record()
+
+    lines = type_command("outbox", "show", "@last", "--diff").stdout.splitlines()
+
+    assert lines[:2] == ["--- kept here", "+++ leaves"]
+    assert '-      "content": "Project Bluebird: mail anna@example.org"' in lines
+    assert '+      "content": "Project Bluebird: mail [REDACTED:email]"' in lines
+
+
+def test_what_would_not_be_sent_has_no_bytes(record, type_command):
+    record(redact_engines=[NO_RULES])
+
+    result = type_command("outbox", "show", "@last")
+
+    assert (result.stdout, result.exit_code) == ("", 1)
+    assert "nothing would be sent: blocked: engine_missing" in result.stderr
+
+
+def test_a_trace_that_is_not_in_the_outbox_has_no_bytes(agent, type_command):
+    agent("one")
+
+    result = type_command("outbox", "show", "@last")
+
+    assert (result.exit_code, "not in the outbox" in result.stderr) == (1, True)
+
+
+@pytest.mark.usefixtures("rejected")
+def test_what_was_rejected_waits_again(type_command):
+    (before,) = rows(type_command, "--failed")
+
+    result = type_command("outbox", "retry", before["id"][9:15])
+
+    assert (result.stdout, result.exit_code) == ("1 waiting\n", 0)
+    (after,) = rows(type_command)
+    assert (after["state"], after["attempts"], after["reason"]) == ("pending", 0, None)
+
+
+def test_what_could_not_be_redacted_is_redacted_anew(record, type_command):
+    record(redact_engines=[NO_RULES])
+
+    result = type_command("outbox", "retry", "--failed")
+
+    assert (result.stdout, result.exit_code) == ("1 released\n", 0)
+    assert [row["redactions"] for row in rows(type_command, "--pending")] == [{"email": 1}]
+
+
+def test_what_cannot_be_redacted_still_stays_blocked(record, type_command, monkeypatch):
+    record(redact_engines=[NO_RULES])
+    monkeypatch.setenv("KP_REDACT_ENGINES", NO_RULES)
+
+    result = type_command("outbox", "retry", "--failed")
+
+    assert (result.stdout, result.exit_code) == ("1 blocked\n", 6)
+    assert result.stderr == "kp-middleware outbox --blocked says why\n"
+
+
+@pytest.mark.parametrize("words", [[], ["@last", "--failed"]], ids=["nothing", "both"])
+def test_one_or_all_is_tried_again(record, type_command, words):
+    record()
+
+    result = type_command("outbox", "retry", *words)
+
+    assert (result.exit_code, "name one ID" in result.stderr) == (2, True)
+
+
+def test_what_waits_already_is_not_tried_again(record, type_command):
+    record()
+
+    result = type_command("outbox", "retry", "@last")
+
+    assert (result.exit_code, "nothing to try again: it is pending" in result.stderr) == (1, True)
+
+
+def test_a_rescan_rewrites_what_waits(record, type_command, monkeypatch):
+    record()
+    monkeypatch.setenv("KP_REDACT_DENY", "bluebird")
+
+    result = type_command("outbox", "rescan")
+
+    assert (result.stdout, result.exit_code) == ("1 rewritten\n", 0)
+    assert "Bluebird" not in type_command("outbox", "show", "@last").stdout
+    assert type_command("outbox", "rescan", "--json").stdout == '{\n  "unchanged": 1\n}\n'
+
+
+def test_a_rescan_blocks_what_is_not_certainly_clean(record, type_command, monkeypatch):
+    record()
+    monkeypatch.setenv("KP_REDACT_ENGINES", NO_RULES)
+
+    result = type_command("outbox", "rescan")
+
+    assert (result.stdout, result.exit_code) == ("1 blocked\n", 6)
+    assert type_command("outbox", "show", "@last").stdout == ""
+
+
+def test_a_rescan_of_nothing_says_so(agent, type_command):
+    agent("one")
+
+    assert type_command("outbox", "rescan").stdout == "there is nothing to do\n"
+
+
+def test_looking_at_the_outbox_loads_nothing_heavy(record, db):
+    record()
+    commands = [["outbox"], ["outbox", "show", "@last"], ["outbox", "show", "@last", "--diff"]]
+    code = (
+        "import sys\nfrom kp_middleware.inspection import main\n"
+        f"for words in {commands}: main(['--db', {str(db)!r}, *words], standalone_mode=False)\n"
+        "print(sorted({'pydantic', 'numpy', 'sqlite_utils', 'rich', 'fastembed', 'httpx2'} "
+        "& set(sys.modules)))"
+    )
+
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert printed.splitlines()[-1] == "[]"
+
+
+def test_show_counts_what_was_taken_out(record, type_command):
+    record("mail anna@example.org, password=hunter2")
+
+    shown = json.loads(type_command("show", "@last", "--json").stdout)
+
+    assert shown["outbox"]["redactions"] == {"email": 1, "password": 1}
+
+
+def test_people_see_a_table_and_what_a_trace_goes_without(record, db):
+    record()
+
+    listed = typed("--db", str(db), "outbox").splitlines()
+    shown = typed("--db", str(db), "show", "@last")
+
+    assert listed[0].split()[:3] == ["id", "state", "attempts"]
+    assert listed[1].split()[1] == "pending"
+    assert "\n    without 1 email\n" in shown

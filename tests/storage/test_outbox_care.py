@@ -1,0 +1,206 @@
+"""What people do about the outbox; what is on its way or arrived stays as it is."""
+
+import pytest
+
+from kp_middleware.errors import (
+    RegistryRejectedError,
+    RegistryUnavailableError,
+    TraceNotFoundError,
+)
+from kp_middleware.parcels import Receipt, idempotency_key
+from kp_middleware.storage import OutboxCare
+
+BODY = '{"text": "naïve 日本"}'.encode()
+NOW = 2e9
+
+
+@pytest.fixture
+def care(connection):
+    return OutboxCare(connection)
+
+
+@pytest.fixture
+def queue(outbox, keep):
+    """Puts a trace into the outbox."""
+
+    def put(body=BODY):
+        seq = keep(score=0.9, decision="forward")
+        if body is None:
+            outbox.add_blocked(seq, "too_deep at steps[0]", redactor="rules 1")
+        else:
+            outbox.add(seq, body, redactor="rules 1", redactions={"email": 2})
+        return seq
+
+    return put
+
+
+@pytest.fixture
+def row(connection):
+    def named(seq):
+        cursor = connection.execute("SELECT * FROM outbox WHERE trace_seq = ?", (seq,))
+        names = [column[0] for column in cursor.description]
+        return dict(zip(names, cursor.fetchone(), strict=True))
+
+    return named
+
+
+@pytest.fixture
+def sent(outbox, queue):
+    """A row that arrived."""
+    seq = queue()
+    outbox.sent(outbox.claim(NOW), Receipt("kp:trace:there", 201))
+    return seq
+
+
+@pytest.fixture
+def rejected(outbox, queue):
+    seq = queue()
+    outbox.rejected(outbox.claim(NOW), RegistryRejectedError(422, "no"))
+    return seq
+
+
+def renewed(care, seq, body):
+    return care.renew(seq, body, redactor="rules 2", redactions={"phone": 1}, agent_id="agent-1")
+
+
+def test_rows_are_listed_newest_first_without_their_bodies(care, queue, sent):
+    blocked = queue(None)
+
+    rows = care.rows(10)
+
+    assert [row["state"] for row in rows] == ["blocked", "sent"]
+    assert (rows[1]["size_bytes"], rows[1]["redactions"]) == (len(BODY), {"email": 2})
+    assert (rows[0]["size_bytes"], rows[0]["reason"]) == (None, "too_deep at steps[0]")
+    assert care.seqs("sent", "blocked") == [sent, blocked]
+
+
+@pytest.mark.usefixtures("sent")
+def test_rows_can_be_narrowed_by_state(care, queue):
+    queue(None)
+
+    assert [row["state"] for row in care.rows(10, states=["sent", "pending"])] == ["sent"]
+    assert (care.count(), care.count(states=["blocked"]), len(care.rows(1))) == (2, 1, 1)
+
+
+def test_an_entry_holds_the_exact_bytes(care, queue):
+    entry = care.entry(queue())
+
+    assert (entry.state, entry.body, entry.score) == ("pending", BODY, 0.9)
+    assert '"objective":"add 1 and 2"' in entry.document
+
+
+def test_a_trace_that_is_not_in_the_outbox_is_not_found(care, keep):
+    with pytest.raises(TraceNotFoundError, match="not in the outbox"):
+        care.entry(keep(score=0.1))
+
+
+def test_what_was_rejected_is_tried_again_under_another_key(care, outbox, rejected, row):
+    before = row(rejected)
+
+    assert care.retry(rejected, agent_id="agent-1")
+
+    after = row(rejected)
+    assert (after["state"], after["attempts"], after["reason"]) == ("pending", 0, None)
+    assert after["idempotency_key"] != before["idempotency_key"]
+    assert after["idempotency_key"] == idempotency_key(BODY, agent_id="agent-1", rejections=1)
+    assert outbox.claim(NOW).body == BODY
+
+
+def test_each_time_the_registry_has_refused_the_key_is_another(care, outbox, rejected, row):
+    care.retry(rejected, agent_id="agent-1")
+    outbox.rejected(outbox.claim(NOW), RegistryRejectedError(422, "no"))
+
+    care.retry(rejected, agent_id="agent-1")
+
+    assert row(rejected)["rejections"] == 2
+
+
+def test_what_was_given_up_is_tried_again_under_the_same_key(care, outbox, queue, row):
+    seq = queue()
+    key = row(seq)["idempotency_key"]
+    for _ in range(3):
+        outbox.postpone(
+            outbox.claim(NOW), RegistryUnavailableError("no route"), retry_at=0, counted=True
+        )
+    outbox.block(outbox.claim(NOW), "retries_exhausted")
+
+    assert care.retry(seq, agent_id="agent-1")
+
+    assert (row(seq)["attempts"], row(seq)["idempotency_key"]) == (0, key)
+    assert outbox.claim(NOW).attempts == 0
+
+
+def test_without_a_body_there_is_nothing_to_try(care, queue, row):
+    seq = queue(None)
+
+    assert not care.retry(seq, agent_id=None)
+    assert row(seq)["state"] == "blocked"
+
+
+def test_what_arrived_is_not_touched(care, sent, row):
+    before = row(sent)
+
+    care.retry(sent, agent_id=None)
+    care.block(sent, "residual_secret", redactor="rules 2")
+    assert renewed(care, sent, b"{}") == "unchanged"
+
+    assert row(sent) == before
+
+
+def test_what_is_on_its_way_is_not_touched(care, outbox, queue, row):
+    seq = queue()
+    outbox.claim(NOW)
+    before = row(seq)
+
+    care.retry(seq, agent_id=None)
+    care.block(seq, "residual_secret", redactor="rules 2")
+    assert renewed(care, seq, b"{}") == "unchanged"
+
+    assert row(seq) == before
+
+
+def test_a_body_that_is_the_same_keeps_its_key(care, queue, row):
+    seq = queue()
+    key = row(seq)["idempotency_key"]
+
+    assert renewed(care, seq, BODY) == "unchanged"
+
+    assert row(seq)["idempotency_key"] == key
+    assert (row(seq)["redactor"], row(seq)["redactions"]) == ("rules 2", '{"phone": 1}')
+
+
+def test_a_body_that_is_another_gets_another_key(care, outbox, queue):
+    seq = queue()
+
+    assert renewed(care, seq, b'{"a": 2}') == "rewritten"
+
+    parcel = outbox.claim(NOW)
+    assert parcel.body == b'{"a": 2}'
+    assert parcel.idempotency_key == idempotency_key(b'{"a": 2}', agent_id="agent-1")
+
+
+def test_what_could_not_be_redacted_is_released(care, outbox, queue, row):
+    seq = queue(None)
+
+    assert renewed(care, seq, BODY) == "released"
+
+    assert (row(seq)["state"], row(seq)["reason"]) == ("pending", None)
+    assert outbox.claim(NOW).body == BODY
+
+
+def test_what_was_given_up_stays_so_with_its_new_body(care, outbox, queue, row):
+    seq = queue()
+    outbox.block(outbox.claim(NOW), "retries_exhausted")
+
+    assert renewed(care, seq, b"{}") == "rewritten"
+
+    assert (row(seq)["state"], row(seq)["reason"]) == ("blocked", "retries_exhausted")
+
+
+def test_nothing_is_kept_of_a_body_that_is_not_clean(care, outbox, queue, row):
+    seq = queue()
+
+    care.block(seq, "residual_secret at a (denied, 3 chars)", redactor="rules 2")
+
+    assert (row(seq)["state"], row(seq)["body"]) == ("blocked", None)
+    assert outbox.claim(NOW) is None

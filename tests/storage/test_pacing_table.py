@@ -1,0 +1,216 @@
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kp_middleware.errors import DatabaseError
+from kp_middleware.storage import Pacing, PacingTable
+from kp_middleware.testing import FakeClock
+
+KEY_HASH = "5e0f"
+PACING = Pacing(
+    full_at=1.0,
+    paused_until=2.0,
+    limited_at=3.0,
+    asked_at=4.0,
+    lost_at=5.0,
+    stopped_at=6.0,
+    failures=7,
+    answering=True,
+    holder="8-abc",
+    held_until=9.0,
+    noted_at=10.0,
+    boot="boot-1",
+    uptime_s=11.0,
+)
+NOISE = b"SQLite format 3\x00" + b"this is no database " * 400
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "kp" / "pacing.db"
+
+
+@pytest.fixture
+def table_of(path):
+    """Makes tables on one file; keywords say whose."""
+    agent = {"registry": "https://registry.example", "agent_id": "agent-1", "key_hash": KEY_HASH}
+    return lambda **facts: PacingTable(path, clock=FakeClock(1234.0), **{**agent, **facts})
+
+
+def put(table, pacing):
+    return table.change(lambda _: pacing)
+
+
+def get(table):
+    found = []
+    table.change(lambda pacing: found.append(pacing) or pacing or Pacing())
+    return found[0]
+
+
+@pytest.mark.parametrize("pacing", [PACING, Pacing(noted_at=1.0)], ids=["all", "never"])
+def test_what_was_put_is_got(table_of, pacing):
+    put(table_of(), pacing)
+
+    assert get(table_of()) == pacing
+
+
+def test_at_first_there_is_nothing(table_of):
+    assert get(table_of()) is None
+
+
+def test_the_file_is_for_the_user_alone(table_of, path):
+    put(table_of(), PACING)
+
+    modes = [stat.S_IMODE(at.stat().st_mode) for at in (path, path.parent, path.parent.parent)]
+    assert modes == [0o600, 0o700, 0o700]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"registry": "https://other.example"}, {"agent_id": "agent-2"}, {"agent_id": None}],
+    ids=["registry", "agent", "unknown agent"],
+)
+def test_each_agent_has_a_row_of_its_own(table_of, other):
+    put(table_of(), PACING)
+
+    assert get(table_of(**other)) is None
+
+
+def test_without_an_agent_id_the_key_stands_for_the_agent(table_of):
+    put(table_of(agent_id=None), PACING)
+
+    assert get(table_of(agent_id=None)) == PACING
+    assert get(table_of(agent_id=None, key_hash="another")) is None
+
+
+def test_a_new_key_of_the_same_agent_is_not_stopped(table_of):
+    put(table_of(), PACING)
+
+    assert get(table_of(key_hash="another")) == PACING._replace(stopped_at=Pacing().stopped_at)
+    assert get(table_of()) == PACING
+
+
+def test_a_key_that_is_stopped_no_more_is_forgotten(table_of):
+    put(table_of(), PACING)
+
+    put(table_of(), Pacing(noted_at=12.0))
+
+    assert get(table_of()) == Pacing(noted_at=12.0)
+
+
+def test_what_fails_in_between_changes_nothing(table_of):
+    put(table_of(), PACING)
+
+    with pytest.raises(ZeroDivisionError):
+        table_of().change(lambda _: Pacing(failures=1 // 0))
+
+    assert get(table_of()) == PACING
+
+
+def test_agents_of_long_ago_are_forgotten_when_a_new_one_comes(table_of, path):
+    put(table_of(), PACING)
+
+    put(table_of(agent_id="agent-2"), PACING._replace(noted_at=90 * 86_400.0))
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT agent FROM paces").fetchall() == [("agent-2",)]
+
+
+def test_a_file_that_is_gone_is_begun_anew(table_of, path):
+    table = table_of()
+    put(table, PACING)
+    path.unlink()
+
+    assert get(table) is None
+    assert not table.was_damaged()
+
+
+@pytest.mark.parametrize("damage", [NOISE, b"a letter to my aunt " * 99], ids=["broken", "no file"])
+def test_a_damaged_file_is_set_aside(table_of, path, damage, caplog):
+    put(table_of(), PACING)
+    path.write_bytes(damage)
+    path.with_name("pacing.db-journal").write_bytes(b"of the broken one")
+
+    put(table_of(), PACING)
+
+    aside = path.with_name("pacing.db.corrupt-1234")
+    assert aside.read_bytes() == damage
+    assert {found.name for found in path.parent.iterdir()} == {path.name, aside.name}
+    assert get(table_of()) == PACING
+    assert table_of().was_damaged()
+    assert str(aside) in caplog.text
+
+
+def test_a_damaged_file_that_cannot_be_set_aside_is_said(table_of, path):
+    put(table_of(), PACING)
+    path.write_bytes(NOISE)
+    path.with_name("pacing.db.corrupt-1234").mkdir()
+
+    with pytest.raises(DatabaseError, match="is damaged"):
+        put(table_of(), PACING)
+
+
+def test_a_file_whose_pages_are_torn_is_set_aside(table_of, path):
+    put(table_of(), PACING)
+    pages = bytearray(path.read_bytes())
+    pages[4096:] = b"\xff" * (len(pages) - 4096)
+    path.write_bytes(pages)
+
+    put(table_of(), PACING)
+
+    assert get(table_of()) == PACING
+    assert table_of().was_damaged()
+
+
+def test_a_locked_file_is_not_waited_for_forever(table_of, path):
+    put(table_of(), PACING)
+    holder = sqlite3.connect(path)
+    holder.execute("BEGIN IMMEDIATE")
+
+    with closing(holder), pytest.raises(TimeoutError, match="locked"):
+        put(table_of(patience_s=0.01), PACING)
+
+
+def test_a_file_of_a_newer_version_is_left_as_it_is(table_of, path):
+    put(table_of(), PACING)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 9")
+
+    with pytest.raises(DatabaseError, match="upgrade kp-middleware"):
+        put(table_of(), PACING)
+
+
+def test_a_file_that_cannot_be_written_can_be_read(table_of, path):
+    put(table_of(), PACING)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 9")
+
+    assert table_of().look() == PACING
+
+
+def test_where_there_is_no_file_there_is_nothing_to_read(table_of, path):
+    assert table_of().look() is None
+    assert not path.parent.exists()
+
+
+def test_a_path_that_cannot_be_used_is_said_with_a_remedy(table_of, path):
+    path.parent.parent.write_text("in the way")
+
+    with pytest.raises(DatabaseError, match="XDG_STATE_HOME") as caught:
+        put(table_of(), PACING)
+
+    assert str(path) in str(caught.value)
+
+
+def test_without_a_home_it_is_said(monkeypatch):
+    monkeypatch.delenv("HOME")
+    agent = {"registry": "https://registry.example", "agent_id": None, "key_hash": KEY_HASH}
+    table = PacingTable(Path("~nobody-of-this-name/pacing.db"), **agent)
+
+    with pytest.raises(DatabaseError, match="no home folder"):
+        put(table, PACING)
+
+    assert not table.was_damaged()

@@ -1,0 +1,128 @@
+import os
+import sqlite3
+import threading
+from contextlib import closing
+
+import pytest
+
+from kp_middleware.database import connect, transaction
+from kp_middleware.errors import DatabaseError
+from kp_middleware.storage import ForkGate, RestingConnection
+
+ADD = "INSERT INTO vectors (embedder, added_at_ms, vector) VALUES ('e', 1, x'00')"
+COUNT = "SELECT count(*) FROM vectors"
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # newer Pythons
+
+
+@pytest.fixture
+def resting(db):
+    with closing(RestingConnection(db)) as connection:
+        yield connection
+
+
+def exit_status_of_a_child_that(work):
+    child = os.fork()
+    if child == 0:
+        os._exit(work())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def count(db):
+    with closing(connect(db, read_only=True)) as connection:
+        return connection.execute(COUNT).fetchone()[0]
+
+
+def test_the_file_is_opened_by_the_first_use(resting, db):
+    before = db.exists()
+
+    resting.execute(ADD)
+
+    assert (before, count(db)) == (False, 1)
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(DatabaseError, match=r"kp\.db"):
+        RestingConnection(tmp_path / "kp.db", read_only=True).open()
+
+
+def test_it_is_opened_again_after_it_was_closed(resting):
+    resting.execute(ADD)
+    resting.close()
+
+    assert resting.execute(COUNT).fetchone() == (1,)
+
+
+def test_what_was_returned_can_be_read_when_it_is_closed(resting):
+    first = resting.execute(ADD).lastrowid
+    resting.executemany("INSERT INTO vectors VALUES (?, NULL, NULL, 'e', 1, x'00')", [(8,), (9,)])
+
+    rows = resting.execute("SELECT seq FROM vectors ORDER BY seq")
+    resting.close()
+
+    assert (first, rows.fetchone(), next(rows), rows.fetchall()) == (1, (1,), (8,), [(9,)])
+    assert rows.fetchone() is None
+
+
+def test_a_transaction_is_kept_or_given_up_as_a_whole(resting, db):
+    def add_half():
+        with transaction(resting):
+            resting.execute(ADD)
+            resting.execute("INSERT INTO vectors (seq) VALUES (NULL)")
+
+    with transaction(resting):
+        resting.execute(ADD)
+    with pytest.raises(sqlite3.IntegrityError):
+        add_half()
+
+    assert (resting.in_transaction, count(db)) == (False, 1)
+
+
+def test_closing_waits_for_the_transaction_of_another_thread(resting, db):
+    with transaction(resting):
+        closer = threading.Thread(target=resting.close)
+        closer.start()
+        resting.execute(ADD)
+    closer.join()
+
+    assert count(db) == 1
+
+
+def test_a_fork_closes_it_and_it_is_opened_again(resting, db):
+    resting.execute(ADD)
+
+    status = exit_status_of_a_child_that(lambda: count(db))
+    resting.execute(ADD)
+
+    assert (status, count(db)) == (1, 2)
+
+
+def test_a_fork_in_the_midst_of_a_transaction_leaves_it_to_the_parent(resting, db):
+    def go_on():
+        with pytest.raises(sqlite3.OperationalError, match="was forked"):
+            resting.execute(ADD)
+        with pytest.raises(sqlite3.OperationalError, match="was forked"):
+            resting.commit()
+        return 7
+
+    with transaction(resting):
+        resting.execute(ADD)
+        status = exit_status_of_a_child_that(go_on)
+        resting.execute(ADD)
+
+    assert (status, count(db)) == (7, 2)
+
+
+def test_a_gate_lets_threads_in_again_after_a_fork():
+    gate, entered = ForkGate(), []
+
+    def enter():
+        with gate:
+            entered.append(True)
+
+    status = exit_status_of_a_child_that(lambda: 3)
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+
+    assert (status, entered) == (3, [True])
