@@ -1,15 +1,23 @@
 # Each target makes its own .venv from requirements/dev.lock, and is quick when it is there already.
 PYTHON ?= python3
 BIN := .venv/bin
+LOCKED := langchain patterns phones secrets weights
 READY := .venv/ready
+VERSIONS := core-1.0 core-alone langgraph-1.1 peers
+COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test lint types imports bench lock clean
+.PHONY: demo test test-versions lint types imports bench bench-peers lock clean
 
 demo: $(READY)
 	$(BIN)/kp-middleware demo
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# With other versions of LangChain's packages, and beside other tracers.
+test-versions: $(READY)
+	.ci/versions
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -22,15 +30,21 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/callbacks.py
+	$(BIN)/python benchmarks/scoring.py
 
-# The lock names no host: whoever installs brings an index of their own.
+bench-peers: .venv-peers/ready
+	.venv-peers/bin/python benchmarks/callbacks.py
+
+# A lock names no host: whoever installs brings an index of their own. dev.lock leaves out the extra `names`, of 190 MB.
 lock:
-	uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-header \
-		--no-annotate --no-emit-index-url --no-emit-find-links --upgrade --output-file requirements/dev.lock
+	$(COMPILE) $(LOCKED:%=--extra %) --group dev --output-file requirements/dev.lock
+	for versions in $(VERSIONS); do \
+		$(COMPILE) requirements/matrix/$$versions.in --output-file requirements/matrix/$$versions.lock || exit; \
+	done
 
 clean:
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
+	rm -rf .venv .venv-peers build dist .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
 
 $(READY): requirements/dev.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kp-middleware needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -38,3 +52,9 @@ $(READY): requirements/dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)
+
+.venv-peers/ready: requirements/matrix/peers.lock pyproject.toml
+	$(PYTHON) -m venv --clear .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements/matrix/peers.lock
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps .
+	touch .venv-peers/ready

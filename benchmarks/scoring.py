@@ -1,4 +1,4 @@
-"""What kp-middleware costs: each figure beside its floor, measured in turns in one run.
+"""What scoring costs: each figure beside its floor, measured in turns in one run.
 
     make bench
 
@@ -6,21 +6,15 @@ The figures of a shared machine differ from run to run; the ratios hardly do. Th
 rounds is reported: what is slower than that is the neighbours.
 """
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
 from rich.console import Console
 from rich.table import Table
 
-from kp_langchain import KPCallbackHandler
-from kp_middleware import KnowledgePulse, MiniLMEmbedder, ReasoningTrace, Scorer, Step, VectorCache
+from kp_middleware import MiniLMEmbedder, ReasoningTrace, Scorer, Step, VectorCache
 from kp_middleware.scoring import embedded_text
 
 ROUNDS = 30
@@ -36,19 +30,6 @@ class Row(NamedTuple):
     target: str
 
 
-class Empty(BaseCallbackHandler):
-    """Does nothing, inline: what any handler costs."""
-
-    run_inline = True
-
-    def on_chain_start(self, *args: Any, **kwargs: Any) -> None: ...
-    def on_chain_end(self, *args: Any, **kwargs: Any) -> None: ...
-    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None: ...
-    def on_llm_end(self, *args: Any, **kwargs: Any) -> None: ...
-    def on_tool_start(self, *args: Any, **kwargs: Any) -> None: ...
-    def on_tool_end(self, *args: Any, **kwargs: Any) -> None: ...
-
-
 def fastest_us(*candidates: Callable[[], object], repeat: int = 1) -> list[float]:
     """Each candidate's fastest round, in microseconds a call; they take turns."""
     best = [float("inf")] * len(candidates)
@@ -59,42 +40,6 @@ def fastest_us(*candidates: Callable[[], object], repeat: int = 1) -> list[float
                 candidate()
             best[number] = min(best[number], (time.perf_counter() - started) / repeat * 1e6)
     return best
-
-
-def callback_rows(kp: KnowledgePulse) -> Iterator[Row]:
-    """What each kind of event costs beside the same event for an empty handler."""
-    call = {"name": "look_up", "args": {"query": "item " * 20, "limit": 3}, "id": "c1"}
-    message = AIMessage("I should look the next item up. " * 10, tool_calls=[call])
-    history: list[BaseMessage] = [HumanMessage("What is the answer?"), *[message] * 20]
-    answer = LLMResult(generations=[[ChatGeneration(message=message)]])
-
-    def chain(parent: Any) -> None:
-        parent.on_chain_start(None, {"messages": history}, name="node").on_chain_end({})
-
-    def model(parent: Any) -> None:
-        (run,) = parent.on_chat_model_start({"name": "model"}, [history])
-        run.on_llm_end(answer)
-
-    def tool(parent: Any) -> None:
-        run = parent.on_tool_start({"name": "look_up"}, "", inputs=call["args"], tool_call_id="c1")
-        run.on_tool_end("row: " + "lorem ipsum " * 60)
-
-    for name, events, target in (("chain", chain, 5), ("model", model, 15), ("tool", tool, 5)):
-        none, empty, ours = (
-            _in_a_root(handlers, events) for handlers in ([], [Empty()], [KPCallbackHandler(kp)])
-        )
-        bare, floor, cost = fastest_us(none, empty, ours, repeat=20)
-        added, least = (cost - bare) / 2, (floor - bare) / 2
-        yield Row(f"one {name} event", added, least, "an empty handler", f"≤ {target} µs")
-
-
-def _in_a_root(
-    handlers: list[BaseCallbackHandler], events: Callable[[Any], None]
-) -> Callable[[], None]:
-    manager = CallbackManager(handlers, inheritable_handlers=handlers)
-    root = manager.on_chain_start(None, {"messages": []}, name="agent")
-    children = root.get_child()
-    return lambda: events(children)
 
 
 def scan_row() -> Row:
@@ -133,14 +78,10 @@ def _trace() -> ReasoningTrace:
 def main() -> None:
     """Print the table."""
     table = Table("what", "ours µs", "floor µs", "ratio", "floor", "target", box=None)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        KnowledgePulse(db=Path(folder) / "kp.db", embedder=None) as kp,
-    ):
-        for row in (*callback_rows(kp), scan_row(), *scoring_rows()):
-            ratio = f"{row.ours_us / row.floor_us:.2f}" if row.floor_us else ""
-            floor_us = f"{row.floor_us:.1f}" if row.floor_us else ""
-            table.add_row(row.what, f"{row.ours_us:.1f}", floor_us, ratio, row.floor, row.target)
+    for row in (scan_row(), *scoring_rows()):
+        ratio = f"{row.ours_us / row.floor_us:.2f}" if row.floor_us else ""
+        floor_us = f"{row.floor_us:.1f}" if row.floor_us else ""
+        table.add_row(row.what, f"{row.ours_us:.1f}", floor_us, ratio, row.floor, row.target)
     Console().print(table)
 
 
