@@ -102,7 +102,7 @@ def added_per_event(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
     parents = [m.on_chain_start(None, {}, name="agent").get_child() for m in managers]
     events = {"chain": chain, "model": model, "tool": run_tool}
     took = {
-        kind: fastest_us([lambda p=p, e=event: e(p) for p in parents], repeat=50)
+        kind: fastest_us([lambda p=p, e=event: e(p) for p in parents], repeat=200)
         for kind, event in events.items()
     }
     took["async tool"] = asyncio.run(_async_tools(candidates))
@@ -118,9 +118,9 @@ async def _async_tools(candidates: Sequence[Candidate]) -> list[float]:
     for _ in range(ROUNDS):
         for number, parent in enumerate(parents):
             started = time.perf_counter()
-            for _ in range(50):
+            for _ in range(200):
                 await run_async_tool(parent)
-            best[number] = min(best[number], (time.perf_counter() - started) / 50 * 1e6)
+            best[number] = min(best[number], (time.perf_counter() - started) / 200 * 1e6)
     return best
 
 

@@ -50,9 +50,11 @@ class Roots:
         run = self._runs.join(run_id, parent_id)
         if run is None:
             return self._begin_alone(run_id, parent_id, about)
-        metadata = about.get("metadata") or {}
-        run.agent = agent_inside(metadata, own=run.root.agent_name, around=run.around)
         run.tells = True
+        if metadata := about.get("metadata"):
+            run.agent = agent_inside(metadata, own=run.root.agent_name, around=run.around)
+        else:
+            run.agent = run.around
         return run
 
     def open(self, run_id: "UUID", parent_id: "UUID | None", about: About) -> Run | None:

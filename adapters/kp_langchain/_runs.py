@@ -20,6 +20,7 @@ class Run:
     """A chain, a model, a tool or a retriever that is running.
 
     Attributes:
+        is_root: Whether no run is around it.
         tool, call_id: Where it is a tool.
         around: The tool that it is inside of, or None.
         agent: Inside which agent of its root's it runs; None: the root's own.
@@ -42,12 +43,8 @@ class Run:
         self.root = root
         self.ledger = ledger
         self.parent = parent
+        self.is_root = parent is None
         self.around: str | None = None if parent is None else parent.tool or parent.around
-
-    @property
-    def is_root(self) -> bool:
-        """Whether no run is around it."""
-        return self.parent is None
 
     @property
     def ends_trace(self) -> bool:

@@ -108,7 +108,11 @@ class BoundedCopy:
                 break
             # first, or a long value would leave no room for it
             name = self._text(key) if type(key) is str else self._key(key, depth)
-            copied[name] = self.of(value, depth + 1)
+            if type(value) is str:  # as most are
+                self._left -= _VALUE_BYTES
+                copied[name] = self._text(value)
+            else:
+                copied[name] = self.of(value, depth + 1)
         if len(copied) < size:
             copied["…"] = f"cut: {size} items in all"
         return copied

@@ -80,7 +80,11 @@ class StepLog:
         while (
             len(self._tail) > self._most_tail_steps or self._tail_bytes > self._most_tail_bytes
         ) and len(self._tail) > 1:
-            self._leave_out(*self._tail.popleft())
+            left, size = self._tail.popleft()
+            self._tail_bytes -= size
+            self._left_out[left["type"]] += 1
+            if "tool" in left:
+                self._left_out_tools.add(left["tool"]["name"])
 
     def demote(self, step: StepFields) -> None:
         """The error of this step was not survived: it is an observation, not a recovery."""
@@ -108,12 +112,6 @@ class StepLog:
 
     def _kept(self) -> Iterator[StepFields]:
         return (step for step, _ in chain(self._head, self._tail))
-
-    def _leave_out(self, step: StepFields, size_bytes: int) -> None:
-        self._tail_bytes -= size_bytes
-        self._left_out[step["type"]] += 1
-        if "tool" in step:
-            self._left_out_tools.add(step["tool"]["name"])
 
 
 def _marker(left_out: int, count: int) -> StepFields:
