@@ -7,13 +7,17 @@ VERSIONS := core-1.0 core-alone langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-versions lint types imports bench bench-peers lock clean
+.PHONY: demo test test-slow test-versions lint types imports bench bench-peers soak lock clean
 
 demo: $(READY)
 	$(BIN)/kp-middleware demo
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# Killed processes, many at once, and the worst registry.
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
 
 # With other versions of LangChain's packages, and beside other tracers.
 test-versions: $(READY)
@@ -32,6 +36,10 @@ imports: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/callbacks.py
 	$(BIN)/python benchmarks/scoring.py
+
+# Several processes and a hostile registry: what is lost, what is sent twice, what the agents pay.
+soak: $(READY)
+	$(BIN)/python benchmarks/soak.py
 
 bench-peers: .venv-peers/ready
 	.venv-peers/bin/python benchmarks/callbacks.py

@@ -1,12 +1,13 @@
 """The SQLite file: how it is opened, who may read it, and which schema it has."""
 
 import errno
+import logging
 import os
 import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -15,6 +16,8 @@ from kp_middleware.errors import DatabaseError
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
+
+logger = logging.getLogger("kp_middleware")
 
 APPLICATION_ID: Final = 1263553869
 """``PRAGMA application_id`` of our files: the letters KPMM."""
@@ -31,6 +34,16 @@ PASSING_TROUBLE: Final = (DatabaseError, sqlite3.OperationalError)
 Connection: TypeAlias = sqlite3.Connection
 
 _BUSY_S: Final = 5.0
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_ANOTHER: Final = "name another file with KP_DB or --db"
+_WRITABLE: Final = f"make the file and its folder writable for you, or {_ANOTHER}"
+_REMEDIES: Final = {
+    sqlite3.SQLITE_FULL: f"make room on the disk, or {_ANOTHER}",
+    sqlite3.SQLITE_READONLY: _WRITABLE,
+    sqlite3.SQLITE_PERM: _WRITABLE,
+    sqlite3.SQLITE_BUSY: "close the program that keeps it locked",
+    sqlite3.SQLITE_CORRUPT: "the next program that records saves what it can, or move it away",
+}
 
 
 def connect(path: str | Path, *, read_only: bool = False) -> Connection:
@@ -47,15 +60,36 @@ def connect(path: str | Path, *, read_only: bool = False) -> Connection:
         path = path.expanduser()
         connection = _open_to_read(path) if read_only else _open_to_write(path)
     except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: there is no home
-        raise _in_words(path, error) from error
+        raise in_words(path, error) from error
     try:
         _prepare(connection, path, read_only=read_only)
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):
-            raise _in_words(path, error) from error
+            raise in_words(path, error) from error
         raise
     return connection
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether this error says that the file's content is damaged: no second try will help."""
+    if isinstance(error, DatabaseError):
+        error = error.__cause__ or error
+    return _primary_code(error) in _DAMAGED
+
+
+def in_words(path: Path, error: Exception) -> DatabaseError:
+    """The same error with the file's name, and with what the user can do."""
+    if isinstance(error, DatabaseError):
+        return error
+    if isinstance(error, FileNotFoundError) and error.filename == path:
+        return DatabaseError(path, "does not exist", f"record a run first, or {_ANOTHER}")
+    if isinstance(error, OSError):
+        return DatabaseError(path, f"cannot be opened ({error.strerror})", _ANOTHER)
+    if _primary_code(error) == sqlite3.SQLITE_NOTADB:
+        return DatabaseError(path, "is not an SQLite file", _ANOTHER)
+    remedy = _REMEDIES.get(_primary_code(error), f"check the folder and the disk, or {_ANOTHER}")
+    return DatabaseError(path, str(error), remedy)
 
 
 @contextmanager
@@ -85,8 +119,28 @@ def _open_to_read(path: Path) -> Connection:
 
 def _open_to_write(path: Path) -> Connection:
     _make_folder(path.parent)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR))
-    return _connection(path.resolve().as_uri())
+    make_private(path)
+    return _connection(f"{path.resolve().as_uri()}?mode=rw")
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file for the user alone, unless it exists.
+
+    One that exists is never opened here: to close it again would end the locks that SQLite holds on
+    it for other threads of this process, and another process could then remove the WAL that they
+    write to.
+
+    Raises:
+        OSError: If it cannot be made, or not be read and written.
+    """
+    with suppress(FileExistsError):
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        os.close(os.open(path.resolve(), flags, stat.S_IRUSR | stat.S_IWUSR))
+        return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
 
 def _make_folder(folder: Path) -> None:
@@ -122,7 +176,7 @@ def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the process loses none
     if version < len(MIGRATIONS):
         _use_wal(connection)
-        _migrate(connection)
+        _migrate(connection, path)
 
 
 def _our_version(connection: Connection, path: Path) -> int:
@@ -156,15 +210,37 @@ def _use_wal(connection: Connection) -> None:
             return
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: Connection, path: Path) -> None:
     from sqlite_utils import Database, Migrations  # here: it costs more than all other start-up
 
     migrations = Migrations("kp_middleware")
     for name in MIGRATIONS:
         migrations(name=name)(_script(name))
     with transaction(connection):  # a second process waits here, and finds nothing left to do
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if 0 < version < len(MIGRATIONS):
+            _keep_a_copy(path)
         migrations.apply(Database(connection, execute_plugins=False))
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _keep_a_copy(path: Path) -> None:
+    """What the file was before its schema changes, beside it; stays until the user removes it."""
+    copy = path.with_name(f"{path.name}.before-{len(MIGRATIONS)}")
+    unfinished = copy.with_name(f"{copy.name}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    try:
+        make_private(unfinished)
+        source, target = _open_to_read(path), _connection(unfinished.resolve().as_uri())
+        with closing(source), closing(target):
+            source.backup(target)
+        unfinished.replace(copy)
+    except (OSError, sqlite3.Error) as error:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        problem = f"is of an older kp-middleware, and cannot be copied before it changes ({error})"
+        raise DatabaseError(path, problem, "make room beside it, or move it elsewhere") from error
+    logger.info("%s: brought to schema %d; as it was: %s", path, len(MIGRATIONS), copy)
 
 
 def _script(name: str) -> "Callable[[Database], None]":
@@ -186,12 +262,5 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def _in_words(path: Path, error: Exception) -> DatabaseError:
-    another = "name another file with KP_DB or --db"
-    if isinstance(error, FileNotFoundError) and error.filename == path:
-        return DatabaseError(path, "does not exist", f"record a run first, or {another}")
-    if isinstance(error, OSError):
-        return DatabaseError(path, f"cannot be opened ({error.strerror})", another)
-    if "not a database" in str(error):
-        return DatabaseError(path, "is not an SQLite file", another)
-    return DatabaseError(path, str(error), f"check the folder and the disk, or {another}")
+def _primary_code(error: BaseException) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -15,7 +15,7 @@ Awaited: TypeAlias = Literal["human", "turn"]
 class ThreadPart(BaseModel, frozen=True):
     """A run that goes on with one that waits in its thread, or waits there itself, or both.
 
-    Ids are fingerprints, so that they may be written whatever they hold.
+    Ids and names are fingerprints, so that they may be written whatever they hold.
 
     Attributes:
         thread: Of the thread's id.
@@ -25,9 +25,11 @@ class ThreadPart(BaseModel, frozen=True):
         was_asked: Whether its input said what it is for: in a later part, that is a turn.
         questions: Ids of what it asks a person.
         answers: Ids of the questions that its input answers; none: of whatever was asked last.
+        agent: Of the agent's own name, or None where it has none.
+        tools: Of the names of all tools that were used.
         owed: Ids of the tool calls that have no result yet.
-        calls: By the position of a step, the id of the call that it makes or answers, where the
-            call may be one of an earlier part: it may stand there already.
+        calls: By the position of a step, the id of the call that it makes or answers, or of the
+            question that it asks, where an earlier part may have the same.
     """
 
     thread: str
@@ -37,6 +39,8 @@ class ThreadPart(BaseModel, frozen=True):
     was_asked: bool = False
     questions: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
+    agent: str | None = None
+    tools: tuple[str, ...] = ()
     owed: tuple[str, ...] = ()
     calls: dict[int, str] = {}
 

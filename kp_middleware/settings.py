@@ -113,8 +113,10 @@ class Settings(BaseSettings):
         max_trace_bytes: Of one trace.
         max_queue_bytes: Of finished runs that wait to be scored; beyond it new ones are dropped.
         paused_ttl_s: How long a run waits for a person's decision; then it is kept as incomplete.
-        thread_idle_s: How long a handler of scope ``thread`` waits for a thread's next turn; then
-            the thread is scored.
+        thread_idle_s: How long after its last run a thread waits for the next, where the handler's
+            scope is ``thread``; then it is scored.
+        retention_days: How old a trace becomes, from its start; then it is removed while there is
+            nothing else to do, unless something still waits for it. None means any age.
 
     Raises:
         pydantic.ValidationError: With the name of each setting that is wrong.
@@ -154,6 +156,7 @@ class Settings(BaseSettings):
     max_queue_bytes: Annotated[int, Field(ge=0)] = 64 * 1024 * 1024
     paused_ttl_s: Annotated[float, Field(ge=0)] = 7 * 24 * 3600.0
     thread_idle_s: Annotated[float, Field(ge=0)] = 3600.0
+    retention_days: Annotated[float, Field(gt=0)] | None = None
 
     @classmethod
     def settings_customise_sources(
@@ -202,6 +205,7 @@ class SettingsKeywords(TypedDict, total=False):
     max_queue_bytes: int
     paused_ttl_s: float
     thread_idle_s: float
+    retention_days: float | None
 
 
 class _SettingsFile(TomlConfigSettingsSource):

@@ -13,8 +13,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlite_utils import Database, Migrations
 
-from kp_middleware.database import APPLICATION_ID, MIGRATIONS, TROUBLE, connect, transaction
+from kp_middleware.database import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    TROUBLE,
+    _script,
+    connect,
+    in_words,
+    is_damage,
+    transaction,
+)
 from kp_middleware.errors import DatabaseError
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -282,7 +292,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_found_out_at_once(public_folde
     _, errors = running.communicate(timeout=4)
 
     assert f"DatabaseError: {path}: " in errors
-    assert "check the folder and the disk" in errors
+    assert "make the file and its folder writable for you" in errors
 
 
 def test_processes_that_make_one_file_at_once_all_find_it_whole(db):
@@ -422,3 +432,132 @@ def attempt(connection, key, *, succeeds):
             return 1 / succeeds
     except ZeroDivisionError:
         return None
+
+
+def test_opening_a_file_once_more_ends_no_lock_of_this_process(db, connection):
+    write(connection, "before")
+    with closing(connect(db)):
+        child("connection = connect(sys.argv[1]); connection.close()", db).communicate()
+
+    write(connection, "after")  # lost, if the child took itself for the last and removed the WAL
+
+    printed, _ = child(
+        "print(sorted(key for key, in connect(sys.argv[1]).execute('SELECT key FROM meta')))", db
+    ).communicate()
+    assert printed == "['after', 'before']\n"
+
+
+@pytest.fixture
+def old_file(db):
+    """A file of version 1, with a row that is only in its WAL."""
+    made_by_another_program(db, "PRAGMA journal_mode = WAL")
+    migrations = Migrations("kp_middleware")
+    migrations(name=MIGRATIONS[0])(_script(MIGRATIONS[0]))
+    with closing(sqlite3.connect(db, isolation_level=None)) as old:
+        migrations.apply(Database(old))
+        old.execute("PRAGMA user_version = 1")
+        old.execute("INSERT INTO meta VALUES ('kept', 'since version 1')")
+        yield db
+
+
+def test_an_older_file_is_brought_up_to_date_with_a_copy_made_first(old_file, caplog):
+    caplog.set_level("INFO", logger="kp_middleware")
+
+    with closing(connect(old_file)) as connection:
+        assert meta(connection) == {"kept": "since version 1"}
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+    copy = old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}")
+    with closing(sqlite3.connect(copy)) as before:
+        assert before.execute("PRAGMA user_version").fetchone() == (1,)
+        assert meta(before) == {"kept": "since version 1"}
+    assert mode(copy) == 0o600
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{old_file}: brought to schema {len(MIGRATIONS)}; as it was: {copy}"
+    ]
+
+
+def test_an_older_file_that_cannot_be_copied_is_left_as_it_is(old_file):
+    old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}").mkdir()
+
+    words = refused(old_file)
+
+    assert words.startswith("is of an older kp-middleware, and cannot be copied before it changes")
+    assert words.endswith("; make room beside it, or move it elsewhere")
+    with closing(sqlite3.connect(old_file)) as unchanged:
+        assert unchanged.execute("PRAGMA user_version").fetchone() == (1,)
+    assert not [*old_file.parent.glob("*.unfinished*")]
+
+
+def test_processes_that_find_an_older_file_at_once_all_find_it_whole(old_file):
+    script = "sys.stdin.read(); connect(sys.argv[1]).close()"
+    children = [waiting_child(script, old_file) for _ in range(3)]
+
+    [running.stdin.close() for running in children]
+    complaints = [running.stderr.read() for running in children]
+
+    [(running.wait(), running.stderr.close()) for running in children]
+    assert complaints == [""] * 3
+    with closing(connect(old_file)) as connection:
+        assert meta(connection) == {"kept": "since version 1"}
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
+def test_what_a_killed_process_left_in_the_wal_is_there(db, read_only):
+    child(
+        """
+connect(sys.argv[1]).execute("INSERT INTO meta VALUES ('a', '1')")
+os.kill(os.getpid(), 9)
+""",
+        db,
+    ).communicate()
+    left = db.with_name("kp.db-wal").stat().st_size
+
+    with closing(connect(db, read_only=read_only)) as connection:
+        assert meta(connection) == {"a": "1"}
+
+    assert left > 0
+
+
+def test_a_wal_whose_end_is_damaged_keeps_what_was_written_before(db):
+    child(
+        """
+connection = connect(sys.argv[1])
+connection.execute("INSERT INTO meta VALUES ('a', '1')")
+size = os.path.getsize(sys.argv[1] + "-wal")
+connection.execute("INSERT INTO meta VALUES ('b', '2')")
+os.truncate(sys.argv[1] + "-wal", size + 2000)
+os.kill(os.getpid(), 9)
+""",
+        db,
+    ).communicate()
+
+    with closing(connect(db)) as connection:
+        assert meta(connection) == {"a": "1"}
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_cut_file_is_damaged_and_the_words_say_what_happens(db):
+    connect(db).close()
+    os.truncate(db, db.stat().st_size // 2)
+
+    with pytest.raises(DatabaseError) as raised:
+        connect(db, read_only=True)
+
+    assert is_damage(raised.value)
+    assert str(raised.value) == (
+        f"{db}: database disk image is malformed;"
+        " the next program that records saves what it can, or move it away"
+    )
+
+
+def test_a_full_disk_is_not_damage_and_says_to_make_room(db, connection):
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(sqlite3.OperationalError) as raised:
+        write(connection, "large", "x" * 100_000)
+
+    words = str(in_words(db, raised.value))
+
+    assert not is_damage(raised.value)
+    assert words.startswith(f"{db}: database or disk is full; make room on the disk")

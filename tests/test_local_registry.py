@@ -1,12 +1,14 @@
 import gzip
 import json
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import httpx2
 import pytest
 
-from kp_middleware.testing import Answer, FakeClock, LocalRegistry
+from kp_middleware.testing import Answer, FakeClock, LocalRegistry, Mood
 from kp_middleware.traces import ReasoningTrace, Step
 
 
@@ -14,13 +16,14 @@ def trace_of(objective="add 1 and 2", **options):
     return ReasoningTrace.of(objective, [Step(step_id=0, type="thought", content="3")], **options)
 
 
-def post(registry, body, key=None, **headers):
+def post(registry, body, key=None, timeout=5, **headers):
     authorization = f"Bearer {key or registry.api_key}"
     return httpx2.post(
         f"{registry.url}/v1/knowledge",
         content=body,
         headers={"Authorization": authorization, **headers},
         trust_env=False,
+        timeout=timeout,
     )
 
 
@@ -30,6 +33,17 @@ def post_times(registry, times):
 
 def post_trace(registry, trace, **headers):
     return post(registry, trace.model_dump_json().encode(), **headers)
+
+
+def connection_to(registry):
+    url = httpx2.URL(registry.url)
+    return socket.create_connection((url.host, url.port), timeout=10)
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 10
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def search(registry, **asked):
@@ -207,6 +221,126 @@ def test_a_function_may_decide_by_the_request():
         bad, good = post(registry, b'"bad"'), post_trace(registry, trace_of())
 
     assert (bad.status_code, good.status_code) == (500, 201)
+
+
+@pytest.mark.parametrize(
+    ("mood", "error", "stored"),
+    [
+        (Mood.HANG, httpx2.ReadTimeout, 0),
+        (Mood.RESET, httpx2.ReadError, 0),
+        (Mood.HANG_UP, httpx2.RemoteProtocolError, 0),
+        (Mood.CUT, httpx2.RemoteProtocolError, 0),
+        (Mood.STORE_AND_HANG, httpx2.ReadTimeout, 1),
+        (Mood.STORE_AND_RESET, httpx2.ReadError, 1),
+        (Mood.STORE_AND_CUT, httpx2.RemoteProtocolError, 1),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_in_a_bad_mood_it_gives_no_answer(mood, error, stored):
+    trace = trace_of()
+    with LocalRegistry(answers=[mood]) as registry:
+        with pytest.raises(error):
+            post_trace(registry, trace, timeout=0.1)
+
+        assert registry.times_stored.get(trace.id, 0) == len(registry.documents) == stored
+        assert registry.times_received == {trace.id: 1}
+
+
+@pytest.mark.parametrize(
+    ("mood", "status", "words", "stored"),
+    [
+        (Mood.NONSENSE, 201, "<html>", 0),
+        (Mood.NO_REPUTATION, 403, "KP-REP", 0),
+        (Mood.DEAD_KEY, 429, "Rate limit", 0),
+        (Mood.DRIP, 201, "kp:trace:", 1),
+        (Mood.CLOSE_IDLE, 201, "kp:trace:", 1),
+        (Mood.STORE_AND_FAIL, 500, "Internal", 1),
+        (Mood.STORE_AND_BABBLE, 201, "<html>", 1),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_in_another_mood_its_answer_says_little_of_what_it_did(mood, status, words, stored):
+    with LocalRegistry(answers=[mood]) as registry:
+        answer = post_trace(registry, trace_of(), timeout=30)
+
+    assert (answer.status_code, len(registry.documents)) == (status, stored)
+    assert words in answer.text
+
+
+def test_a_connection_that_is_closed_while_idle_is_not_announced():
+    with (
+        LocalRegistry(answers=[Mood.CLOSE_IDLE]) as registry,
+        connection_to(registry) as connection,
+    ):
+        connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+
+    assert b"Rate limit exceeded" in answer
+    assert b"Connection:" not in answer
+
+
+def test_what_hangs_ends_with_it():
+    with LocalRegistry(answers=[Mood.HANG]) as registry, ThreadPoolExecutor() as pool:
+        answer = pool.submit(post_trace, registry, trace_of(), timeout=30)
+        wait_until(lambda: registry.requests)
+        registry.__exit__(None, None, None)
+
+        with pytest.raises(httpx2.HTTPError):
+            answer.result()
+
+
+def test_a_page_of_a_proxy_stands_for_what_is_behind_it():
+    with LocalRegistry(answers=[502, 503]) as registry:
+        answers = [post(registry, b"{}") for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [502, 503]
+    assert {answer.headers["content-type"] for answer in answers} == {"text/html"}
+
+
+def test_a_mixed_mood_is_the_same_for_a_seed():
+    weights = {None: 2, 503: 1, Mood.RESET: 1}
+    one, other = Mood.mixed(weights, seed=7), Mood.mixed(weights, seed=7)
+
+    moods = [one(None) for _ in range(100)]
+
+    assert moods == [other(None) for _ in range(100)]
+    assert set(moods) == {None, 503, Mood.RESET}
+
+
+def test_what_is_overwritten_is_counted():
+    trace = trace_of()
+    with LocalRegistry(answers=[500]) as registry:
+        for _ in range(3):
+            post_trace(registry, trace)
+
+        assert registry.times_stored == {trace.id: 2}
+        assert registry.times_received == {trace.id: 3}
+
+
+def test_how_many_ask_at_once_is_counted():
+    def wait_for_a_second(_):
+        wait_until(lambda: registry.most_at_once == 2)
+
+    with LocalRegistry(answers=wait_for_a_second) as registry, ThreadPoolExecutor() as pool:
+        [*pool.map(partial(post_trace, registry), [trace_of(), trace_of()])]
+
+        assert registry.most_at_once == 2
+
+
+def test_one_after_the_other_is_one_at_once(registry):
+    post_times(registry, 2)
+
+    assert registry.most_at_once == 1
+
+
+def test_who_is_gone_before_all_is_said_has_asked_nothing(registry):
+    with connection_to(registry) as connection:
+        connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 9\r\n\r\n{")
+        connection.shutdown(socket.SHUT_WR)
+        answer = connection.recv(65_536)
+
+    assert answer == b""
+    assert registry.requests == ()
 
 
 def test_an_unknown_path_is_not_found(registry):

@@ -25,6 +25,7 @@ from kp_langchain._resumption import resumption_of
 from kp_langchain._root import Confidence, Scope
 from kp_langchain._roots import Recording, Roots
 from kp_langchain._runs import Run
+from kp_langchain._scope import is_node
 from kp_langchain._shared_runs import runs_of
 from kp_langchain._told import About, told
 from kp_langchain._tool_results import result_of
@@ -92,10 +93,13 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_chain_start(self, _: object, inputs: object, run_id: UUID, about: About) -> None:
         """A chain, a graph or a node begins."""
         parent_id = about.get("parent_run_id")
-        if self._runs.join(run_id, parent_id) is None:
+        run = self._runs.join(run_id, parent_id)
+        if run is None:
             run = self._roots.open(run_id, parent_id, about)
             if run is not None:
                 self._begin(run, inputs, about.get("metadata") or {})
+        elif not isinstance(inputs, dict | list) and (resumption := resumption_of(inputs, {})):
+            run.root.hear_decision(resumption, inputs)
 
     @told
     def on_chain_end(self, outputs: object, run_id: UUID, about: About) -> None:
@@ -107,8 +111,8 @@ class KPCallbackHandler(BaseCallbackHandler):
             run.root.ask(about.get("inputs"))
             run.root.hear(run.ledger.results(outputs) or (), run)
             run.root.rest(run)
-        elif run.paused:
-            run.pause()
+        elif run.paused or run.paused_inside:
+            run.rest(is_node=is_node(about.get("tags")))
         if run.ends_trace:
             run.root.succeed(outputs)
 
@@ -181,12 +185,15 @@ class KPCallbackHandler(BaseCallbackHandler):
             return
         tool = (serialized or about).get("name") or "tool"
         call_id = about.get("tool_call_id")
-        announced = run.ledger.begin(tool, call_id)
+        inputs = about.get("inputs")
+        announced = run.ledger.begin(tool, call_id, inputs)
         run.use(tool, announced or call_id)
         if announced is None:
-            inputs = about.get("inputs")
-            run.root.recorder.tool_call(
-                tool, {"input": said} if inputs is None else inputs, beside=run.beside(call_id)
+            run.root.recorder.note(
+                "tool_call",
+                tool=tool,
+                input={"input": said} if inputs is None else inputs,
+                beside=run.beside(call_id),
             )
         if run.is_root:
             run.root.ask(f"{tool} {said}")
@@ -203,8 +210,12 @@ class KPCallbackHandler(BaseCallbackHandler):
         if failed:
             recorder.error(str(result), tool=run.tool, latency_ms=run.latency_ms, beside=beside)
         else:
-            recorder.observation(
-                tool=run.tool, output_summary=result, latency_ms=run.latency_ms, beside=beside
+            recorder.note(
+                "observation",
+                tool=run.tool,
+                output_summary=result,
+                latency_ms=run.latency_ms,
+                beside=beside,
             )
         if run.ends_trace:
             run.root.succeed(result)
@@ -222,7 +233,9 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is None or (parent is not None and parent.tool is not None):
             return
         run.use(str(about.get("name") or "retriever"), None)
-        run.root.recorder.tool_call(run.tool or "", {"query": query}, beside=run.beside())
+        run.root.recorder.note(
+            "tool_call", tool=run.tool, input={"query": query}, beside=run.beside()
+        )
         if run.is_root:
             run.root.ask(query)
 
@@ -232,9 +245,13 @@ class KPCallbackHandler(BaseCallbackHandler):
         run = self._runs.end(run_id)
         if run is None or run.tool is None:
             return
-        found = "\n\n".join(document.page_content for document in documents)
-        run.root.recorder.observation(
-            tool=run.tool, output_summary=found, latency_ms=run.latency_ms, beside=run.beside()
+        found = "\n\n".join(str(getattr(found, "page_content", found)) for found in documents)
+        run.root.recorder.note(
+            "observation",
+            tool=run.tool,
+            output_summary=found,
+            latency_ms=run.latency_ms,
+            beside=run.beside(),
         )
         if run.ends_trace:
             run.root.succeed(found)
@@ -251,23 +268,25 @@ class KPCallbackHandler(BaseCallbackHandler):
         if resumption is None:
             run.root.ask(inputs)
         else:
-            run.ledger.owe(run.root.resume(resumption))
-            run.ledger.follows = True
+            run.root.resume(resumption, inputs, run.ledger)
 
     def _failed(self, run: Run | None, error: BaseException) -> None:
         if run is None:
             return
         root = run.root
-        if failure_of(error) is Failure.PAUSED:
+        failure = failure_of(error)
+        if failure is Failure.PAUSED:
             run.pause()
             root.be_asked(questions_in(error), run)
         if run.is_root:
+            run.paused &= failure is not Failure.ERROR
             root.rest(run)
         if run.fail(error):
             if run.tool is not None or not run.ends_trace:
                 root.survive(error, run)
-        elif run.tool is not None and failure_of(error) is Failure.ERROR:
-            root.recorder.observation(
+        elif run.tool is not None and failure is Failure.ERROR:
+            root.recorder.note(
+                "observation",
                 tool=run.tool,
                 output_summary=type(error).__name__,
                 latency_ms=run.latency_ms,

@@ -7,9 +7,10 @@ from itertools import count
 from typing import Final
 
 from kp_langchain._messages import Message, messages_of, newest_first, read, role_of
-from kp_langchain._turns import Turn
+from kp_langchain._turns import Call, Turn
 from kp_middleware.recording import shield
 
+_MOST_CALLS: Final = 1024  # that may wait for a result, of models whose calls nobody runs
 _REMEMBERED: Final = 64  # messages: enough to know the last turns of agents that talk in parallel
 
 
@@ -24,9 +25,9 @@ class Ledger:
     def __init__(self) -> None:
         self.follows = False
         self._lock = threading.RLock()  # several threads may tell one ledger
-        self._announced: dict[str, list[str]] = {}  # until a tool run begins; ids need not differ
+        self._announced: dict[str, deque[Call]] = {}  # until a tool run begins; ids need not differ
         self._begun: dict[str, str] = {}  # calls whose tool runs report their results: their tools
-        self._reported: list[str | None] = []  # ids; of calls that do not say theirs, the tools
+        self._reported: deque[str | None] = deque(maxlen=_MOST_CALLS)  # ids, or else the tools
         self._nameless = count()
         self._said: deque[str] = deque(maxlen=_REMEMBERED)
         self._heard: deque[str] = deque(maxlen=_REMEMBERED)
@@ -34,13 +35,14 @@ class Ledger:
     @property
     def owed(self) -> Mapping[str, str]:
         """The tools of the calls that have no result, by the calls' ids."""
-        announced = {call_id: tools[0] for call_id, tools in [*self._announced.items()]}
-        return {**announced, **self._begun}
+        with self._lock:
+            announced = {call_id: calls[0].name for call_id, calls in self._announced.items()}
+            return {**announced, **self._begun}
 
     def owe(self, calls: Mapping[str, str]) -> None:
         """These calls have no result either."""
         for call_id, tool in calls.items():
-            self._await(call_id, tool)
+            self._await(call_id, Call(tool, {}))
 
     def announce(self, turn: Turn) -> None:
         """A model spoke."""
@@ -51,12 +53,12 @@ class Ledger:
             if call.error is None:
                 call_id = call.id or f"nameless {next(self._nameless)}"
                 self._begun.pop(call_id, None)
-                self._await(call_id, call.name)
+                self._await(call_id, call)
 
-    def begin(self, tool: str, call_id: str | None) -> str | None:
+    def begin(self, tool: str, call_id: str | None, inputs: object = None) -> str | None:
         """A tool run began; the id of the call that was announced for it, or None if none was."""
         if call_id is None:  # before langchain-core 1.1.3, and in AgentExecutor
-            call_id = self._first_for(tool)
+            call_id = self._first_for(tool, inputs)
         elif self._take(call_id) is None and call_id not in self._begun:
             return None
         if call_id is not None:
@@ -93,28 +95,30 @@ class Ledger:
         results = [self._new(message, None) for message in conversation]
         return [message for message in results if message is not None]
 
-    def _await(self, call_id: str, tool: str) -> None:
+    def _await(self, call_id: str, call: Call) -> None:
         with self._lock:
-            self._announced.setdefault(call_id, []).append(tool)
+            if len(self._announced) >= _MOST_CALLS:
+                del self._announced[next(iter(self._announced))]
+            self._announced.setdefault(call_id, deque(maxlen=_MOST_CALLS)).append(call)
 
     def _take(self, call_id: str) -> str | None:
         """The tool of a call that was announced: it is not, after this."""
         if call_id not in self._announced:  # quicker than to wait for the lock
             return None
         with self._lock:
-            tools = self._announced.get(call_id)
-            if tools is None:
+            calls = self._announced.get(call_id)
+            if calls is None:
                 return None
-            tool = tools.pop(0)
-            if not tools:
+            call = calls.popleft()
+            if not calls:
                 del self._announced[call_id]
-            return tool
+            return call.name
 
-    def _first_for(self, tool: str) -> str | None:
-        """The id of the first call that was announced for a tool: it is not, after this."""
+    def _first_for(self, tool: str, inputs: object) -> str | None:
+        """The id of the first such call that was announced: it is not, after this."""
         with self._lock:
-            for call_id, tools in self._announced.items():
-                if tools[0] == tool:
+            for call_id, calls in self._announced.items():
+                if calls[0].name == tool and _asks(calls[0], inputs):
                     self._take(call_id)
                     return call_id
         return None
@@ -144,6 +148,11 @@ class Ledger:
             return None
         self._reported.append(call_id)
         return result
+
+
+def _asks(call: Call, inputs: object) -> bool:
+    """Whether this is what the tool was given, as far as that is told."""
+    return not call.args or not isinstance(inputs, dict) or call.args == inputs
 
 
 def _tail(messages: Sequence[object]) -> tuple[list[object], str | None]:

@@ -21,9 +21,11 @@ def resumption_of(inputs: object, metadata: Mapping[str, object]) -> Resumption 
 
     A graph goes on when it is given ``Command(resume=…)``, or nothing at all.
     """
-    if inputs is None:
-        return Resumption() if "thread_id" in metadata else None
-    if type(inputs).__name__ != "Command":  # langgraph's, which may not be installed
+    if inputs is None:  # with a checkpoint's id it goes back to that one, and makes a run of it
+        goes_on = "thread_id" in metadata and "checkpoint_id" not in metadata
+        return Resumption() if goes_on else None
+    kinds = (kind.__name__ for kind in type(inputs).__mro__)
+    if "Command" not in kinds:  # langgraph's, which may not be installed
         return None
     decision = getattr(inputs, "resume", None)
     if decision is None:
@@ -40,5 +42,4 @@ def _is_question(key: object) -> bool:
 
 def _alone(decisions: Mapping[str, object]) -> object:
     """Of one question the answer, without the id that nobody can read."""
-    answers = list(decisions.values())
-    return answers[0] if len(answers) == 1 else answers
+    return next(iter(decisions.values())) if len(decisions) == 1 else dict(decisions)

@@ -11,6 +11,7 @@ from kp_langchain._turns import Call, Turn
 from kp_middleware.recording import Recorder, bounded_text, shield
 
 if TYPE_CHECKING:
+    from kp_langchain._ledger import Ledger
     from kp_langchain._messages import Message
     from kp_langchain._runs import Run
 
@@ -37,6 +38,7 @@ class Root:
         closed_early: Whether its stream was closed while runs in it were live.
         agent_name: As LangChain says it, or None.
         follows: Whether it goes on with an earlier run that waited for a human.
+        one_ledger: Whether that was in this very recorder: what agents inside it owe, it knows.
     """
 
     def __init__(
@@ -48,20 +50,20 @@ class Root:
         self.closed_early = False
         self.agent_name: object = None
         self.follows = False
+        self.one_ledger = False
         self._confidence = confidence
         self._is_turn = owned and scope == "thread"
         self._asked = not owned
         self._questions: dict[str, None] = {}
+        self._heard: object = None
         self._answer = ""
 
     @shield
     def introduce(self, name: object, metadata: Mapping[str, object], tags: Sequence[str]) -> None:
         """Note whose run it is, from what LangChain says of the root."""
         recorder = self.recorder
-        thread_id = metadata.get("thread_id")
-        if recorder.thread_id is None and isinstance(thread_id, str | int):
-            recorder.thread_id = str(thread_id)
         self.agent_name = metadata.get("lc_agent_name")
+        self.belong(metadata)
         if not self.owned:
             return
         if self._is_turn:
@@ -75,13 +77,29 @@ class Root:
             if not tag.startswith(_INTERNAL_TAGS)
         )
 
-    def resume(self, resumption: Resumption) -> Mapping[str, str]:
-        """Note what a human decided; the calls that this very trace still owes, by their ids."""
-        self._asked = self.follows = True
-        owed = self.recorder.thread_notes.go_on(resumption.questions)
-        if resumption.decision is not None:
-            self.recorder.observation(resumption.decision)
-        return owed
+    def belong(self, metadata: Mapping[str, object]) -> None:
+        """Note the thread and the agent, once they are told: of a chain, by the graph inside it."""
+        recorder, thread_id = self.recorder, metadata.get("thread_id")
+        if recorder.thread_id is None and thread_id is not None:
+            recorder.thread_id = str(thread_id)
+            if (agent := metadata.get("lc_agent_name")) is not None:
+                recorder.thread_notes.agent = str(agent)
+
+    def resume(self, resumption: Resumption, inputs: object, ledger: "Ledger") -> None:
+        """Note what a human decided, and which calls may still have to be answered."""
+        self._asked = True
+        notes = self.recorder.thread_notes
+        waited_here = notes.awaits is not None
+        ledger.owe(notes.go_on(resumption.questions))
+        self.follows = ledger.follows = not waited_here
+        self.one_ledger = waited_here
+        self.hear_decision(resumption, inputs)
+
+    def hear_decision(self, resumption: Resumption, inputs: object) -> None:
+        """Note what a human decided, once for all the runs that the input goes through."""
+        if resumption.decision is not None and inputs is not self._heard:
+            self._heard = inputs
+            self.recorder.note("observation", resumption.decision)
 
     @shield
     def ask(self, inputs: object) -> None:
@@ -105,12 +123,12 @@ class Root:
         for message in messages:
             beside = run.beside(message.call_id)
             if message.role == "human":
-                self.recorder.observation(message.text, beside=beside)
+                self.recorder.note("observation", message.text, beside=beside)
             elif message.failed:
                 self.recorder.error(message.text, tool=message.name, beside=beside)
             else:
-                self.recorder.observation(
-                    tool=message.name, output_summary=message.text, beside=beside
+                self.recorder.note(
+                    "observation", tool=message.name, output_summary=message.text, beside=beside
                 )
 
     def say(self, turn: Turn, run: "Run") -> None:
@@ -118,15 +136,17 @@ class Root:
         recorder, beside = self.recorder, run.beside()
         for step in turn.served:
             if isinstance(step, Call):
-                recorder.tool_call(step.name, step.args, beside=beside)
+                recorder.note("tool_call", tool=step.name, input=step.args, beside=beside)
             elif step.failed:
                 recorder.error(str(step.output), tool=step.name, beside=beside)
             else:
-                recorder.observation(tool=step.name, output_summary=step.output, beside=beside)
+                recorder.note(
+                    "observation", tool=step.name, output_summary=step.output, beside=beside
+                )
         if thought := turn.thought:
-            recorder.thought(thought, beside=beside)
+            recorder.note("thought", thought, beside=beside)
         for call in turn.calls:
-            recorder.tool_call(call.name, call.args, beside=beside)
+            recorder.note("tool_call", tool=call.name, input=call.args, beside=beside)
             if call.error is not None:
                 recorder.error(call.error, tool=call.name, beside=beside)
         if turn.text:
@@ -151,12 +171,13 @@ class Root:
             if number not in self._questions:
                 self._questions[number] = None
                 asked = getattr(question, "value", question)
-                self.recorder.observation(output_summary=asked, beside=run.beside())
+                self.recorder.note("observation", output_summary=asked, beside=run.beside(number))
 
+    @shield
     def rest(self, run: "Run") -> None:
         """The root is over; its thread may go on."""
         notes = self.recorder.thread_notes
-        if run.paused:
+        if run.paused or run.paused_inside:
             notes.wait("human", questions=tuple(self._questions), owed=run.ledger.owed)
         elif self._is_turn:
             notes.wait("turn", questions=(), owed=run.ledger.owed)
@@ -171,9 +192,9 @@ class Root:
         match failure_of(error):
             case Failure.ERROR:
                 self.recorder.finish(error, complete=not self.closed_early)
-            case Failure.GIVEN_UP:
+            case Failure.GIVEN_UP if self.recorder.thread_notes.awaits != "human":
                 self.recorder.finish(error, complete=False)
-            case Failure.PAUSED | Failure.HANDED_OVER:
+            case Failure.GIVEN_UP | Failure.PAUSED | Failure.HANDED_OVER:
                 self.recorder.finish(complete=False)
 
     def give_up(self) -> None:

@@ -52,6 +52,8 @@ class Roots:
             return self._begin_alone(run_id, parent_id, about)
         run.tells = True
         if metadata := about.get("metadata"):
+            if run.root.recorder.thread_id is None and run.around is None:
+                run.root.belong(metadata)
             run.agent = agent_inside(metadata, own=run.root.agent_name, around=run.around)
         else:
             run.agent = run.around

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
 
 from kp_langchain._ledger import Ledger
 from kp_middleware.recording import Beside, causes
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from kp_langchain._root import Root
 
 _MAX_ROOTS: Final = 2048
+_MAX_ERRORS: Final = 20
 _REMEMBERED: Final = 4096  # runs that are over, at the least: enough to know what comes late
 
 
@@ -27,6 +29,7 @@ class Run:
         tells: Whether it is a model, a tool or a retriever: it has something to say at its end.
         is_last: Whether it is over, and nothing more comes of its root.
         paused: Whether something in it waits for a human.
+        paused_inside: Whether a graph that it called waits for one; it may go on all the same.
     """
 
     tool: str | None = None
@@ -35,7 +38,8 @@ class Run:
     is_last = False
     tells = False
     paused = False
-    failed_inside: set[int] | None = None
+    paused_inside = False
+    failed_inside: deque[dict[str, Any]] | None = None
     _started_s = 0.0
     _inner: Ledger | None = None
 
@@ -67,14 +71,19 @@ class Run:
         """Whether the error began here; else it came out of a run inside, and was noted there."""
         around = self.parent
         if around is not None:
-            around.failed_inside = around.failed_inside or set()
-            around.failed_inside.add(id(error))  # the error lives until the parent has it
+            noted = around.failed_inside
+            if noted is None:
+                noted = around.failed_inside = deque(maxlen=_MAX_ERRORS)
+            noted.append(vars(error))  # not its id, which may soon be another's
         if self.failed_inside is None:
             return True
-        return self.failed_inside.isdisjoint(id(cause) for cause in causes(error))
+        inside = [*self.failed_inside]
+        return all(vars(cause) is not noted for cause in causes(error) for noted in inside)
 
     def inner_ledger(self) -> Ledger:
         """The ledger of the runs inside this tool."""
+        if self.root.one_ledger:
+            return self.ledger
         if self._inner is None:
             self._inner = Ledger()
             self._inner.follows = self.ledger.follows
@@ -87,6 +96,14 @@ class Run:
             self.parent.paused = True
         if self._inner is not None:
             self.ledger.owe(self._inner.owed)
+
+    def rest(self, *, is_node: bool) -> None:
+        """It ended well, while something in it waits for a human.
+
+        A graph does so. What called it waits too, unless it goes on: a node that ends has done so.
+        """
+        if self.parent is not None and not is_node:
+            self.parent.paused_inside = True
 
     @property
     def latency_ms(self) -> float | None:
@@ -135,6 +152,7 @@ class Runs:
             if parent is None or key in self._live:
                 return None
             ledger = parent.ledger if parent.tool is None else parent.inner_ledger()
+            parent.paused_inside = False
             run = self._live[key] = Run(parent.root, ledger, parent)
             parent.root.run_keys.add(key)
             return run
@@ -154,8 +172,6 @@ class Runs:
         key = run_id.int
         run = Run(root, Ledger(), None)
         with self._lock:
-            self._over.discard(key)  # users may give the same run id again
-            self._over_before.discard(key)
             self._live[key] = run
             self._roots[root] = key
             abandoned = self._one_too_many()

@@ -1,6 +1,6 @@
 """Which agent of several takes a step: read from the metadata of its run, a pure function."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kp_middleware.recording import bounded_text
@@ -31,3 +31,8 @@ def agent_inside(metadata: Mapping[str, object], *, own: object, around: str | N
         return None
     nodes = [node.partition(":")[0] for node in namespace.split("|")[:-1]]
     return bounded_text("/".join(nodes), _NAME_BYTES)
+
+
+def is_node(tags: Sequence[str] | None) -> bool:
+    """Whether a run is a graph's node."""
+    return any(tag.startswith("graph:step:") for tag in tags or ())

@@ -1,8 +1,12 @@
 """What a tool gave back, in each of the forms that LangChain accepts: pure functions."""
 
+from typing import Final
+
 from langchain_core.messages import ToolMessage
 
 from kp_langchain._messages import messages_of, text_of
+
+_MOST_PARTS: Final = 100  # of a list that a tool gave: it may be a million numbers
 
 
 def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
@@ -21,7 +25,7 @@ def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
 
 
 def _message_in(output: object, call_id: str | None) -> ToolMessage | None:
-    parts = output if isinstance(output, list) else [output]
+    parts = output[:_MOST_PARTS] if isinstance(output, list) else [output]
     messages = [
         message
         for part in parts

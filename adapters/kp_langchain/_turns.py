@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import LLMResult
 
-_THINK: Final = re.compile(r"\s*<think(?:ing)?>(.*?)</think(?:ing)?>\s*", re.DOTALL)
+_OPENING: Final = re.compile(r"<think(?:ing)?>")
+_CLOSING: Final = re.compile(r"</think(?:ing)?>")
 
 
 class Call(NamedTuple):
@@ -108,8 +109,18 @@ def said_in(message: "BaseMessage") -> Said:
 def _split_thinking(text: str) -> Said:
     if "<think" not in text:
         return Said("", text)
-    reasoning = "\n\n".join(thought.strip() for thought in _THINK.findall(text))
-    return Said(reasoning, _THINK.sub("\n", text).strip())
+    thoughts: list[str] = []
+    spoken: list[str] = []
+    told = 0
+    while opening := _OPENING.search(text, told):
+        closing = _CLOSING.search(text, opening.end())
+        if closing is None:
+            break
+        spoken.append(text[told : opening.start()].strip())
+        thoughts.append(text[opening.end() : closing.start()].strip())
+        told = closing.end()
+    spoken.append(text[told:].strip())
+    return Said("\n\n".join(thoughts), "\n".join(filter(None, spoken)))
 
 
 def _from_blocks(blocks: list[str | dict[str, object]]) -> Said:

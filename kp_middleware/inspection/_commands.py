@@ -18,8 +18,10 @@ from kp_middleware.inspection._output import (
     print_rows_or_table,
     print_table,
 )
+from kp_middleware.inspection._prune import prune
 from kp_middleware.inspection._redact import redact
 from kp_middleware.inspection._show import trace_lines
+from kp_middleware.inspection._status import status
 from kp_middleware.storage import History, Row
 
 if TYPE_CHECKING:
@@ -180,7 +182,9 @@ def demo(*, into: Path | None, as_json: bool) -> None:
 
 
 cli.add_command(outbox)
+cli.add_command(prune)
 cli.add_command(redact)
+cli.add_command(status)
 
 
 def _for_people(row: Row) -> Row:

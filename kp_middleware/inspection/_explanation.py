@@ -37,6 +37,8 @@ def arithmetic(trace: Row) -> list[Line]:
 def whereabouts(trace: Row) -> str:
     """Where the trace went and why, in one sentence."""
     outbox = trace["outbox"]
+    if trace["state"] == "paused":
+        return "waits for a person, or for the next turn of its thread"
     if outbox is None:
         return _kept_here(trace)
     match outbox["state"]:

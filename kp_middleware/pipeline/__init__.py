@@ -3,5 +3,6 @@
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._knowledge_pulse import KnowledgePulse
 from kp_middleware.pipeline._rescan import Rescan
+from kp_middleware.pipeline._stats import Stats
 
-__all__ = ["Backlog", "KnowledgePulse", "Rescan"]
+__all__ = ["Backlog", "KnowledgePulse", "Rescan", "Stats"]

@@ -7,9 +7,10 @@ from importlib.metadata import version
 from typing import Final
 
 from kp_middleware import privacy
-from kp_middleware.database import PASSING_TROUBLE, Connection, transaction
+from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.errors import EmbedderNotReadyError, RedactionError
 from kp_middleware.pipeline._outgoing import Outgoing, outgoing
+from kp_middleware.pipeline._retention import Retention
 from kp_middleware.pipeline._run_queue import FinishedRun, ThreadEnd
 from kp_middleware.pipeline._threads import Threads
 from kp_middleware.recording import Recorder, assemble
@@ -56,6 +57,7 @@ class Evaluation:
         scorer = f"kp-middleware {version('kp-middleware')}"
         self._store = TraceStore(connection, scorer=scorer)
         self._threads = Threads(connection, self._store, settings)
+        self._retention = Retention(connection, settings.retention_days)
         self._outbox = OutboxTable(
             connection, registry=settings.registry_url, agent_id=settings.agent_id
         )
@@ -97,13 +99,16 @@ class Evaluation:
         """In how many seconds a run has waited too long for what follows; infinity: none waits."""
         return self._threads.next_end_in_s()
 
+    def remove_old(self) -> bool:
+        """Remove a few traces that are too old; False if there are none."""
+        removed = self._retention.remove_some()
+        if removed:
+            self._cache.reload()  # it may remember their vectors
+        return removed
+
     def any_pending(self) -> bool:
         """Whether a row of the outbox waits to be sent."""
         return self._outbox.any_pending()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
 
     def _queue_what_cleared_without_a_key(self) -> None:
         """Once, when there is nothing else to do."""
@@ -140,6 +145,8 @@ class Evaluation:
         except (EmbedderNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:
+            if is_damage(error):
+                raise
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, f"could not be scored: {error}")
 

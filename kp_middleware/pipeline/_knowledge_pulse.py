@@ -17,6 +17,7 @@ from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue, ThreadEnd
 from kp_middleware.pipeline._scoring_worker import ScoringWorker
+from kp_middleware.pipeline._stats import Stats, read_stats
 from kp_middleware.recording import (
     Limits,
     Naming,
@@ -223,10 +224,21 @@ class KnowledgePulse:
             What is not done.
         """
         deadline = time.monotonic() + timeout_s
+        if self.settings.sync:
+            self._scorer.work_now()
         self._queue.wait_until_done(timeout_s)
         if self._sender is not None:
             self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
         return self._backlog()
+
+    def stats(self) -> Stats:
+        """How many were recorded, scored, sent and lost. Never raises; quick (30 ms of 100,000)."""
+        return read_stats(
+            self.settings.db,
+            in_memory=self._queue.waiting,
+            dropped=self._dropped,
+            swallowed=shield.failures,
+        )
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Flush, then stop. What is not sent by then is sent by the next process. Idempotent."""

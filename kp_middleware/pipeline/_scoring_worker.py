@@ -2,26 +2,29 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from kp_middleware.database import PASSING_TROUBLE
+from kp_middleware.database import PASSING_TROUBLE, TROUBLE, in_words, is_damage
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
-from kp_middleware.storage import ForkGate, RestingConnection
+from kp_middleware.storage import ForkGate, Identity, RestingConnection, rescue
 
 logger = logging.getLogger("kp_middleware")
 
 _LOOK_AGAIN_S: Final = 1.0
 _NEVER_S: Final = 3600.0
+_RESCUE_AGAIN_S: Final = 60.0
 _HEAD_START_S: Final = (
     0.02  # for the agent to give its answer: two busy threads of Python wait for each other
 )
+_GIVE_WAY_S: Final = 0.05  # between two batches that are removed: others want to write, too
 _TICK_S: Final = 0.002  # the file's instants are cut to milliseconds
 
 
@@ -50,7 +53,10 @@ class ScoringWorker:
         self._turn = threading.RLock()
         self._step = ForkGate()
         self._at_work = False
+        self._connection = RestingConnection(settings.db)
         self._evaluation: Evaluation | None = None
+        self._file: Identity | None = None
+        self._rescue_at_s = 0.0
         self._unscored = 0
         self._idle_s = _NEVER_S
         self._waiting_for_model = False
@@ -86,6 +92,7 @@ class ScoringWorker:
             try:
                 while self._go_on(0):
                     pass
+                self._remove_old()
             finally:
                 self._at_work = False
 
@@ -102,6 +109,9 @@ class ScoringWorker:
         while not self._stopping.is_set():
             if self._go_on(wait_s):
                 wait_s = 0.0
+                continue
+            if self._remove_old():
+                wait_s = _GIVE_WAY_S
                 continue
             wait_s = _LOOK_AGAIN_S if self._waiting_for_model else self._idle_s
             if self._in_trouble:
@@ -120,8 +130,10 @@ class ScoringWorker:
             if run is not None:
                 self._queue.put_back(run)
             self._in_trouble = True
+            if is_damage(error) and self._rescued():
+                return True
             self._warn(error)
-            self._queue.set_stuck(stuck=isinstance(error, DatabaseError))
+            self._queue.set_stuck(stuck=isinstance(error, DatabaseError) or is_damage(error))
             return False
         if self._in_trouble:
             self._in_trouble = self._warned = False
@@ -136,7 +148,10 @@ class ScoringWorker:
         except PASSING_TROUBLE:
             self._unscored -= 1
             raise
-        except Exception:
+        except Exception as error:
+            if is_damage(error):
+                self._unscored -= 1
+                raise
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
         self._queue.kept()
         return True
@@ -157,21 +172,51 @@ class ScoringWorker:
             self._idle_s = min(evaluation.next_end_in_s() + _TICK_S, _NEVER_S)
         return scored
 
+    def _remove_old(self) -> bool:
+        """Remove a few traces that are too old; False if there are none, or not now."""
+        if self._settings.retention_days is None or self._in_trouble:
+            return False
+        try:
+            with self._step:
+                return self._open().remove_old()
+        except (*TROUBLE, TimeoutError) as error:
+            logger.debug("old traces stay for now: %s", error)
+            return False
+
     def _open(self) -> Evaluation:
-        if self._evaluation is None:
-            connection = RestingConnection(self._settings.db)
-            connection.open()
-            self._evaluation = Evaluation(connection, self._settings, self._embedder)
+        self._connection.open()
+        if self._evaluation is None or self._file != self._connection.file:
+            self._file = self._connection.file
+            self._evaluation = Evaluation(self._connection, self._settings, self._embedder)
         return self._evaluation
 
     def _close(self) -> None:
-        evaluation, self._evaluation = self._evaluation, None
-        if evaluation is not None:
-            with suppress(*PASSING_TROUBLE):  # a thread that still uses it opens it anew
-                evaluation.close()
+        self._evaluation = None
+        with suppress(*TROUBLE):  # a thread that still uses it opens it anew
+            self._connection.close()
+
+    def _rescued(self) -> bool:
+        """Whether the file was damaged, and is no more."""
+        now_s = time.monotonic()
+        if now_s < self._rescue_at_s:
+            return False
+        self._rescue_at_s = now_s + _RESCUE_AGAIN_S
+        try:
+            with self._step:
+                self._close()
+                found = rescue(self._settings.db)
+        except (*TROUBLE, TimeoutError) as error:
+            self._warn(error)
+            return False
+        if found is not None:
+            words = "%s was damaged: %d of its traces could be read and are kept; as it was: %s"
+            logger.warning(words, self._settings.db, found.traces, found.aside)
+        return found is not None
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
+            if isinstance(error, TROUBLE):
+                error = in_words(self._settings.db, error)
             unknown = None if isinstance(error, PASSING_TROUBLE) else error
             logger.warning("finished runs wait: %s", error, exc_info=unknown)

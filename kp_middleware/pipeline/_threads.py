@@ -8,7 +8,7 @@ from typing import Final
 from kp_middleware.database import Connection, transaction
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.pipeline._run_queue import ThreadEnd
-from kp_middleware.recording import Limits, ended, joined
+from kp_middleware.recording import Limits, alone, ended, joined
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
 from kp_middleware.storage import TraceStore, WaitingRun, WaitingRuns
@@ -44,12 +44,13 @@ class Threads:
     def keep(self, run: RecordedRun) -> None:
         """Write a run to the file, joined with the one that it goes on with."""
         with transaction(self._connection):
+            self._waiting.leave(run)
             earlier = self._waiting.before(run)
             if earlier is not None:
                 self._waiting.take(earlier)
-                self._write(joined(earlier.run, run, self._limits), earlier.seq)
-            elif run.shape.steps or _waits(run):
-                self._write(run, None)
+                self._write(self._joined(earlier.run, run), earlier.seq)
+            elif (whole := self._alone(run)) is not None:
+                self._write(whole, None)
 
     def end(self, end: ThreadEnd) -> None:
         """Nothing follows what waits in a thread."""
@@ -58,8 +59,8 @@ class Threads:
                 self._end(waiting, end)
 
     def end_overdue(self) -> bool:
-        """End what has waited too long; False if nothing has."""
-        if not self._waiting.overdue(self._now()):
+        """End the first that has waited too long; False if nothing has."""
+        if self.next_end_in_s() > 0:
             return False
         with transaction(self._connection):
             for waiting in self._waiting.overdue(self._now()):
@@ -70,6 +71,18 @@ class Threads:
         """In how many seconds the next has waited too long; infinity where none waits."""
         until = self._waiting.next_until()
         return math.inf if until is None else max(0.0, epoch_s(until) - self._clock())
+
+    def _joined(self, earlier: RecordedRun, run: RecordedRun) -> RecordedRun:
+        """In the order in which they began: another process may have been slower to write."""
+        if run.trace.metadata.created_at < earlier.trace.metadata.created_at:
+            earlier, run = run, earlier
+        return joined(earlier, run, self._limits)
+
+    def _alone(self, run: RecordedRun) -> RecordedRun | None:
+        """The run as it stands where nothing waits for it; None: it is nothing by itself."""
+        if run.part is None or not run.part.follows or _waits(run):
+            return run
+        return alone(run) if run.shape.steps else None
 
     def _write(self, run: RecordedRun, seq: int | None) -> None:
         seq = self._store.record(run, seq=seq)
@@ -83,7 +96,7 @@ class Threads:
             return
         over = ended(waiting.run, success=end.success, confidence=end.confidence)
         self._store.record(over, seq=waiting.seq)
-        if not over.complete:
+        if not over.complete and waiting.part.awaits == "human":
             self._store.say_why(waiting.seq, _NOT_RESUMED)
 
     def _now(self) -> str:

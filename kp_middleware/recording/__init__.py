@@ -11,7 +11,7 @@ from kp_middleware.recording._current import (
     inside,
     register_finder,
 )
-from kp_middleware.recording._joining import ended, joined
+from kp_middleware.recording._joining import alone, ended, joined
 from kp_middleware.recording._jsonable import jsonable
 from kp_middleware.recording._limits import Limits, bounded_text
 from kp_middleware.recording._recorder import Recorder, Sink, causes
@@ -25,6 +25,7 @@ __all__ = [
     "Naming",
     "Recorder",
     "Sink",
+    "alone",
     "assemble",
     "bounded_text",
     "captured",

@@ -110,16 +110,18 @@ def _rounded(step: StepFields) -> StepFields:
 
 def _part(recorder: Recorder, beside: Mapping[int, Beside]) -> ThreadPart | None:
     notes, thread_id = recorder.thread_notes, recorder.thread_id
-    if thread_id is None or not (notes.follows or notes.awaits):
+    if thread_id is None:
         return None
     return ThreadPart(
-        thread=fingerprint(thread_id),
+        thread=fingerprint(str(thread_id)),
         follows=notes.follows,
         awaits=notes.awaits,
         is_sure=recorder.confidence is not None,
         was_asked=bool(recorder.objective),
         questions=tuple(map(fingerprint, notes.questions)),
         answers=tuple(map(fingerprint, notes.answers)),
+        agent=None if notes.agent is None else fingerprint(notes.agent),
+        tools=tuple(sorted(map(fingerprint, recorder.log.tools()))),
         owed=tuple(map(fingerprint, notes.owed)),
         calls={
             at: fingerprint(said.call_id) for at, said in beside.items() if said.call_id is not None

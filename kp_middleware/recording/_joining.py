@@ -1,48 +1,47 @@
 """One run out of two parts of a thread, and what becomes of a part that nothing follows."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
-from kp_middleware.recording._assembly import numbered
-from kp_middleware.recording._limits import Limits
-from kp_middleware.recording._step_log import StepFields, StepLog
+from kp_middleware.recording._limits import Limits, size_bytes
+from kp_middleware.recording._step_log import STEP_OVERHEAD_BYTES, is_marker, marker
 from kp_middleware.runs import RecordedRun, ThreadPart
 from kp_middleware.scores import Shape
-from kp_middleware.traces import Outcome, ReasoningTrace, default_confidence
+from kp_middleware.traces import Outcome, ReasoningTrace, Step, default_confidence
 
 
 class _Placed(NamedTuple):
-    """A step of the joined run, before it is bounded."""
+    """A step of the joined run, before it is bounded and numbered."""
 
-    fields: StepFields
-    agent: str | None
+    step: Step
+    agent: str | None = None
 
 
 def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedRun:
     """The run that began with ``first``, waited, and went on with ``second``.
 
     It is ``first``'s document, ended as ``second`` did. What ``second`` was asked is a step, unless
-    it only went on. A tool call that was cut short by the pause is made again from its beginning:
-    it is one step. The bounds of a run hold for the whole of it.
+    it only went on. A tool call that was cut short by the pause is made again from its beginning,
+    and a question that is still open is asked again: each is one step. The bounds of a run hold for
+    the whole of it.
     """
-    asked, news = _turn(second), [*_news(first, second)]
-    log = StepLog(limits)
-    for placed in (*_placed(first), *asked, *news):
-        log.append({**placed.fields, "agent": placed.agent}, _size_bytes(placed.fields))
-    steps = log.steps()
-    agents = {at: agent for at, step in enumerate(steps) if (agent := step.pop("agent", None))}
+    before = _placed(first)
+    news = [*_turn(second), *_news(second, _part_of(first), [placed.step for placed in before])]
+    shape = _shape(first, second, news)
+    kept = _bounded(before, news, _gap(first), shape.steps, limits)
     return first.model_copy(
         update={
-            "trace": _document(first, second, steps),
-            "shape": _shape(first, second, asked=asked, news=news),
+            "trace": _document(first, second, kept),
+            "shape": shape,
             "duration_ms": _sum(first.duration_ms, second.duration_ms),
             "complete": second.complete,
             "error_type": second.error_type,
             "model": second.model or first.model,
             "input_tokens": _sum(first.input_tokens, second.input_tokens),
             "output_tokens": _sum(first.output_tokens, second.output_tokens),
-            "agents": agents,
+            "agents": _agents(kept),
             "part": _part(first, second),
         }
     )
@@ -74,72 +73,148 @@ def ended(
             "outcome": trace.outcome.model_copy(update={"confidence": confidence}),
         }
     )
-    return run.model_copy(update={"trace": changed, "complete": complete, "part": None})
+    over = run.model_copy(update={"trace": changed, "complete": complete, "part": None})
+    return over if run.error_type is None else _fatal(over)
+
+
+def alone(run: RecordedRun) -> RecordedRun | None:
+    """A part that goes on with nothing that we have; None where it tells nothing of its own.
+
+    Results of calls that it did not make are left out: another trace has them, or nobody knows what
+    they are of.
+    """
+    kept = [*_news(run, ThreadPart(thread=""), [])]
+    if all(placed.step.type == "observation" and placed.step.tool is None for placed in kept):
+        return None
+    if len(kept) == len(run.trace.steps):
+        return run
+    trace = run.trace.model_copy(update={"steps": _numbered(kept)})
+    left_out = run.shape.steps - len(run.trace.steps)
+    shape = Shape.of(trace)
+    shape = shape.model_copy(update={"steps": shape.steps + max(0, left_out)})
+    return run.model_copy(update={"trace": trace, "shape": shape, "agents": _agents(kept)})
 
 
 def _turn(run: RecordedRun) -> list[_Placed]:
     """What a later part was asked, as a step."""
     if not _part_of(run).was_asked:
         return []
-    return [_Placed({"type": "observation", "content": run.trace.task.objective}, None)]
+    return [_Placed(Step(step_id=0, type="observation", content=run.trace.task.objective))]
 
 
-def _document(first: RecordedRun, second: RecordedRun, steps: list[StepFields]) -> ReasoningTrace:
+def _placed(run: RecordedRun) -> list[_Placed]:
+    """Its steps, without what only stands for others."""
+    if run.shape.steps == 0:
+        return []
+    steps = enumerate(run.trace.steps)
+    return [_Placed(step, run.agents.get(at)) for at, step in steps if not is_marker(step)]
+
+
+def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
+    """The steps of a part that do not stand in the parts before it already."""
+    if run.shape.steps == 0:
+        return
+    call_ids, made = _part_of(run).calls, set(earlier.owed)
+    questions = {*_part_of(run).questions, *earlier.questions}
+    for at, step in enumerate(run.trace.steps):
+        call_id = call_ids.get(at)
+        if call_id is None:  # before langchain-core 1.1.3 calls have none
+            again = step.type == "tool_call" and bool(earlier.owed) and _take_equal(step, before)
+        elif call_id in questions:
+            again = call_id in earlier.questions and _take_equal(step, before)
+        elif step.type == "tool_call":
+            again = call_id in earlier.owed
+            made.add(call_id)
+        else:
+            again = call_id not in made
+        if not again and not is_marker(step):
+            yield _Placed(step, run.agents.get(at))
+
+
+def _take_equal(step: Step, before: list[Step]) -> bool:
+    """Whether the same stands there; each is the same as one only."""
+    said = step.model_dump(exclude={"step_id", "latency_ms"})
+    for number, earlier in enumerate(before):
+        if (
+            earlier.type == step.type
+            and earlier.model_dump(exclude={"step_id", "latency_ms"}) == said
+        ):
+            del before[number]
+            return True
+    return False
+
+
+def _gap(run: RecordedRun) -> int | None:
+    """After how many of its steps some were left out; None where none were."""
+    return next((at for at, step in enumerate(run.trace.steps) if is_marker(step)), None)
+
+
+def _bounded(
+    before: list[_Placed], news: list[_Placed], gap: int | None, count: int, limits: Limits
+) -> list[_Placed]:
+    """The beginning and the end of all steps, as `StepLog` keeps them, with a marker between.
+
+    Args:
+        before: The steps of the first part.
+        news: What came then.
+        gap: Where steps of the first part were left out: there the beginning ends.
+        count: How many steps there were in all.
+        limits: What is kept of a run.
+    """
+    steps = [*before, *news]
+    sizes = [_size_bytes(placed.step) for placed in steps]
+    most = limits.steps // 2, limits.trace_bytes // 2
+    head = _fitting(sizes, *most) if gap is None else gap
+    rest = sizes[head:]
+    tail = _fitting(rest[::-1], limits.steps - most[0], limits.trace_bytes - most[1]) or 1
+    end = steps[head:][-tail:] if rest else []
+    if (left_out := count - head - len(end)) == 0:
+        return steps
+    step = Step(step_id=0, **marker(left_out, count))
+    return [*steps[:head], _Placed(step), *end]
+
+
+def _fitting(sizes: Sequence[int], most: int, most_bytes: int) -> int:
+    """How many of the first steps are within the limits."""
+    totals = takewhile(lambda total: total <= most_bytes, accumulate(sizes[:most]))
+    return sum(1 for _ in totals)
+
+
+def _document(first: RecordedRun, second: RecordedRun, kept: Sequence[_Placed]) -> ReasoningTrace:
     end = second.trace
     metadata = first.trace.metadata.model_copy(update={"success": end.metadata.success})
     result = end.outcome.result_summary or first.trace.outcome.result_summary
     outcome = Outcome(result_summary=result, confidence=end.outcome.confidence)
-    changed = {"metadata": metadata, "steps": numbered(steps), "outcome": outcome}
+    changed = {"metadata": metadata, "steps": _numbered(kept), "outcome": outcome}
     return first.trace.model_copy(update=changed)
 
 
-def _placed(run: RecordedRun) -> list[_Placed]:
-    if run.shape.steps == 0:
-        return []
-    return [
-        _Placed(
-            step.model_dump(mode="json", exclude={"step_id"}, exclude_none=True),
-            run.agents.get(at),
-        )
-        for at, step in enumerate(run.trace.steps)
-    ]
+def _numbered(kept: Sequence[_Placed]) -> tuple[Step, ...]:
+    if not kept:  # a document has at least one
+        return (Step(step_id=0, type="observation"),)
+    return tuple(
+        step if step.step_id == number else step.model_copy(update={"step_id": number})
+        for number, (step, _) in enumerate(kept)
+    )
 
 
-def _news(first: RecordedRun, second: RecordedRun) -> Iterator[_Placed]:
-    """The steps of the second part that do not stand in the first already."""
-    owed = set(_part_of(first).owed)
-    call_ids = _part_of(second).calls
-    nameless = [placed.fields for placed in _placed(first)] if owed else []
-    made = set(owed)
-    for at, placed in enumerate(_placed(second)):
-        call_id, fields = call_ids.get(at), placed.fields
-        if fields["type"] != "tool_call":
-            is_known = call_id is not None and call_id not in made
-        elif call_id is not None:
-            is_known = call_id in owed
-            made.add(call_id)
-        elif is_known := fields in nameless:  # before langchain-core 1.1.3 calls have no id
-            nameless.remove(fields)
-        if not is_known:
-            yield placed
+def _agents(kept: Sequence[_Placed]) -> dict[int, str]:
+    return {at: placed.agent for at, placed in enumerate(kept) if placed.agent}
 
 
-def _shape(
-    first: RecordedRun, second: RecordedRun, *, asked: list[_Placed], news: list[_Placed]
-) -> Shape:
-    """Of the whole; of tools used only in what was left out, no more than the larger part's."""
-    before, after, told = first.shape, second.shape, _placed(second)
-    named = {tool["name"] for step in (*_placed(first), *news) if (tool := step.fields.get("tool"))}
+def _shape(first: RecordedRun, second: RecordedRun, news: list[_Placed]) -> Shape:
+    earlier, later, told = first.shape, second.shape, _placed(second)
+    used = {*_part_of(first).tools, *_part_of(second).tools}
     return Shape(
-        steps=before.steps + len(asked) + after.steps - (len(told) - len(news)),
-        types=before.types | after.types | {step.fields["type"] for step in asked},
-        tools=max(len(named), before.tools, after.tools),
-        recoveries=before.recoveries + after.recoveries - (_recoveries(told) - _recoveries(news)),
+        steps=earlier.steps + later.steps + len(news) - len(told),
+        types=earlier.types | later.types | {placed.step.type for placed in news},
+        tools=len(used),
+        recoveries=earlier.recoveries + later.recoveries + _recoveries(news) - _recoveries(told),
     )
 
 
 def _recoveries(steps: Iterable[_Placed]) -> int:
-    return sum(step.fields["type"] == "error_recovery" for step in steps)
+    return sum(placed.step.type == "error_recovery" for placed in steps)
 
 
 def _part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
@@ -151,16 +226,45 @@ def _part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
         call_id for at, call_id in later.calls.items() if second.trace.steps[at].type != "tool_call"
     }
     still = [call_id for call_id in earlier.owed if call_id not in answered]
-    return later.model_copy(update={"owed": (*still, *later.owed), "calls": {}})
+    return later.model_copy(
+        update={
+            "owed": (*still, *later.owed),
+            "calls": {},
+            "tools": tuple(sorted({*earlier.tools, *later.tools})),
+        }
+    )
 
 
 def _part_of(run: RecordedRun) -> ThreadPart:
     return ThreadPart(thread="") if run.part is None else run.part
 
 
+def _fatal(run: RecordedRun) -> RecordedRun:
+    """The last error was survived while something could follow: now it is what ended the run."""
+    steps = [*run.trace.steps]
+    last = next((at for at in range(len(steps))[::-1] if steps[at].type == "error_recovery"), None)
+    if last is None:
+        return run
+    steps[last] = steps[last].model_copy(update={"type": "observation"})
+    recoveries = run.shape.recoveries - 1
+    types = run.shape.types | {"observation"}
+    shape = {
+        "recoveries": recoveries,
+        "types": types if recoveries else types - {"error_recovery"},
+    }
+    return run.model_copy(
+        update={
+            "trace": run.trace.model_copy(update={"steps": tuple(steps)}),
+            "shape": run.shape.model_copy(update=shape),
+        }
+    )
+
+
 def _sum(one: int | None, other: int | None) -> int | None:
     return other if one is None else one + (other or 0)
 
 
-def _size_bytes(fields: StepFields) -> int:
-    return len(json.dumps(fields, ensure_ascii=False).encode())
+def _size_bytes(step: Step) -> int:
+    texts = size_bytes(step.content or "") + size_bytes(step.output_summary or "")
+    given = len(json.dumps(step.input)) if step.input else 0
+    return STEP_OVERHEAD_BYTES + texts + given

@@ -76,35 +76,32 @@ class Recorder:
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
 
-    def thought(self, content: str, *, beside: Beside | None = None) -> None:
+    @shield
+    def thought(self, content: str) -> None:
         """The agent reasoned, or said something."""
-        self._note("thought", content, beside=beside)
+        self.note("thought", content)
 
+    @shield
     def tool_call(
-        self,
-        tool: str,
-        input: Mapping[str, object] | None = None,
-        *,
-        mcp_server: str | None = None,
-        beside: Beside | None = None,
+        self, tool: str, input: Mapping[str, object] | None = None, *, mcp_server: str | None = None
     ) -> None:
         """The agent called a tool with these arguments."""
-        self._note("tool_call", None, tool, None, None, beside, mcp_server, input)
+        self.note("tool_call", tool=tool, mcp_server=mcp_server, input=input)
 
+    @shield
     def observation(
         self,
-        content: object = None,
+        content: str | None = None,
         *,
         tool: str | None = None,
         output_summary: object = None,
         latency_ms: float | None = None,
-        beside: Beside | None = None,
     ) -> None:
         """The agent saw something: ``content`` is compared with other runs, a summary is only kept.
 
         Give what a person said as ``content``, and what a tool answered as ``output_summary``.
         """
-        self._note("observation", content, tool, output_summary, latency_ms, beside)
+        self.note("observation", content, tool, output_summary, latency_ms)
 
     @shield
     def error(
@@ -117,7 +114,7 @@ class Recorder:
     ) -> None:
         """Something failed. It is an ``error_recovery``, unless it turns out to end the run."""
         said = error if isinstance(error, str) else error_text(error)
-        step = self._note("error_recovery", None, tool, said, latency_ms, beside)
+        step = self.note("error_recovery", None, tool, said, latency_ms, beside)
         if step is not None and isinstance(error, BaseException):
             self._errors.append(_Noted(vars(error), step))
 
@@ -195,13 +192,16 @@ class Recorder:
     def _end_with(self, error: BaseException) -> None:
         latest = {id(noted.attributes): noted.step for noted in self._errors}
         fatal = [latest[own] for cause in causes(error) if (own := id(vars(cause))) in latest]
-        for step in fatal:
-            self.log.demote(step)
+        may_go_on = self.thread_notes.awaits is not None
         if not fatal:
+            kind: StepType = "error_recovery" if may_go_on else "observation"
             text = self._text(error_text(error))
-            self.log.append({"type": "observation", "output_summary": text}, size_bytes(text))
+            self.log.append({"type": kind, "output_summary": text}, size_bytes(text))
+        elif not may_go_on:
+            for step in fatal:
+                self.log.demote(step)
 
-    def _note(
+    def note(
         self,
         kind: StepType,
         content: object = None,
@@ -212,9 +212,12 @@ class Recorder:
         mcp_server: str | None = None,
         input: Mapping[str, object] | None = None,
     ) -> StepFields | None:
-        """Add a step, unless the run is over: the one place where noting a step may fail.
+        """Add a step, unless the run is over: the way of adapters, which is the shorter.
 
-        Called by position, which is quicker.
+        No value can make it raise.
+
+        Returns:
+            The step as it is kept, or None.
         """
         step: StepFields = {"type": kind}
         taken = 0

@@ -1,13 +1,14 @@
 """The steps of a running agent, in order and in bounded memory."""
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.recording._limits import Limits
 from kp_middleware.scores import Shape
-from kp_middleware.traces import StepType
+from kp_middleware.traces import Step, StepType
 
 
 class Beside(NamedTuple):
@@ -29,7 +30,10 @@ StepFields: TypeAlias = dict[str, Any]
 What stands ``beside`` is no part of the document.
 """
 
-_STEP_OVERHEAD_BYTES = 64
+STEP_OVERHEAD_BYTES: Final = 64
+"""About what a step takes beside its texts and its input."""
+
+_MARKER: Final = re.compile(r"\[\d+ of \d+ steps left out here\]")
 
 
 _Entry: TypeAlias = tuple[StepFields, int]
@@ -66,7 +70,7 @@ class StepLog:
 
     def append(self, step: StepFields, size_bytes: int) -> None:
         """Add one step, of which ``size_bytes`` are texts and input."""
-        size_bytes += _STEP_OVERHEAD_BYTES
+        size_bytes += STEP_OVERHEAD_BYTES
         if (
             not self._tail
             and len(self._head) < self._most_head_steps
@@ -96,24 +100,39 @@ class StepLog:
     def steps(self) -> list[StepFields]:
         """What was kept, with a marker and the count where steps were left out."""
         left_out = self._left_out.total()
-        gap = [_marker(left_out, self.count)] if left_out else []
+        gap = [marker(left_out, self.count)] if left_out else []
         return [step for step, _ in self._head] + gap + [step for step, _ in self._tail]
 
     def shape(self) -> Shape:
         """The true counts, also of the steps that were not kept."""
         types = self._left_out + Counter(step["type"] for step in self._kept())
-        tools = {step["tool"]["name"] for step in self._kept() if "tool" in step}
         return Shape(
             steps=self.count,
             types=frozenset(types),
-            tools=len(tools | self._left_out_tools),
+            tools=len(self.tools()),
             recoveries=types["error_recovery"],
         )
+
+    def tools(self) -> set[str]:
+        """The names of all tools."""
+        kept = {step["tool"]["name"] for step in self._kept() if "tool" in step}
+        return kept | self._left_out_tools
 
     def _kept(self) -> Iterator[StepFields]:
         return (step for step, _ in chain(self._head, self._tail))
 
 
-def _marker(left_out: int, count: int) -> StepFields:
+def marker(left_out: int, count: int) -> StepFields:
+    """Stands where steps were left out."""
     words = f"[{left_out} of {count} steps left out here]"
     return {"type": "observation", "output_summary": words}
+
+
+def is_marker(step: Step) -> bool:
+    """Whether it only stands for others."""
+    return (
+        step.type == "observation"
+        and step.tool is None
+        and step.content is None
+        and _MARKER.fullmatch(step.output_summary or "") is not None
+    )

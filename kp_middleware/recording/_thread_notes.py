@@ -11,6 +11,7 @@ class ThreadNotes:
     """What an adapter says of one recorder's place in its thread; see `ThreadPart`.
 
     Attributes:
+        agent: The agent's own name, or None where it has none.
         follows: Whether the run goes on with what waits.
         answers: Ids of the questions that its input answers.
         awaits: What it waits for at its end.
@@ -18,6 +19,7 @@ class ThreadNotes:
         owed: The tool calls that had no result then: the names of the tools, by the calls' ids.
     """
 
+    agent: str | None = None
     follows: bool = False
     answers: tuple[str, ...] = ()
     awaits: Awaited | None = None

@@ -5,7 +5,8 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from kp_middleware.database import transaction
 from kp_middleware.errors import (
@@ -17,18 +18,36 @@ from kp_middleware.errors import (
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.parcels import Parcel, Receipt, idempotency_key
 
-_LEASE_S = 120.0
+_LEASE_S: Final = 120.0
+_LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry's makes a row wait longer
+_CLOCKS_DIFFER_S: Final = 60.0
 
 
 class OutboxTable:
-    """The outbox of one file, for one registry and agent."""
+    """The outbox of one file, for one registry and agent.
+
+    A row whose time lies further ahead than any wait is long was put off before the clock was set
+    back: it is due.
+
+    Args:
+        connection: Of the file.
+        registry: Its URL.
+        agent_id: Under which the key was registered, or None.
+        clock: Epoch seconds; may be set while we run.
+    """
 
     def __init__(
-        self, connection: sqlite3.Connection, *, registry: str, agent_id: str | None
+        self,
+        connection: sqlite3.Connection,
+        *,
+        registry: str,
+        agent_id: str | None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._connection = connection
         self._registry = registry
         self._agent_id = agent_id
+        self._clock = clock
         self._claimant = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
     def add(
@@ -47,12 +66,14 @@ class OutboxTable:
             row = self._connection.execute(
                 """
                 SELECT trace_seq, body, idempotency_key, attempts FROM outbox
-                WHERE registry = ? AND body IS NOT NULL AND (
-                  (state = 'pending' AND coalesce(next_attempt_at, '') <= ?)
-                  OR (state = 'sending' AND claimed_until <= ?))
+                WHERE registry = :registry AND body IS NOT NULL AND (
+                  (state = 'pending' AND (
+                    coalesce(next_attempt_at, '') <= :now OR next_attempt_at > :longest_wait))
+                  OR (state = 'sending' AND (
+                    claimed_until <= :now OR claimed_until > :longest_lease)))
                 ORDER BY next_attempt_at, trace_seq LIMIT 1
                 """,
-                (self._registry, instant(now), instant(now)),
+                {"registry": self._registry, "now": instant(now), **_longest(now)},
             ).fetchone()
             if row is None:
                 return None
@@ -67,11 +88,14 @@ class OutboxTable:
         """When the next row is due or its lease ends, in epoch seconds; None: nothing waits."""
         row = self._connection.execute(
             """
-            SELECT min(CASE state WHEN 'pending' THEN coalesce(next_attempt_at, '')
-                                  ELSE claimed_until END)
-            FROM outbox WHERE state IN ('pending', 'sending') AND registry = ? AND body IS NOT NULL
+            SELECT min(CASE
+              WHEN state = 'pending' AND next_attempt_at <= :longest_wait THEN next_attempt_at
+              WHEN state = 'sending' AND claimed_until <= :longest_lease THEN claimed_until
+              ELSE '' END)
+            FROM outbox
+            WHERE state IN ('pending', 'sending') AND registry = :registry AND body IS NOT NULL
             """,
-            (self._registry,),
+            {"registry": self._registry, **_longest(self._clock())},
         ).fetchone()
         if row[0] is None:
             return None
@@ -82,7 +106,7 @@ class OutboxTable:
         self._end(
             parcel,
             "state = 'sent', sent_at = ?, remote_id = ?, http_status = ?, last_error = NULL",
-            (instant(time.time()), receipt.remote_id, receipt.status),
+            (instant(self._clock()), receipt.remote_id, receipt.status),
         )
 
     def rejected(self, parcel: Parcel, error: RegistryRejectedError, /) -> None:
@@ -168,3 +192,11 @@ class OutboxTable:
                 " claimed_until = NULL WHERE trace_seq = ? AND claimed_by = ?",
                 (*values, attempts, parcel.trace_seq, self._claimant),
             )
+
+
+def _longest(now: float) -> dict[str, str]:
+    """Until when a row may wait, and a lease may last."""
+    return {
+        "longest_wait": instant(now + _LONGEST_WAIT_S),
+        "longest_lease": instant(now + _LEASE_S + _CLOCKS_DIFFER_S),
+    }

@@ -2,16 +2,14 @@
 
 import logging
 import math
-import os
 import sqlite3
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kp_middleware.database import transaction
+from kp_middleware.database import make_private, transaction
 from kp_middleware.errors import DatabaseError
 
 logger = logging.getLogger("kp_middleware")
@@ -217,7 +215,7 @@ class PacingTable:
 @contextmanager
 def _opened(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
     _make_folder(path.parent)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR))
+    make_private(path)
     connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None)
     try:
         # Not WAL: homes lie on network drives. FULL: what was spent outlives a power cut.

@@ -1,15 +1,19 @@
 """Runs that wait in the file: for a person's decision, or for the next turn of their thread."""
 
+import json
+import logging
 import sqlite3
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kp_middleware.runs import RecordedRun
+    from kp_middleware.runs import RecordedRun, ThreadPart
+
+logger = logging.getLogger("kp_middleware")
 
 _SELECT = """
-    SELECT w.trace_seq, w.run, d.body FROM waiting w
-    JOIN traces t ON t.seq = w.trace_seq JOIN documents d ON d.trace_seq = w.trace_seq
+    SELECT w.trace_seq, w.run, d.body, w.is_left FROM waiting w
+    JOIN documents d ON d.trace_seq = w.trace_seq
 """
 
 
@@ -19,10 +23,19 @@ class WaitingRun(NamedTuple):
     Attributes:
         seq: Of its trace.
         run: As it was recorded so far.
+        is_left: Whether its thread was given something else meanwhile.
     """
 
     seq: int
     run: "RecordedRun"
+    is_left: bool = False
+
+    @property
+    def part(self) -> "ThreadPart":
+        """Of which thread, and what it waits for."""
+        if self.run.part is None:
+            raise ValueError("a run that waits is a part of a thread")
+        return self.run.part
 
 
 class WaitingRuns:
@@ -43,25 +56,42 @@ class WaitingRuns:
     def before(self, run: "RecordedRun") -> WaitingRun | None:
         """The run that this one goes on with, or None.
 
-        It is of the same thread and agent: that which asked what is answered, else the newest.
+        It is of the same thread: that which asked what is answered, else the newest that waits for
+        a turn, or for a person and is of the same agent.
         """
         if run.part is None or not run.part.follows:
             return None
-        answers = set(run.part.answers)
-        found = self._read(
-            f"{_SELECT} WHERE w.thread = ? AND t.agent_name IS ? ORDER BY w.trace_seq DESC",
-            (run.part.thread, run.agent_name),
-        )
-        asked = [waiting for waiting in found if answers & _questions(waiting)]
-        return next(iter(asked or found), None)
+        answers, agent = set(run.part.answers), run.part.agent
+        found = self.of_thread(run.part.thread)[::-1]
+        asked = [waiting for waiting in found if answers & {*waiting.part.questions}]
+        ours = [
+            waiting
+            for waiting in found
+            if waiting.part.awaits == "turn"
+            or (waiting.part.agent == agent and not waiting.is_left)
+        ]
+        return next(iter(asked or ours), None)
+
+    def leave(self, run: "RecordedRun") -> None:
+        """This run begins anew in its thread: LangGraph drops the questions that wait there.
+
+        They are only left, because another agent of no name may have asked them.
+        """
+        if run.part is None or run.part.follows:
+            return
+        for waiting in self.of_thread(run.part.thread):
+            if waiting.part.agent == run.part.agent:
+                self._connection.execute(
+                    "UPDATE waiting SET is_left = 1 WHERE trace_seq = ?", (waiting.seq,)
+                )
 
     def of_thread(self, thread: str) -> list[WaitingRun]:
         """All that wait in a thread, by the fingerprint of its id."""
         return self._read(f"{_SELECT} WHERE w.thread = ? ORDER BY w.trace_seq", (thread,))
 
     def overdue(self, now: str) -> list[WaitingRun]:
-        """All that have waited too long at this instant."""
-        return self._read(f"{_SELECT} WHERE w.until <= ? ORDER BY w.trace_seq", (now,))
+        """Of those that have waited too long at this instant the first, if there is one."""
+        return self._read(f"{_SELECT} WHERE w.until <= ? ORDER BY w.until LIMIT 1", (now,))
 
     def next_until(self) -> str | None:
         """When the next has waited too long, or None where none waits."""
@@ -75,13 +105,22 @@ class WaitingRuns:
     def _read(self, sql: str, values: Iterable[str | None]) -> list[WaitingRun]:
         from kp_middleware.runs import RecordedRun  # read-only commands need none
 
-        rows = self._connection.execute(sql, tuple(values)).fetchall()
-        return [
-            WaitingRun(seq, RecordedRun.model_validate_json(f'{{"trace":{body},{run[1:]}'))
-            for seq, run, body in rows
-        ]
+        found = []
+        for seq, facts, body, is_left in self._connection.execute(sql, tuple(values)).fetchall():
+            document = {**json.loads(facts), "trace": json.loads(body)}
+            try:
+                run = RecordedRun.model_validate_json(json.dumps(document))
+            except ValueError as error:
+                self._give_up(seq, str(error))
+            else:
+                found.append(WaitingRun(seq, run, bool(is_left)))
+        return found
 
-
-def _questions(waiting: WaitingRun) -> set[str]:
-    part = waiting.run.part
-    return set() if part is None else set(part.questions)
+    def _give_up(self, seq: int, why: str) -> None:
+        """What cannot be read any more must not keep the others waiting."""
+        logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
+        self._connection.execute("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
+        self._connection.execute(
+            "UPDATE traces SET state = 'failed', reason = ? WHERE seq = ?",
+            (f"it waited and cannot be read: {why[:200]}", seq),
+        )

@@ -2,6 +2,7 @@
 
 from kp_middleware.testing._clock import FakeClock
 from kp_middleware.testing._embedder import StandInEmbedder
+from kp_middleware.testing._mood import Mood
 from kp_middleware.testing._outbox import ListOutbox, Row
 from kp_middleware.testing._registry import LocalRegistry
 from kp_middleware.testing._wire import Answer, Received
@@ -11,6 +12,7 @@ __all__ = [
     "FakeClock",
     "ListOutbox",
     "LocalRegistry",
+    "Mood",
     "Received",
     "Row",
     "StandInEmbedder",

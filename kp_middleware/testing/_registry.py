@@ -3,9 +3,9 @@
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -13,18 +13,20 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from kp_middleware.testing._answers import NO_SCOPE, TOO_LARGE, TROUBLE, canned, invalid
+from kp_middleware.testing._mood import Mood
 from kp_middleware.testing._shelf import Shelf
 from kp_middleware.testing._wire import Answer, Received, WireServer
 from kp_middleware.testing._write_limit import WriteLimit, dead_key
 from kp_middleware.traces import ReasoningTrace
 
-Script: TypeAlias = Iterable[int | Answer] | Callable[[Received], int | Answer | None]
-"""What POSTs are answered; a function's None, 201 and the end of a list mean: as the real one."""
+Behaviour: TypeAlias = int | Answer | Mood
+"""To one POST: a status as the real registry would answer it, an answer, or worse."""
+
+Script: TypeAlias = Iterable[Behaviour] | Callable[[Received], Behaviour | None]
+"""What happens to POSTs; a function's None, 201 and the end of a list mean: as the real one."""
 
 _LARGEST_BYTES: Final = 128 * 2**20
-_TROUBLE: Final = Answer(500, b"Internal Server Error", {"Content-Type": "text/plain"})
-_NO_SCOPE: Final = Answer.of(403, {"error": "Write scope required"})
-_TOO_LARGE: Final = Answer(413)
 
 
 class LocalRegistry:
@@ -34,7 +36,8 @@ class LocalRegistry:
     within an hour revokes the key. Reading is not limited.
 
     Args:
-        answers: Statuses or answers for the first POSTs, in order, or a function of the request.
+        answers: Statuses, answers or moods for the first POSTs, in order, or a function of the
+            request, as `Mood.mixed` makes them.
         burst: How many POSTs may follow one another at once.
         refill_s: One more is allowed per so many seconds.
         may_write: Whether the key has the scope; without it all is 403.
@@ -72,7 +75,9 @@ class LocalRegistry:
         self._answered: dict[str, Answer] = {}
         self._shelf = Shelf()
         self._requests: list[Received] = []
-        self._lock = threading.Lock()
+        self._under_way = 0
+        self._most_at_once = 0
+        self._lock, self._counting = threading.Lock(), threading.Lock()
         self._server: WireServer | None = None
 
     @property
@@ -92,9 +97,29 @@ class LocalRegistry:
         return self._shelf.traces()
 
     @property
+    def times_stored(self) -> Mapping[str, int]:
+        """How often each document was stored, by id: more than once means it was overwritten."""
+        return self._shelf.times_stored
+
+    @property
+    def times_received(self) -> Mapping[str, int]:
+        """How often each document arrived, by id, whatever became of it."""
+        return Counter(from_json(sent.body)["id"] for sent in self._requests if sent.body)
+
+    @property
+    def most_at_once(self) -> int:
+        """How many requests waited for what to answer at once, at most."""
+        return self._most_at_once
+
+    @property
     def requests(self) -> tuple[Received, ...]:
         """What was received, in order, whatever the answer."""
         return tuple(self._requests)
+
+    @property
+    def refused_at(self) -> tuple[float, ...]:
+        """When it answered 429 with a positive limit, on its own clock."""
+        return tuple(self._limit.refused_at)
 
     @property
     def revoked(self) -> bool:
@@ -117,24 +142,40 @@ class LocalRegistry:
             server.stop()
 
     def _answer(self, received: Received) -> Answer:
-        with self._lock:
-            self._requests.append(received)
-            if urlsplit(received.path).path != "/v1/knowledge":
-                return Answer.of(404, {"error": "Not found"})
-            if received.method == "GET":
-                return Answer.of(200, self._shelf.search(urlsplit(received.path).query))
-            return self._scripted(received) or self._contribution(received)
+        self._count(1)
+        try:
+            with self._lock:
+                self._requests.append(received)
+                return self._answer_to(received)
+        finally:
+            self._count(-1)
 
-    def _scripted(self, received: Received) -> Answer | None:
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._under_way += more
+            self._most_at_once = max(self._most_at_once, self._under_way)
+
+    def _answer_to(self, received: Received) -> Answer:
+        if urlsplit(received.path).path != "/v1/knowledge":
+            return Answer.of(404, {"error": "Not found"})
+        if received.method == "GET":
+            return Answer.of(200, self._shelf.search(urlsplit(received.path).query))
         match self._next_answer(received):
             case None | 201:
-                return None
+                return self._contribution(received)
             case 429:
                 return self._limit.refusal()
             case int(status):
-                return _canned(status)
+                return canned(status)
+            case Mood() as mood:
+                return self._moody(mood, received)
             case answer:
                 return answer
+
+    def _moody(self, mood: Mood, received: Received) -> Answer:
+        treatment = mood.value
+        answer = self._contribution(received) if treatment.takes else Answer(201)
+        return replace(treatment.says or answer, manner=treatment.manner)
 
     def _contribution(self, received: Received) -> Answer:
         authorized = received.headers.get("authorization") == f"Bearer {self.api_key}"
@@ -151,41 +192,27 @@ class LocalRegistry:
 
     def _judged(self, body: bytes) -> Answer:
         if len(body) > _LARGEST_BYTES:
-            return _TOO_LARGE
+            return TOO_LARGE
         if not self._may_write:
-            return _NO_SCOPE
+            return NO_SCOPE
         try:
             trace = ReasoningTrace.model_validate(from_json(body, allow_inf_nan=False))
         except ValidationError as exc:
-            return _invalid(exc.errors())
+            return _refused(exc.errors())
         except ValueError:
-            return _TROUBLE
+            return TROUBLE
         return Answer.of(201, self._shelf.put(trace))
 
 
-def _one_by_one(answers: Iterable[int | Answer]) -> Callable[[Received], int | Answer | None]:
+def _one_by_one(answers: Iterable[Behaviour]) -> Callable[[Received], Behaviour | None]:
     left = iter(answers)
     return lambda _: next(left, None)
 
 
-def _canned(status: int) -> Answer:
-    match status:
-        case 400:
-            issue = {"path": "steps.0.type", "message": "Invalid enum value"}
-            return Answer.of(400, {"error": "Invalid KnowledgeUnit", "issues": [issue]})
-        case 403:
-            return _NO_SCOPE
-        case 413:
-            return _TOO_LARGE
-        case 500:
-            return _TROUBLE
-        case _:
-            return Answer.of(status, {"error": HTTPStatus(status).phrase})
-
-
-def _invalid(errors: list[ErrorDetails]) -> Answer:
-    issues = [
-        {"path": ".".join(str(part) for part in error["loc"]), "message": error["msg"]}
-        for error in errors
-    ]
-    return Answer.of(400, {"error": "Invalid KnowledgeUnit", "issues": issues})
+def _refused(errors: list[ErrorDetails]) -> Answer:
+    return invalid(
+        *(
+            {"path": ".".join(str(part) for part in error["loc"]), "message": error["msg"]}
+            for error in errors
+        )
+    )

@@ -1,14 +1,20 @@
 """What a registry has stored, and how it finds it."""
 
+from collections import Counter
 from urllib.parse import parse_qsl
 
 from kp_middleware.traces import ReasoningTrace, utc_now
 
 
 class Shelf:
-    """Documents by id; the same id again overwrites."""
+    """Documents by id; the same id again overwrites.
+
+    Attributes:
+        times_stored: How often, by id.
+    """
 
     def __init__(self) -> None:
+        self.times_stored: Counter[str] = Counter()
         self._stored: dict[str, tuple[ReasoningTrace, str]] = {}
 
     def traces(self) -> dict[str, ReasoningTrace]:
@@ -17,6 +23,7 @@ class Shelf:
 
     def put(self, trace: ReasoningTrace) -> dict[str, object]:
         """Store one, and say what a 201 says."""
+        self.times_stored[trace.id] += 1
         self._stored[trace.id] = trace, utc_now()
         entry = _entry(*self._stored[trace.id])
         return {"data": entry, "quality_score": trace.metadata.quality_score}

@@ -2,16 +2,44 @@
 
 import json
 import socket
+import struct
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer, ThreadingTCPServer
-from typing import TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 _Request: TypeAlias = socket.socket | tuple[bytes, socket.socket]
+
+_BYTE_S: Final = 0.001
+_RESET_WHEN_CLOSED: Final = struct.pack("ii", 1, 0)
+
+
+class Manner(Enum):
+    """How an answer is brought.
+
+    Attributes:
+        WHOLE: At once.
+        LAST: At once; then the connection is closed, and nothing has announced it.
+        DRIPPING: Byte by byte, a thousand in a second at most.
+        CUT: Half of its body; then the connection is closed.
+        SILENT: Not at all; the connection stays open until the client closes it.
+        CLOSED: Not at all; the connection is closed.
+        RESET: Not at all; the connection is reset.
+    """
+
+    WHOLE = auto()
+    LAST = auto()
+    DRIPPING = auto()
+    CUT = auto()
+    SILENT = auto()
+    CLOSED = auto()
+    RESET = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +67,13 @@ class Answer:
         status: The HTTP status.
         body: The bytes.
         headers: By name.
+        manner: How it is brought.
     """
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    manner: Manner = Manner.WHOLE
 
     @classmethod
     def of(cls, status: int, document: object, **headers: str) -> "Answer":
@@ -97,7 +127,7 @@ class WireServer(ThreadingTCPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 8.0  # the real one hangs up on idle connections after 8 to 11 s
-    wbufsize = -1  # one packet for head and body, or each answer takes 40 ms
+    disable_nagle_algorithm = True  # or each answer in two packets takes 40 ms
 
     def __init__(
         self,
@@ -112,18 +142,56 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         size_bytes = int(self.headers.get("Content-Length", 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        received = Received(self.command, self.path, headers, self.rfile.read(size_bytes))
-        self._send(self._answer(received))
+        body = self.rfile.read(size_bytes)
+        if len(body) < size_bytes:
+            self.close_connection = True  # the client was gone before it had asked
+            return
+        answer = self._answer(Received(self.command, self.path, headers, body))
+        self.close_connection |= answer.manner not in {Manner.WHOLE, Manner.DRIPPING}
+        self._bring(answer)
 
     do_GET = do_POST  # noqa: N815
 
-    def _send(self, answer: Answer) -> None:
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        self.wfile.write(answer.body)
+    def _raw(self, answer: Answer) -> bytes:
+        headers = {
+            "Date": self.date_time_string(),
+            **answer.headers,
+            "Content-Length": str(len(answer.body)),
+        }
+        phrase, _ = self.responses.get(answer.status, ("", ""))
+        lines = [f"{self.protocol_version} {answer.status} {phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + answer.body
+
+    def _bring(self, answer: Answer) -> None:
+        raw = self._raw(answer)
+        match answer.manner:
+            case Manner.WHOLE | Manner.LAST:
+                self.connection.sendall(raw)
+            case Manner.DRIPPING:
+                for byte in raw:
+                    self.connection.sendall(bytes((byte,)))
+                    time.sleep(_BYTE_S)
+            case Manner.CUT:
+                self.connection.sendall(raw[: -1 - len(answer.body) // 2])
+            case Manner.SILENT:
+                self._wait_for_the_client()
+            case Manner.CLOSED:
+                pass
+            case Manner.RESET:
+                self._reset()
+            case _:
+                assert_never(answer.manner)
+
+    def _wait_for_the_client(self) -> None:
+        self.connection.settimeout(None)
+        while self.connection.recv(65_536):
+            pass
+
+    def _reset(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
+        self.rfile.close()
+        self.connection.close()
 
     def log_message(self, *_: object) -> None:
         pass

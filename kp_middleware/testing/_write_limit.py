@@ -16,6 +16,10 @@ class WriteLimit:
         burst: How many POSTs may follow one another at once.
         refill_s: One more is allowed per so many seconds.
         clock: Seconds.
+
+    Attributes:
+        refused_at: When, in order.
+        revoked: Whether the key is dead.
     """
 
     def __init__(self, burst: int, refill_s: float, clock: Callable[[], float]) -> None:
@@ -24,7 +28,7 @@ class WriteLimit:
         self._clock = clock
         self._tokens = float(burst)
         self._counted_at = clock()
-        self._refused_at: list[float] = []
+        self.refused_at: list[float] = []
         self.revoked = False
 
     def allows(self) -> bool:
@@ -40,8 +44,9 @@ class WriteLimit:
     def refusal(self) -> Answer:
         """A 429, which is counted."""
         now = self._clock()
-        self._refused_at = [at for at in self._refused_at if now - at < _HOUR_S] + [now]
-        self.revoked = self.revoked or len(self._refused_at) >= 3
+        self.refused_at.append(now)
+        within_an_hour = [at for at in self.refused_at[-3:] if now - at < _HOUR_S]
+        self.revoked = self.revoked or len(within_an_hour) == 3
         wait_s = max(1, math.ceil((1 - self._tokens) * self._refill_s))
         return over_limit(wait_s, **self.headers())
 

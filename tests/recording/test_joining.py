@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.recording import Beside, Limits, Recorder, assemble, ended, joined
+from kp_middleware.recording import Beside, Limits, Recorder, alone, assemble, ended, joined
+from kp_middleware.runs import RecordedRun
 
 
 def part(note=lambda recorder: recorder.thought("said"), *, asked="go", error=None, **notes):
@@ -41,12 +42,14 @@ def story(run):
 
 
 def call(call_id, tool="add", **given):
-    return lambda recorder: recorder.tool_call(tool, given, beside=Beside(None, call_id))
+    return lambda recorder: recorder.note(
+        "tool_call", tool=tool, input=given, beside=Beside(None, call_id)
+    )
 
 
 def result(call_id, text="3"):
-    return lambda recorder: recorder.observation(
-        tool="add", output_summary=text, beside=Beside(None, call_id)
+    return lambda recorder: recorder.note(
+        "observation", tool="add", output_summary=text, beside=Beside(None, call_id)
     )
 
 
@@ -138,7 +141,7 @@ def test_recoveries_that_were_told_before_do_not_count_twice():
 
 
 def test_agents_inside_stay_with_their_steps():
-    inside = lambda recorder: recorder.thought("inner", beside=Beside("inner", None))  # noqa: E731
+    inside = lambda recorder: recorder.note("thought", "inner", beside=Beside("inner", None))  # noqa: E731
     first, second = waiting(inside), following(both(lambda r: r.thought("own"), inside))
 
     whole = joined(first, second, Limits())
@@ -188,6 +191,7 @@ def test_however_many_parts_the_whole_is_bounded_and_counts_them_all(parts, step
 
     assert whole.shape.steps == sum(parts)
     assert len(parts) == 1 or len(whole.trace.steps) <= steps + 1
+    assert len(parts) == 1 or sum(len(step.content or "") for step in whole.trace.steps) <= size
     assert whole.part.awaits == "human"
 
 
@@ -213,3 +217,78 @@ def test_how_sure_somebody_is_goes_before_what_is_usual():
     over = ended(waiting(), success=False, confidence=0.8)
 
     assert over.trace.outcome.confidence == 0.8
+
+
+def test_a_marker_tells_the_truth_however_often_parts_are_joined():
+    limits = Limits(steps=10)
+    told = lambda recorder: [recorder.thought(f"{at}") for at in range(7)]  # noqa: E731
+
+    whole = waiting(told)
+    for _ in range(5):
+        whole = joined(whole, following(told, awaits="human"), limits)
+
+    assert [step.output_summary for step in whole.trace.steps if step.output_summary] == [
+        "[32 of 42 steps left out here]"
+    ]
+    assert whole.shape.steps == 42
+    assert [step.step_id for step in whole.trace.steps] == [*range(11)]
+
+
+def test_tools_are_counted_also_where_their_steps_were_left_out():
+    limits = Limits(steps=10)
+    use = lambda first: lambda r: [r.tool_call(f"tool {first + at}", {}) for at in range(10)]  # noqa: E731
+
+    whole = waiting(use(0))
+    for first in (10, 20, 30):
+        whole = joined(whole, following(use(first), awaits="human"), limits)
+
+    assert whole.shape.tools == 40
+
+
+def ask(number):
+    return lambda recorder: recorder.note(
+        "observation", output_summary=f"{number}?", beside=Beside(None, number)
+    )
+
+
+def test_a_question_that_is_still_open_is_one_question():
+    first = waiting(both(ask("1"), ask("2")), questions=("1", "2"))
+
+    whole = joined(first, following(ask("2"), awaits="human", questions=("2",)), Limits())
+
+    assert story(whole) == [("observation", "1?"), ("observation", "2?")]
+
+
+def test_parts_without_a_step_can_be_joined_and_read_again():
+    nothing = lambda _: None  # noqa: E731
+    first = waiting(nothing, awaits="turn", follows=True, asked="")
+
+    whole = joined(first, following(nothing, awaits="turn"), Limits())
+
+    assert whole.shape.steps == 0
+    assert RecordedRun.model_validate_json(whole.model_dump_json()) == whole
+
+
+def test_alone_it_leaves_out_results_that_belong_elsewhere():
+    run = following(both(result("c1"), lambda recorder: recorder.thought("well")))
+
+    assert story(alone(run)) == [("thought", "well")]
+    assert alone(run).shape.steps == 1
+
+
+def test_alone_an_answer_is_nothing():
+    assert alone(following(lambda recorder: recorder.observation("yes"))) is None
+
+
+def test_alone_a_run_with_all_its_own_is_as_it_is():
+    run = following(both(call("c1"), result("c1")))
+
+    assert alone(run) is run
+
+
+def test_an_error_that_nothing_follows_is_no_recovery():
+    fails = waiting(awaits="turn", error=ValueError("no"))
+
+    assert story(fails)[-1] == ("error_recovery", "ValueError: no")
+    assert story(ended(fails))[-1] == ("observation", "ValueError: no")
+    assert (ended(fails).shape.recoveries, ended(fails).trace.metadata.success) == (0, False)

@@ -11,7 +11,7 @@ import pytest
 from hostile_objects import HOSTILE, OddError, Unspeakable
 from notebook import Notebook, line, run_of
 
-from kp_middleware.recording import Limits, shield
+from kp_middleware.recording import Limits, current_trace, shield
 
 
 def finished(recorder, error=None, **how):
@@ -364,3 +364,12 @@ def test_a_note_that_is_interrupted_by_another_of_its_thread_does_not_hang(recor
     sys.setprofile(None)
 
     assert {step["content"] for step in recorder.log.steps()} == {"interrupting", "interrupted"}
+
+
+def test_notes_with_wrong_arguments_do_not_reach_the_agent():
+    trace = current_trace()
+
+    trace.thought("x", bogus=1)
+    trace.observation(bogus=1)
+    trace.tool_call()
+    trace.error()

@@ -253,3 +253,46 @@ def test_what_waits_is_counted(outbox, connection, queue, clock):
 
 def test_instants_keep_milliseconds():
     assert instant(1_790_000_000.1234) == "2026-09-21T14:13:20.123Z"
+
+
+@pytest.fixture
+def timed(connection, clock):
+    """The outbox of whoever sees this clock."""
+    return OutboxTable(connection, registry=REGISTRY, agent_id="agent-1", clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "set_back_s", "is_due"),
+    [(300, 0, False), (300, 60, False), (86_430, 0, False), (300, 200_000, True)],
+    ids=["its time", "a minute back", "the longest wait", "days back"],
+)
+def test_a_clock_that_is_set_back_freezes_no_row(timed, queue, clock, wait_s, set_back_s, is_due):
+    queue()
+    parcel = timed.claim(clock())
+    timed.postpone(parcel, UNREACHABLE, retry_at=clock() + wait_s, counted=True)
+
+    clock.advance(-set_back_s)
+
+    assert (timed.next_due() <= clock()) == is_due
+    assert (timed.claim(clock()) is not None) == is_due
+
+
+@pytest.mark.parametrize(("set_back_s", "is_due"), [(30, False), (3600, True)])
+def test_a_clock_that_is_set_back_prolongs_no_lease_for_long(
+    timed, queue, clock, set_back_s, is_due
+):
+    queue()
+    timed.claim(clock())
+
+    clock.advance(-set_back_s)
+
+    assert (timed.claim(clock()) is not None) == is_due
+
+
+def test_a_clock_that_jumps_forward_makes_all_that_waits_due(timed, queue, clock):
+    queue()
+    timed.postpone(timed.claim(clock()), UNREACHABLE, retry_at=clock() + 300, counted=True)
+
+    clock.advance(10 * 365 * 86_400)
+
+    assert timed.claim(clock()).attempts == 1

@@ -8,11 +8,23 @@ import pytest
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import ForkGate, RestingConnection
+from kp_middleware.storage._rescue import _kept_open
+from kp_middleware.storage._resting_connection import _left_open
 
 ADD = "INSERT INTO vectors (embedder, added_at_ms, vector) VALUES ('e', 1, x'00')"
 COUNT = "SELECT count(*) FROM vectors"
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # newer Pythons
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_open():
+    """What a process keeps open for good, this one shall not take to the next test."""
+    yield
+    while _left_open:
+        _left_open.pop().close()
+    while _kept_open:
+        os.close(_kept_open.pop())
 
 
 @pytest.fixture
@@ -126,3 +138,41 @@ def test_a_gate_lets_threads_in_again_after_a_fork():
     thread.join()
 
     assert (status, entered) == (3, [True])
+
+
+def test_where_the_file_was_removed_a_new_one_is_begun_and_that_is_said(resting, db, caplog):
+    resting.execute(ADD)
+    [file.unlink() for file in db.parent.glob("kp.db*")]
+
+    resting.execute(ADD)
+
+    assert count(db) == 1
+    (record,) = caplog.records
+    assert record.getMessage() == f"{db} is another file than before: what follows is in it"
+
+
+def test_a_transaction_that_waited_for_a_file_that_was_moved_goes_to_the_one_in_its_place(
+    resting, db
+):
+    resting.execute(ADD)
+    db.rename(db.with_name("moved.db"))
+    connect(db).close()
+
+    with transaction(resting):
+        resting.execute(ADD)
+
+    assert count(db) == 1
+
+
+def test_moving_a_file_away_costs_the_next_one_of_its_name_no_wal(resting, db):
+    resting.execute(ADD)
+    db.rename(db.with_name("moved.db"))
+    [file.unlink() for file in db.parent.glob("kp.db-*")]
+
+    with closing(connect(db)) as other:
+        other.execute(ADD)
+        resting.execute(ADD)
+        other.execute(ADD)
+
+        assert db.with_name("kp.db-wal").exists()
+    assert count(db) == 3

@@ -303,3 +303,21 @@ def test_case_08_an_invalid_tool_call_is_called_and_recovered_from(config, noteb
         "tool_call add(arguments='{\"a\": 1,')",
         "error_recovery add: not JSON",
     ]
+
+
+def test_errors_that_a_node_survives_one_after_another_are_each_noted(config, notebook):
+    def attempt(_):
+        for number in range(20):
+            try:
+                FlakyModel(turns=[], errors=[f"gone {number}"]).invoke("go")
+            except ConnectionError:
+                continue
+        raise ConnectionError("no more")
+
+    with pytest.raises(ConnectionError, match="no more"):
+        RunnableLambda(attempt).invoke("go", config)
+
+    assert notebook.story == [
+        *(f"error_recovery: ConnectionError: gone {number}" for number in range(20)),
+        "observation: ConnectionError: no more",
+    ]

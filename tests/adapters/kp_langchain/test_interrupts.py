@@ -3,12 +3,14 @@
 import subprocess
 import sys
 import time
+import uuid
 from contextlib import closing
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 from conversations_in_a_file import risk, risking, save
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_notebook import line_of_row
 from scripted_agents import add, agent
@@ -27,8 +29,9 @@ from versions import (
 from ways_to_run import ainvoke, astream, invoke, stream
 
 from kp_langchain import KPCallbackHandler
-from kp_middleware import KnowledgePulse
+from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
+from kp_middleware.recording import current_recorder
 from kp_middleware.storage import History
 
 GO = {"messages": "go"}
@@ -112,7 +115,7 @@ from pathlib import Path
 from conversations_in_a_file import load, risking
 from versions import Command
 from kp_langchain import KPCallbackHandler
-from kp_middleware import KnowledgePulse
+from kp_middleware import KnowledgePulse, current_trace
 
 with KnowledgePulse(db=sys.argv[1], embedder=None) as kp:
     config = {"callbacks": [KPCallbackHandler(kp)], "configurable": {"thread_id": "T"}}
@@ -379,17 +382,15 @@ def test_captured_functions_around_a_pause_are_one_trace(kp, traces):
 
 
 def test_a_pause_with_no_thread_to_find_it_by_is_incomplete(kp, traces):
-    inner = risking(InMemorySaver())
-
     @kp.capture
-    def answer(question):
-        inner.invoke({"messages": question}, {"configurable": {"thread_id": "T"}})
+    def answer(_):
+        current_trace().tool_call("ask")
+        current_recorder().thread_notes.wait("human", questions=(), owed={})
 
-    with_handler = agent(says("hi"))
-    with_handler.invoke(GO, {"callbacks": [KPCallbackHandler(kp)]})
     answer("go")
 
-    assert {trace["state"] for trace in traces()} == {"scored"}
+    [trace] = traces()
+    assert (trace["state"], trace["success"]) == ("incomplete", 0)
 
 
 def test_an_agent_that_a_tool_runs_with_a_thread_of_its_own_may_wait_alone(kp, traces):
@@ -428,12 +429,14 @@ def test_a_thread_id_that_reads_like_a_secret_is_found_and_not_written(kp, trace
     secret = "ghp_" + "a1B2" * 9
     graph = risking(InMemorySaver())
     graph.invoke(GO, on_thread(kp, secret))
+    written = [b"".join(path.read_bytes() for path in tmp_path.iterdir())]
 
     graph.invoke(Command(resume="yes"), on_thread(kp, secret))
 
     [trace] = traces()
+    written += [path.read_bytes() for path in tmp_path.iterdir()]
     assert story(trace) == ALLOWED
-    assert secret.encode() not in (tmp_path / "kp.db").read_bytes()
+    assert all(secret.encode() not in some for some in written)
 
 
 def test_a_model_that_fails_after_the_pause_fails_the_whole_run(kp, traces):
@@ -457,3 +460,242 @@ def test_a_model_that_fails_after_the_pause_fails_the_whole_run(kp, traces):
         0,
         "ConnectionError",
     )
+
+
+@pytest.mark.parametrize("thread_id", [uuid.UUID(int=7), 7, 7.5, "ü\0" * 300], ids=repr)
+def test_a_thread_id_may_be_anything(kp, traces, thread_id):
+    graph = agent(says("1"), says("2"))
+    turns = on_thread(kp, thread_id, scope="thread")
+    graph.invoke({"messages": "one"}, turns)
+    graph.invoke({"messages": "two"}, turns)
+
+    kp.end_thread(thread_id, success=True)
+
+    [trace] = traces()
+    assert story(trace) == ["thought: 1", "observation: two", "thought: 1"]
+
+
+def test_runs_of_one_thread_may_be_named_as_they_like(kp, traces):
+    graph = risking(InMemorySaver())
+    graph.invoke(GO, {**on_thread(kp), "run_name": "ask"})
+
+    graph.invoke(Command(resume="yes"), {**on_thread(kp), "run_name": "go on"})
+
+    [trace] = traces()
+    assert story(trace) == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda graph: graph.with_retry(),
+        lambda graph: graph.with_fallbacks([graph]),
+        lambda graph: RunnableLambda(lambda given: given) | graph,
+    ],
+    ids=["retries", "fallbacks", "a chain"],
+)
+def test_a_graph_in_a_chain_may_wait_as_well(kp, traces, around):
+    chain = around(risking(InMemorySaver()))
+    chain.invoke(GO, on_thread(kp))
+
+    chain.invoke(Command(resume="yes"), on_thread(kp))
+
+    [trace] = traces()
+    assert story(trace) == ALLOWED
+    assert trace["state"] == "scored"
+
+
+def resumed_at_once(question):
+    """A graph that waits, and is answered by the program."""
+    graph, own = risking(InMemorySaver()), {"configurable": {"thread_id": "inner"}}
+    graph.invoke({"messages": question}, own)
+    return graph.invoke(Command(resume="yes"), own)["messages"][-1].text
+
+
+def test_a_run_that_answers_itself_is_complete(kp, traces):
+    RunnableLambda(resumed_at_once).invoke("go", {"callbacks": [KPCallbackHandler(kp)]})
+
+    [trace] = traces()
+    assert (trace["state"], trace["success"]) == ("scored", 1)
+    assert story(trace) == ALLOWED
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["and answers it", "and leaves it waiting"])
+def test_a_node_that_calls_a_graph_with_a_thread_of_its_own_ends_as_a_node(kp, traces, leaves):
+    def node(_):
+        if leaves:
+            risking(InMemorySaver()).invoke(GO, {"configurable": {"thread_id": "inner"}})
+            return {"messages": [("ai", "it waits")]}
+        return {"messages": [("ai", resumed_at_once("go"))]}
+
+    outer = StateGraph(MessagesState)
+    outer.add_node("node", node)
+    outer.add_edge(START, "node")
+
+    outer.compile(checkpointer=InMemorySaver()).invoke(GO, on_thread(kp))
+
+    [trace] = traces()
+    assert (trace["state"], trace["success"]) == ("scored", 1)
+
+
+def test_a_question_that_nobody_answers_is_left_when_the_thread_goes_another_way(kp, traces):
+    graph = agent(
+        calls(risk={"amount": 5}), says("bye"), tools=[risk], checkpointer=InMemorySaver()
+    )
+    graph.invoke(GO, on_thread(kp))
+    graph.invoke({"messages": "forget it"}, on_thread(kp))
+
+    graph.invoke(None, on_thread(kp))
+
+    waits, *_ = traces()
+    assert (waits["state"], story(waits)) == ("paused", ALLOWED[:2])
+
+
+def test_questions_asked_at_once_and_answered_one_by_one_are_each_asked_once(kp, traces):
+    def ask(number):
+        return lambda _: {"messages": [("human", interrupt(f"{number}?"))]}
+
+    asking = StateGraph(MessagesState)
+    for number in range(3):
+        asking.add_node(f"ask {number}", ask(number))
+        asking.add_edge(START, f"ask {number}")
+    graph = asking.compile(checkpointer=InMemorySaver())
+    asked = graph.invoke(GO, on_thread(kp))["__interrupt__"]
+
+    for question in asked:
+        graph.invoke(Command(resume={question.id: f"{question.value}!"}), on_thread(kp))
+
+    [trace] = traces()
+    assert trace["state"] == "scored"
+    assert sorted(story(trace)) == sorted(
+        f"observation: {number}?{end}" for number in range(3) for end in ("", "!")
+    )
+
+
+def test_a_captured_function_that_asks_itself_tells_nothing_twice(kp, traces):
+    graph = agent(
+        calls(add={"a": 1, "b": 2}, risk={"amount": 5}),
+        says("done"),
+        tools=[add, risk],
+        checkpointer=InMemorySaver(),
+    )
+
+    @kp.capture
+    def answer(question):
+        graph.invoke({"messages": question}, on_thread(kp))
+        return graph.invoke(Command(resume="yes"), on_thread(kp))["messages"][-1].text
+
+    answer("go")
+
+    [trace] = traces()
+    assert len(story(trace)) == len(set(story(trace))) == 7
+
+
+def test_a_run_that_fails_beside_a_question_has_failed(kp, traces):
+    def fail(_):
+        raise ValueError("no")
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", lambda _: {"messages": [("human", interrupt("sure?"))]})
+    graph.add_node("fail", fail)
+    graph.add_node(
+        "speak", lambda _: {"messages": [ScriptedModel(turns=[says("hi")]).invoke("go")]}
+    )
+    [graph.add_edge(START, node) for node in ("ask", "fail", "speak")]
+
+    with pytest.raises(ValueError, match="no"):
+        graph.compile(checkpointer=InMemorySaver()).invoke(GO, on_thread(kp))
+
+    [trace] = traces()
+    assert (trace["state"], trace["error_type"]) == ("scored", "ValueError")
+
+
+def test_answering_twice_is_no_run(kp, traces):
+    graph = risking(InMemorySaver())
+    graph.invoke(GO, on_thread(kp))
+    graph.invoke(Command(resume="yes"), on_thread(kp))
+
+    graph.invoke(Command(resume="yes"), on_thread(kp))
+
+    assert len(traces()) == 1
+
+
+def test_a_thread_that_fails_in_one_turn_and_goes_on_has_recovered(kp, traces):
+    class Falls(ScriptedModel):
+        def _turn(self, messages):
+            if messages[-1].text == "fail":
+                raise ConnectionError("gone")
+            return says("hi")
+
+    graph = create_agent(Falls(turns=[]), [])
+    turns = on_thread(kp, scope="thread")
+    with pytest.raises(ConnectionError):
+        graph.invoke({"messages": "fail"}, turns)
+
+    graph.invoke({"messages": "again"}, turns)
+    kp.end_thread("T")
+
+    [trace] = traces()
+    assert story(trace)[0] == "error_recovery: ConnectionError: gone"
+    assert (trace["success"], trace["recovery_count"]) == (1, 1)
+
+
+def test_a_thread_whose_last_turn_fails_has_failed(kp, traces):
+    class Falls(ScriptedModel):
+        def _turn(self, _):
+            raise ConnectionError("gone")
+
+    turns = on_thread(kp, scope="thread")
+    with pytest.raises(ConnectionError):
+        create_agent(Falls(turns=[]), []).invoke(GO, turns)
+
+    kp.end_thread("T")
+
+    [trace] = traces()
+    assert story(trace) == ["observation: ConnectionError: gone"]
+    assert (trace["success"], trace["error_type"]) == (0, "ConnectionError")
+
+
+def test_agents_of_one_thread_take_turns_in_one_trace(kp, traces):
+    turns = on_thread(kp, scope="thread")
+    agent(says("hi"), name="one").invoke(GO, turns)
+    agent(says("bye"), name="two").invoke({"messages": "and you?"}, turns)
+
+    kp.end_thread("T", success=True)
+
+    [trace] = traces()
+    assert story(trace) == ["thought: hi", "observation: and you?", "thought: bye"]
+
+
+def test_an_idle_thread_ends_also_where_everything_is_done_at_once(pipeline, traces):
+    kp = pipeline(thread_idle_s=0.0)
+    agent(says("hi")).invoke(GO, on_thread(kp, scope="thread"))
+
+    kp.flush()
+
+    [trace] = traces()
+    assert trace["state"] == "scored"
+
+
+def test_turns_that_tell_nothing_keep_no_thread_waiting(kp, traces):
+    silent = agent(says(""))
+    turns = on_thread(kp, scope="thread")
+    [silent.invoke({"messages": []}, turns) for _ in range(3)]
+    agent(says("hi")).invoke(GO, on_thread(kp, "another", scope="thread"))
+
+    kp.end_thread("T")
+    kp.end_thread("another")
+
+    assert [(trace["state"], story(trace)) for trace in traces()] == [("scored", ["thought: hi"])]
+
+
+def test_a_run_that_waits_and_cannot_be_read_keeps_no_other_waiting(kp, traces, tmp_path):
+    for thread in ("broken", "T"):
+        agent(says("hi")).invoke(GO, on_thread(kp, thread, scope="thread"))
+    with closing(connect(tmp_path / "kp.db")) as connection:
+        connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq = 1")
+
+    kp.end_thread("broken")
+    kp.end_thread("T")
+
+    assert [trace["state"] for trace in traces()] == ["failed", "scored"]

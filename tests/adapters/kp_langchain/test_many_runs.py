@@ -1,6 +1,7 @@
 """Many runs, through one handler: apart, bounded, and never in the agent's way."""
 
 import asyncio
+import collections
 import copy
 import gc
 import tracemalloc
@@ -19,7 +20,7 @@ from scripted_models import ScriptedModel, StreamingModel, calls, says
 import kp_langchain
 import kp_middleware
 from kp_langchain import KPCallbackHandler
-from kp_middleware.recording import Limits, Recorder
+from kp_middleware.recording import Limits, Recorder, shield
 
 GO = {"messages": "go"}
 OURS = [
@@ -203,6 +204,26 @@ def test_case_27_a_bug_of_ours_does_not_reach_the_agent():
     result = agent(*ADDS).invoke(GO, {"callbacks": [handler]})
 
     assert result["messages"][-1].text == "3"
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        ("on_chain_start", ({}, {})),
+        ("on_chat_model_start", ({}, [["a", "b"]])),
+        ("on_tool_start", ({"name": "t"}, "x")),
+        ("on_retriever_start", ({}, "x")),
+    ],
+)
+def test_case_27_each_hook_counts_its_bugs_and_logs_them_once(caplog, monkeypatch, hook, told):
+    monkeypatch.setattr(shield, "failures", collections.Counter())
+    call = getattr(KPCallbackHandler(Broken()), hook)
+
+    for _ in range(3):
+        call(*told, run_id=uuid.uuid4())
+
+    assert sum(shield.failures.values()) == 3
+    assert len([record for record in caplog.records if "not recorded" in record.message]) == 1
 
 
 class Hostile:

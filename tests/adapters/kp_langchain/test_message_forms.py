@@ -263,3 +263,18 @@ class Parsed(BaseModel):
 )
 def test_the_answer_is_found_in_every_form_of_output(output, result, confidence):
     assert answer_of(output) == (result, confidence)
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "said"),
+    [
+        ("<think>a</think> b <thinking>c</thinking>\nd", "a\n\nc", "b\nd"),
+        ("<think>never closed", "", "<think>never closed"),
+        ("before <think>a</think>", "a", "before"),
+        ("<think>" * 50_000, "", "<think>" * 50_000),
+        (" " * 100_000 + "<think>a</think>", "a", ""),
+    ],
+    ids=["twice", "open", "after", "hostile", "blank"],
+)
+def test_thoughts_in_the_text_are_told_apart_in_one_reading(text, thought, said):
+    assert (turn(AIMessage(text)).reasoning, turn(AIMessage(text)).text) == (thought, said)

@@ -185,3 +185,37 @@ def test_a_huge_result_is_cut_and_says_so(config, notebook):
     [observation] = [step for step in notebook.trace.steps if step.type == "observation"]
     assert len(observation.output_summary) < 70_000
     assert observation.output_summary.endswith("[cut: 10000000 characters in all]")
+
+
+def test_case_03_a_tool_that_a_node_calls_itself_is_another_call_than_the_model_s(config, notebook):
+    model = ScriptedModel(turns=[calls(add={"a": 1, "b": 2})])
+
+    def node(_):
+        [call] = model.invoke("go").tool_calls
+        add.invoke({"a": 5, "b": 5})
+        add.invoke(call["args"])
+
+    RunnableLambda(node).invoke("go", config)
+
+    assert notebook.story == [
+        "tool_call add(a=1, b=2)",
+        "tool_call add(a=5, b=5)",
+        "observation add: 10",
+        "observation add: 3",
+    ]
+
+
+def test_calls_that_nobody_runs_take_no_more_and_more_memory(handler, config):
+    model = ScriptedModel(turns=[calls(add={"a": 1, "b": 2})])
+
+    def ask_for_nothing(_):
+        for number in range(3000):
+            model.turns[0].tool_calls[0]["id"] = f"call {number % 2000}"
+            model.invoke("go")
+        [root] = handler._runs._roots.values()
+        waiting.append(len(handler._runs._live[root].ledger.owed))
+
+    waiting = []
+    RunnableLambda(ask_for_nothing).invoke("go", config)
+
+    assert waiting == [1024]

@@ -1,0 +1,190 @@
+"""Several processes record into one file at once, and the registry is in a bad mood.
+
+    make soak
+    .venv/bin/python benchmarks/soak.py --processes 4 --traces 5000
+
+What an agent pays is the time from the end of its run until it goes on, while our own threads are
+busy with the runs before. What waits for the registry at the end is then sent on a clock that does
+not wait, so that losses and duplicates are counted over all traces.
+"""
+
+import argparse
+import logging
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+import numpy as np
+from pydantic import SecretStr
+from rich.console import Console
+from rich.table import Table
+
+from kp_middleware import KnowledgePulse
+from kp_middleware.database import connect
+from kp_middleware.forwarding import Forwarder, OwnPace, Pace, Registry
+from kp_middleware.recording import Recorder
+from kp_middleware.storage import OutboxTable
+from kp_middleware.testing import FakeClock, LocalRegistry, Mood
+
+LEASES_ARE_OVER_S: Final = 200.0
+SEND_TIMEOUT_S: Final = 0.25
+THRESHOLD: Final = 0.6
+HOSTILE: Final[dict[int | Mood | None, float]] = {
+    None: 80,
+    **dict.fromkeys((500, 502, 503, 429), 1),
+    **{mood: 1 for mood in Mood if mood not in {Mood.DEAD_KEY, Mood.NO_REPUTATION}},
+}
+
+
+class Site(NamedTuple):
+    """Where all processes work."""
+
+    folder: Path
+    registry_url: str
+    api_key: str
+
+    @property
+    def db(self) -> Path:
+        return self.folder / "kp.db"
+
+
+class Shift(NamedTuple):
+    """What one process did; instants are epoch seconds."""
+
+    ids: list[str]
+    costs_us: list[float]
+    began_at: float
+    ended_at: float
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    measured: str
+    target: str
+
+
+def work(site: Site, number: int, traces: int) -> Shift:
+    """Record, as an agent does that now and then waits for a model, until all is scored."""
+    os.environ["XDG_STATE_HOME"] = str(site.folder)
+    logging.getLogger("kp_middleware").setLevel(logging.ERROR)
+    kp = KnowledgePulse(
+        db=site.db,
+        registry_url=site.registry_url,
+        api_key=site.api_key,
+        threshold=THRESHOLD,
+        embedder=None,
+    )
+    began_at, ids, costs_us = time.time(), [], []
+    for trace in range(traces):
+        recorder = kp.start_recording("soak")
+        assert recorder is not None
+        note(recorder, number, trace)
+        time.sleep(0.001)
+        started = time.perf_counter()
+        recorder.finish()
+        costs_us.append((time.perf_counter() - started) * 1e6)
+        ids.append(recorder.trace_id)
+    while kp.flush().unscored:
+        pass
+    ended_at = time.time()
+    kp.close()
+    return Shift(ids, costs_us, began_at, ended_at)
+
+
+def note(recorder: Recorder, number: int, trace: int) -> None:
+    """Fifteen steps; one run in four is worth sharing."""
+    recorder.asked(f"find the cheapest way from {number} to {trace}")
+    for step in range(5):
+        tool = f"tool {step}" if trace % 4 == 0 else "tool"
+        recorder.thought("I look at the next item of the list. " * 5)
+        recorder.tool_call(tool, {"item": step})
+        recorder.observation("row " * 50, tool=tool)
+    recorder.outcome("done")
+
+
+def send_what_is_left(site: Site, clock: FakeClock) -> None:
+    """On a clock that goes on where it is waited for."""
+    there = Registry(site.registry_url, SecretStr(site.api_key), timeout_s=SEND_TIMEOUT_S)
+    with closing(connect(site.db)) as connection, closing(there):
+        outbox = OutboxTable(connection, registry=site.registry_url, agent_id=None)
+        forwarder = Forwarder(outbox, there, pace=OwnPace(Pace(), clock), clock=clock)
+        while (wait_s := forwarder.forward_due()) is not None:
+            clock.advance(wait_s + 0.001)
+
+
+def table_of(site: Site, registry: LocalRegistry, shifts: Sequence[Shift]) -> list[Row]:
+    """What came out of it."""
+    ids = {trace_id for shift in shifts for trace_id in shift.ids}
+    with closing(connect(site.db)) as connection:
+        states = dict(connection.execute("SELECT id, state FROM traces").fetchall())
+        rows = connection.execute("SELECT id FROM traces WHERE decision = 'forward'").fetchall()
+    cleared = {trace_id for (trace_id,) in rows}
+    scored = {trace_id for trace_id, state in states.items() if state == "scored"}
+    lost = (ids - scored) | (cleared - registry.documents.keys())
+    took_s = max(shift.ended_at for shift in shifts) - min(shift.began_at for shift in shifts)
+    costs_us = np.concatenate([shift.costs_us for shift in shifts])
+    p50, p95, p99 = np.percentile(costs_us, (50, 95, 99))
+    too_many = len(states.keys() - ids) + len(registry.documents.keys() - cleared)
+    bodies = Counter(request.headers["idempotency-key"] for request in registry.requests)
+    return [
+        Row("recorded", f"{len(ids):,}", ""),
+        Row("stored and scored a second", f"{len(ids) / took_s:.0f}", "≥ 150"),
+        Row("end of a run, p50 / p95", f"{p50:.0f} / {p95:.0f} µs", ""),
+        Row("end of a run, p99", f"{p99:.0f} µs", "< 50 µs"),
+        Row("cleared and sent", f"{len(cleared):,}", ""),
+        Row("requests", f"{len(registry.requests):,}", ""),
+        Row("most attempts with one key", f"{max(bodies.values())}", ""),
+        Row("overwritten by the same bytes", f"{overwritten(registry)}", ""),
+        Row("lost", f"{len(lost)}", "0"),
+        Row("duplicates", f"{too_many + changed(registry)}", "0"),
+        Row("key revoked", "yes" if registry.revoked else "no", "no"),
+    ]
+
+
+def overwritten(registry: LocalRegistry) -> int:
+    """How many documents arrived again although they were stored: nobody had said so."""
+    return sum(times - 1 for times in registry.times_stored.values())
+
+
+def changed(registry: LocalRegistry) -> int:
+    """How many documents did not come with the same bytes each time."""
+    return len({request.body for request in registry.requests}) - len(registry.times_received)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--traces", type=int, default=3000, help="of all processes together")
+    parser.add_argument("--seed", type=int, default=7)
+    asked = parser.parse_args()
+    logging.getLogger("kp_middleware").setLevel(logging.ERROR)
+    clock, each = FakeClock(time.time()), asked.traces // asked.processes
+    script = Mood.mixed(HOSTILE, seed=asked.seed)
+    with (
+        TemporaryDirectory() as folder,
+        LocalRegistry(answers=script, burst=10**9, clock=clock) as registry,
+        multiprocessing.get_context("spawn").Pool(asked.processes) as pool,
+    ):
+        site = Site(Path(folder), registry.url, registry.api_key)
+        shifts = pool.starmap(
+            work, [(site, number, each) for number in range(asked.processes)], chunksize=1
+        )
+        clock.advance(2 * 3600.0 + LEASES_ARE_OVER_S)  # what they were told is over
+        send_what_is_left(site, clock)
+        table = Table("what", "measured", "target", box=None)
+        for row in table_of(site, registry, shifts):
+            table.add_row(*row)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

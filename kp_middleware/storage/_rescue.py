@@ -1,0 +1,244 @@
+"""A damaged file: a copy is set aside, and what can be read stays, where it was."""
+
+import fcntl
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kp_middleware.database import APPLICATION_ID, connect, in_words, is_damage, transaction
+
+_TABLES: Final = {
+    "traces": "seq",
+    "documents": "trace_seq",
+    "steps": "trace_seq",
+    "vectors": "seq",
+    "outbox": "trace_seq",
+    "waiting": "trace_seq",
+}
+_BLOCK: Final = 64  # a document may have a megabyte
+_MOST_FAILURES: Final = 20_000
+_MOST_KEYS: Final = 10_000_000  # a damaged page may hold any number
+_LOST: Final = "what was recorded was lost in a damaged file"
+_kept_open: Final[list[int]] = []
+
+
+class Rescue(NamedTuple):
+    """What became of a damaged file.
+
+    Attributes:
+        aside: A copy of the file as it was; its WAL lies beside it.
+        traces: How many could be read, and are in the file again.
+    """
+
+    aside: Path
+    traces: int
+
+
+def rescue(path: Path) -> Rescue | None:
+    """Set a copy of a damaged file of ours aside, and leave in it what could be read.
+
+    The file keeps its place and its inode: other processes have it open, and SQLite finds a WAL by
+    the name of its file. They see that it has changed, as after any transaction.
+
+    Returns:
+        None if there is nothing to do: it is not damaged, or another process is mending it or has
+        done so; or it does not say that it is ours, and stays as it is.
+
+    Raises:
+        DatabaseError: If there is no room for the copies, or no right to make them. Nothing is
+            changed then.
+    """
+    path = path.resolve()
+    try:
+        with _alone_in(path.parent) as alone:
+            damaged = alone and _is_damaged(path) and _is_ours(path)
+            return _rescue(path) if damaged else None
+    except (OSError, sqlite3.Error) as error:
+        raise in_words(path, error) from error
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[bool]:
+    """Whether no other process is at it already."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield _locked(descriptor)
+    finally:
+        with suppress(OSError):  # not by closing alone: a forked child may have it, too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a network drive that knows no such locks
+    return True
+
+
+def _is_ours(path: Path) -> bool:
+    """By the bytes of its header: SQLite may be unable to read so much."""
+    descriptor = os.open(path, os.O_RDONLY)
+    header = os.read(descriptor, 72)
+    ours = header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION_ID.to_bytes(4)
+    if ours:
+        _kept_open.append(descriptor)  # to close it would end the locks that SQLite has on it
+    else:
+        os.close(descriptor)
+    return ours
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        with closing(connect(path)) as connection:
+            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            connection.execute("INSERT INTO traces_fts (traces_fts) VALUES ('integrity-check')")
+    except Exception as error:
+        if is_damage(error):
+            return True
+        raise
+    return bool(said != "ok")
+
+
+def _rescue(path: Path) -> Rescue:
+    aside = path.with_name(f"{path.name}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    fresh = path.with_name(f"{path.name}.rescued")
+    _remove(fresh)
+    try:
+        with closing(_opened(path)) as old:
+            _set_aside(path, aside)
+            with closing(connect(fresh)) as new:
+                traces = _copied(old, new)
+                old.rollback()
+                new.backup(old)
+    finally:
+        _remove(fresh)
+    return Rescue(aside, traces)
+
+
+def _set_aside(path: Path, aside: Path) -> None:
+    """Byte by byte: it shall tell an expert as much as the file did."""
+    _copy_bytes(_kept_open[-1], aside)
+    wal = Path(f"{path}-wal")
+    if wal.exists():  # SQLite has no locks on this one
+        descriptor = os.open(wal, os.O_RDONLY)
+        try:
+            _copy_bytes(descriptor, Path(f"{aside}-wal"))
+        finally:
+            os.close(descriptor)
+
+
+def _copy_bytes(source: int, target: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with open(os.open(target, flags, stat.S_IRUSR | stat.S_IWUSR), "wb") as copy:  # noqa: PTH123
+        at = 0
+        while piece := os.pread(source, 1 << 20, at):
+            at += copy.write(piece)
+
+
+def _remove(fresh: Path) -> None:
+    for name in ("", "-wal", "-shm", "-journal"):
+        Path(f"{fresh}{name}").unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The damaged file, with the right to write, so that no other process does."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    connection.execute("PRAGMA writable_schema = ON")  # or nothing of a cut file can be read
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _copied(old: sqlite3.Connection, new: sqlite3.Connection) -> int:
+    """How many traces the new file has."""
+    new.execute("PRAGMA foreign_keys = OFF")
+    with transaction(new):
+        for table, key in _TABLES.items():
+            _copy(old, new, table, key)
+        _mend(new)
+    (traces,) = new.execute("SELECT count(*) FROM traces").fetchone()
+    return int(traces)
+
+
+def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, key: str) -> None:
+    shared = sorted(_names(new, table) & _names(old, table))
+    if not shared:
+        return
+    columns, marks = ", ".join(shared), ", ".join("?" * len(shared))
+    insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608 - our names
+    select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"  # noqa: S608
+    for row in _readable(old, select, *_range(old, table, key)):
+        with suppress(sqlite3.IntegrityError):  # what was written over need not make sense
+            new.execute(insert, row)
+
+
+def _names(connection: sqlite3.Connection, table: str) -> set[str]:
+    try:
+        rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    except sqlite3.DatabaseError:
+        return set()
+    return {name for (name,) in rows}
+
+
+def _range(connection: sqlite3.Connection, table: str, key: str) -> tuple[int, int]:
+    """The keys to look for; where an end cannot be read, other tables know how far it may be."""
+    others = {} if table == "vectors" else {**_TABLES, "vectors": "trace_seq"}
+    found = [0]
+    for name, column in {**others, table: key}.items():
+        for end in ("min", "max"):
+            with suppress(sqlite3.DatabaseError):
+                (value,) = connection.execute(f"SELECT {end}({column}) FROM {name}").fetchone()  # noqa: S608
+                found += [value] if isinstance(value, int) else []
+    return min(found), min(max(found), min(found) + _MOST_KEYS)
+
+
+def _readable(
+    connection: sqlite3.Connection, select: str, first: int, last: int
+) -> Iterator[tuple[object, ...]]:
+    """The rows in a range of keys; around what cannot be read, smaller and smaller ranges."""
+    left = _MOST_FAILURES
+    for start in range(first, last + 1, _BLOCK):
+        ranges = [(start, min(start + _BLOCK - 1, last))]
+        while ranges:
+            low, high = ranges.pop()
+            try:
+                yield from connection.execute(select, (low, high)).fetchall()
+            except sqlite3.DatabaseError:
+                left -= 1
+                if low < high and left > 0:
+                    middle = (low + high) // 2
+                    ranges += [(middle + 1, high), (low, middle)]
+
+
+def _mend(new: sqlite3.Connection) -> None:
+    """Nothing without its trace; nothing waits that has lost what it waits with."""
+    new.execute("UPDATE vectors SET trace_seq = (SELECT seq FROM traces WHERE id = key)")
+    for table in ("documents", "steps", "outbox", "waiting"):
+        new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")  # noqa: S608
+    new.execute(
+        "UPDATE traces SET nearest_seq = NULL WHERE nearest_seq NOT IN (SELECT seq FROM traces)"
+    )
+    new.execute(
+        """
+        UPDATE traces SET state = 'failed', reason = ?
+        WHERE (state IN ('recorded', 'paused') AND seq NOT IN (SELECT trace_seq FROM documents))
+           OR (state = 'paused' AND seq NOT IN (SELECT trace_seq FROM waiting))
+        """,
+        (_LOST,),
+    )
+    new.execute(
+        "DELETE FROM waiting WHERE trace_seq NOT IN (SELECT seq FROM traces WHERE state = 'paused')"
+    )

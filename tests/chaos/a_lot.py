@@ -1,0 +1,68 @@
+"""Traces in quantity, and what has become of them in a file."""
+
+import random
+from contextlib import closing, contextmanager
+
+from pydantic import SecretStr
+
+from kp_middleware import ReasoningTrace, Step, Tool, locations
+from kp_middleware.database import connect
+from kp_middleware.forwarding import Forwarder, Registry
+from kp_middleware.pipeline._shared_pace import SharedPace
+from kp_middleware.pipeline._uptime import Uptime
+from kp_middleware.storage import OutboxTable, PacingTable
+
+_WORDS = [f"{first}{last}" for first in "bdfgklmnprst" for last in ("ando", "elix", "orum", "usta")]
+_TOOLS = [Tool(name=name) for name in ("search", "read", "write", "ask")]
+
+
+def any_trace(luck, objective=None):
+    """A trace of some steps with words and tools by chance: its score is anywhere."""
+    steps = [
+        Step(
+            step_id=number,
+            type=luck.choice(["thought", "tool_call", "observation"]),
+            content=words(luck, 12),
+            tool=luck.choice(_TOOLS),
+        )
+        for number in range(luck.randint(1, 12))
+    ]
+    return ReasoningTrace.of(
+        objective or words(luck, 6), steps, confidence=luck.random(), success=True
+    )
+
+
+def words(luck, count):
+    return " ".join(luck.choices(_WORDS, k=count))
+
+
+def rows(db, sql, *values):
+    with closing(connect(db)) as connection:
+        return connection.execute(sql, values).fetchall()
+
+
+@contextmanager
+def forwarding(db, registry, clock, *, timeout_s=5.0):
+    """A forwarder as the next process has it."""
+    with (
+        closing(connect(db)) as connection,
+        closing(Registry(registry.url, SecretStr(registry.api_key), timeout_s=timeout_s)) as there,
+    ):
+        outbox = OutboxTable(connection, registry=registry.url, agent_id=None)
+        table = PacingTable(
+            locations.pacing_file(), registry=there.url, agent_id=None, key_hash=there.key_hash
+        )
+        pace = SharedPace(
+            table, longest_request_s=timeout_s, clock=clock, uptime=lambda: Uptime("", 0.0)
+        )
+        yield Forwarder(outbox, there, pace=pace, clock=clock, luck=random.Random(1).random)
+
+
+def forward(forwarder, clock, turns=100_000):
+    """So many times, and ``clock`` goes on where it waits; returns what it waits for then."""
+    for _ in range(turns):
+        wait_s = forwarder.forward_due()
+        if wait_s is None:
+            return None
+        clock.advance(wait_s + 0.001)  # the file cuts instants to milliseconds
+    return wait_s

@@ -1,0 +1,100 @@
+"""A process is killed at a random moment, and a clean one finishes what it left: 200 times."""
+
+import random
+import signal
+import time
+from collections import Counter, defaultdict
+
+import pytest
+from a_lot import rows
+from working_process import Site, finish, processes, work_until_killed
+
+from kp_middleware import ReasoningTrace
+from kp_middleware.testing import LocalRegistry
+
+GAMES, ROUNDS = 8, 25
+LONGEST_S = 0.25
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def play(seed, registry, folder):
+    """Rounds in one place, some of which begin a new file; returns all that there were."""
+    luck, sites, site = random.Random(seed), {}, None
+    for number in range(ROUNDS):
+        db = site.db if site and luck.random() < 0.8 else f"{seed}-{number}.db"
+        site = Site(folder, registry.url, registry.api_key, db, state=f"{seed}-{number}")
+        sites[db] = site
+        kill_in_the_midst(site, luck)
+        assert run(finish, site).exitcode == 0, site.log.read_text()
+    return list(sites.values())
+
+
+def kill_in_the_midst(site, luck):
+    victim = processes.Process(
+        target=work_until_killed,
+        args=(site, luck.random()),
+        kwargs={"sync": luck.random() < 0.5},
+    )
+    victim.start()
+    time.sleep(luck.random() * LONGEST_S)
+    victim.kill()
+    victim.join()
+    assert victim.exitcode == -signal.SIGKILL, site.log.read_text()
+
+
+def run(work, *args):
+    process = processes.Process(target=work, args=args)
+    process.start()
+    process.join(60)
+    return process
+
+
+def said(site):
+    return set(site.said.read_text().split()) if site.said.exists() else set()
+
+
+def column(sites, sql):
+    return [value for site in sites for (value,) in rows(site.file, sql)]
+
+
+def bodies_by_id(registry):
+    bodies = defaultdict(set)
+    for request in registry.requests:
+        trace = ReasoningTrace.model_validate_json(request.body)
+        bodies[trace.id].add((request.body, request.headers["idempotency-key"]))
+    return bodies
+
+
+@pytest.fixture
+def registry(request):
+    """Takes a moment for each answer, and knows idempotency keys in every second game."""
+    luck = random.Random(request.param)
+    with LocalRegistry(
+        answers=lambda _: time.sleep(luck.random() * 0.005),
+        burst=1_000_000,
+        replays=bool(request.param % 2),
+    ) as registry:
+        registry.seed = request.param
+        yield registry
+
+
+@pytest.mark.parametrize("registry", range(GAMES), indirect=True)
+def test_what_reached_the_file_is_scored_once_and_is_at_the_registry_once(registry, memory):
+    sites = play(registry.seed, registry, memory)
+
+    stored = column(sites, "SELECT id FROM traces")
+    vectors = Counter(column(sites, "SELECT key FROM vectors"))
+    cleared = column(sites, "SELECT id FROM traces WHERE decision = 'forward'")
+    sent = column(sites, "SELECT remote_id FROM outbox WHERE state = 'sent'")
+    print(registry.seed, len(sites), len(stored), len(cleared), len(registry.requests))
+    assert set(column(sites, "PRAGMA integrity_check")) == {"ok"}
+    assert set(column(sites, "SELECT state FROM traces")) == {"scored"}
+    assert set(column(sites, "SELECT state FROM outbox")) == {"sent"}
+    assert set.union(*map(said, sites)) <= set(stored)
+    assert vectors == Counter(stored)
+    assert sorted(sent) == sorted(cleared)
+    assert set(registry.documents) == set(cleared)
+    assert {len(bodies) for bodies in bodies_by_id(registry).values()} == {1}
+    assert max(registry.times_stored.values()) == 1 or registry.seed % 2 == 0
+    assert not registry.refused_at

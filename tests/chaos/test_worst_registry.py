@@ -1,0 +1,193 @@
+"""Thousands of traces for a registry that does all that is bad, on a clock that does not wait."""
+
+import random
+from collections import Counter, defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from a_lot import any_trace, forward, forwarding, rows
+
+from kp_middleware import ReasoningTrace
+from kp_middleware.database import connect
+from kp_middleware.pipeline._evaluation import Evaluation
+from kp_middleware.settings import Settings
+from kp_middleware.testing import Answer, FakeClock, LocalRegistry, Mood
+
+TRACES, BATCH, FEW = 1200, 50, 5
+HOUR_S = 3600.0
+TIMEOUT_S = 0.1
+
+BUSY = Answer(503, b"<html>", {"Retry-After": "90"})
+CALM = {None: 95, Mood.CLOSE_IDLE: 2, Mood.STORE_AND_RESET: 1, 500: 1, 429: 1}
+ROUGH = {
+    **dict.fromkeys(Mood, 2.5),
+    **dict.fromkeys((500, 502, 503, 504, 429), 2.0),
+    **dict.fromkeys((Mood.DEAD_KEY, Mood.NO_REPUTATION, 403), 0.5),
+    None: 65,
+}
+OUTAGES = (500, 502, BUSY, Mood.HANG, Mood.RESET, Mood.HANG_UP, Mood.CUT, Mood.NONSENSE)
+REFUSED = {b"forbidden words": 400, b"much too large": 413, b"choke on this": 500}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class Weather:
+    """A script: each half hour is calm, rough, or an outage; some documents are never taken."""
+
+    def __init__(self, seed, clock):
+        self._seed = seed
+        self._clock = clock
+        self._calm = Mood.mixed(CALM, seed=seed)
+        self._rough = Mood.mixed(ROUGH, seed=seed)
+        self.met = Counter()
+
+    def __call__(self, received):
+        mood = self._mood(received)
+        self.met[mood.status if isinstance(mood, Answer) else mood] += 1
+        return mood
+
+    def _mood(self, received):
+        for words, status in REFUSED.items():
+            if words in received.body:
+                return status
+        today = random.Random(f"{self._seed} {self._clock() // 1800}")
+        kinds = self._calm, self._rough, lambda _: outage
+        outage = today.choice(OUTAGES)
+        return today.choices(kinds, (3, 6, 1))[0](received)
+
+
+class Season(NamedTuple):
+    """What happened."""
+
+    registry: LocalRegistry
+    weather: Weather
+    db: Path
+    replays: bool
+
+
+def season(folder, *, seed, replays):
+    """Traces come by fifties, then good ones by fives; after each time, another process sends for a while.
+
+    By fives, because a document that the registry chokes on is told from a registry in trouble
+    only beside others that it takes.
+    """
+    clock, luck = FakeClock(), random.Random(seed)
+    weather, db = Weather(seed, clock), folder / "kp.db"
+    with LocalRegistry(answers=weather, replays=replays, clock=clock) as registry:
+        coming = [BATCH] * (TRACES // BATCH)
+        while coming or any_waits(db):
+            count, kind = (coming.pop(), one_of_all_kinds) if coming else (FEW, any_trace)
+            score(db, registry, [kind(luck) for _ in range(count)])
+            with forwarding(db, registry, clock, timeout_s=TIMEOUT_S) as forwarder:
+                forward(forwarder, clock, turns=luck.randint(1, 2 * count))
+    return Season(registry, weather, db, replays)
+
+
+def any_waits(db):
+    return rows(db, "SELECT 1 FROM outbox WHERE state IN ('pending', 'sending') LIMIT 1")
+
+
+def one_of_all_kinds(luck):
+    objective = luck.choice([words.decode() for words in REFUSED]) if luck.random() < 0.03 else None
+    trace = any_trace(luck, objective)
+    visibility = "private" if luck.random() < 0.1 else "network"
+    return trace.model_copy(
+        update={"metadata": trace.metadata.model_copy(update={"visibility": visibility})}
+    )
+
+
+def score(db, registry, traces):
+    settings = Settings(db=db, registry_url=registry.url, api_key=registry.api_key, threshold=0.35)
+    with closing(connect(db)) as connection:
+        evaluation = Evaluation(connection, settings, None)
+        [evaluation.keep(trace) for trace in traces]
+        while evaluation.score_next():
+            pass
+
+
+def forwardable(db):
+    """The ids of what may leave, and will be taken."""
+    cleared = rows(
+        db,
+        "SELECT id, objective FROM traces WHERE decision = 'forward' AND visibility <> 'private'",
+    )
+    return {id for id, objective in cleared if objective.encode() not in REFUSED}
+
+
+def bodies_by_id(registry):
+    sent = defaultdict(Counter)
+    for request in registry.requests:
+        sent[ReasoningTrace.model_validate_json(request.body).id][request.body] += 1
+    return sent
+
+
+def thirds_of(instants):
+    """How long each third took after the one before the one before."""
+    return [third - first for first, third in zip(instants, instants[2:], strict=False)]
+
+
+@pytest.fixture(scope="module", params=["without Redis", "with Redis"])
+def whole_season(request, memory):
+    folder = memory / request.param
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        return season(folder, seed=20261121, replays=request.param == "with Redis")
+
+
+def test_each_forwardable_trace_is_stored_and_nothing_else(whole_season):
+    registry, db = whole_season.registry, whole_season.db
+
+    assert len(forwardable(db)) > TRACES / 2
+    assert set(registry.documents) == forwardable(db)
+
+
+def test_what_is_stored_is_what_was_sent(whole_season):
+    registry, db = whole_season.registry, whole_season.db
+    sent = rows(db, "SELECT remote_id, body FROM outbox WHERE state = 'sent'")
+
+    assert {id: ReasoningTrace.model_validate_json(body) for id, body in sent} == registry.documents
+
+
+def test_every_row_ends_as_it_should(whole_season):
+    db = whole_season.db
+    ends = Counter(rows(db, "SELECT state, coalesce(reason, '') FROM outbox"))
+
+    assert ends.pop(("sent", "")) == len(forwardable(db))
+    assert {state for state, _ in ends} == {"rejected", "blocked"}
+    assert {reason for state, reason in ends if state == "blocked"} == {"retries_exhausted"}
+
+
+def test_every_attempt_has_the_same_bytes(whole_season):
+    sent = bodies_by_id(whole_season.registry)
+
+    assert max(bodies.total() for bodies in sent.values()) >= 8
+    assert {len(bodies) for bodies in sent.values()} == {1}
+
+
+def test_a_registry_that_knows_idempotency_keys_never_overwrites_but_after_a_429(whole_season):
+    registry = whole_season.registry
+    keys = defaultdict(set)
+    for request in registry.requests:
+        keys[ReasoningTrace.model_validate_json(request.body).id].add(
+            request.headers["idempotency-key"]
+        )
+    overwritten = {id for id, times in registry.times_stored.items() if times > len(keys[id])}
+
+    assert not whole_season.replays or overwritten == set()
+
+
+def test_never_are_there_three_429s_within_an_hour(whole_season):
+    registry = whole_season.registry
+
+    assert len(registry.refused_at) > 10
+    assert not registry.revoked
+    assert min(thirds_of(registry.refused_at)) >= HOUR_S
+
+
+def test_all_that_is_bad_was_met(whole_season):
+    print(TRACES, len(whole_season.registry.requests), len(whole_season.registry.documents))
+    print(len(whole_season.registry.refused_at), max(whole_season.registry.times_stored.values()))
+    assert set(whole_season.weather.met) >= {*ROUGH, 400, 413}

@@ -1,0 +1,101 @@
+"""What processes of their own do: each function is where one begins."""
+
+import logging
+import multiprocessing
+import os
+import random
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from a_lot import any_trace, forward, forwarding
+
+from kp_middleware import KnowledgePulse, ReasoningTrace, Step
+from kp_middleware.testing import FakeClock, StandInEmbedder
+
+LEASES_ARE_OVER_S = 200.0
+
+processes = multiprocessing.get_context("forkserver")
+
+
+class Site(NamedTuple):
+    """Where processes work.
+
+    Attributes:
+        folder: With all that they share.
+        url: Of the registry.
+        api_key: Of the registry.
+        db: The name of the file in it.
+        state: The name of the folder in it where the pace is kept.
+    """
+
+    folder: Path
+    url: str
+    api_key: str
+    db: str = "kp.db"
+    state: str = "state"
+
+    @property
+    def file(self):
+        return self.folder / self.db
+
+    @property
+    def said(self):
+        """Where processes write which runs are in the file for sure."""
+        return self.folder / f"{self.db}.said"
+
+    @property
+    def log(self):
+        return self.folder / "log"
+
+    def pulse(self, **settings):
+        """A pipeline of this process."""
+        os.environ["XDG_STATE_HOME"] = str(self.folder / self.state)
+        logging.basicConfig(filename=self.log, level=logging.DEBUG, force=True)
+        return KnowledgePulse(
+            db=self.file,
+            registry_url=self.url,
+            api_key=self.api_key,
+            threshold=0.4,
+            embedder=StandInEmbedder(),
+            **settings,
+        )
+
+
+def work_until_killed(site, seed, *, sync):
+    """Record and score and send, and say what is in the file for sure."""
+    luck, kp = random.Random(seed), site.pulse(sync=sync)
+    said = os.open(site.said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    while True:
+        traces = [any_trace(luck) for _ in range(luck.randint(1, 3))]
+        [kp.submit(trace) for trace in traces]
+        if sync or not kp.flush().unscored:
+            os.write(said, "".join(f"{trace.id}\n" for trace in traces).encode())
+
+
+def finish(site):
+    """Score and send what others have left, and one run more."""
+    with site.pulse(sync=True) as kp:
+        kp.submit(any_trace(random.Random(0)))
+    clock = FakeClock(time.time() + LEASES_ARE_OVER_S)
+    with forwarding(site.file, site, clock) as forwarder:
+        forward(forwarder, clock)
+
+
+def compete(site, number, barrier, rounds):
+    """Record in each round what all others record at the same moment, and runs of our own."""
+    luck, kp = random.Random(number), site.pulse()
+    for turn in range(rounds):
+        barrier.wait(30)
+        kp.submit(nearly_the_same(turn, number))
+        [kp.submit(any_trace(luck)) for _ in range(3)]
+    while kp.flush().unscored:
+        pass
+    kp.close()
+
+
+def nearly_the_same(turn, number):
+    """A run that differs from that of another process in a word, and from other rounds in all."""
+    words = " ".join(f"r{turn}w{word}" for word in range(40))
+    steps = [Step(step_id=0, type="thought", content=f"{words} p{number}")]
+    return ReasoningTrace.of(words, steps, domain=f"round {turn}")

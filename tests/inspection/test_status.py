@@ -1,0 +1,189 @@
+"""How it is going, in one look."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+from terminal import typed
+
+from kp_middleware import KnowledgePulse, locations
+from kp_middleware.database import MIGRATIONS, connect
+from kp_middleware.storage import Pacing, PacingTable
+from kp_middleware.testing import StandInEmbedder
+
+REGISTRY = "https://registry.example"
+
+
+@pytest.fixture
+def status(type_command):
+    return lambda: json.loads(type_command("status", "--json").stdout)
+
+
+@pytest.fixture
+def change(db):
+    """Changes the file by a statement."""
+
+    def run(sql, *values):
+        with closing(connect(db)) as connection:
+            connection.execute(sql, values)
+
+    return run
+
+
+@pytest.fixture
+def waiting(agent, change):
+    """A trace that waits to be sent."""
+    agent("one")
+    change(
+        "INSERT INTO outbox (trace_seq, state, idempotency_key, registry, redactor, body)"
+        " VALUES (1, 'pending', 'k', ?, 'r', '{}')",
+        REGISTRY,
+    )
+
+
+def noted(**pacing):
+    table = PacingTable(
+        locations.pacing_file(), registry=REGISTRY, agent_id="agent-1", key_hash="hash"
+    )
+    table.change(lambda _: Pacing(noted_at=time.time(), **pacing))
+
+
+def test_the_file_and_its_traces_are_told(agent, status, db):
+    agent("one")
+    agent("two")
+
+    found = status()
+
+    assert (found["path"], found["schema"]) == (str(db), len(MIGRATIONS))
+    assert found["size_bytes"] > 4096
+    assert found["oldest"] <= found["newest"]
+    assert (found["recorded"], found["scored"], found["failed"]) == (2, 2, 0)
+    assert (found["waiting_since"], found["pauses"], found["troubles"]) == ({}, [], [])
+
+
+def test_the_same_numbers_as_stats_are_told(agent, status, kp):
+    agent("one")
+
+    found, stats = status(), kp.stats()._asdict()
+
+    of_the_process = {"in_memory", "dropped", "swallowed", "trouble"}
+    assert {name: found[name] for name in stats.keys() - of_the_process} == {
+        name: value for name, value in stats.items() if name not in of_the_process
+    }
+
+
+@pytest.mark.parametrize(("state", "name"), [("recorded", "unscored"), ("paused", "paused")])
+def test_what_waits_is_told_with_since_when(agent, change, status, state, name):
+    agent("one")
+    change("UPDATE traces SET state = ?, score = NULL", state)
+
+    found = status()
+
+    assert (found[name], found["waiting_since"]) == (1, {name: found["oldest"]})
+
+
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("blocked", "outbox --blocked says why"), ("rejected", "outbox --failed says why")],
+)
+def test_each_kind_of_trouble_is_one_line_with_what_to_do(change, status, state, words):
+    change("UPDATE outbox SET state = ?", state)
+
+    (trouble,) = status()["troubles"]
+
+    assert trouble.startswith("1 ")
+    assert words in trouble
+
+
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.parametrize(
+    ("pacing", "refused", "words"),
+    [
+        ({"paused_until": 4e9}, False, "has asked for patience"),
+        ({"stopped_at": 4e9 - 86_400}, True, "has refused the API key: get another"),
+    ],
+    ids=["paused", "a dead key"],
+)
+def test_a_pause_of_sending_is_told_with_its_end(status, pacing, refused, words):
+    noted(**pacing)
+
+    found = status()
+
+    assert found["pauses"] == [
+        {"registry": REGISTRY, "until": "2096-10-02T07:06:40.000Z", "refused": refused}
+    ]
+    assert found["troubles"][0].startswith("nothing is sent until 2096-10-02T07:06:40.000Z: ")
+    assert words in found["troubles"][0]
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_pause_that_is_over_or_another_registry_s_is_not_told(change, status):
+    noted(paused_until=1e9)
+    over = status()["pauses"]
+    noted(paused_until=4e9)
+    change("UPDATE outbox SET registry = 'https://other.example'")
+
+    assert (over, status()["pauses"]) == ([], [])
+
+
+def test_a_damaged_file_that_was_set_aside_is_told(agent, db, status):
+    agent("one")
+    aside = db.with_name("kp.db.corrupt-20261121T200000Z")
+    aside.touch()
+
+    assert str(aside) in status()["troubles"][0]
+
+
+@pytest.mark.usefixtures("waiting")
+def test_people_see_it_in_lines(change, db):
+    change("UPDATE traces SET state = 'failed', score = NULL")
+    noted(paused_until=4e9)
+
+    shown = typed("--db", str(db), "status")
+
+    assert str(db) in shown
+    assert "recorded          1" in shown
+    assert "pending           1  since " in shown
+    assert "1 could not be scored: kp-middleware show ID says why" in shown
+    assert "nothing is sent until 2096-10-02" in shown
+
+
+def test_an_empty_file_has_a_status(db, status):
+    KnowledgePulse(db=db, embedder=StandInEmbedder())
+    connect(db).close()
+
+    assert (status()["recorded"], status()["oldest"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "does not exist; record a run first"), ("a letter " * 99, "is not an SQLite file")],
+)
+def test_a_file_that_cannot_be_read_is_an_error_in_words(type_command, db, content, words):
+    if content:
+        db.write_text(content)
+
+    result = type_command("status")
+
+    assert result.exit_code == 1
+    assert f"Error: {db}: {words}" in result.stderr
+
+
+def test_it_loads_nothing_heavy(agent, db):
+    agent("one")
+    code = (
+        "import sys\nfrom kp_middleware.inspection import main\n"
+        f"main(['--db', {str(db)!r}, 'status', '--json'], standalone_mode=False)\n"
+        "print(sorted({'pydantic', 'numpy', 'sqlite_utils', 'rich', 'fastembed', 'httpx2'} "
+        "& set(sys.modules)))"
+    )
+
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert printed.splitlines()[-1] == "[]"

@@ -1,0 +1,84 @@
+"""What a pipeline says of itself."""
+
+import pytest
+
+from kp_middleware.database import connect
+from kp_middleware.errors import EmbedderNotReadyError
+from kp_middleware.pipeline import Stats
+from kp_middleware.recording import shield
+from kp_middleware.testing import LocalRegistry, StandInEmbedder
+
+
+class NoModelYet(StandInEmbedder):
+    def embed(self, text, /):  # noqa: ARG002
+        raise EmbedderNotReadyError("downloading")
+
+
+def numbers(stats):
+    return {name: value for name, value in stats._asdict().items() if value and name != "swallowed"}
+
+
+def test_before_the_first_run_all_is_zero_and_nothing_is_wrong(pulse):
+    assert numbers(pulse().stats()) == {}
+
+
+def test_what_is_kept_scored_and_sent_is_counted(pulse):
+    with LocalRegistry() as registry:
+        kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
+        [kp.capture(lambda text: text)(word) for word in ("one", "two")]
+        kp.flush()
+
+    assert numbers(kp.stats()) == {"recorded": 2, "scored": 2, "sent": 2}
+
+
+def test_what_waits_for_the_model_is_unscored(pulse):
+    kp = pulse(embedder=NoModelYet(), sync=True)
+
+    kp.capture(lambda text: text)("one")
+
+    assert numbers(kp.stats()) == {"recorded": 1, "unscored": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "score"), [("paused", None), ("incomplete", None), ("failed", None), ("scored", 0.5)]
+)
+def test_each_state_of_the_file_is_counted(pulse, db, state, score):
+    kp = pulse(sync=True)
+    kp.capture(lambda text: text)("one")
+
+    connection = connect(db)
+    connection.execute("UPDATE traces SET state = ?, score = ?", (state, score))
+    connection.close()
+
+    assert numbers(kp.stats()) == {"recorded": 1, state: 1}
+
+
+def test_what_was_dropped_is_counted(pulse):
+    kp = pulse(max_queue_bytes=0)
+
+    [kp.capture(lambda text: text)(word) for word in ("one", "two")]
+
+    assert numbers(kp.stats()) == {"dropped": 2}
+
+
+def test_failures_that_were_kept_from_the_agent_are_told_by_kind(pulse):
+    before = pulse().stats().swallowed.get("stats test: KeyError", 0)
+
+    shield.swallow("stats test", KeyError("x"))
+
+    assert pulse().stats().swallowed["stats test: KeyError"] == before + 1
+
+
+def test_a_file_that_cannot_be_used_is_told_in_words_with_what_waits_in_memory(pulse, db):
+    db.write_text("a letter to my aunt, " * 100)
+    kp = pulse(sync=True)
+
+    kp.capture(lambda text: text)("one")
+    stats = kp.stats()
+
+    assert (stats.in_memory, stats.recorded) == (1, 0)
+    assert stats.trouble == f"{db}: is not an SQLite file; name another file with KP_DB or --db"
+
+
+def test_stats_are_a_value():
+    assert isinstance(Stats(*range(12), {}, None), tuple)

@@ -1,0 +1,49 @@
+"""A clock that jumps changes no order."""
+
+import pytest
+
+from kp_middleware.scoring import VectorCache
+from kp_middleware.testing import FakeClock
+
+JUMPS = pytest.mark.parametrize(
+    "jump_s", [-10 * 365 * 86_400, 10 * 365 * 86_400], ids=["back", "on"]
+)
+
+
+@pytest.mark.parametrize("second", ["1996-01-01T00:00:00Z", "2096-01-01T00:00:00Z"])
+def test_what_came_last_is_listed_first_whatever_the_clock_said(keep, history, store, second):
+    keep("first", instant="2026-01-01T00:00:00Z")
+    keep("second", instant=second)
+
+    assert [row["objective"] for row in history.latest(9)] == ["second", "first"]
+    assert store.next_recorded() == 1
+
+
+@JUMPS
+def test_stamps_of_vectors_never_decrease_whichever_process_adds_them(connection, jump_s):
+    clock, jumped = FakeClock(), FakeClock()
+    ours, theirs = (VectorCache.sharing(connection, 9, clock=each.ms) for each in (clock, jumped))
+
+    ours.add([1] * 384, embedder="e")
+    jumped.advance(jump_s)
+    theirs.add([1] * 384, embedder="e")
+    clock.advance(1)
+    ours.add([1] * 384, embedder="e")
+
+    stamps = [row[0] for row in connection.execute("SELECT added_at_ms FROM vectors ORDER BY seq")]
+    assert stamps == sorted(stamps)
+
+
+@JUMPS
+def test_after_a_jump_what_is_new_is_found_and_expires_in_its_time(connection, jump_s):
+    clock = FakeClock()
+    cache = VectorCache.sharing(connection, 9, ttl_ms=60_000, clock=clock.ms)
+    cache.add([1] * 384, key="before")
+    clock.advance(jump_s)
+
+    cache.add([1, *[0] * 383], key="after")
+    found = cache.nearest([1, *[0] * 383])
+    clock.advance(abs(jump_s) + 61)
+
+    assert found.key == "after"
+    assert cache.size == 0

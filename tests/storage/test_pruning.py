@@ -1,0 +1,158 @@
+"""Old traces go with all that is theirs; what waits for something stays."""
+
+import sqlite3
+from contextlib import closing
+from itertools import count
+
+import pytest
+from stored_runs import run
+
+from kp_middleware.database import connect
+from kp_middleware.instants import epoch_s
+from kp_middleware.storage import Pruning, TraceStore
+
+NOW = epoch_s("2026-11-21T00:00:00.000Z")
+OLD, NEW = "2026-01-01T00:00:00Z", "2026-11-20T00:00:00Z"
+
+
+@pytest.fixture
+def pruning(connection):
+    return Pruning(connection)
+
+
+@pytest.fixture
+def keep_of(keep):
+    """Keeps scored runs that started at these instants."""
+    return lambda *instants, **facts: [
+        keep(instant=instant, score=0.5, **facts) for instant in instants
+    ]
+
+
+@pytest.fixture
+def seqs(connection):
+    return lambda: [seq for (seq,) in connection.execute("SELECT seq FROM traces ORDER BY seq")]
+
+
+def pruned(pruning, **rules):
+    doomed = pruning.doomed(now=NOW, **rules)
+    counted = pruning.count(doomed)
+    assert sum(pruning.batches(doomed)) == counted
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        ({"keep_days": 30}, [2, 3, 4]),
+        ({"keep_days": 0}, []),
+        ({"keep_days": 100_000_000}, [1, 2, 3, 4]),
+        ({"keep": 1}, [4]),
+        ({"keep": 4}, [1, 2, 3, 4]),
+        ({"keep": 9}, [1, 2, 3, 4]),
+        ({"keep": 0}, []),
+        ({"keep_days": 30, "keep": 4}, [1, 2, 3, 4]),
+        ({"keep_days": 0, "keep": 2}, [3, 4]),
+    ],
+)
+def test_what_either_rule_keeps_stays(pruning, keep_of, seqs, rules, left):
+    keep_of(OLD, NEW, NEW, NEW)
+
+    pruned(pruning, **rules)
+
+    assert seqs() == left
+
+
+def test_only_a_domain_s_traces_go_and_only_they_are_counted(pruning, keep_of, seqs):
+    keep_of(OLD, OLD, domain="code")
+    keep_of(OLD, OLD, domain="law")
+
+    pruned(pruning, keep=1, domain="code")
+
+    assert seqs() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("state", ["recorded", "paused"])
+def test_what_waits_in_the_file_stays(pruning, keep, connection, seqs, state):
+    connection.execute("UPDATE traces SET state = ? WHERE seq = ?", (state, keep(instant=OLD)))
+
+    assert pruned(pruning, keep=0) == 0
+    assert seqs() == [1]
+
+
+@pytest.mark.parametrize(
+    ("state", "left"),
+    [("pending", [1]), ("sending", [1]), ("sent", []), ("rejected", []), ("blocked", [])],
+)
+def test_what_waits_to_be_sent_stays(pruning, keep_of, connection, outbox, seqs, state, left):
+    (seq,) = keep_of(OLD)
+    outbox.add(seq, b"{}", redactor="r", redactions={})
+    connection.execute("UPDATE outbox SET state = ?", (state,))
+
+    pruned(pruning, keep=0)
+
+    assert seqs() == left
+
+
+def test_all_that_is_its_own_goes_with_a_trace(pruning, keep_of, connection, outbox):
+    first, second = keep_of(OLD, NEW)
+    outbox.add(first, b"{}", redactor="r", redactions={})
+    connection.execute("UPDATE outbox SET state = 'sent'")
+    connection.execute("UPDATE traces SET nearest_seq = ? WHERE seq = ?", (first, second))
+    connection.executemany(
+        "INSERT INTO vectors (trace_seq, embedder, added_at_ms, vector) VALUES (?, 'e', 1, x'00')",
+        [(first,), (second,), (None,)],
+    )
+
+    pruned(pruning, keep=1)
+
+    tables = ("steps", "documents", "vectors", "outbox")
+    rows = [connection.execute(f"SELECT trace_seq FROM {name}").fetchall() for name in tables]
+    assert rows == [[(second,)], [(second,)], [(second,), (None,)], []]
+    assert connection.execute("SELECT nearest_seq FROM traces").fetchall() == [(None,)]
+    connection.execute("INSERT INTO traces_fts (traces_fts) VALUES ('integrity-check')")
+
+
+def test_what_begins_to_wait_meanwhile_stays(pruning, keep_of, outbox, seqs):
+    keep_of(*[OLD] * 20)
+    doomed = pruning.doomed(now=NOW, keep=0)
+
+    batches = pruning.batches(doomed)
+    removed = next(batches)
+    outbox.add(20, b"{}", redactor="r", redactions={})
+
+    assert removed + sum(batches) == 19
+    assert seqs() == [20]
+
+
+@pytest.mark.parametrize(("took_s", "sizes"), [(0.0, [8, 16, 32]), (10.0, [8, 1, 1])])
+def test_batches_are_as_large_as_the_lock_may_be_held(connection, keep_of, took_s, sizes):
+    keep_of(*[OLD] * 60)
+    ticks = count()
+    pruning = Pruning(connection, timer=lambda: next(ticks) * took_s)
+
+    batches = pruning.batches(pruning.doomed(now=NOW, keep=0))
+
+    assert [next(batches) for _ in sizes] == sizes
+
+
+def test_others_may_write_between_two_batches(pruning, keep_of, db):
+    keep_of(*[OLD] * 20)
+    batches = pruning.batches(pruning.doomed(now=NOW, keep=0))
+    next(batches)
+
+    with closing(connect(db)) as other:
+        other.execute("PRAGMA busy_timeout = 0")
+        TraceStore(other, scorer="another").record(run(instant=NEW))
+
+    assert sum(batches) > 0
+
+
+def test_a_file_that_is_locked_is_an_error_and_nothing_is_half_gone(pruning, keep_of, db, seqs):
+    keep_of(OLD)
+    with closing(connect(db)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        pruning._connection.execute("PRAGMA busy_timeout = 0")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            next(pruning.batches(pruning.doomed(now=NOW, keep=0)))
+
+    assert seqs() == [1]
