@@ -87,7 +87,6 @@ def test_what_reached_the_file_is_scored_once_and_is_at_the_registry_once(regist
     vectors = Counter(column(sites, "SELECT key FROM vectors"))
     cleared = column(sites, "SELECT id FROM traces WHERE decision = 'forward'")
     sent = column(sites, "SELECT remote_id FROM outbox WHERE state = 'sent'")
-    print(registry.seed, len(sites), len(stored), len(cleared), len(registry.requests))
     assert set(column(sites, "PRAGMA integrity_check")) == {"ok"}
     assert set(column(sites, "SELECT state FROM traces")) == {"scored"}
     assert set(column(sites, "SELECT state FROM outbox")) == {"sent"}

@@ -68,7 +68,7 @@ class Season(NamedTuple):
 
 
 def season(folder, *, seed, replays):
-    """Traces come by fifties, then good ones by fives; after each time, another process sends for a while.
+    """Traces come by fifties, then good ones by fives; after each, another process sends a while.
 
     By fives, because a document that the registry chokes on is told from a registry in trouble
     only beside others that it takes.
@@ -188,6 +188,4 @@ def test_never_are_there_three_429s_within_an_hour(whole_season):
 
 
 def test_all_that_is_bad_was_met(whole_season):
-    print(TRACES, len(whole_season.registry.requests), len(whole_season.registry.documents))
-    print(len(whole_season.registry.refused_at), max(whole_season.registry.times_stored.values()))
     assert set(whole_season.weather.met) >= {*ROUGH, 400, 413}
