@@ -55,7 +55,6 @@ class Root:
         self._is_turn = owned and scope == "thread"
         self._asked = not owned
         self._questions: dict[str, None] = {}
-        self._heard: object = None
         self._answer = ""
 
     @shield
@@ -97,8 +96,9 @@ class Root:
 
     def hear_decision(self, resumption: Resumption, inputs: object) -> None:
         """Note what a human decided, once for all the runs that the input goes through."""
-        if resumption.decision is not None and inputs is not self._heard:
-            self._heard = inputs
+        notes = self.recorder.thread_notes
+        if resumption.decision is not None and inputs is not notes.heard:
+            notes.heard = inputs
             self.recorder.note("observation", resumption.decision)
 
     @shield

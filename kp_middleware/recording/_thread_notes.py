@@ -16,6 +16,7 @@ class ThreadNotes:
         answers: Ids of the questions that its input answers.
         awaits: What it waits for at its end.
         questions: Ids of what it asked then.
+        heard: The input whose decision is noted already: it goes through several runs.
         owed: The tool calls that had no result then: the names of the tools, by the calls' ids.
     """
 
@@ -25,6 +26,7 @@ class ThreadNotes:
     awaits: Awaited | None = None
     questions: tuple[str, ...] = ()
     owed: Mapping[str, str] = field(default_factory=dict)
+    heard: object = None
 
     def wait(self, awaits: Awaited, *, questions: tuple[str, ...], owed: Mapping[str, str]) -> None:
         """The run stops here, and may go on later."""

@@ -311,6 +311,7 @@ def test_what_was_done_before_the_pause_is_not_told_twice(kp, traces):
     )
 
 
+@needs("agents that say their name")
 def test_two_agents_of_one_thread_wait_apart(kp, traces):
     one, two = (
         agent(
@@ -462,7 +463,10 @@ def test_a_model_that_fails_after_the_pause_fails_the_whole_run(kp, traces):
     )
 
 
-@pytest.mark.parametrize("thread_id", [uuid.UUID(int=7), 7, 7.5, "ü\0" * 300], ids=repr)
+ANY_UUID = pytest.param(uuid.UUID(int=7), marks=needs("thread ids of any kind"))
+
+
+@pytest.mark.parametrize("thread_id", [ANY_UUID, 7, 7.5, "ü\0" * 300], ids=repr)
 def test_a_thread_id_may_be_anything(kp, traces, thread_id):
     graph = agent(says("1"), says("2"))
     turns = on_thread(kp, thread_id, scope="thread")
@@ -512,6 +516,7 @@ def resumed_at_once(question):
     return graph.invoke(Command(resume="yes"), own)["messages"][-1].text
 
 
+@needs("tool calls with ids")
 def test_a_run_that_answers_itself_is_complete(kp, traces):
     RunnableLambda(resumed_at_once).invoke("go", {"callbacks": [KPCallbackHandler(kp)]})
 

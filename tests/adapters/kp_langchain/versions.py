@@ -29,6 +29,10 @@ _BEHAVIOUR: Final = {  # by name: what it needs, and why
         "langgraph>=1.1.8",
         "older ones tell nobody of a pause before or after a node",
     ),
+    "thread ids of any kind": (
+        "langgraph>=1.2",
+        "older ones tell a thread's id only where it is a text or a number",
+    ),
     "tool calls with ids": (
         "langchain-core>=1.1.3",
         "older ones do not say which call a tool run is for: another attempt reads as another call",
