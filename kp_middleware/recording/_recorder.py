@@ -188,6 +188,7 @@ class Recorder:
         elif self.success is None:
             self.success = self.complete
         self._errors.clear()
+        self.thread_notes.heard = None  # the agent's own object
 
     def _end_with(self, error: BaseException) -> None:
         latest = {id(noted.attributes): noted.step for noted in self._errors}
