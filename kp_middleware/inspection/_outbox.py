@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kp_middleware.database import connect
+from kp_middleware.inspection._exit_codes import BLOCKED
 from kp_middleware.inspection._explanation import in_words, printable, short_id
-from kp_middleware.inspection._output import json_option, print_json, print_rows_or_table
+from kp_middleware.inspection._output import Output, json_option, output_options, print_json
 from kp_middleware.inspection._user_settings import read_settings
 from kp_middleware.storage import Entry, History, OutboxCare, Row
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from kp_middleware.pipeline import Rescan
 else:
     from click_default_group import DefaultGroup
-
-BLOCKED: Final = 6
-"""The exit code where redaction keeps something from being sent."""
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "reason", "objective")
 _FAILED: Final = ("rejected", "blocked")
@@ -48,18 +46,17 @@ def outbox() -> None:
 @click.option("--blocked", "states", flag_value="blocked", help="Not certainly clean, or given up.")
 @click.option("--pending", "states", flag_value="pending,sending", help="Waits to be sent.")
 @click.option("--sent", "states", flag_value="sent", help="Arrived.")
-@json_option
+@output_options()
 @click.pass_obj
-def list_(db: Path, *, limit: int, states: str | None, as_json: bool) -> None:
+def list_(db: Path, *, limit: int, states: str | None, output: Output) -> None:
     """List what is in the outbox, newest first."""
     wanted = states.split(",") if states else ()
     with closing(connect(db, read_only=True)) as connection:
         care = OutboxCare(connection)
         rows, count = care.rows(limit, states=wanted), care.count(states=wanted)
-    told = rows if as_json else [_told(row) for row in rows]
-    print_rows_or_table(told, _COLUMNS, as_json=as_json, for_people=_for_people)
     if len(rows) == limit < count:
         click.echo(f"{count} in all: -n shows more", err=True)
+    output.print(rows, _COLUMNS, for_people=_for_people)
 
 
 @outbox.command()
@@ -148,9 +145,5 @@ def _lines(document: str | bytes) -> list[str]:
     return json.dumps(json.loads(document), ensure_ascii=False, indent=2).splitlines()
 
 
-def _told(row: Row) -> Row:
-    return row | {"redactions": in_words(row["redactions"])}
-
-
 def _for_people(row: Row) -> Row:
-    return row | {"id": short_id(row["id"])}
+    return row | {"id": short_id(row["id"]), "redactions": in_words(row["redactions"])}

@@ -1,19 +1,157 @@
-"""Print rows: JSON for programs, tab-separated in a pipe, a table for people."""
+"""Print rows: a table for people, tab-separated in a pipe, JSON or CSV for programs.
 
+The grammar is that of sqlite-utils. Data alone goes to standard output; what is said about it goes
+to standard error.
+"""
+
+import csv
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import click
 
+from kp_middleware.inspection._exit_codes import EMPTY
 from kp_middleware.inspection._explanation import one_line
 from kp_middleware.storage import Row
+
+Command: TypeAlias = Callable[..., Any]
 
 _PIPE_WIDTH: Final = 160
 _GAP: Final = 2
 _LEAST: Final = 10
+_FORMATS: Final = {
+    "json": "One JSON array.",
+    "nl": "One JSON object a line.",
+    "csv": "Comma-separated.",
+    "tsv": "Tab-separated: the default in a pipe.",
+    "table": "A table: the default on a terminal.",
+}
+
+
+class Output(NamedTuple):
+    """How rows are wanted.
+
+    Attributes:
+        format: ``json``, ``nl``, ``csv``, ``tsv`` or ``table``.
+        columns: Only these; empty means those that the command chose, or all as JSON.
+        headers: Whether the columns are named first, in CSV, TSV and tables.
+        fail_empty: Whether the command fails where there is no row.
+    """
+
+    format: str
+    columns: tuple[str, ...] = ()
+    headers: bool = True
+    fail_empty: bool = False
+
+    @classmethod
+    def usual(cls, *, as_json: bool = False, in_pipe: str = "tsv") -> "Output":
+        """A table on a terminal, and in a pipe what suits it there, unless JSON is wanted."""
+        if as_json:
+            return cls("json")
+        return cls("table" if sys.stdout.isatty() else in_pipe)
+
+    def print(
+        self,
+        rows: Iterable[Row],
+        columns: Sequence[str],
+        *,
+        for_people: Callable[[Row], Row] = lambda row: row,
+    ) -> None:
+        """Print each row as soon as it is there; a table needs them all.
+
+        Args:
+            rows: By column name.
+            columns: What a table and text show; JSON has all that the rows have.
+            for_people: How a row is told in a table.
+
+        Raises:
+            click.UsageError: If a column is asked for that the rows do not have.
+        """
+        rows = iter(rows)
+        first = next(rows, None)
+        self._check(first)
+        rows = chain(() if first is None else (first,), rows)
+        shown = self.columns or tuple(columns)
+        match self.format:
+            case "json":
+                _print_array(self._cut(rows))
+            case "nl":
+                for row in self._cut(rows):
+                    click.echo(json.dumps(row, ensure_ascii=False))
+            case "csv":
+                self._print_csv(rows, shown)
+            case "tsv":
+                self._print_tsv(rows, shown)
+            case _:
+                print_table([for_people(row) for row in rows], shown, headers=self.headers)
+        if first is None and self.fail_empty:
+            sys.exit(EMPTY)
+
+    def _check(self, row: Row | None) -> None:
+        unknown = [name for name in self.columns if row is not None and name not in row]
+        if row is not None and unknown:
+            raise click.UsageError(f"there is no column {unknown[0]}: there are {', '.join(row)}")
+
+    def _cut(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            yield {name: row[name] for name in self.columns} if self.columns else row
+
+    def _print_csv(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        if self.headers:
+            writer.writerow(columns)
+        writer.writerows([_text(row[name]) for name in columns] for row in rows)
+
+    def _print_tsv(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        if self.headers:
+            click.echo("\t".join(columns))
+        for row in rows:
+            click.echo("\t".join(one_line(_text(row[name])) for name in columns))
+
+
+def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
+    """Options that say how rows are wanted; the command gets them as ``output``.
+
+    Args:
+        in_pipe: The format where standard output is no terminal and none was asked for.
+    """
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(
+            *values: Any,
+            format_: str | None,
+            column: tuple[str, ...],
+            headers: bool,
+            fail_empty: bool,
+            **more: Any,
+        ) -> Any:
+            chosen = format_ or Output.usual(in_pipe=in_pipe).format
+            return command(*values, output=Output(chosen, column, headers, fail_empty), **more)
+
+        made: Command = run
+        for option in reversed(_options()):  # click lists the one applied last first
+            made = option(made)
+        return made
+
+    return decorate
+
+
+def _options() -> list[Callable[[Command], Command]]:
+    return [
+        *(
+            click.option(f"--{name}", "format_", flag_value=name, help=text)
+            for name, text in _FORMATS.items()
+        ),
+        click.option("-c", "--column", multiple=True, help="Only this column. May be repeated."),
+        click.option("--headers/--no-headers", default=True, help="Name the columns first."),
+        click.option("--fail-empty", is_flag=True, help="Exit with 4 where there is nothing."),
+    ]
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -24,31 +162,7 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def print_rows(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) -> None:
-    """These columns of the rows, tab-separated; or all columns as JSON."""
-    if as_json:
-        print_json(list(rows))
-        return
-    click.echo("\t".join(columns))
-    for row in rows:
-        click.echo("\t".join(one_line(_text(row[name])) for name in columns))
-
-
-def print_rows_or_table(
-    rows: Sequence[Row],
-    columns: Sequence[str],
-    *,
-    as_json: bool,
-    for_people: Callable[[Row], Row] = lambda row: row,
-) -> None:
-    """A table on a terminal, tab-separated in a pipe, JSON if it is wanted."""
-    if sys.stdout.isatty() and not as_json:
-        print_table([for_people(row) for row in rows], columns)
-    else:
-        print_rows(rows, columns, as_json=as_json)
-
-
-def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
+def print_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool = True) -> None:
     """A table as wide as the terminal: the last column is cut to what is left, the others never."""
     from rich.console import Console
     from rich.table import Table
@@ -57,7 +171,13 @@ def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     console = Console(no_color=_no_color(), highlight=False, width=width)
     left = console.width - sum(_width(rows, name) + _GAP for name in columns[:-1])
-    table = Table(box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False)
+    table = Table(
+        box=None,
+        header_style="bold",
+        padding=(0, _GAP, 0, 0),
+        pad_edge=False,
+        show_header=headers,
+    )
     for name in columns:
         numeric = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
@@ -66,6 +186,17 @@ def print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
         cells[-1].truncate(max(left, _LEAST), overflow="ellipsis")
         table.add_row(*cells)
     console.print(table, no_wrap=True, crop=False)
+
+
+def _print_array(rows: Iterator[Row]) -> None:
+    first = next(rows, None)
+    if first is None:
+        click.echo("[]")
+        return
+    click.echo(f"[{json.dumps(first, ensure_ascii=False)}", nl=False)
+    for row in rows:
+        click.echo(f",\n {json.dumps(row, ensure_ascii=False)}", nl=False)
+    click.echo("]")
 
 
 def _width(rows: Sequence[Row], column: str) -> int:
@@ -77,7 +208,13 @@ def _cell(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else str(value)
+    match value:
+        case None:
+            return ""
+        case dict() | list():
+            return json.dumps(value, ensure_ascii=False)
+        case _:
+            return str(value)
 
 
 def _no_color() -> bool:

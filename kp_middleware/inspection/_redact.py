@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 import click
 
+from kp_middleware.inspection._exit_codes import FOUND
 from kp_middleware.inspection._explanation import in_words
-from kp_middleware.inspection._output import json_option, print_rows_or_table
+from kp_middleware.inspection._output import Output, json_option
 from kp_middleware.inspection._user_settings import read_settings
 from kp_middleware.privacy import Found, Policy, document_in, redact_jsonable, redact_text
 from kp_middleware.storage import Row
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
-
-FOUND: Final = 3
-"""The exit code of ``--check`` where something would go."""
 
 _LEVELS: Final = ("aggregated", "federated", "private")
 _COLUMNS: Final = ("kind", "count", "path")
@@ -61,7 +59,7 @@ def redact(
     settings = read_settings(db)
     cleaned = _cleaned(file.read(), level or settings.privacy_level, Policy.of(settings))
     if report or as_json:
-        print_rows_or_table([*_rows(cleaned.found)], _COLUMNS, as_json=as_json)
+        Output.usual(as_json=as_json).print(_rows(cleaned.found), _COLUMNS)
     elif not check:
         click.echo(cleaned.text, nl=False)
     if check and cleaned.found:

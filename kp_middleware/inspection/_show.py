@@ -1,47 +1,35 @@
-"""One trace, as a person reads it."""
+"""The command that shows one trace."""
 
-import json
-from collections.abc import Iterator
+import sys
+from contextlib import closing
+from pathlib import Path
 
-from kp_middleware.inspection._explanation import arithmetic, in_words, one_line, whereabouts
-from kp_middleware.storage import Row
+import click
 
-_WIDTH = 100
-
-
-def trace_lines(trace: Row) -> Iterator[str]:
-    """What was asked, how it scored, where it went, and its steps."""
-    yield one_line(trace["objective"])
-    facts = (trace["id"], trace["domain"], trace["framework"], trace["started_at"])
-    yield "  ".join(one_line(fact) for fact in facts if fact)
-    yield ""
-    yield from _sum(trace)
-    yield f"  → {one_line(whereabouts(trace))}"
-    if trace["outbox"] and trace["outbox"]["redactions"]:
-        yield f"    without {in_words(trace['outbox']['redactions'])}"
-    yield ""
-    yield from map(_step, trace["steps"])
-    if trace["result_summary"]:
-        yield ""
-        yield f"result: {one_line(trace['result_summary'])}"
+from kp_middleware.database import connect
+from kp_middleware.inspection._explanation import arithmetic, whereabouts
+from kp_middleware.inspection._output import json_option, print_json
+from kp_middleware.inspection._trace_lines import trace_lines
+from kp_middleware.storage import History
 
 
-def _sum(trace: Row) -> Iterator[str]:
-    for line in arithmetic(trace):
-        sign = " " if line.part == "score" else "+"
-        name = line.part.replace("_", " ")
-        yield f"  {name:<20}{format(line.amount, f'{sign}.3f')}   {line.working}"
+@click.command()
+@click.argument("trace_id", metavar="ID")
+@json_option
+@click.pass_obj
+def show(db: Path, *, trace_id: str, as_json: bool) -> None:
+    """Show why one trace scored as it did, and where it went.
 
+    ID is the beginning of its id, @last or @best.
 
-def _step(step: Row) -> str:
-    took = f"  {step['latency_ms']:.0f} ms" if "latency_ms" in step else ""
-    told = step.get("content") or step.get("output_summary") or _arguments(step)
-    name = " ".join(step[part] for part in ("agent", "tool") if part in step)
-    return (
-        f"{step['step_id']:>4}  {step['type']:<15} {one_line(name):<20} {one_line(told)}"[:_WIDTH]
-        + took
-    )
-
-
-def _arguments(step: Row) -> str:
-    return json.dumps(step["input"], ensure_ascii=False) if "input" in step else ""
+    \b
+    kp-middleware show 1339c0
+    """
+    with closing(connect(db, read_only=True)) as connection:
+        history = History(connection)
+        trace = history.trace(history.find(trace_id))
+    if as_json or not sys.stdout.isatty():
+        lines = [line._asdict() for line in arithmetic(trace)]
+        print_json({**trace, "arithmetic": lines, "whereabouts": whereabouts(trace)})
+    else:
+        click.echo("\n".join(trace_lines(trace)))
