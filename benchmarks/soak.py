@@ -4,11 +4,14 @@
     .venv/bin/python benchmarks/soak.py --processes 4 --traces 5000
 
 What an agent pays is the time from the end of its run until it goes on, while our own threads are
-busy with the runs before. What waits for the registry at the end is then sent on a clock that does
+busy with the runs before. An agent has just heard from its model then, so the last step is noted
+first. Beside it stands what `json.dumps` of a few numbers costs at such a moment: the caches of the
+processor are cold after a wait, for whatever comes first. What waits for the registry at the end is then sent on a clock that does
 not wait, so that losses and duplicates are counted over all traces.
 """
 
 import argparse
+import json
 import logging
 import multiprocessing
 import os
@@ -33,6 +36,7 @@ from kp_middleware.storage import OutboxTable
 from kp_middleware.testing import FakeClock, LocalRegistry, Mood
 
 LEASES_ARE_OVER_S: Final = 200.0
+MODEL_ANSWERS_S: Final = 0.001
 SEND_TIMEOUT_S: Final = 0.25
 THRESHOLD: Final = 0.6
 HOSTILE: Final[dict[int | Mood | None, float]] = {
@@ -59,6 +63,7 @@ class Shift(NamedTuple):
 
     ids: list[str]
     costs_us: list[float]
+    floors_us: list[float]
     began_at: float
     ended_at: float
 
@@ -82,12 +87,17 @@ def work(site: Site, number: int, traces: int) -> Shift:
         threshold=THRESHOLD,
         embedder=None,
     )
-    began_at, ids, costs_us = time.time(), [], []
+    began_at, ids, costs_us, floors_us = time.time(), [], [], []
     for trace in range(traces):
         recorder = kp.start_recording("soak")
         assert recorder is not None
         note(recorder, number, trace)
-        time.sleep(0.001)
+        time.sleep(MODEL_ANSWERS_S)
+        answered = time.perf_counter()
+        json.dumps({"like": [1, 2, 3]})
+        floors_us.append((time.perf_counter() - answered) * 1e6)
+        recorder.thought("That is the cheapest way.")
+        recorder.outcome("done")
         started = time.perf_counter()
         recorder.finish()
         costs_us.append((time.perf_counter() - started) * 1e6)
@@ -96,7 +106,7 @@ def work(site: Site, number: int, traces: int) -> Shift:
         pass
     ended_at = time.time()
     kp.close()
-    return Shift(ids, costs_us, began_at, ended_at)
+    return Shift(ids, costs_us, floors_us, began_at, ended_at)
 
 
 def note(recorder: Recorder, number: int, trace: int) -> None:
@@ -107,7 +117,6 @@ def note(recorder: Recorder, number: int, trace: int) -> None:
         recorder.thought("I look at the next item of the list. " * 5)
         recorder.tool_call(tool, {"item": step})
         recorder.observation("row " * 50, tool=tool)
-    recorder.outcome("done")
 
 
 def send_what_is_left(site: Site, clock: FakeClock) -> None:
@@ -131,7 +140,9 @@ def table_of(site: Site, registry: LocalRegistry, shifts: Sequence[Shift]) -> li
     lost = (ids - scored) | (cleared - registry.documents.keys())
     took_s = max(shift.ended_at for shift in shifts) - min(shift.began_at for shift in shifts)
     costs_us = np.concatenate([shift.costs_us for shift in shifts])
+    floors_us = np.concatenate([shift.floors_us for shift in shifts])
     p50, p95, p99 = np.percentile(costs_us, (50, 95, 99))
+    floor_p50, floor_p99 = np.percentile(floors_us, (50, 99))
     too_many = len(states.keys() - ids) + len(registry.documents.keys() - cleared)
     bodies = Counter(request.headers["idempotency-key"] for request in registry.requests)
     return [
@@ -139,6 +150,7 @@ def table_of(site: Site, registry: LocalRegistry, shifts: Sequence[Shift]) -> li
         Row("stored and scored a second", f"{len(ids) / took_s:.0f}", "≥ 150"),
         Row("end of a run, p50 / p95", f"{p50:.0f} / {p95:.0f} µs", ""),
         Row("end of a run, p99", f"{p99:.0f} µs", "< 50 µs"),
+        Row("json.dumps there, p50 / p99", f"{floor_p50:.0f} / {floor_p99:.0f} µs", ""),
         Row("cleared and sent", f"{len(cleared):,}", ""),
         Row("requests", f"{len(registry.requests):,}", ""),
         Row("most attempts with one key", f"{max(bodies.values())}", ""),

@@ -2,6 +2,8 @@
 
 import threading
 from collections import deque
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple, TypeAlias
 
 from kp_middleware.recording import Recorder
@@ -27,20 +29,25 @@ FinishedRun: TypeAlias = Recorder | ReasoningTrace | ThreadEnd
 
 _OVERHEAD_BYTES: Final = 1024
 
-
-class _Waiting(NamedTuple):
-    run: FinishedRun
-    size_bytes: int
+_Waiting: TypeAlias = tuple[FinishedRun, int]
+"""A run and its size in bytes: a plain tuple, because the agent's thread makes it."""
 
 
 class RunQueue:
-    """First in, first out. A run stays counted until the worker says that it is done."""
+    """First in, first out. A run stays counted until the worker says that it is done.
+
+    The agent's thread takes a lock without a wait and appends; it rings for the worker only where
+    that one sleeps. The lock is reentrant, because a finalizer may end a run in the middle.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._runs: deque[_Waiting] = deque()
         self._size_bytes = 0
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._asleep = False
         self._in_hand = 0
         self._stuck = False
         self._unfinished = 0
@@ -48,38 +55,40 @@ class RunQueue:
     def put(self, run: FinishedRun) -> bool:
         """Add a run without waiting; False if there is no room: it is dropped."""
         size_bytes = _size_bytes(run)
-        with self._changed:
+        with self._lock:
             if self._size_bytes + size_bytes > self._max_bytes:
                 return False
-            self._runs.append(_Waiting(run, size_bytes))
+            self._runs.append((run, size_bytes))
             self._size_bytes += size_bytes
             self._unfinished += 1
-            self._changed.notify_all()
+            asleep, self._asleep = self._asleep, False
+        if asleep:
+            self._bell.put(None)
         return True
 
     def take(self, timeout_s: float) -> FinishedRun | None:
         """The oldest run, or None if none came in time or `wake` was called."""
-        with self._changed:
-            if not self._runs:
-                self._changed.wait(timeout_s)
+        if timeout_s:
+            self._sleep(timeout_s)
+        with self._lock:
             if not self._runs:
                 return None
-            waiting = self._runs.popleft()
-            self._size_bytes -= waiting.size_bytes
+            run, size_bytes = self._runs.popleft()
+            self._size_bytes -= size_bytes
             self._in_hand += 1
-        return waiting.run
+        return run
 
     def put_back(self, run: FinishedRun) -> None:
         """Make a run that was taken the next one again."""
-        waiting = _Waiting(run, _size_bytes(run))
-        with self._changed:
-            self._runs.appendleft(waiting)
-            self._size_bytes += waiting.size_bytes
+        size_bytes = _size_bytes(run)
+        with self._lock:
+            self._runs.appendleft((run, size_bytes))
+            self._size_bytes += size_bytes
             self._in_hand -= 1
 
     def kept(self) -> None:
         """A run that was taken is in the file, or never will be."""
-        with self._changed:
+        with self._lock:
             self._in_hand -= 1
 
     def done(self, count: int) -> None:
@@ -89,9 +98,8 @@ class RunQueue:
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Let whoever waits look again."""
-        with self._changed:
-            self._changed.notify_all()
+        """Let the worker look again: it does not begin to sleep now, or wakes up."""
+        self._bell.put(None)
 
     def set_stuck(self, *, stuck: bool) -> None:
         """Whether the runs cannot be kept for now, so that waiting for them is of no use."""
@@ -107,8 +115,18 @@ class RunQueue:
     @property
     def waiting(self) -> int:
         """How many runs are in memory alone."""
-        with self._changed:
+        with self._lock:
             return len(self._runs) + self._in_hand
+
+    def _sleep(self, timeout_s: float) -> None:
+        """Until somebody rings, unless a run is there already."""
+        with self._lock:
+            self._asleep = not self._runs
+            if not self._asleep:
+                return
+        with suppress(Empty):
+            self._bell.get(timeout=timeout_s)
+        self._asleep = False
 
 
 def _size_bytes(run: FinishedRun) -> int:

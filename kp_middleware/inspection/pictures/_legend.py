@@ -1,0 +1,42 @@
+"""What each colour means, in as many lines as it takes."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kp_middleware.inspection.pictures._lettering import shortened, width
+from kp_middleware.inspection.pictures._marks import label, told
+from kp_middleware.inspection.pictures._markup import Markup
+from kp_middleware.inspection.pictures._picture import WIDTH
+
+_KEY: Final = 16.0
+_GAP: Final = 14.0
+_LINE: Final = 19.0
+
+
+class Key(NamedTuple):
+    """One entry of a legend.
+
+    Attributes:
+        text: What it means.
+        mark: What it looks like, drawn in a square of 12 px from 0 to the right and up.
+        href: Where it leads; None means nowhere.
+    """
+
+    text: str
+    mark: Markup
+    href: str | None = None
+
+
+def legend(keys: Sequence[Key], top: float) -> tuple[list[Markup], float]:
+    """The entries from this height on, and the height where they end."""
+    marks: list[Markup] = []
+    x, y = 0.0, top + 12
+    for key in keys:
+        text = shortened(key.text, WIDTH - _KEY)
+        wide = _KEY + width(text)
+        if x and x + wide > WIDTH:
+            x, y = 0.0, y + _LINE
+        placed = Markup(f'<g transform="translate({x:g} {y - 4:g})">{key.mark}</g>')
+        marks.append(told(key.text, placed, label(text, x + _KEY, y, kind="quiet"), href=key.href))
+        x += wide + _GAP
+    return marks, y + 6
