@@ -1,7 +1,7 @@
 """A text made ready to be searched by many rules."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from kp_middleware.privacy._rules import Rule
@@ -33,13 +33,14 @@ class Page:
         self.lowered = _lowered(self.text)
         self._places: dict[str, list[int]] = {}
 
-    def holds(self, word: str) -> bool:
-        """Whether one of ``Rule.starts`` or ``Rule.needs`` occurs."""
-        return word in self.lowered or (word in _RUNS and bool(self._starts(word)))
+    def held(self, words: Iterable[str]) -> list[str]:
+        """Those of ``Rule.starts`` or ``Rule.needs`` that occur."""
+        lowered = self.lowered
+        return [word for word in words if word in lowered or (word in _RUNS and self._starts(word))]
 
     def matches(self, rule: Rule) -> Iterator[re.Match[str]]:
         """Where a rule's pattern is found; its check is not asked."""
-        if rule.needs and not any(map(self.holds, rule.needs)):
+        if rule.needs and not self.held(rule.needs):
             return iter(())
         pattern = compiled(rule.pattern)
         places = [self._starts(word) for word in rule.starts]

@@ -67,9 +67,7 @@ class Rulebook:
             yield from looks.spans(page.text)
 
     def _by_rules(self, page: Page) -> Iterator[Span]:
-        started = [
-            rule for word, rules in self._by_start.items() if page.holds(word) for rule in rules
-        ]
+        started = [rule for word in page.held(self._by_start) for rule in self._by_start[word]]
         for rule in dict.fromkeys([*self._anywhere, *started]):
             for match in page.matches(rule):
                 if rule.check is None or rule.check(match):
