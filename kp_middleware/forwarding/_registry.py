@@ -44,12 +44,12 @@ class Registry:
         timeout_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.agent_id = agent_id  # first what a repr shows, in the traceback of a refusal
+        self.timeout_s = timeout_s
         self._url = _safe_url(url)
         self._api_key = _checked_key(api_key)
         self._clock = clock
         self._open_client: httpx2.Client | None = None
-        self.agent_id = agent_id
-        self.timeout_s = timeout_s
 
     @property
     def url(self) -> str:

@@ -2,20 +2,19 @@
 
 import logging
 import time
-from contextlib import suppress
 from importlib.metadata import version
 from typing import Final
 
 from kp_middleware import privacy
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.errors import EmbedderNotReadyError, RedactionError
-from kp_middleware.pipeline._outgoing import Outgoing, outgoing
+from kp_middleware.pipeline._outgoing import outgoing
 from kp_middleware.pipeline._retention import Retention
 from kp_middleware.pipeline._run_queue import FinishedRun, ThreadEnd
 from kp_middleware.pipeline._threads import Threads
 from kp_middleware.recording import Recorder, assemble
 from kp_middleware.runs import RecordedRun
-from kp_middleware.scores import Score, Shape
+from kp_middleware.scores import Shape
 from kp_middleware.scoring import Decision, Embedder, Scorer, Threshold, Vector, VectorCache
 from kp_middleware.settings import Settings
 from kp_middleware.storage import OutboxTable, TraceStore, Verdict
@@ -90,7 +89,7 @@ class Evaluation:
         """
         seq = self._store.next_recorded()
         if seq is None:
-            self._queue_what_cleared_without_a_key()
+            self._queue_what_cleared_before()
             return self._threads.end_overdue()
         self._score(seq)
         return True
@@ -110,8 +109,8 @@ class Evaluation:
         """Whether a row of the outbox waits to be sent."""
         return self._outbox.any_pending()
 
-    def _queue_what_cleared_without_a_key(self) -> None:
-        """Once, when there is nothing else to do."""
+    def _queue_what_cleared_before(self) -> None:
+        """Once, when there is nothing else to do: without a key, or by a process that died."""
         if self._caught_up or self._settings.api_key is None:
             return
         self._caught_up = True
@@ -121,9 +120,8 @@ class Evaluation:
             except ValueError:
                 logger.warning("trace %d cannot be read, and is not sent", seq, exc_info=True)
                 continue
-            with transaction(self._connection):
-                self._queue(seq, trace, self._store.score_of(seq))
-                self._store.say_why(seq, "queued when there was an API key")
+            self._queue(seq, trace, self._store.score_of(seq))
+            self._store.reword(seq, _NO_KEY, now="queued when there was an API key")
 
     def _recorded_run(self, run: Recorder | ReasoningTrace) -> RecordedRun | None:
         settings = self._settings
@@ -153,8 +151,8 @@ class Evaluation:
     def _score_and_queue(self, seq: int, trace: ReasoningTrace) -> None:
         started = time.perf_counter()
         shape = self._shape(seq, trace)
-        vector = self._embedded(trace)  # slow, so outside the transaction
-        self._ask_engines(trace)
+        vector = self._embedded(trace)  # slow, so outside the transaction; as is redaction
+        hindrance = self._hindrance(trace)
         try:
             with transaction(self._connection):
                 if not self._store.is_recorded(seq):
@@ -162,11 +160,13 @@ class Evaluation:
                 score = self._scorer.compare(trace, vector, shape)
                 decision = self._gate.decide(score)
                 took_ms = (time.perf_counter() - started) * 1000
-                verdict = self._verdict(seq, trace, score, decision)
+                verdict = self._verdict(decision, hindrance)
                 self._store.save_score(seq, score, verdict, took_ms=took_ms)
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
+        if decision.decision == "forward" and hindrance is None:
+            self._queue(seq, trace, score.value)  # if we die before: who starts next does it
 
     def _embedded(self, trace: ReasoningTrace) -> Vector | None:
         """The embedding, or None where the embedder fails: one warning for each kind of failure."""
@@ -186,16 +186,10 @@ class Evaluation:
         types = Shape.of(trace).types
         return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
 
-    def _verdict(
-        self, seq: int, trace: ReasoningTrace, score: Score, decision: Decision
-    ) -> Verdict:
+    def _verdict(self, decision: Decision, hindrance: str | None) -> Verdict:
         reason = decision.reason
-        if decision.decision == "forward":
-            hindrance = self._hindrance(trace)
-            if hindrance is None:
-                self._queue(seq, trace, score.value)
-            else:
-                reason = f"{reason}; {hindrance}"
+        if decision.decision == "forward" and hindrance is not None:
+            reason = f"{reason}; {hindrance}"
         return Verdict(self._gate.name, self._gate.threshold, decision.decision, reason)
 
     def _hindrance(self, trace: ReasoningTrace) -> str | None:
@@ -207,21 +201,14 @@ class Evaluation:
     def _queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
         redactor = self._policy.redactor
         try:
-            leaving = self._outgoing(trace, score)
+            leaving = outgoing(
+                trace, score=score, agent_id=self._settings.agent_id, policy=self._policy
+            )
         except RedactionError as error:
             logger.warning("trace %s stays here: %s", trace.id, error)
             self._outbox.add_blocked(seq, str(error), redactor=redactor)
         else:
             self._outbox.add(seq, leaving.body, redactor=redactor, redactions=leaving.redactions)
-
-    def _outgoing(self, trace: ReasoningTrace, score: float) -> Outgoing:
-        return outgoing(trace, score=score, agent_id=self._settings.agent_id, policy=self._policy)
-
-    def _ask_engines(self, trace: ReasoningTrace) -> None:
-        """Before the transaction, which other processes wait for; they remember their answers."""
-        if self._policy.asks_engines and self._hindrance(trace) is None:
-            with suppress(RedactionError):  # it will be said when the trace is to be queued
-                self._outgoing(trace, 0.0)
 
     def _without_secrets(self, run: RecordedRun) -> RecordedRun:
         """The run as it may be written; what needs a missing package is left to the outbox."""

@@ -48,11 +48,6 @@ class Policy:
         )
 
     @property
-    def asks_engines(self) -> bool:
-        """Whether others look, too, which may take long."""
-        return bool(self.engines or self.phone_regions)
-
-    @property
     def redactor(self) -> str:
         """The name under which a document says that these rules were applied."""
         if self == Policy():

@@ -119,7 +119,7 @@ class TraceStore:
             )
 
     def cleared_but_not_queued(self) -> list[int]:
-        """The runs that the gate let through when there was no key to send them with."""
+        """The runs that the gate let through, and that nobody put into the outbox."""
         rows = self._connection.execute(
             """
             SELECT t.seq FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq
@@ -137,6 +137,13 @@ class TraceStore:
     def say_why(self, seq: int, reason: str) -> None:
         """Replace the reason, where what it said is no longer so."""
         self._connection.execute("UPDATE traces SET reason = ? WHERE seq = ?", (reason, seq))
+
+    def reword(self, seq: int, words: str, *, now: str) -> None:
+        """Replace the part of the reason that is no longer so."""
+        self._connection.execute(
+            "UPDATE traces SET reason = replace(reason, ?, ?) WHERE seq = ?",
+            (words, now, seq),
+        )
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
         fields = {"seq": seq, **_row(run)}

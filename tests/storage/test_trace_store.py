@@ -298,3 +298,12 @@ def test_any_valid_trace_can_be_recorded(objective, inputs, latency_ms):
 )
 def test_instants_are_kept_so_that_text_sorts_as_time(instant, kept):
     assert to_milliseconds(instant) == kept
+
+
+def test_only_what_is_no_longer_so_is_taken_out_of_a_reason(store, history, keep):
+    seq = keep(score=0.9, decision="forward")
+    store.say_why(seq, "score 0.9 reaches 0.75; not queued: there is no API key")
+
+    store.reword(seq, "not queued: there is no API key", now="queued later")
+
+    assert history.trace(seq)["reason"] == "score 0.9 reaches 0.75; queued later"
