@@ -10,23 +10,37 @@ from kp_middleware.settings import Settings
 from kp_middleware.storage import OutboxCare
 from kp_middleware.traces import ReasoningTrace
 
-Rescanned: TypeAlias = Literal["unchanged", "rewritten", "released", "blocked"]
+Rescanned: TypeAlias = Literal["unchanged", "rewritten", "released", "blocked", "left"]
 
 
 class Rescan:
-    """Makes the bodies of the outbox anew, from the local copies."""
+    """Makes the bodies of the outbox anew.
 
-    def __init__(self, connection: Connection, settings: Settings) -> None:
+    A program may have redacted by settings of its own. What such a one prepared is cleaned once
+    more, so that both have their way; what it blocked is left as it is.
+
+    Args:
+        connection: Of the file.
+        settings: Whose rules are applied.
+        alone: Apply them alone, to the local copies, whoever prepared a row.
+    """
+
+    def __init__(self, connection: Connection, settings: Settings, *, alone: bool = False) -> None:
         self._care = OutboxCare(connection)
         self._agent_id = settings.agent_id
         self._policy = Policy.of(settings)
+        self._alone = alone
 
     def row(self, seq: int) -> Rescanned:
         """Rewrite one row, or block it; only if it is pending or blocked."""
         entry = self._care.entry(seq)
-        redactor = self._policy.redactor
+        redactor, copy = self._policy.redactor, entry.document
+        if not self._alone and entry.redactor.partition("+")[2] != redactor.partition("+")[2]:
+            if entry.body is None:
+                return "left"
+            redactor, copy = entry.redactor, entry.body.decode()
         try:
-            trace = ReasoningTrace.model_validate_json(entry.document)
+            trace = ReasoningTrace.model_validate_json(copy)
             leaving = outgoing(
                 trace, score=entry.score, agent_id=self._agent_id, policy=self._policy
             )

@@ -22,6 +22,7 @@ class Entry(NamedTuple):
         body: Exactly the bytes that go, or went; None if it could not be redacted.
         document: The local copy, as JSON.
         score: Of the trace.
+        redactor: Which rules made the body, or blocked it.
     """
 
     state: str
@@ -29,6 +30,7 @@ class Entry(NamedTuple):
     body: bytes | None
     document: str
     score: float
+    redactor: str
 
 
 class OutboxCare:
@@ -71,7 +73,7 @@ class OutboxCare:
         """
         row = self._connection.execute(
             """
-            SELECT o.state, o.reason, CAST(o.body AS BLOB), d.body, t.score
+            SELECT o.state, o.reason, CAST(o.body AS BLOB), d.body, t.score, o.redactor
             FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
             WHERE o.trace_seq = ?
             """,

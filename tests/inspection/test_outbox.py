@@ -144,7 +144,7 @@ def test_what_was_rejected_waits_again(type_command):
 def test_what_could_not_be_redacted_is_redacted_anew(record, type_command):
     record(redact_engines=[NO_RULES])
 
-    result = type_command("outbox", "retry", "--failed")
+    result = type_command("outbox", "retry", "--failed", "--force")
 
     assert (result.stdout, result.exit_code) == ("1 released\n", 0)
     assert [row["redactions"] for row in rows(type_command, "--pending")] == [{"email": 1}]
@@ -196,6 +196,49 @@ def test_a_rescan_blocks_what_is_not_certainly_clean(record, type_command, monke
 
     assert (result.stdout, result.exit_code) == ("1 blocked\n", 6)
     assert type_command("outbox", "show", "@last").stdout == ""
+
+
+def test_a_shell_with_fewer_rules_loosens_nothing_that_waits(record, type_command):
+    record(redact_deny=["bluebird"])
+
+    result = type_command("outbox", "rescan")
+
+    assert (result.stdout, result.exit_code) == ("1 unchanged\n", 0)
+    assert "Bluebird" not in type_command("outbox", "show", "@last").stdout
+
+
+def test_what_two_prepared_stays_without_what_either_takes_out(record, type_command, monkeypatch):
+    record(redact_deny=["bluebird"])
+    monkeypatch.setenv("KP_REDACT_DENY", "project")
+    type_command("outbox", "rescan")
+    monkeypatch.delenv("KP_REDACT_DENY")
+
+    type_command("outbox", "rescan")
+
+    body = type_command("outbox", "show", "@last").stdout
+    assert ("Bluebird" in body, "Project" in body) == (False, False)
+
+
+@pytest.mark.parametrize("words", [["rescan"], ["retry", "--failed"]], ids=" ".join)
+def test_a_shell_without_the_program_s_engine_releases_nothing(record, type_command, words):
+    record(redact_engines=[NO_RULES])
+
+    result = type_command("outbox", *words)
+
+    assert (result.stdout, result.exit_code) == ("1 left\n", 6)
+    assert "set the same here, or --force" in result.stderr
+    assert [row["state"] for row in rows(type_command)] == ["blocked"]
+
+
+@pytest.mark.parametrize("words", [[], ["--force"]], ids=["usually", "by force"])
+def test_only_by_force_an_exception_of_the_shell_s_counts(record, type_command, monkeypatch, words):
+    record()
+    monkeypatch.setenv("KP_REDACT_ALLOW", "anna@example.org")
+
+    type_command("outbox", "rescan", *words)
+
+    body = type_command("outbox", "show", "@last").stdout
+    assert ("anna@example.org" in body) == bool(words)
 
 
 def test_a_rescan_of_nothing_says_so(agent, type_command):
