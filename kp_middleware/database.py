@@ -34,6 +34,7 @@ PASSING_TROUBLE: Final = (DatabaseError, sqlite3.OperationalError)
 Connection: TypeAlias = sqlite3.Connection
 
 _BUSY_S: Final = 5.0
+_BUSY_TO_READ_S: Final = 1.0  # a reader waits for no writer, only for who keeps the file to himself
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _ANOTHER: Final = "name another file with KP_DB or --db"
 _WRITABLE: Final = f"make the file and its folder writable for you, or {_ANOTHER}"
@@ -114,7 +115,7 @@ def transaction(connection: Connection) -> Iterator[None]:
 def _open_to_read(path: Path) -> Connection:
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file", path)
-    return _connection(f"{path.resolve().as_uri()}?mode=ro")
+    return _connection(f"{path.resolve().as_uri()}?mode=ro", busy_s=_BUSY_TO_READ_S)
 
 
 def _open_to_write(path: Path) -> Connection:
@@ -149,11 +150,11 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _connection(uri: str) -> Connection:
+def _connection(uri: str, *, busy_s: float = _BUSY_S) -> Connection:
     return sqlite3.connect(
         uri,
         uri=True,
-        timeout=_BUSY_S,
+        timeout=busy_s,
         isolation_level=None,
         check_same_thread=False,  # each stage guards its connection with a lock of its own
         cached_statements=256,

@@ -94,6 +94,11 @@ class Evaluation:
         self._score(seq)
         return True
 
+    def count_dropped(self, count: int) -> None:
+        """So many runs were lost because too many waited: the file knows."""
+        if count:
+            self._store.count_dropped(count)
+
     def next_end_in_s(self) -> float:
         """In how many seconds a run has waited too long for what follows; infinity: none waits."""
         return self._threads.next_end_in_s()

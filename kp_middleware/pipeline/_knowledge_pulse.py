@@ -1,11 +1,9 @@
 """The pipeline as users hold it: settings in, runs in, nothing to configure to begin."""
 
-import atexit
 import logging
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import closing
 from types import EllipsisType, TracebackType
@@ -14,6 +12,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 from kp_middleware.database import TROUBLE
 from kp_middleware.forwarding import Registry
 from kp_middleware.pipeline._backlog import Backlog
+from kp_middleware.pipeline._exit import close_at_exit, still_open
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue, ThreadEnd
 from kp_middleware.pipeline._scoring_worker import ScoringWorker
@@ -39,8 +38,10 @@ R = TypeVar("R")
 
 logger = logging.getLogger("kp_middleware")
 
-_EXIT_S: Final = 2.0
-_open_pipelines: "weakref.WeakSet[KnowledgePulse]" = weakref.WeakSet()
+_MOMENT_S: Final = 0.1
+_CLOSED: Final = "the pipeline is closed, which should come after the last run"
+_TOO_MANY: Final = "too many wait to be scored: see kp.stats().trouble, or raise max_queue_bytes"
+_PATIENCE_S: Final = 10.0  # with a file that takes no run for so long
 
 
 class KnowledgePulse:
@@ -88,8 +89,7 @@ class KnowledgePulse:
         self._embedder = embedder
         self._start_afresh()
         self._closed = False
-        self._dropped = 0
-        _open_pipelines.add(self)
+        close_at_exit(self)
 
     @classmethod
     def default(cls) -> "KnowledgePulse":
@@ -223,12 +223,9 @@ class KnowledgePulse:
         Returns:
             What is not done.
         """
-        deadline = time.monotonic() + timeout_s
-        if self.settings.sync:
-            self._scorer.work_now()
-        self._queue.wait_until_done(timeout_s)
-        if self._sender is not None:
-            self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
+        if not self.settings.sync and any(self._backlog()):
+            self._scorer.start()  # an earlier process may have left it
+        self._wait(time.monotonic() + timeout_s)
         return self._backlog()
 
     def stats(self) -> Stats:
@@ -236,21 +233,36 @@ class KnowledgePulse:
         return read_stats(
             self.settings.db,
             in_memory=self._queue.waiting,
-            dropped=self._dropped,
+            dropped=self._queue.dropped,
             swallowed=shield.failures,
+            trouble=self._scorer.trouble,
         )
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Flush, then stop. What is not sent by then is sent by the next process. Idempotent."""
+        """Flush, then stop. What is not scored or sent by then the next process does. Idempotent.
+
+        Takes longer only where finished runs are in memory and the file takes them.
+        """
         if self._closed:
             return
         self._closed = True
-        self.flush(timeout_s)
-        self._scorer.stop(1.0)
+        deadline = time.monotonic() + timeout_s
+        self._wait(deadline)
+        self._queue.wait_until_kept(_PATIENCE_S)
+        self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
         if self._sender is not None:
             self._sender.stop(0.0)
         if self._queue.waiting:
-            logger.warning("%d runs could not be kept", self._queue.waiting)
+            why = self._scorer.trouble or f"{self.settings.db}: kp-middleware doctor looks into it"
+            words = "finished runs that could not be kept, and are lost: %d; %s"
+            logger.warning(words, self._queue.waiting, why)
+
+    def _wait(self, deadline: float) -> None:
+        if self.settings.sync:
+            self._scorer.work_now()
+        self._queue.wait_until_done(deadline - time.monotonic())
+        if self._sender is not None:
+            self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
 
     def __enter__(self) -> Self:
         return self
@@ -277,15 +289,18 @@ class KnowledgePulse:
         if self._closed or not self._queue.put(run):
             self._drop()
         elif self.settings.sync:
-            self._scorer.work_now()
+            self._scorer.work_now(insist=False)
         else:
             self._scorer.start()
 
     def _drop(self) -> None:
-        self._dropped += 1
-        if self._dropped == 1:
-            why = "the pipeline is closed" if self._closed else "too many wait to be scored"
+        if self._queue.drop() == 1:
+            why = _CLOSED if self._closed else _TOO_MANY
             logger.warning("a run was dropped: %s; more are counted, not logged", why)
+
+    def _start_in_a_child(self) -> None:
+        self._scorer.leave_to_the_parent()
+        self._start_afresh()
 
     def _start_afresh(self) -> None:
         """With an empty queue and no thread: at first, and in a forked child."""
@@ -323,17 +338,8 @@ def _start_afresh_in_the_child() -> None:
     `ForkGate`, whose part comes first, because it was imported before.
     """
     KnowledgePulse._default_lock = threading.Lock()  # noqa: SLF001 - our own
-    for pipeline in list(_open_pipelines):
-        pipeline._scorer.leave_to_the_parent()  # noqa: SLF001
-        pipeline._start_afresh()  # noqa: SLF001
+    for pipeline in still_open():
+        pipeline._start_in_a_child()  # noqa: SLF001
 
 
 os.register_at_fork(after_in_child=_start_afresh_in_the_child)
-
-
-@atexit.register
-def _close_all() -> None:
-    """Give what is under way two seconds when the interpreter ends."""
-    deadline = time.monotonic() + _EXIT_S
-    for pipeline in list(_open_pipelines):
-        pipeline.close(max(0.0, deadline - time.monotonic()))

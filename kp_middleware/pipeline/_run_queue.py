@@ -51,6 +51,7 @@ class RunQueue:
         self._in_hand = 0
         self._stuck = False
         self._unfinished = 0
+        self._dropped = self._untold = 0
 
     def put(self, run: FinishedRun) -> bool:
         """Add a run without waiting; False if there is no room: it is dropped."""
@@ -88,14 +89,38 @@ class RunQueue:
 
     def kept(self) -> None:
         """A run that was taken is in the file, or never will be."""
-        with self._lock:
+        with self._changed:
             self._in_hand -= 1
+            self._changed.notify_all()
 
     def done(self, count: int) -> None:
         """So many of the runs that were taken need no more work now."""
         with self._changed:
             self._unfinished -= count
             self._changed.notify_all()
+
+    def begin(self) -> None:
+        """The worker begins: something is unfinished until it has looked into the file."""
+        with self._lock:
+            self._unfinished += 1
+
+    def drop(self) -> int:
+        """Count a run that is lost; how many there are now."""
+        with self._lock:
+            self._dropped += 1
+            self._untold += 1
+            return self._dropped
+
+    @property
+    def dropped(self) -> int:
+        """How many runs were lost."""
+        return self._dropped
+
+    def take_untold(self) -> int:
+        """How many were lost that the file does not count yet; it shall now."""
+        with self._lock:
+            untold, self._untold = self._untold, 0
+        return untold
 
     def wake(self) -> None:
         """Let the worker look again: it does not begin to sleep now, or wakes up."""
@@ -112,11 +137,21 @@ class RunQueue:
         with self._changed:
             self._changed.wait_for(lambda: not self._unfinished or self._stuck, timeout_s)
 
+    def wait_until_kept(self, patience_s: float) -> None:
+        """Return when no run is in memory alone, or when none was kept for so long or can be."""
+        with self._changed:
+            waiting = self.waiting
+            while waiting and not self._stuck and self._fewer_than(waiting, patience_s):
+                waiting = self.waiting
+
     @property
     def waiting(self) -> int:
         """How many runs are in memory alone."""
         with self._lock:
             return len(self._runs) + self._in_hand
+
+    def _fewer_than(self, waiting: int, timeout_s: float) -> bool:
+        return self._changed.wait_for(lambda: self.waiting < waiting or self._stuck, timeout_s)
 
     def _sleep(self, timeout_s: float) -> None:
         """Until somebody rings, unless a run is there already."""

@@ -20,6 +20,8 @@ logger = logging.getLogger("kp_middleware")
 
 _LOOK_AGAIN_S: Final = 1.0
 _NEVER_S: Final = 3600.0
+_SLOW_S: Final = 0.5
+_REST_S: Final = 30.0  # after a try on an agent's thread that failed so slowly
 _RESCUE_AGAIN_S: Final = 60.0
 _HEAD_START_S: Final = (
     0.02  # for the agent to give its answer: two busy threads of Python wait for each other
@@ -33,6 +35,9 @@ class ScoringWorker:
 
     Keeping goes before scoring: what is in the file, a crash cannot take. While the file cannot be
     used, runs wait in the queue; one warning says why.
+
+    Attributes:
+        trouble: Why the file cannot be used now, and what to do about it; None if it can.
     """
 
     def __init__(
@@ -61,7 +66,9 @@ class ScoringWorker:
         self._idle_s = _NEVER_S
         self._waiting_for_model = False
         self._in_trouble = False
+        self._rest_until_s = 0.0
         self._warned = False
+        self.trouble: str | None = None
 
     def start(self) -> None:
         """Begin to work in the background, if that is not so already."""
@@ -69,6 +76,8 @@ class ScoringWorker:
             return
         with self._starting:
             if self._thread is None:
+                self._queue.begin()
+                self._unscored += 1
                 self._thread = start_daemon("kp-scoring", self._work)
 
     def stop(self, timeout_s: float) -> None:
@@ -80,13 +89,16 @@ class ScoringWorker:
         if self._thread is None or not self._thread.is_alive():
             self._close()
 
-    def work_now(self) -> None:
+    def work_now(self, *, insist: bool = True) -> None:
         """Do what waits, in the caller's thread; several callers wait for one another.
 
         A run that ends while one is scored, in the same thread, is taken by the call around it.
+
+        Args:
+            insist: Also where it took long a moment ago to find out that the file cannot be used.
         """
         with self._turn:
-            if self._at_work:
+            if self._at_work or (self._in_trouble and not insist and self._rests()):
                 return
             self._at_work = True
             try:
@@ -123,6 +135,7 @@ class ScoringWorker:
         run = self._queue.take(wait_s)
         if wait_s and run is not None:
             self._stopping.wait(_HEAD_START_S)
+        began_s = time.monotonic()
         try:
             with self._step:  # what a fork interrupts may hold locks of Python or a library
                 went_on = self._score_next() if run is None else self._keep(run)
@@ -130,6 +143,8 @@ class ScoringWorker:
             if run is not None:
                 self._queue.put_back(run)
             self._in_trouble = True
+            if time.monotonic() - began_s > _SLOW_S:
+                self._rest_until_s = time.monotonic() + _REST_S
             if is_damage(error) and self._rescued():
                 return True
             self._warn(error)
@@ -137,6 +152,7 @@ class ScoringWorker:
             return False
         if self._in_trouble:
             self._in_trouble = self._warned = False
+            self.trouble = None
             self._queue.set_stuck(stuck=False)
         return went_on
 
@@ -154,6 +170,7 @@ class ScoringWorker:
                 raise
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
         self._queue.kept()
+        evaluation.count_dropped(self._queue.take_untold())
         return True
 
     def _score_next(self) -> bool:
@@ -213,10 +230,14 @@ class ScoringWorker:
             logger.warning(words, self._settings.db, found.traces, found.aside)
         return found is not None
 
+    def _rests(self) -> bool:
+        return time.monotonic() < self._rest_until_s
+
     def _warn(self, error: Exception) -> None:
+        if isinstance(error, TROUBLE):
+            error = in_words(self._settings.db, error)
+        self.trouble = str(error)
         if not self._warned:
             self._warned = True
-            if isinstance(error, TROUBLE):
-                error = in_words(self._settings.db, error)
             unknown = None if isinstance(error, PASSING_TROUBLE) else error
             logger.warning("finished runs wait: %s", error, exc_info=unknown)

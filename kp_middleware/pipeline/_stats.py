@@ -45,13 +45,28 @@ class Stats(NamedTuple):
     trouble: str | None
 
 
-def read_stats(path: Path, *, in_memory: int, dropped: int, swallowed: Mapping[str, int]) -> Stats:
-    """With zeros where the file cannot be read; a file that is not there yet is no trouble."""
-    counts, trouble = Counts(), None
+def read_stats(
+    path: Path,
+    *,
+    in_memory: int,
+    dropped: int,
+    swallowed: Mapping[str, int],
+    trouble: str | None,
+) -> Stats:
+    """With zeros where the file cannot be read; a file that is not there yet is no trouble.
+
+    Args:
+        path: Of the file.
+        in_memory: As in `Stats`.
+        dropped: As in `Stats`.
+        swallowed: As in `Stats`.
+        trouble: Why it could not be written when that was tried last; None if it could.
+    """
+    counts = Counts()
     try:
         with closing(RestingConnection(path, read_only=True)) as connection:
             counts = count_all(connection)
     except TROUBLE as error:
         if not isinstance(error.__cause__, FileNotFoundError):
-            trouble = str(in_words(path, error))
+            trouble = trouble or str(in_words(path, error))
     return Stats(*counts, in_memory, dropped, dict(swallowed), trouble)

@@ -17,6 +17,7 @@ class Condition(NamedTuple):
         waiting_since: When what waits had started, the first recorded, by state: ``unscored``,
             ``paused`` and ``pending``; only those that there are.
         registries: Where something waits to be sent to.
+        dropped: How many runs were lost because too many waited to be written.
         set_aside: Damaged files that lie beside it.
     """
 
@@ -26,6 +27,7 @@ class Condition(NamedTuple):
     newest: str | None
     waiting_since: Mapping[str, str]
     registries: tuple[str, ...]
+    dropped: int
     set_aside: tuple[str, ...]
 
 
@@ -53,8 +55,14 @@ def read_condition(connection: sqlite3.Connection, path: Path) -> Condition:
         newest,
         {name: instant for name, instant in since.items() if instant},
         tuple(registry for (registry,) in registries),
+        _dropped(connection),
         tuple(sorted(str(file) for file in path.parent.glob(f"{path.name}.corrupt-*Z"))),
     )
+
+
+def _dropped(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'dropped'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def _size_bytes(path: Path) -> int:

@@ -118,6 +118,14 @@ class TraceStore:
                 (reason, seq),
             )
 
+    def count_dropped(self, count: int) -> None:
+        """So many more runs never came so far."""
+        self._connection.execute(
+            "INSERT INTO meta (key, value) VALUES ('dropped', ?)"
+            " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + excluded.value",
+            (str(count),),
+        )
+
     def cleared_but_not_queued(self) -> list[int]:
         """The runs that the gate let through, and that nobody put into the outbox."""
         rows = self._connection.execute(

@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+import textwrap
+
 import pytest
 
 from kp_middleware import KnowledgePulse
@@ -32,6 +37,25 @@ def stored(db):
     history = History(connection)
     yield lambda name="@last": history.trace(history.find(name))
     connection.close()
+
+
+@pytest.fixture
+def run_child(db):
+    """Runs code in a process of its own; keywords are its environment."""
+
+    def run(code, *, returns=0, **environment):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+            env={**os.environ, "KP_DB": str(db), **environment},
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (returns, "")
+        return done.stdout
+
+    return run
 
 
 def _made(made, settings):

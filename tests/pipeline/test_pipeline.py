@@ -218,7 +218,10 @@ def test_a_closed_pipeline_records_nothing_more_and_breaks_nothing(pulse, stored
 
     assert stored()["objective"] == "why?"
     assert [r.message for r in caplog.records if "dropped" in r.message] == [
-        "a run was dropped: the pipeline is closed; more are counted, not logged"
+        (
+            "a run was dropped: the pipeline is closed, which should come after the last run;"
+            " more are counted, not logged"
+        )
     ]
 
 

@@ -1,11 +1,14 @@
 """What a pipeline says of itself."""
 
+from contextlib import closing
+
 import pytest
 
 from kp_middleware.database import connect
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline import Stats
 from kp_middleware.recording import shield
+from kp_middleware.storage import read_condition
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
 
 
@@ -78,6 +81,31 @@ def test_a_file_that_cannot_be_used_is_told_in_words_with_what_waits_in_memory(p
 
     assert (stats.in_memory, stats.recorded) == (1, 0)
     assert stats.trouble == f"{db}: is not an SQLite file; name another file with KP_DB or --db"
+
+
+def test_what_was_dropped_the_file_knows(pulse, db):
+    kp = pulse(max_queue_bytes=5000)
+    kp.capture(lambda text: text * 20_000)("too large, ")
+    kp.capture(lambda text: text)("one")
+    kp.flush()
+
+    with closing(connect(db, read_only=True)) as connection:
+        assert read_condition(connection, db).dropped == 1
+
+
+def test_trouble_is_told_where_the_file_can_be_read_but_not_written(pulse):
+    kp = pulse(sync=True)
+    kp.capture(lambda text: text)("one")
+    connection = kp._scorer._connection
+    connection.execute("PRAGMA max_page_count = 1")  # a full disk
+    kp.capture(lambda text: text * 10_000)("two")
+    told = kp.stats()
+    connection.execute("PRAGMA max_page_count = 100000")
+    kp.flush()
+
+    assert (told.in_memory, told.recorded) == (1, 1)
+    assert "make room on the disk" in told.trouble
+    assert numbers(kp.stats()) == {"recorded": 2, "scored": 2}
 
 
 def test_stats_are_a_value():

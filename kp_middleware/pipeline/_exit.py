@@ -1,0 +1,55 @@
+"""The end of the program: what is under way has a moment, and no finished run is left in memory."""
+
+import atexit
+import concurrent.futures.thread  # noqa: F401 - what the worker loads at the end needs it loaded before
+import os
+import sys
+import time
+import weakref
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kp_middleware.pipeline._knowledge_pulse import KnowledgePulse
+
+_EXIT_S: Final = 2.0
+
+_open: "weakref.WeakSet[KnowledgePulse]" = weakref.WeakSet()
+_promised: Final[set[int]] = set()
+
+
+def close_at_exit(pipeline: "KnowledgePulse") -> None:
+    """Close it when this process ends, unless it is gone by then."""
+    _open.add(pipeline)
+    _promise_for_multiprocessing()
+
+
+def still_open() -> "list[KnowledgePulse]":
+    """The pipelines of this process, closed or not."""
+    return list(_open)
+
+
+@atexit.register
+def _close_all() -> None:
+    deadline = time.monotonic() + _EXIT_S
+    for pipeline in still_open():
+        pipeline.close(max(0.0, deadline - time.monotonic()))
+
+
+def _promise_for_multiprocessing(_: object = None) -> None:
+    """Its children end without ``atexit``, but not without finalizers of its own."""
+    util, process = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.process"))
+    if util is None or process is None or process.parent_process() is None:
+        return
+    if os.getpid() not in _promised:
+        _promised.add(os.getpid())
+        util.Finalize(None, _close_all, exitpriority=0)
+
+
+def _promise_after_fork() -> None:
+    """A child of multiprocessing forgets its parent's finalizers first, and then asks for more."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.register_after_fork(_close_all, _promise_for_multiprocessing)
+
+
+os.register_at_fork(after_in_child=_promise_after_fork)
