@@ -1,13 +1,15 @@
 # Each target makes its own .venv from requirements/dev.lock, and is quick when it is there already.
 PYTHON ?= python3
 BIN := .venv/bin
-LOCKED := langchain patterns phones secrets weights
+LOCKED := langchain patterns phones secrets ui weights
+ENGINES := names patterns phones secrets
 READY := .venv/ready
 VERSIONS := core-1.0 core-alone langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions lint types imports bench bench-peers soak lock clean
+.PHONY: demo test test-slow test-versions test-names lint types imports docs bench bench-inspection bench-peers soak \
+	lock clean
 
 demo: $(READY)
 	$(BIN)/kp-middleware demo
@@ -15,13 +17,17 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest
 
-# Killed processes, many at once, and the worst registry.
+# Killed processes, many at once, the worst registry, and a real browser.
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
 # With other versions of LangChain's packages, and beside other tracers.
 test-versions: $(READY)
 	.ci/versions
+
+# Presidio with a real model, beside the other engines.
+test-names: $(READY)
+	.ci/versions requirements/names.lock
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -37,6 +43,14 @@ bench: $(READY)
 	$(BIN)/python benchmarks/callbacks.py
 	$(BIN)/python benchmarks/scoring.py
 
+# The help of the commands, as docs/command-line.md has it.
+docs: $(READY)
+	$(BIN)/python -m cogapp -r docs/command-line.md
+
+# Every command and page on a file of 100,000 traces, while another process writes.
+bench-inspection: $(READY)
+	$(BIN)/python benchmarks/inspection.py
+
 # Several processes and a hostile registry: what is lost, what is sent twice, what the agents pay.
 soak: $(READY)
 	$(BIN)/python benchmarks/soak.py
@@ -47,6 +61,7 @@ bench-peers: .venv-peers/ready
 # A lock names no host: whoever installs brings an index of their own. dev.lock leaves out the extra `names`, of 190 MB.
 lock:
 	$(COMPILE) $(LOCKED:%=--extra %) --group dev --output-file requirements/dev.lock
+	$(COMPILE) $(ENGINES:%=--extra %) requirements/names.in --output-file requirements/names.lock
 	for versions in $(VERSIONS); do \
 		$(COMPILE) requirements/matrix/$$versions.in --output-file requirements/matrix/$$versions.lock || exit; \
 	done

@@ -22,7 +22,7 @@ logger = logging.getLogger("kp_middleware")
 APPLICATION_ID: Final = 1263553869
 """``PRAGMA application_id`` of our files: the letters KPMM."""
 
-MIGRATIONS: Final = ("0001_traces", "0002_waiting")
+MIGRATIONS: Final = ("0001_traces", "0002_waiting", "0003_questions")
 """In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
 
 TROUBLE: Final = (DatabaseError, sqlite3.Error)
@@ -214,13 +214,13 @@ def _use_wal(connection: Connection) -> None:
 def _migrate(connection: Connection, path: Path) -> None:
     from sqlite_utils import Database, Migrations  # here: it costs more than all other start-up
 
-    migrations = Migrations("kp_middleware")
-    for name in MIGRATIONS:
-        migrations(name=name)(_script(name))
     with transaction(connection):  # a second process waits here, and finds nothing left to do
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if 0 < version < len(MIGRATIONS):
             _keep_a_copy(path)
+        migrations = Migrations("kp_middleware")
+        for name in MIGRATIONS[version:]:  # user_version counts, also where the table of sqlite-utils is not there
+            migrations(name=name)(_script(name))
         migrations.apply(Database(connection, execute_plugins=False))
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 

@@ -13,6 +13,18 @@ def instant(epoch_s: float) -> str:
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
+def to_milliseconds(text: str) -> str:
+    """An instant as every column of the file has it, so that text sorts as time.
+
+    >>> to_milliseconds("2026-11-01T09:14Z"), to_milliseconds("2026-11-01T09:14:03.123456789Z")
+    ('2026-11-01T09:14:00.000Z', '2026-11-01T09:14:03.123Z')
+    """
+    seconds, _, fraction = text.removesuffix("Z").partition(".")
+    if seconds.count(":") == 1:
+        seconds += ":00"
+    return f"{seconds}.{fraction[:3]:0<3}Z"
+
+
 def epoch_s(text: str) -> float:
     """The epoch seconds of an instant.
 

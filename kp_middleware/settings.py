@@ -35,6 +35,11 @@ def _none_if_empty(api_key: SecretStr | None) -> SecretStr | None:
     return api_key or None
 
 
+def _without_last_slash(url: str) -> str:
+    """One registry has one name, wherever it is compared."""
+    return url.rstrip("/")
+
+
 def _whatever_folder_we_go_to(path: Path) -> Path:
     try:
         return path.expanduser().absolute()
@@ -108,7 +113,8 @@ class Settings(BaseSettings):
         cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
         enabled: False records nothing at all; ``KP_ENABLED=false`` wins over the keyword.
         sync: Score in the agent's thread when a run ends: for tests and serverless functions.
-        max_field_bytes: Of one text or one tool's input; what is cut is said in place.
+        max_field_bytes: Of one text or one tool's input; what is cut is said in place. At most a
+            million: redaction looks through no more.
         max_steps: Of one trace; a longer run keeps its first and last half of these.
         max_trace_bytes: Of one trace.
         max_queue_bytes: Of finished runs that wait to be scored; beyond it new ones are dropped.
@@ -124,7 +130,12 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="KP_", frozen=True, extra="forbid", env_ignore_empty=True, allow_inf_nan=False
+        env_prefix="KP_",
+        frozen=True,
+        extra="forbid",
+        env_ignore_empty=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,  # a mistyped name would quote the API key
     )
 
     domain: NonEmpty = "general"
@@ -141,7 +152,9 @@ class Settings(BaseSettings):
     db: Annotated[Path, AfterValidator(_whatever_folder_we_go_to)] = Field(
         default_factory=locations.database_file
     )
-    registry_url: str = "https://registry.openknowledgepulse.org"
+    registry_url: Annotated[str, AfterValidator(_without_last_slash)] = (
+        "https://registry.openknowledgepulse.org"
+    )
     api_key: Annotated[SecretStr | None, AfterValidator(_none_if_empty)] = None
     agent_id: NonEmpty | None = None
     embedder: Literal["minilm", "none"] = "minilm"

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from platformdirs import user_cache_path
 
 _REPOSITORY = Path(__file__).parents[1]
@@ -11,6 +12,9 @@ _SHARED = _REPOSITORY.parent / "shared"
 _CACHES = user_cache_path()
 _OURS = [name for name in os.environ if name.upper().startswith("KP_")]
 _PLACES = {"HOME": "", "XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": "d", "XDG_STATE_HOME": "s"}
+
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)

@@ -477,6 +477,29 @@ def test_an_older_file_is_brought_up_to_date_with_a_copy_made_first(old_file, ca
     ]
 
 
+def test_the_version_counts_and_not_what_sqlite_utils_knows(old_file):
+    with closing(sqlite3.connect(old_file)) as connection:
+        tables = "SELECT name FROM sqlite_schema WHERE name LIKE '%sqlite%migrations%'"
+        for (name,) in connection.execute(tables).fetchall():
+            connection.execute(f"DROP TABLE {name}")
+        connection.commit()
+
+    with closing(connect(old_file)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert connection.execute("SELECT count(*) FROM waiting").fetchone() == (0,)
+
+
+def test_what_a_killed_process_left_of_a_copy_is_made_anew(old_file):
+    unfinished = old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}.unfinished")
+    unfinished.write_bytes(b"half a copy" * 1000)
+
+    connect(old_file).close()
+
+    assert not unfinished.exists()
+    with closing(sqlite3.connect(old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}"))) as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 def test_an_older_file_that_cannot_be_copied_is_left_as_it_is(old_file):
     old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}").mkdir()
 

@@ -1,5 +1,6 @@
 import gzip
 import json
+import select
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -265,6 +266,18 @@ def test_in_another_mood_its_answer_says_little_of_what_it_did(mood, status, wor
 
     assert (answer.status_code, len(registry.documents)) == (status, stored)
     assert words in answer.text
+
+
+def test_an_answer_that_crawls_lets_no_byte_be_waited_for_long():
+    with (
+        LocalRegistry(answers=[Mood.CRAWL]) as registry,
+        connection_to(registry) as connection,
+    ):
+        connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        begun = b"".join(connection.recv(1) for _ in range(12))
+
+        assert begun == b"HTTP/1.1 429"
+        assert select.select([connection], [], [], 0)[0] == []
 
 
 def test_a_connection_that_is_closed_while_idle_is_not_announced():

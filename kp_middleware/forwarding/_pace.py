@@ -2,13 +2,31 @@
 
 import math
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final, Self
 
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
+_LONGEST_BACKOFF_S: Final = 2400.0
 _TICK_S: Final = 0.001  # epoch seconds added up are right to about a microsecond
 _MARGIN_S: Final = 30.0  # clocks differ, and others may draw on the same agent's bucket
 _NEVER: Final = -math.inf
+
+
+class Cause(StrEnum):
+    """Why sending pauses; the values are in the shared file.
+
+    Attributes:
+        NONE: It does not, or an earlier version did not say.
+        LIMIT: The registry answered 429.
+        SILENCE: Nobody waited for the answers to two requests, which may have been 429s.
+        TROUBLE: The registry could not be reached, or did not know what it was doing.
+    """
+
+    NONE = ""
+    LIMIT = "limit"
+    SILENCE = "silence"
+    TROUBLE = "trouble"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +41,7 @@ class Pace:
         interval_s: One more is allowed per so many seconds; the free tier takes one per 2.
         full_at: When the whole burst is there again.
         paused_until: No request before this instant.
+        paused_by: What that instant is due to.
         limited_at: When the last 429 came.
         asked_at: When the request was made that has no answer yet.
         lost_at: When the last one was made whose answer nobody has seen, until another is answered.
@@ -35,6 +54,7 @@ class Pace:
     interval_s: float = 2.2
     full_at: float = _NEVER
     paused_until: float = _NEVER
+    paused_by: Cause = Cause.NONE
     limited_at: float = _NEVER
     asked_at: float = _NEVER
     lost_at: float = _NEVER
@@ -43,9 +63,11 @@ class Pace:
     answering: bool = False
 
     def wait_s(self, now: float) -> float:
-        """Seconds until a request may be made: 0 means now. A stopped key rests for a day."""
+        """Seconds until a request may be made: 0 means now, infinity when the user has acted."""
+        if self.stopped_at > _NEVER:
+            return math.inf
         has_one_at = self.full_at - (self.burst - 1) * self.interval_s
-        wait_s = max(has_one_at, self.paused_until, self.stopped_at + _DAY_S) - now
+        wait_s = max(has_one_at, self.paused_until) - now
         return wait_s if wait_s > _TICK_S else 0.0
 
     def spent(self, now: float) -> Self:
@@ -61,11 +83,10 @@ class Pace:
     def failed(self, now: float, pause_s: float) -> Self:
         """After a request met trouble: all sending pauses."""
         return replace(
-            self,
+            self._paused_until(now + pause_s, Cause.TROUBLE),
             asked_at=_NEVER,
             failures=self.failures + 1,
             answering=False,
-            paused_until=max(self.paused_until, now + pause_s),
         )
 
     def limited(self, now: float, retry_after_s: float) -> Self:
@@ -73,20 +94,33 @@ class Pace:
 
         So no three can fall within an hour. The burst is gone: the registry's is too.
         """
-        return replace(self._paused(now, retry_after_s), asked_at=_NEVER, limited_at=now)
+        again = now - max(self.limited_at, self.lost_at) < _HOUR_S
+        pause_s = max(_HOUR_S, retry_after_s) if again else retry_after_s
+        paused = self._paused_until(now + pause_s + _MARGIN_S, Cause.LIMIT)
+        return replace(paused.without_burst(paused.paused_until), asked_at=_NEVER, limited_at=now)
 
     def lost(self) -> Self:
-        """After whoever made the last request was gone before its answer: it may have been a 429.
+        """After nobody waited for the answer to the last request: it may have been a 429.
 
-        Nothing happens if all requests are answered.
+        One costs no more than the burst. With another, or a 429, less than an hour before it, no
+        third can fall within that hour: nothing is sent until it is over. Nothing happens if all
+        requests are answered.
         """
         if self.asked_at == _NEVER:
             return self
-        return replace(self._paused(self.asked_at, 0.0), asked_at=_NEVER, lost_at=self.asked_at)
+        before_at = max(self.limited_at, self.lost_at)
+        again = self.asked_at - before_at < _HOUR_S
+        resumes_at = before_at + _HOUR_S + _MARGIN_S if again else _NEVER
+        paused = self._paused_until(resumes_at, Cause.SILENCE).without_burst(self.asked_at)
+        return replace(paused, asked_at=_NEVER, lost_at=self.asked_at)
+
+    def unasked(self) -> Self:
+        """After the request was not made after all."""
+        return replace(self, asked_at=_NEVER)
 
     def forbidden(self, now: float) -> Self:
         """After the key turned out to be dead, or not allowed to write."""
-        return replace(self, asked_at=_NEVER, stopped_at=now)
+        return replace(self, asked_at=_NEVER, stopped_at=now, answering=False)
 
     def without_burst(self, now: float) -> Self:
         """Where we cannot know what was sent just before: one request, then each in its turn."""
@@ -124,10 +158,14 @@ class Pace:
 
     def stricter(self, other: Self) -> Self:
         """What both paces allow."""
+        paused_until, paused_by = max(
+            (self.paused_until, self.paused_by), (other.paused_until, other.paused_by)
+        )
         return replace(
             self,
             full_at=max(self.full_at, other.full_at),
-            paused_until=max(self.paused_until, other.paused_until),
+            paused_until=paused_until,
+            paused_by=paused_by,
             limited_at=max(self.limited_at, other.limited_at),
             asked_at=max(self.asked_at, other.asked_at),
             lost_at=max(self.lost_at, other.lost_at),
@@ -136,22 +174,23 @@ class Pace:
             answering=self.answering and other.answering,
         )
 
-    def _paused(self, since: float, at_least_s: float) -> Self:
-        again = since - max(self.limited_at, self.lost_at) < _HOUR_S
-        pause_s = (max(_HOUR_S, at_least_s) if again else at_least_s) + _MARGIN_S
-        resumes_at = max(self.paused_until, since + pause_s)
-        full_at = resumes_at + (self.burst - 1) * self.interval_s
-        return replace(self, full_at=max(self.full_at, full_at), paused_until=resumes_at)
+    def _paused_until(self, instant: float, cause: Cause) -> Self:
+        if instant <= self.paused_until:
+            return self
+        return replace(self, paused_until=instant, paused_by=cause)
 
 
 def backoff_s(failures: int, luck: float) -> float:
-    """How long to wait after so many failures in a row: from 2 s, doubling, to 5 minutes.
+    """How long to wait after so many failures in a row: from 2 s, doubling, to an hour.
+
+    So nobody waits much longer than the trouble has lasted, and days of it are some dozens of
+    requests.
 
     Args:
         failures: At least 1.
         luck: From 0 to 1; spreads the waits by half, so that not all clients return together.
 
-    >>> [backoff_s(failures, 0.0) for failures in (1, 2, 7, 8, 100)], backoff_s(100, 1.0)
-    ([2.0, 4.0, 128.0, 200.0, 200.0], 300.0)
+    >>> [backoff_s(failures, 0.0) for failures in (1, 2, 11, 12, 100)], backoff_s(100, 1.0)
+    ([2.0, 4.0, 2048.0, 2400.0, 2400.0], 3600.0)
     """
-    return min(2.0 ** min(failures, 8), 200.0) * (1 + luck / 2)
+    return min(2.0 ** min(failures, 12), _LONGEST_BACKOFF_S) * (1 + luck / 2)

@@ -19,7 +19,13 @@ class PaceKeeper(Protocol):
         """Note, before it is made, that a request is made; None: it is no longer ours to make."""
 
     def settle(self, answer: Change, /) -> float:
-        """Note what the answer means; seconds until the next request may be made."""
+        """Note what the answer means, and keep our turn; seconds until the next request."""
+
+    def give_back(self, answer: Change, /) -> None:
+        """Note what the last answer may have meant, and let others have their turn, soon or never.
+
+        For who ends, and cannot wait.
+        """
 
     def release(self) -> None:
         """Let others have their turn."""
@@ -38,7 +44,7 @@ class OwnPace:
         self._clock = clock
 
     def take(self) -> float:
-        """Seconds until the next request may be made."""
+        """Seconds until the next request may be made; infinity: until the user acts."""
         now = self._clock()
         self.pace = self.pace.plausible(now)
         return self.pace.wait_s(now)
@@ -53,6 +59,10 @@ class OwnPace:
         now = self._clock()
         self.pace = answer(self.pace, now)
         return self.pace.wait_s(now)
+
+    def give_back(self, answer: Change, /) -> None:
+        """Note what the last answer may have meant."""
+        self.settle(answer)
 
     def release(self) -> None:
         """Nobody else waits for a turn."""

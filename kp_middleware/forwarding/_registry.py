@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.forwarding._answers import Answer, check_search, receipt_of
+from kp_middleware.forwarding._deadline import Deadline
 from kp_middleware.parcels import Parcel, Receipt
 
 _LONGEST_ANSWER_BYTES: Final = 8 * 2**20
@@ -28,7 +29,7 @@ class Registry:
         url: Where it is; ``https``, or ``http`` on this machine.
         api_key: Sent with each document, and never in a message, a log or a ``repr``.
         agent_id: Whose key it is, or None where that is not known.
-        timeout_s: How long any single read or write may take, and how long a whole answer.
+        timeout_s: How long a whole request may take, from the connection to the answer's last byte.
         clock: Any seconds that only grow.
 
     Raises:
@@ -48,7 +49,7 @@ class Registry:
         self.timeout_s = timeout_s
         self._url = _safe_url(url)
         self._api_key = _checked_key(api_key)
-        self._clock = clock
+        self._deadline = Deadline(clock)
         self._open_client: httpx2.Client | None = None
 
     @property
@@ -88,6 +89,14 @@ class Registry:
         """
         check_search(self._ask("GET", params={"limit": "1"}))
 
+    def hang_up(self) -> bool:
+        """Break off what is under way, and ask nothing more; from any thread.
+
+        Returns:
+            Whether the registry may have been asked: False if it was not even reached.
+        """
+        return self._deadline.break_off()
+
     def close(self) -> None:
         """Close the connections; a later request opens new ones."""
         client, self._open_client = self._open_client, None
@@ -103,12 +112,13 @@ class Registry:
         content: bytes = b"",
     ) -> Answer:
         most_bytes = _LONGEST_ANSWER_BYTES + 2 * len(content)  # a 201 repeats the document
+        self._deadline.begin(self.timeout_s)
         try:
             with self._client().stream(
                 method, "v1/knowledge", headers=headers, params=params, content=content
             ) as response:
                 body = self._read(response, most_bytes)
-        except httpx2.TimeoutException as exc:
+        except (httpx2.TimeoutException, TimeoutError) as exc:
             raise self._unavailable(f"no answer within {self.timeout_s:g} s") from exc
         except (httpx2.HTTPError, OSError) as exc:
             problem = self._without_key(f"{type(exc).__name__}: {exc}")
@@ -116,14 +126,16 @@ class Registry:
         return Answer(response.status_code, response.headers, body)
 
     def _read(self, response: httpx2.Response, most_bytes: int) -> bytes:
-        until = self._clock() + self.timeout_s
+        if response.status_code == 429:
+            return b""  # its headers say all, and must count even if its body never ends
         body = bytearray()
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > most_bytes:
-                raise self._unavailable("the answer does not end", status=response.status_code)
-            if self._clock() > until:
-                raise self._unavailable("the answer is too slow", status=response.status_code)
+        try:
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > most_bytes:
+                    raise self._unavailable("the answer does not end", status=response.status_code)
+        except (httpx2.TimeoutException, TimeoutError) as exc:
+            raise self._unavailable("the answer is too slow", status=response.status_code) from exc
         return self._without_key(body.decode(errors="replace")).encode()
 
     def _client(self) -> httpx2.Client:
@@ -136,7 +148,9 @@ class Registry:
         return self._open_client
 
     def _new_client(self) -> httpx2.Client:
-        return httpx2.Client(
+        from kp_middleware.forwarding._network import keep_deadline  # loads all of HTTP
+
+        client = httpx2.Client(
             base_url=self._url,
             headers={
                 "Accept": "application/json",
@@ -147,6 +161,8 @@ class Registry:
             limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
             trust_env=not _is_loopback(self._url.host),  # a proxy has another loopback
         )
+        keep_deadline(client, self._deadline)
+        return client
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._api_key.get_secret_value(), "***")

@@ -1,57 +1,90 @@
 """The command line: what every command has in common, and which there are."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kp_middleware import locations
+from kp_middleware.database import TROUBLE, in_words
 from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.inspection._demo import demo
-from kp_middleware.inspection._doctor import doctor
-from kp_middleware.inspection._exit_codes import INTERRUPTED
-from kp_middleware.inspection._list import list_
-from kp_middleware.inspection._outbox import outbox
-from kp_middleware.inspection._path import path
-from kp_middleware.inspection._prune import prune
-from kp_middleware.inspection._redact import redact
-from kp_middleware.inspection._show import show
-from kp_middleware.inspection._stats import stats
-from kp_middleware.inspection._status import status
+from kp_middleware.inspection._exit_codes import BROKEN_PIPE, INTERRUPTED
+from kp_middleware.inspection._manners import Manners, set_manners
 
 if TYPE_CHECKING:
     from click import Group as DefaultGroup  # the package has no types
 else:
     from click_default_group import DefaultGroup
 
-_COMMANDS = (
-    list_,
-    show,
-    stats,
-    status,
-    outbox,
-    redact,
-    prune,
-    path,
-    doctor,
-    demo,
+_DEFAULT: Final = "list"
+_COMMANDS: Final = (
+    _DEFAULT,
+    "search",
+    "tail",
+    "show",
+    "explain",
+    "similar",
+    "diff",
+    "stats",
+    "what-if",
+    "ui",
+    "report",
+    "tools",
+    "sql",
+    "status",
+    "doctor",
+    "outbox",
+    "redact",
+    "export",
+    "backup",
+    "prune",
+    "config",
+    "path",
+    "completion",
+    "demo",
 )
+"""In the order in which help names them; each in a module of its name, loaded when it is typed."""
 
 
 class _Group(DefaultGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [*_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = cmd_name if cmd_name in _COMMANDS else _DEFAULT
+        if name not in self.commands:
+            self.add_command(_command(name))
+        return super().get_command(ctx, cmd_name)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # at exit, a pipe that nobody reads would be complained of
         except KnowledgePulseError as error:
             raise click.ClickException(str(error)) from error
+        except TROUBLE as error:  # the file is damaged, locked, or on a disk that fails
+            raise click.ClickException(str(in_words(ctx.obj, error))) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            sys.exit(BROKEN_PIPE)
+        except OSError as error:
+            raise click.ClickException(str(error)) from error
+        return result
+
+
+def _command(name: str) -> click.Command:
+    noun = name.replace("-", "_")
+    module = import_module(f"kp_middleware.inspection._{noun}")
+    command: click.Command = getattr(module, "list_" if noun == "list" else noun)
+    return command
 
 
 @click.group(
     cls=_Group,
-    default="list",
+    default=_DEFAULT,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -61,9 +94,21 @@ class _Group(DefaultGroup):
     envvar="KP_DB",
     help="The file of traces. Default: KP_DB, or kp.db in your data folder.",
 )
+@click.option("--no-color", is_flag=True, help="No colour; NO_COLOR and TERM=dumb say the same.")
+@click.option("--no-progress", is_flag=True, help="No bars where something takes long.")
+@click.option("-q", "--quiet", is_flag=True, help="No hints and bars, warnings and errors alone.")
+@click.option("-v", "--verbose", is_flag=True, help="Show what the library logs.")
 @click.version_option(package_name="kp-middleware", message="%(version)s")
 @click.pass_context
-def cli(context: click.Context, db: Path | None) -> None:
+def cli(
+    context: click.Context,
+    *,
+    db: Path | None,
+    no_color: bool,
+    no_progress: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
     """Look at what your agents did, how it scored, and what was sent.
 
     \b
@@ -71,10 +116,7 @@ def cli(context: click.Context, db: Path | None) -> None:
     kp-middleware               the newest traces
     kp-middleware show @last    why the last one scored as it did
     """
+    set_manners(context, Manners(not no_color, not no_progress, quiet, verbose))
     context.obj = db or locations.database_file()
     if context.invoked_subcommand is None:
-        context.invoke(list_)
-
-
-for command in _COMMANDS:
-    cli.add_command(command)
+        context.invoke(_command(_DEFAULT))

@@ -17,6 +17,9 @@ def demo(*, into: Path | None, as_json: bool) -> None:
 
     Needs no key, no account and no network; nothing leaves this machine. Shows what was kept,
     what would be sent, and why.
+
+    \b
+    kp-middleware demo --into demo.db
     """
     from kp_middleware.inspection._demonstration import run_demo
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from kp_middleware.inspection._exit_codes import FOUND
+from kp_middleware.inspection._exit_codes import FOUND, UNREACHABLE
 from kp_middleware.inspection._output import json_option, print_json
 
 
@@ -13,7 +13,14 @@ from kp_middleware.inspection._output import json_option, print_json
 @json_option
 @click.pass_obj
 def doctor(db: Path, *, as_json: bool) -> None:
-    """Check the file, the model and the registry; exit with 3 if one cannot be used."""
+    """Check the file, the disk, the model, redaction and the registry, and say what to do.
+
+    Exits with 3 if something cannot be used; with 5 if that is only the registry, because it
+    cannot be reached now.
+
+    \b
+    kp-middleware doctor || kp-middleware status
+    """
     from kp_middleware.inspection._examination import examine
     from kp_middleware.scoring import DEFAULT_EMBEDDER
 
@@ -25,5 +32,6 @@ def doctor(db: Path, *, as_json: bool) -> None:
             click.echo(
                 f"{'ok' if finding.ok else 'TROUBLE':<8} {finding.check:<9} {finding.detail}"
             )
-    if not all(finding.ok for finding in findings):
-        sys.exit(FOUND)
+    troubles = [finding for finding in findings if not finding.ok]
+    if troubles:
+        sys.exit(UNREACHABLE if all(trouble.passing for trouble in troubles) else FOUND)

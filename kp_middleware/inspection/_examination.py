@@ -4,20 +4,29 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from shutil import disk_usage
+from typing import Final, NamedTuple
 
-from kp_middleware.database import TROUBLE, connect
+from kp_middleware.database import TROUBLE, connect, in_words
 from kp_middleware.errors import (
     EmbedderError,
     EmbedderNotReadyError,
     RedactionError,
     RegistryError,
+    RegistryUnavailableError,
     SettingsFileError,
 )
 from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.scoring import Embedder, describe_source
 from kp_middleware.settings import Settings
-from kp_middleware.storage import History
+from kp_middleware.storage import SQLITE_VERSION, History, check_soundness
+
+_LITTLE_BYTES: Final = 100_000_000
+_IN_WORDS: Final = {
+    "sound": "sound",
+    "damaged": "damaged",
+    "not known": "too large to check all of it in 2 s",
+}
 
 
 class Finding(NamedTuple):
@@ -27,11 +36,13 @@ class Finding(NamedTuple):
         check: What was looked at.
         ok: Whether it is usable.
         detail: What was found, and what to do if it is not usable.
+        passing: Whether it may be usable later with nothing done: the registry cannot be reached.
     """
 
     check: str
     ok: bool
     detail: str
+    passing: bool = False
 
 
 def examine(db: Path, embedder: Embedder) -> Iterator[Finding]:
@@ -50,14 +61,17 @@ def examine(db: Path, embedder: Embedder) -> Iterator[Finding]:
 
 def _file(path: Path) -> Finding:
     try:
-        connection = connect(path)
+        with closing(connect(path)) as connection:
+            count, soundness = History(connection).count(), check_soundness(connection, limit_s=2)
     except TROUBLE as error:
-        return Finding("file", ok=False, detail=str(error))
-    try:
-        count = History(connection).count()
-    finally:
-        connection.close()
-    return Finding("file", ok=True, detail=f"{path}: {count} traces")
+        return Finding("file", ok=False, detail=str(in_words(path, error)))
+    free_bytes = disk_usage(path.expanduser().parent).free
+    facts = f"{path}: {count} traces, {_IN_WORDS[soundness]}, {free_bytes / 1e9:,.1f} GB free"
+    if soundness == "damaged":
+        return Finding("file", ok=False, detail=f"{facts}; record a run: that saves what it can")
+    if free_bytes < _LITTLE_BYTES:
+        return Finding("file", ok=False, detail=f"{facts}; make room, or runs will be lost")
+    return Finding("file", ok=True, detail=f"{facts}, SQLite {SQLITE_VERSION}")
 
 
 def _model(embedder: Embedder, settings: Settings) -> Finding:
@@ -98,5 +112,7 @@ def _registry(settings: Settings) -> Finding:
         with closing(registry):
             registry.reach()
     except (RegistryError, ValueError) as error:
-        return Finding("registry", ok=False, detail=f"{error}; check KP_REGISTRY_URL")
+        passing = isinstance(error, RegistryUnavailableError)
+        detail = f"{error}; check KP_REGISTRY_URL"
+        return Finding("registry", ok=False, detail=detail, passing=passing)
     return Finding("registry", ok=True, detail=f"{registry.url} answers")

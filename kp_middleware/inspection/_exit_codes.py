@@ -16,3 +16,6 @@ BLOCKED: Final = 6
 
 INTERRUPTED: Final = 130
 """Ctrl-C."""
+
+BROKEN_PIPE: Final = 141
+"""Whoever read the output has gone, as ``| head`` does; shells name it so."""

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kp_middleware import locations
 from kp_middleware.database import connect
+from kp_middleware.inspection._completion import trace_id_argument
 from kp_middleware.inspection._exit_codes import BLOCKED
 from kp_middleware.inspection._explanation import in_words, printable, short_id
 from kp_middleware.inspection._output import Output, json_option, output_options, print_json
 from kp_middleware.inspection._user_settings import read_settings
-from kp_middleware.storage import Entry, History, OutboxCare, Row
+from kp_middleware.storage import Entry, History, OutboxCare, Row, lift_stops
 
 if TYPE_CHECKING:
     from click import Group as DefaultGroup  # the package has no types
@@ -27,6 +29,17 @@ else:
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "reason", "objective")
 _FAILED: Final = ("rejected", "blocked")
+_LEFT: Final = (
+    "what other redact_… settings blocked is left: set the same here, or --force applies yours alone"
+)
+
+
+_alone_option = click.option(
+    "--force",
+    "alone",
+    is_flag=True,
+    help="Apply your settings here alone, whatever the program that recorded it was told.",
+)
 
 
 @click.group(cls=DefaultGroup, default="list", default_if_no_args=True)
@@ -49,7 +62,11 @@ def outbox() -> None:
 @output_options()
 @click.pass_obj
 def list_(db: Path, *, limit: int, states: str | None, output: Output) -> None:
-    """List what is in the outbox, newest first."""
+    """List what is in the outbox, newest first.
+
+    \b
+    kp-middleware outbox list --pending
+    """
     wanted = states.split(",") if states else ()
     with closing(connect(db, read_only=True)) as connection:
         care = OutboxCare(connection)
@@ -60,13 +77,16 @@ def list_(db: Path, *, limit: int, states: str | None, output: Output) -> None:
 
 
 @outbox.command()
-@click.argument("trace_id", metavar="ID")
+@trace_id_argument()
 @click.option("--diff", is_flag=True, help="Show how it differs from the local copy.")
 @click.pass_obj
 def show(db: Path, *, trace_id: str, diff: bool) -> None:
     """Print the exact bytes that go, or went.
 
     ID is the beginning of its id, @last or @best.
+
+    \b
+    kp-middleware outbox show @last --diff
     """
     with closing(connect(db, read_only=True)) as connection:
         seq = History(connection).find(trace_id)
@@ -80,38 +100,50 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 
 
 @outbox.command()
-@click.argument("trace_id", metavar="ID", required=False)
+@trace_id_argument(required=False)
 @click.option("--failed", is_flag=True, help="All that were rejected or are blocked.")
+@_alone_option
 @click.pass_obj
-def retry(db: Path, *, trace_id: str | None, failed: bool) -> None:
+def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool) -> None:
     """Try again what was rejected or is blocked: as soon as a program of yours records.
 
-    What could not be redacted is redacted anew. Exits with 6 if something stays blocked.
+    An API key that the registry has refused is tried again, too. All is redacted anew, by your
+    settings here; what other redact_… settings blocked stays. Exits with 6 if something is blocked.
+
+    \b
+    kp-middleware outbox retry --failed
     """
     if (trace_id is None) != failed:
         raise click.UsageError("name one ID, or all with --failed")
     from kp_middleware.pipeline import Rescan
 
     settings = read_settings(db)
+    if lift_stops(locations.pacing_file()):
+        click.echo("the API key that was refused is tried again", err=True)
     with closing(connect(db)) as connection:
-        care, rescan = OutboxCare(connection), Rescan(connection, settings)
+        care, rescan = OutboxCare(connection), Rescan(connection, settings, alone=alone)
         seqs = care.seqs(*_FAILED) if trace_id is None else [History(connection).find(trace_id)]
         results = [_retried(care, rescan, seq, settings.agent_id) for seq in seqs]
     _tell(results)
 
 
 @outbox.command()
+@_alone_option
 @json_option
 @click.pass_obj
-def rescan(db: Path, *, as_json: bool) -> None:
-    """Apply today's rules to all that waits or is blocked: rewrite it, release it or block it.
+def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
+    """Apply today's rules to all that was not sent: rewrite it, release it or block it.
 
+    What a program prepared by other redact_… settings is cleaned by yours as well, never by less.
     What was sent is not touched. Exits with 6 if something is blocked.
+
+    \b
+    kp-middleware config set redact_deny Bluebird && kp-middleware outbox rescan
     """
     from kp_middleware.pipeline import Rescan
 
     with closing(connect(db)) as connection:
-        results = Rescan(connection, read_settings(db)).all_rows().values()
+        results = Rescan(connection, read_settings(db), alone=alone).all_rows().values()
     _tell([*results], as_json=as_json)
 
 
@@ -119,10 +151,10 @@ def _retried(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None)
     entry = care.entry(seq)
     if entry.state not in _FAILED:
         raise click.ClickException(f"there is nothing to try again: it is {entry.state}")
-    if entry.body is None:
-        return rescan.row(seq)
-    care.retry(seq, agent_id=agent_id)
-    return "waiting"
+    result = rescan.row(seq)
+    if result in {"unchanged", "rewritten"} and care.retry(seq, agent_id=agent_id):
+        return "waiting"
+    return result
 
 
 def _tell(results: list[str], *, as_json: bool = False) -> None:
@@ -131,8 +163,11 @@ def _tell(results: list[str], *, as_json: bool = False) -> None:
         print_json(counts)
     else:
         click.echo(in_words(counts) or "there is nothing to do")
+    if counts["left"]:
+        click.echo(_LEFT, err=True)
     if counts["blocked"]:
         click.echo("kp-middleware outbox --blocked says why", err=True)
+    if counts["blocked"] or counts["left"]:
         sys.exit(BLOCKED)
 
 

@@ -5,8 +5,9 @@ to standard error.
 """
 
 import csv
+import io
 import json
-import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
@@ -17,6 +18,7 @@ import click
 
 from kp_middleware.inspection._exit_codes import EMPTY
 from kp_middleware.inspection._explanation import one_line
+from kp_middleware.inspection._manners import wants_color
 from kp_middleware.storage import Row
 
 Command: TypeAlias = Callable[..., Any]
@@ -24,6 +26,7 @@ Command: TypeAlias = Callable[..., Any]
 _PIPE_WIDTH: Final = 160
 _GAP: Final = 2
 _LEAST: Final = 10
+_STEERING: Final = re.compile("[\x7f-\x9f]")  # JSON escapes all others that steer a terminal
 _FORMATS: Final = {
     "json": "One JSON array.",
     "nl": "One JSON object a line.",
@@ -74,7 +77,7 @@ class Output(NamedTuple):
         """
         rows = iter(rows)
         first = next(rows, None)
-        self._check(first)
+        self.check(first)
         rows = chain(() if first is None else (first,), rows)
         shown = self.columns or tuple(columns)
         match self.format:
@@ -82,7 +85,7 @@ class Output(NamedTuple):
                 _print_array(self._cut(rows))
             case "nl":
                 for row in self._cut(rows):
-                    click.echo(json.dumps(row, ensure_ascii=False))
+                    click.echo(json_line(row))
             case "csv":
                 self._print_csv(rows, shown)
             case "tsv":
@@ -92,7 +95,8 @@ class Output(NamedTuple):
         if first is None and self.fail_empty:
             sys.exit(EMPTY)
 
-    def _check(self, row: Row | None) -> None:
+    def check(self, row: Row | None) -> None:
+        """Refuse columns that a row does not have."""
         unknown = [name for name in self.columns if row is not None and name not in row]
         if row is not None and unknown:
             raise click.UsageError(f"there is no column {unknown[0]}: there are {', '.join(row)}")
@@ -102,10 +106,10 @@ class Output(NamedTuple):
             yield {name: row[name] for name in self.columns} if self.columns else row
 
     def _print_csv(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
         if self.headers:
-            writer.writerow(columns)
-        writer.writerows([_text(row[name]) for name in columns] for row in rows)
+            _put(_csv_line(columns))
+        for row in rows:
+            _put(_csv_line([_text(row[name]) for name in columns]))
 
     def _print_tsv(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
         if self.headers:
@@ -159,7 +163,21 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 def print_json(value: object) -> None:
     """One JSON value; text as it is, not escaped."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(json_line(value, indent=2))
+
+
+def json_line(value: object, *, indent: int | None = None) -> str:
+    """A value as JSON: text as it is, but for what steers a terminal."""
+    return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def escaped(text: str) -> str:
+    r"""JSON that says the same, with nothing in it that steers a terminal.
+
+    >>> escaped('"caf\u00e9 \u009b2J"')
+    '"café \\u009b2J"'
+    """
+    return _STEERING.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool = True) -> None:
@@ -169,7 +187,7 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool = 
     from rich.text import Text
 
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    console = Console(no_color=_no_color(), highlight=False, width=width)
+    console = Console(no_color=not wants_color(), highlight=False, width=width)
     left = console.width - sum(_width(rows, name) + _GAP for name in columns[:-1])
     table = Table(
         box=None,
@@ -182,10 +200,12 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool = 
         numeric = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
     for row in rows:
-        cells = [Text(_cell(row[name]), no_wrap=True) for name in columns]
+        cells = [Text(cell(row[name]), no_wrap=True) for name in columns]
         cells[-1].truncate(max(left, _LEAST), overflow="ellipsis")
         table.add_row(*cells)
-    console.print(table, no_wrap=True, crop=False)
+    with console.capture() as drawn:
+        console.print(table, no_wrap=True, crop=False)
+    _put(drawn.get())  # where nobody reads, rich would end the program itself
 
 
 def _print_array(rows: Iterator[Row]) -> None:
@@ -193,17 +213,34 @@ def _print_array(rows: Iterator[Row]) -> None:
     if first is None:
         click.echo("[]")
         return
-    click.echo(f"[{json.dumps(first, ensure_ascii=False)}", nl=False)
+    click.echo(f"[{json_line(first)}", nl=False)
     for row in rows:
-        click.echo(f",\n {json.dumps(row, ensure_ascii=False)}", nl=False)
+        click.echo(f",\n {json_line(row)}", nl=False)
     click.echo("]")
 
 
+def _csv_line(cells: Iterable[str]) -> str:
+    """On a terminal without what would steer it."""
+    line = io.StringIO()
+    on_terminal = sys.stdout.isatty()
+    csv.writer(line, lineterminator="\n").writerow(map(one_line, cells) if on_terminal else cells)
+    return line.getvalue()
+
+
+def _put(text: str) -> None:
+    """To standard output as it is, at once: click would take colour codes out of the data."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def _width(rows: Sequence[Row], column: str) -> int:
-    return max(len(column), *(len(_cell(row[column])) for row in rows), 0)
+    from rich.cells import cell_len  # some signs take two places, some none
+
+    return max(len(column), *(cell_len(cell(row[column])) for row in rows), 0)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value as a table has it: on one line, a fraction with three digits."""
     return f"{value:.3f}" if isinstance(value, float) else one_line(_text(value))
 
 
@@ -215,7 +252,3 @@ def _text(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False)
         case _:
             return str(value)
-
-
-def _no_color() -> bool:
-    return bool(os.environ.get("NO_COLOR"))

@@ -11,7 +11,11 @@ from kp_middleware.inspection._output import json_option, print_json
 @json_option
 @click.pass_obj
 def path(db: Path, *, as_json: bool) -> None:
-    """Print where the file of traces is."""
+    """Print where the file of traces is, or would be.
+
+    \b
+    sqlite3 "$(kp-middleware path)"
+    """
     if as_json:
         print_json({"path": str(db), "exists": db.exists()})
     else:

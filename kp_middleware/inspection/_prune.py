@@ -1,6 +1,5 @@
 """The command that makes room: old traces go, and what waits stays."""
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,10 +9,11 @@ from typing import Final
 import click
 
 from kp_middleware.database import TROUBLE, Connection, connect, in_words
+from kp_middleware.inspection._manners import hint
 from kp_middleware.inspection._output import json_option, print_json
+from kp_middleware.inspection._progress import progress
 from kp_middleware.storage import Doomed, Pruning, Row, count_all, vacuum
 
-_TELL_AFTER_S: Final = 0.5
 _GIVE_WAY_S: Final = 0.005
 
 
@@ -68,17 +68,11 @@ def _prune(db: Path, connection: Connection, doomed: Doomed, count: int, *, shri
 
 
 def _removed(pruning: Pruning, doomed: Doomed, count: int) -> Iterator[int]:
-    """Batch after batch; a line that counts them, where somebody waits for it."""
-    told_at, removed, telling = time.monotonic() + _TELL_AFTER_S, 0, False
-    for batch in pruning.batches(doomed):
+    """Batch after batch."""
+    batches = pruning.batches(doomed)
+    for batch in progress(batches, total=count, what="traces removed", size=int):
         yield batch
-        removed += batch
-        if sys.stderr.isatty() and time.monotonic() > told_at:
-            telling, told_at = True, time.monotonic() + _TELL_AFTER_S
-            click.echo(f"\r{removed:,} of {count:,}", nl=False, err=True)
         time.sleep(_GIVE_WAY_S)  # others want to write, too
-    if telling:
-        click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _tell(result: Row, *, as_json: bool, shrink: bool) -> None:
@@ -88,4 +82,4 @@ def _tell(result: Row, *, as_json: bool, shrink: bool) -> None:
     would = "would be removed, " if result["dry_run"] else "removed, "
     click.echo(f"{result['removed']} {would}{result['kept']} kept")
     if result["removed"] and not result["dry_run"] and not shrink:
-        click.echo("the file keeps its size and uses the room again; --vacuum shrinks it", err=True)
+        hint("the file keeps its size and uses the room again; --vacuum shrinks it")

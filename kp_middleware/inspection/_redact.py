@@ -4,13 +4,17 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 import click
 
 from kp_middleware.inspection._exit_codes import FOUND
 from kp_middleware.inspection._explanation import in_words
+from kp_middleware.inspection._given_text import given_text
+from kp_middleware.inspection._long_text import parts
 from kp_middleware.inspection._output import Output, json_option
 from kp_middleware.inspection._user_settings import read_settings
 from kp_middleware.privacy import Found, Policy, document_in, redact_jsonable, redact_text
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
 
 _LEVELS: Final = ("aggregated", "federated", "private")
+_AT_ONCE: Final = 1 << 20  # characters; rules see them all
 _COLUMNS: Final = ("kind", "count", "path")
 
 
@@ -31,7 +36,7 @@ class _Cleaned(NamedTuple):
 
 
 @click.command()
-@click.argument("file", type=click.File(encoding="utf-8", errors="replace"), default="-")
+@click.argument("file", type=click.File("rb"), default="-")
 @click.option(
     "--level", type=click.Choice(_LEVELS), help="What may stay. Default: your privacy_level."
 )
@@ -42,7 +47,7 @@ class _Cleaned(NamedTuple):
 def redact(
     db: Path,
     *,
-    file: TextIO,
+    file: BinaryIO,
     level: "PrivacyLevel | None",
     report: bool,
     check: bool,
@@ -57,11 +62,14 @@ def redact(
     git diff | kp-middleware redact --check && git push
     """
     settings = read_settings(db)
-    cleaned = _cleaned(file.read(), level or settings.privacy_level, Policy.of(settings))
+    text = given_text(file.read())
+    cleaned = _cleaned(text, level or settings.privacy_level, Policy.of(settings))
     if report or as_json:
         Output.usual(as_json=as_json).print(_rows(cleaned.found), _COLUMNS)
     elif not check:
-        click.echo(cleaned.text, nl=False)
+        click.echo(
+            cleaned.text, nl=False, color=True
+        )  # the text as it is, also where it is coloured
     if check and cleaned.found:
         counts = Counter(one.label for one in cleaned.found)
         click.echo(f"{in_words(counts)} would go", err=True)
@@ -73,14 +81,29 @@ def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
     if document is not None:
         return _clean_json(text, document, level, policy)
     lines = text.splitlines(keepends=True)
-    documents = [document_in(line) for line in lines]
-    if any(one is None and line.strip() for one, line in zip(documents, lines, strict=True)):
+    if any(line.strip() and document_in(line) is None for line in lines):
+        return _clean_text(text, level, policy)
+    cleaned = [_clean_json(line, document_in(line), level, policy) for line in lines]
+    return _Cleaned("".join(line.text for line in cleaned), tuple(_numbered(cleaned)))
+
+
+def _clean_text(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
+    """Plain text, of any length."""
+    if len(text) <= _AT_ONCE:
         redacted = redact_text(text, level=level, policy=policy)
         return _Cleaned(redacted.text, redacted.found)
-    parts = [
-        _clean_json(line, one, level, policy) for one, line in zip(documents, lines, strict=True)
-    ]
-    return _Cleaned("".join(part.text for part in parts), tuple(_numbered(parts)))
+    clean = partial(redact_text, level=level, policy=replace(policy, numbered=False))
+    cleaned: list[str] = []
+    found: list[Found] = []
+    line = 0
+    for part in parts(text, clean):
+        redacted = clean(part)
+        cleaned.append(redacted.text)
+        found += _from_line(line, redacted.found)
+        line += part.count("\n")
+    unnumbered = ", without numbers" if policy.numbered else ""
+    click.echo(f"a long text: cleaned in {len(cleaned)} parts{unnumbered}", err=True)
+    return _Cleaned("".join(cleaned), tuple(found))
 
 
 def _clean_json(text: str, document: object, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
@@ -98,6 +121,13 @@ def _numbered(parts: list[_Cleaned]) -> Iterator[Found]:
     for number, part in enumerate(parts, 1):
         for found in part.found:
             yield found._replace(path=f"line {number}: {found.path}")
+
+
+def _from_line(lines: int, found: tuple[Found, ...]) -> Iterator[Found]:
+    """What was found in a part, by the lines of the whole."""
+    for one in found:
+        number = int(one.path.removeprefix("line "))
+        yield one._replace(path=f"line {lines + number}")
 
 
 def _rows(found: tuple[Found, ...]) -> Iterator[Row]:

@@ -16,6 +16,7 @@ from kp_middleware.instants import instant
 from kp_middleware.storage import Pause, Row, count_all, read_condition, read_pauses
 
 _TROUBLES: Final = {
+    "dropped": "were lost because too many waited to be written: raise max_queue_bytes",
     "failed": "could not be scored: kp-middleware show ID says why",
     "rejected": "will not be accepted as they are: kp-middleware outbox --failed says why",
     "blocked": "are kept from leaving: kp-middleware outbox --blocked says why, outbox retry tries"
@@ -26,8 +27,17 @@ _WAITING: Final = {
     "paused": "wait for a person or the next turn: resume them, or kp.end_thread(…)",
     "pending": "wait to be sent: the next program that records with your key does it",
 }
-_REFUSED: Final = "has refused the API key: get another and set KP_API_KEY"
-_PATIENCE: Final = "has asked for patience, or was in trouble: nothing to do"
+_REFUSED: Final = (
+    "has refused the API key: get another and set KP_API_KEY, or try it again with kp-middleware"
+    " outbox retry --failed"
+)
+_PAUSED: Final = {
+    "": "has asked for patience, or was in trouble: nothing to do",
+    "limit": "has asked for patience: nothing to do",
+    "silence": "was silent when two processes ended, and a third 429 would cost the API key:"
+    " nothing to do now; kp.close(timeout_s=…) waits longer for an answer",
+    "trouble": "was in trouble: if it lasts, check KP_REGISTRY_URL and your network",
+}
 
 
 @click.command()
@@ -37,6 +47,9 @@ def status(db: Path, *, as_json: bool) -> None:
     """Say how it is going: what is in the file, what waits since when, and what went wrong.
 
     What only a running program knows, such as runs it had to drop, kp.stats() tells there.
+
+    \b
+    kp-middleware status --json
     """
     found = _status(db)
     if as_json or not sys.stdout.isatty():
@@ -54,12 +67,13 @@ def _status(db: Path) -> Row:
         for pause in read_pauses(locations.pacing_file(), now=time.time())
         if pause.registry.rstrip("/") in registries
     ]
+    counts["dropped"] = condition.dropped
     troubles = [*_troubles(counts, pauses, condition.set_aside)]
     return {
         "path": str(db),
         **condition._asdict(),
         **counts,
-        "pauses": [pause._asdict() | {"until": instant(pause.until)} for pause in pauses],
+        "pauses": [_as_row(pause) for pause in pauses],
         "troubles": troubles,
     }
 
@@ -70,10 +84,18 @@ def _troubles(counts: Row, pauses: list[Pause], set_aside: tuple[str, ...]) -> I
         if counts[kind]:
             yield f"{counts[kind]} {words}"
     for pause in pauses:
-        words = _REFUSED if pause.refused else _PATIENCE
-        yield f"nothing is sent until {instant(pause.until)}: {pause.registry} {words}"
+        if pause.until is None:
+            yield f"nothing is sent: {pause.registry} {_REFUSED}"
+        else:
+            words = _PAUSED[pause.paused_by]
+            yield f"nothing is sent until {instant(pause.until)}: {pause.registry} {words}"
     for path in set_aside:
         yield f"the file was damaged; as it was: {path}, to be removed when you do not need it"
+
+
+def _as_row(pause: Pause) -> Row:
+    until = None if pause.until is None else instant(pause.until)
+    return pause._asdict() | {"until": until}
 
 
 def _lines(found: Row) -> Iterator[str]:
@@ -82,7 +104,16 @@ def _lines(found: Row) -> Iterator[str]:
     if found["oldest"]:
         yield f"           from {_minute(found['oldest'])} to {_minute(found['newest'])}"
     yield ""
-    for name in ("recorded", "scored", "incomplete", "failed", "sent", "rejected", "blocked"):
+    for name in (
+        "recorded",
+        "dropped",
+        "scored",
+        "incomplete",
+        "failed",
+        "sent",
+        "rejected",
+        "blocked",
+    ):
         yield f"{name:<11}{found[name]:>8,}"
     for name, words in _WAITING.items():
         if found[name]:

@@ -30,9 +30,9 @@ def still_open() -> "list[KnowledgePulse]":
 
 @atexit.register
 def _close_all() -> None:
-    deadline = time.monotonic() + _EXIT_S
+    since_s = time.monotonic()
     for pipeline in still_open():
-        pipeline.close(max(0.0, deadline - time.monotonic()))
+        pipeline._end(since_s, _EXIT_S)  # noqa: SLF001 - our own
 
 
 def _promise_for_multiprocessing(_: object = None) -> None:

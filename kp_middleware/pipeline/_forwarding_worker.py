@@ -3,10 +3,11 @@
 import logging
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
 from kp_middleware import locations
+from kp_middleware.database import PASSING_TROUBLE, TROUBLE, in_words
 from kp_middleware.forwarding import Forwarder, Registry
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
@@ -16,19 +17,29 @@ from kp_middleware.storage import OutboxTable, PacingTable, RestingConnection
 logger = logging.getLogger("kp_middleware")
 
 _AT_MOST_S: Final = 3600.0  # then we look again, whatever the clock did
+_LOOK_AGAIN_S: Final = 1.0
+_LAST_STEP_S: Final = 0.3
 
 
 class ForwardingWorker:
-    """Sends what is in the outbox: only where there is a key."""
+    """Sends what is in the outbox: only where there is a key.
+
+    While the file cannot be used, nothing more is sent; one warning says why.
+
+    Attributes:
+        trouble: Why nothing is sent now, and what to do about it; None if all is well.
+    """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self._settings = settings
         self._registry = registry
+        self._forwarder: Forwarder | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._idle = threading.Event()
+        self.trouble: str | None = None
 
     def start(self) -> None:
         """Look into the outbox, in the background."""
@@ -39,17 +50,31 @@ class ForwardingWorker:
                 self._thread = start_daemon("kp-forwarding", self._work)
 
     def stop(self, timeout_s: float) -> None:
-        """Stop after the trace in hand; the others stay in the outbox."""
+        """Stop after the trace in hand; the others stay in the outbox.
+
+        A trace that the registry says nothing to until the time is over is given back: the next
+        process sends it at once.
+        """
         self._stopping.set()
         self._wake.set()
         thread = self._thread  # it takes itself off when it ends
-        if thread is not None:
-            thread.join(timeout_s)
+        if thread is None:
+            return
+        thread.join(timeout_s)
+        if thread.is_alive() and not self._given_back():
+            thread.join(_LAST_STEP_S)
 
     def wait_until_idle(self, timeout_s: float) -> None:
         """Return when nothing can be sent now, or when the time is over."""
         if self._thread is not None:
             self._idle.wait(timeout_s)
+
+    def _given_back(self) -> bool:
+        try:
+            return self._forwarder is not None and self._forwarder.give_back()
+        except TROUBLE as error:
+            logger.debug("the trace in hand is sent in two minutes: %s", error)
+            return True
 
     def _work(self) -> None:
         try:
@@ -63,22 +88,46 @@ class ForwardingWorker:
                     agent_id=self._settings.agent_id,
                 )
                 pace = _shared_pace(self._registry)
-                self._forward(Forwarder(outbox, self._registry, pace=pace, clock=time.time))
+                self._forwarder = Forwarder(outbox, self._registry, pace=pace, clock=time.time)
+                self._go_on(self._forwarder)
         except Exception:
-            logger.warning("nothing is sent for now", exc_info=True)
+            words = (
+                "nothing is sent until the next run: a defect of kp-middleware, please report it"
+            )
+            logger.warning(words, exc_info=True)
         finally:
             self._thread = None
             self._idle.set()
 
-    def _forward(self, forwarder: Forwarder) -> None:
+    def _go_on(self, forwarder: Forwarder) -> None:
         while not self._stopping.is_set():
             self._idle.clear()  # or a program could end in the midst of a request
             self._wake.clear()
-            more_in_s = forwarder.forward_due(self._stopping)
-            if more_in_s is None or more_in_s > 0:
-                if not self._wake.is_set():
-                    self._idle.set()
-                self._wake.wait(_AT_MOST_S if more_in_s is None else min(more_in_s, _AT_MOST_S))
+            try:
+                more_in_s = forwarder.forward_due(self._stopping)
+            except TROUBLE as error:
+                self._wait_for_the_file(error)
+                continue
+            self.trouble = None
+            self._wait(more_in_s)
+        with suppress(*TROUBLE):
+            forwarder.forward_due(self._stopping)  # what is answered is written, our turn is over
+
+    def _wait(self, more_in_s: float | None) -> None:
+        if more_in_s is not None and more_in_s <= 0:
+            return
+        if not self._wake.is_set():
+            self._idle.set()
+        self._wake.wait(_AT_MOST_S if more_in_s is None else min(more_in_s, _AT_MOST_S))
+
+    def _wait_for_the_file(self, error: Exception) -> None:
+        words = in_words(self._settings.db, error)
+        if self.trouble is None:
+            unknown = None if isinstance(error, PASSING_TROUBLE) else error
+            logger.warning("nothing is sent for now: %s", words, exc_info=unknown)
+        self.trouble = str(words)
+        self._idle.set()
+        self._stopping.wait(_LOOK_AGAIN_S)
 
 
 def _shared_pace(registry: Registry) -> SharedPace:

@@ -41,7 +41,7 @@ logger = logging.getLogger("kp_middleware")
 _MOMENT_S: Final = 0.1
 _CLOSED: Final = "the pipeline is closed, which should come after the last run"
 _TOO_MANY: Final = "too many wait to be scored: see kp.stats().trouble, or raise max_queue_bytes"
-_PATIENCE_S: Final = 10.0  # with a file that takes no run for so long
+_PATIENCE_S: Final = 10.0  # with a worker that keeps no run for so long, and does not say why
 
 
 class KnowledgePulse:
@@ -224,7 +224,7 @@ class KnowledgePulse:
             What is not done.
         """
         if not self.settings.sync and any(self._backlog()):
-            self._scorer.start()  # an earlier process may have left it
+            self._scorer.look_again()  # another process may have left it
         self._wait(time.monotonic() + timeout_s)
         return self._backlog()
 
@@ -235,7 +235,7 @@ class KnowledgePulse:
             in_memory=self._queue.waiting,
             dropped=self._queue.dropped,
             swallowed=shield.failures,
-            trouble=self._scorer.trouble,
+            trouble=self._scorer.trouble or (self._sender.trouble if self._sender else None),
         )
 
     def close(self, timeout_s: float = 5.0) -> None:
@@ -243,12 +243,21 @@ class KnowledgePulse:
 
         Takes longer only where finished runs are in memory and the file takes them.
         """
+        self._end(time.monotonic(), timeout_s)
+
+    def _end(self, since_s: float, timeout_s: float) -> None:
+        """Close: all of it in the time that began at ``since_s``, unless runs are being kept."""
         if self._closed:
             return
         self._closed = True
-        deadline = time.monotonic() + timeout_s
+        deadline = since_s + timeout_s
         self._wait(deadline)
-        self._queue.wait_until_kept(_PATIENCE_S)
+        if self.settings.sync:
+            self._scorer.keep_all(since_s + _PATIENCE_S)
+        else:
+            self._queue.wait_until_kept(
+                since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s
+            )
         self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
         if self._sender is not None:
             self._sender.stop(0.0)
@@ -259,8 +268,9 @@ class KnowledgePulse:
 
     def _wait(self, deadline: float) -> None:
         if self.settings.sync:
-            self._scorer.work_now()
-        self._queue.wait_until_done(deadline - time.monotonic())
+            self._scorer.work_until(deadline)
+        else:
+            self._queue.wait_until_done(deadline - time.monotonic())
         if self._sender is not None:
             self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
 
@@ -289,7 +299,7 @@ class KnowledgePulse:
         if self._closed or not self._queue.put(run):
             self._drop()
         elif self.settings.sync:
-            self._scorer.work_now(insist=False)
+            self._scorer.score_ours()
         else:
             self._scorer.start()
 

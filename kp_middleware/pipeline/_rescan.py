@@ -1,16 +1,18 @@
 """Today's rules, applied to what has not been sent yet."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from kp_middleware.database import Connection
 from kp_middleware.errors import RedactionError
 from kp_middleware.pipeline._outgoing import outgoing
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
-from kp_middleware.storage import OutboxCare
+from kp_middleware.storage import LOST_ON_ITS_WAY, OutboxCare
 from kp_middleware.traces import ReasoningTrace
 
 Rescanned: TypeAlias = Literal["unchanged", "rewritten", "released", "blocked", "left"]
+
+_NOT_SENT: Final = ("pending", "blocked", "rejected")
 
 
 class Rescan:
@@ -32,7 +34,7 @@ class Rescan:
         self._alone = alone
 
     def row(self, seq: int) -> Rescanned:
-        """Rewrite one row, or block it; only if it is pending or blocked."""
+        """Rewrite one row, or block it; only if it is pending, blocked or rejected."""
         entry = self._care.entry(seq)
         redactor, copy = self._policy.redactor, entry.document
         if not self._alone and entry.redactor.partition("+")[2] != redactor.partition("+")[2]:
@@ -59,5 +61,12 @@ class Rescan:
         )
 
     def all_rows(self) -> dict[int, Rescanned]:
-        """What became of each pending or blocked row, by its ``seq``."""
-        return {seq: self.row(seq) for seq in self._care.seqs("pending", "blocked")}
+        """What became of each row that was not sent, by its ``seq``.
+
+        What may have been sent before its file was damaged is not released by the way.
+        """
+        return {seq: self._unless_lost(seq) for seq in self._care.seqs(*_NOT_SENT)}
+
+    def _unless_lost(self, seq: int) -> Rescanned:
+        lost = self._care.entry(seq).reason == LOST_ON_ITS_WAY
+        return "blocked" if lost else self.row(seq)

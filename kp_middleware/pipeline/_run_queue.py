@@ -1,6 +1,8 @@
 """Finished runs on their way from the agents' threads to the worker, bounded by bytes."""
 
+import math
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -27,7 +29,9 @@ class ThreadEnd(NamedTuple):
 FinishedRun: TypeAlias = Recorder | ReasoningTrace | ThreadEnd
 """What was recorded, a trace that a user built, or the end of what was recorded before."""
 
-_OVERHEAD_BYTES: Final = 1024
+_OVERHEAD_BYTES: Final = 3072
+_STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
+_BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
 
 _Waiting: TypeAlias = tuple[FinishedRun, int]
 """A run and its size in bytes: a plain tuple, because the agent's thread makes it."""
@@ -49,8 +53,10 @@ class RunQueue:
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._asleep = False
         self._in_hand = 0
-        self._stuck = False
+        self._kept_s = -math.inf
+        self._in_trouble = self._stuck = False
         self._unfinished = 0
+        self._looks = 0
         self._dropped = self._untold = 0
 
     def put(self, run: FinishedRun) -> bool:
@@ -91,6 +97,7 @@ class RunQueue:
         """A run that was taken is in the file, or never will be."""
         with self._changed:
             self._in_hand -= 1
+            self._kept_s = time.monotonic()
             self._changed.notify_all()
 
     def done(self, count: int) -> None:
@@ -99,10 +106,18 @@ class RunQueue:
             self._unfinished -= count
             self._changed.notify_all()
 
-    def begin(self) -> None:
-        """The worker begins: something is unfinished until it has looked into the file."""
+    def ask_to_look(self) -> None:
+        """Let the worker look into the file: something is unfinished until it has."""
         with self._lock:
             self._unfinished += 1
+            self._looks += 1
+        self._bell.put(None)
+
+    def take_looks(self) -> int:
+        """How often it was asked to look: so many are done when it finds nothing more."""
+        with self._lock:
+            looks, self._looks = self._looks, 0
+        return looks
 
     def drop(self) -> int:
         """Count a run that is lost; how many there are now."""
@@ -116,42 +131,59 @@ class RunQueue:
         """How many runs were lost."""
         return self._dropped
 
-    def take_untold(self) -> int:
-        """How many were lost that the file does not count yet; it shall now."""
+    @property
+    def untold(self) -> int:
+        """How many were lost that the file does not count yet."""
+        return self._untold
+
+    def told(self, count: int) -> None:
+        """The file counts so many more of them."""
         with self._lock:
-            untold, self._untold = self._untold, 0
-        return untold
+            self._untold -= count
 
     def wake(self) -> None:
         """Let the worker look again: it does not begin to sleep now, or wakes up."""
         self._bell.put(None)
 
-    def set_stuck(self, *, stuck: bool) -> None:
-        """Whether the runs cannot be kept for now, so that waiting for them is of no use."""
+    def meet_trouble(self, *, lasting: bool) -> None:
+        """Runs cannot be kept for now; if it is ``lasting``, to wait for them is of no use."""
         with self._changed:
-            self._stuck = stuck
+            self._in_trouble, self._stuck = True, lasting
             self._changed.notify_all()
+
+    def end_trouble(self) -> None:
+        """Runs can be kept again."""
+        with self._changed:
+            self._in_trouble = self._stuck = False
 
     def wait_until_done(self, timeout_s: float) -> None:
         """Return when every run is done or none can be, or when the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: not self._unfinished or self._stuck, timeout_s)
 
-    def wait_until_kept(self, patience_s: float) -> None:
-        """Return when no run is in memory alone, or when none was kept for so long or can be."""
+    def wait_until_kept(
+        self, since_s: float, patience_s: float, *, patience_in_trouble_s: float
+    ) -> None:
+        """Return when no run is in memory alone, or none can be kept, or none was for so long.
+
+        Args:
+            since_s: Monotonic seconds: what was before does not count.
+            patience_s: With a worker that may only be slow.
+            patience_in_trouble_s: With one that has failed and tries again.
+        """
         with self._changed:
-            waiting = self.waiting
-            while waiting and not self._stuck and self._fewer_than(waiting, patience_s):
-                waiting = self.waiting
+            while self.waiting and not self._stuck:
+                most_s = patience_in_trouble_s if self._in_trouble else patience_s
+                left_s = max(since_s, self._kept_s) + most_s - time.monotonic()
+                if left_s <= 0:
+                    return
+                self._changed.wait(left_s)
 
     @property
     def waiting(self) -> int:
         """How many runs are in memory alone."""
         with self._lock:
             return len(self._runs) + self._in_hand
-
-    def _fewer_than(self, waiting: int, timeout_s: float) -> bool:
-        return self._changed.wait_for(lambda: self.waiting < waiting or self._stuck, timeout_s)
 
     def _sleep(self, timeout_s: float) -> None:
         """Until somebody rings, unless a run is there already."""
@@ -165,9 +197,11 @@ class RunQueue:
 
 
 def _size_bytes(run: FinishedRun) -> int:
+    """About what it takes in memory."""
     if isinstance(run, Recorder):
         texts = len(run.objective) + len(run.result_summary)
-        return run.log.size_bytes + texts + _OVERHEAD_BYTES
+        return run.log.size_bytes + run.log.kept * _STEP_BYTES + texts + _OVERHEAD_BYTES
     if isinstance(run, ThreadEnd):
         return _OVERHEAD_BYTES
-    return len(run.model_dump_json()) + _OVERHEAD_BYTES
+    steps = len(run.steps) * _BUILT_STEP_BYTES
+    return len(run.model_dump_json()) + steps + _OVERHEAD_BYTES

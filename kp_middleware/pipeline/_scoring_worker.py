@@ -1,10 +1,12 @@
 """The thread that keeps and scores finished runs."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from kp_middleware.database import PASSING_TROUBLE, TROUBLE, in_words, is_damage
@@ -12,6 +14,7 @@ from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
+from kp_middleware.privacy import Policy
 from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
 from kp_middleware.storage import ForkGate, Identity, RestingConnection, rescue
@@ -23,6 +26,8 @@ _NEVER_S: Final = 3600.0
 _SLOW_S: Final = 0.5
 _REST_S: Final = 30.0  # after a try on an agent's thread that failed so slowly
 _RESCUE_AGAIN_S: Final = 60.0
+_OWN_S: Final = 0.25  # for what other threads and earlier trouble have left, on an agent's thread
+_TURN_S: Final = 0.001
 _HEAD_START_S: Final = (
     0.02  # for the agent to give its answer: two busy threads of Python wait for each other
 )
@@ -58,6 +63,7 @@ class ScoringWorker:
         self._turn = threading.RLock()
         self._step = ForkGate()
         self._at_work = False
+        self._callers: set[int] = set()
         self._connection = RestingConnection(settings.db)
         self._evaluation: Evaluation | None = None
         self._file: Identity | None = None
@@ -76,9 +82,13 @@ class ScoringWorker:
             return
         with self._starting:
             if self._thread is None:
-                self._queue.begin()
-                self._unscored += 1
+                self._queue.ask_to_look()
                 self._thread = start_daemon("kp-scoring", self._work)
+
+    def look_again(self) -> None:
+        """Look in the background for what others have left in the file."""
+        self.start()
+        self._queue.ask_to_look()
 
     def stop(self, timeout_s: float) -> None:
         """Stop after the run in hand; what waits stays in the queue."""
@@ -89,24 +99,71 @@ class ScoringWorker:
         if self._thread is None or not self._thread.is_alive():
             self._close()
 
-    def work_now(self, *, insist: bool = True) -> None:
-        """Do what waits, in the caller's thread; several callers wait for one another.
+    def score_ours(self) -> None:
+        """Keep and score what ended just now, in its own thread; what others have left can wait.
 
-        A run that ends while one is scored, in the same thread, is taken by the call around it.
+        Several callers wait for one another. A run that ends while one is scored, in the same
+        thread, is taken by the call around it. It rests where it took long a moment ago to find out
+        that the file cannot be used.
+        """
+        caller = threading.get_ident()
+        self._callers.add(caller)
+        try:
+            with self._turn:
+                if not (self._at_work or (self._in_trouble and self._rests())):
+                    self._while_at_work(self._score_ours)
+        finally:
+            self._callers.discard(caller)
+
+    def work_until(self, deadline: float) -> None:
+        """Do all that waits, in the caller's thread, step by step until it is done or too late.
+
+        Between two steps, agents have their turn.
+        """
+        while time.monotonic() < deadline and self._in_turn(self._do_next, deadline):
+            if self._callers:
+                time.sleep(_TURN_S)  # who leaves and enters again at once is always the first
+
+    def keep_all(self, deadline: float) -> None:
+        """Keep every run that is in memory, as far as the file takes them, in the caller's thread.
 
         Args:
-            insist: Also where it took long a moment ago to find out that the file cannot be used.
+            deadline: Until when another thread may go on with its own step.
         """
-        with self._turn:
-            if self._at_work or (self._in_trouble and not insist and self._rests()):
-                return
-            self._at_work = True
-            try:
-                while self._go_on(0):
-                    pass
-                self._remove_old()
-            finally:
-                self._at_work = False
+        self._in_turn(self._keep_all, deadline)
+
+    def _in_turn(self, work: Callable[[], bool], deadline: float) -> bool:
+        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        try:
+            return not self._at_work and self._while_at_work(work)
+        finally:
+            self._turn.release()
+
+    def _while_at_work(self, work: Callable[[], bool]) -> bool:
+        self._at_work = True
+        try:
+            return work()
+        finally:
+            self._at_work = False
+
+    def _score_ours(self) -> bool:
+        deadline = time.monotonic() + _OWN_S
+        more = True
+        while more:
+            while self._keep_next() and time.monotonic() < deadline:
+                pass
+            more = not self._in_trouble and self._attempt(self._score_newest)
+            more = more and time.monotonic() < deadline
+        return self._remove_old()
+
+    def _do_next(self) -> bool:
+        return self._go_on(0, at_once=True) or self._remove_old()
+
+    def _keep_all(self) -> bool:
+        while not (self._in_trouble and self._rests()) and self._keep_next():
+            pass
+        return True
 
     def leave_to_the_parent(self) -> None:
         """In a forked child: end after the step that forked, which is the parent's to complete."""
@@ -130,63 +187,89 @@ class ScoringWorker:
                 self._stopping.wait(_LOOK_AGAIN_S)
                 wait_s = 0.0
 
-    def _go_on(self, wait_s: float) -> bool:
+    def _go_on(self, wait_s: float, *, at_once: bool = False) -> bool:
         """Keep the next run, else score the next; False if there was nothing to do, or no way."""
         run = self._queue.take(wait_s)
-        if wait_s and run is not None:
+        if run is None:
+            return self._attempt(partial(self._score_next, at_once=at_once))
+        if wait_s:
             self._stopping.wait(_HEAD_START_S)
+        return self._attempt(partial(self._keep, run), run)
+
+    def _keep_next(self) -> bool:
+        run = self._queue.take(0)
+        return run is not None and self._attempt(partial(self._keep, run), run)
+
+    def _attempt(self, step: Callable[[], bool], run: FinishedRun | None = None) -> bool:
+        """Whether a step did something; if it fails, the run that it was to keep waits on."""
         began_s = time.monotonic()
         try:
             with self._step:  # what a fork interrupts may hold locks of Python or a library
-                went_on = self._score_next() if run is None else self._keep(run)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the worker lives on
+                went_on = step()
+        except BaseException as error:  # whatever it is, the worker lives on
             if run is not None:
                 self._queue.put_back(run)
-            self._in_trouble = True
-            if time.monotonic() - began_s > _SLOW_S:
-                self._rest_until_s = time.monotonic() + _REST_S
-            if is_damage(error) and self._rescued():
-                return True
-            self._warn(error)
-            self._queue.set_stuck(stuck=isinstance(error, DatabaseError) or is_damage(error))
-            return False
+            if not isinstance(error, Exception):
+                raise  # Ctrl-C, on an agent's thread
+            return self._meet_trouble(error, time.monotonic() - began_s)
         if self._in_trouble:
             self._in_trouble = self._warned = False
             self.trouble = None
-            self._queue.set_stuck(stuck=False)
+            self._queue.end_trouble()
         return went_on
+
+    def _meet_trouble(self, error: Exception, took_s: float) -> bool:
+        """Say what is wrong, once; True if it could be mended at once."""
+        self._in_trouble = True
+        if took_s > _SLOW_S:
+            self._rest_until_s = time.monotonic() + _REST_S
+        if is_damage(error) and self._rescued():
+            return True
+        self._warn(error)
+        self._queue.meet_trouble(lasting=isinstance(error, DatabaseError) or is_damage(error))
+        return False
 
     def _keep(self, run: FinishedRun) -> bool:
         evaluation = self._open()
-        self._unscored += 1
+        if untold := self._queue.untold:
+            evaluation.count_dropped(untold)
+            self._queue.told(untold)
         try:
             evaluation.keep(run)
         except PASSING_TROUBLE:
-            self._unscored -= 1
             raise
         except Exception as error:
             if is_damage(error):
-                self._unscored -= 1
                 raise
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
+        self._unscored += 1
         self._queue.kept()
-        evaluation.count_dropped(self._queue.take_untold())
         return True
 
-    def _score_next(self) -> bool:
+    def _score_next(self, *, at_once: bool) -> bool:
         evaluation = self._open()
+        self._unscored += self._queue.take_looks()
+        scored = self._scored(partial(evaluation.score_next, at_once=at_once))
+        if not scored:
+            there_in_s = math.inf if self._waiting_for_model else evaluation.next_in_s()
+            if there_in_s == math.inf:
+                self._queue.done(self._unscored)
+                self._unscored = 0
+            self._idle_s = min(there_in_s, evaluation.next_end_in_s() + _TICK_S, _NEVER_S)
+        return scored
+
+    def _score_newest(self) -> bool:
+        return self._scored(self._open().score_newest_of_ours)
+
+    def _scored(self, score: Callable[[], bool]) -> bool:
         try:
-            scored = evaluation.score_next()
+            scored = score()
             self._waiting_for_model = False
         except EmbedderNotReadyError as error:
             logger.debug("runs wait to be scored: %s", error)
             scored, self._waiting_for_model = False, True
-        if evaluation.any_pending():
+        if self._open().any_pending():
             self._on_queued()
-        if not scored:
-            self._queue.done(self._unscored)
-            self._unscored = 0
-            self._idle_s = min(evaluation.next_end_in_s() + _TICK_S, _NEVER_S)
         return scored
 
     def _remove_old(self) -> bool:
@@ -221,7 +304,11 @@ class ScoringWorker:
         try:
             with self._step:
                 self._close()
-                found = rescue(self._settings.db)
+                found = rescue(
+                    self._settings.db,
+                    registry=self._settings.registry_url,
+                    redactor=Policy.of(self._settings).redactor,
+                )
         except (*TROUBLE, TimeoutError) as error:
             self._warn(error)
             return False

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from kp_middleware.errors import DatabaseError
-from kp_middleware.forwarding import Change, OwnPace, Pace
+from kp_middleware.forwarding import Cause, Change, OwnPace, Pace
 from kp_middleware.pipeline._uptime import Uptime, read_uptime
 from kp_middleware.storage import ForkGate, Pacing, PacingTable
 
@@ -22,6 +22,20 @@ _LOOK_AGAIN_S: Final = 0.5
 _LONG_S: Final = 600.0
 _MARGIN_S: Final = 30.0
 _CLOCKS_AGREE_S: Final = 1.0
+_LAST_PATIENCE_S: Final = 0.3  # where a process ends
+_REFUSED: Final = (
+    "nothing is sent, the registry has refused this API key: set KP_API_KEY to another,"
+    " or try this one again with kp-middleware outbox retry --failed"
+)
+_PAUSED: Final = {
+    Cause.NONE: "no sending for %.0f s, as an earlier process has noted: there is nothing to do",
+    Cause.LIMIT: "the registry has asked for patience, no sending for %.0f s: there is nothing to"
+    " do",
+    Cause.SILENCE: "no sending for %.0f s, two processes ended while they waited for the registry:"
+    " had it said 429, a third would cost the API key; give it longer with kp.close(timeout_s=…)",
+    Cause.TROUBLE: "the registry was in trouble, no sending for %.0f s: if it lasts, check"
+    " KP_REGISTRY_URL and your network",
+}
 
 _Move: TypeAlias = Callable[[Pacing, float], Pacing]
 
@@ -95,15 +109,28 @@ class SharedPace:
             self._said.add("long")  # the forwarder says it in the registry's words
         return wait_s
 
+    def give_back(self, answer: Change, /) -> None:
+        """Note what the last answer may have meant, and let others have their turn.
+
+        Where the file is locked our turn ends by itself, and the request counts as one that nobody
+        has seen the answer to.
+        """
+
+        def end(pacing: Pacing, now: float) -> Pacing:
+            return self._released(self._settled(answer, pacing, now), now)
+
+        with suppress(TimeoutError, DatabaseError):
+            self._change(end, patience_s=_LAST_PATIENCE_S)
+
     def release(self) -> None:
         """Let others have their turn."""
         if self._known and self._known.holder == self._us:
             with suppress(TimeoutError, DatabaseError):  # the turn ends by itself
                 self._change(self._released)
 
-    def _change(self, move: _Move) -> Pacing:
+    def _change(self, move: _Move, *, patience_s: float | None = None) -> Pacing:
         with self._gate:
-            self._known = self._table.change(partial(self._after, move))
+            self._known = self._table.change(partial(self._after, move), patience_s=patience_s)
         self._unwritten = None
         return self._known
 
@@ -186,11 +213,10 @@ class SharedPace:
 
     def _say_why(self, pacing: Pacing, wait_s: float) -> None:
         """What the processes before us have met, or nothing would be sent without a word."""
-        if wait_s > _LONG_S and pacing.stopped_at > -math.inf:
-            words = "the registry has refused this API key: nothing is sent for %.0f s, or until"
-            self._say("long", f"{words} KP_API_KEY is another", wait_s)
+        if wait_s == math.inf:
+            self._say("long", _REFUSED)
         elif wait_s > _LONG_S:
-            self._say("long", "the registry has asked for patience: no sending for %.0f s", wait_s)
+            self._say("long", _PAUSED[Cause(pacing.paused_by)], wait_s)
 
     def _say(self, kind: str, words: str, *facts: object) -> None:
         """Warn once for each kind of trouble."""
@@ -202,6 +228,7 @@ def _pace_of(pacing: Pacing) -> Pace:
     return Pace(
         full_at=pacing.full_at,
         paused_until=pacing.paused_until,
+        paused_by=Cause(pacing.paused_by),
         limited_at=pacing.limited_at,
         asked_at=pacing.asked_at,
         lost_at=pacing.lost_at,
@@ -215,6 +242,7 @@ def _with(pacing: Pacing, pace: Pace) -> Pacing:
     return pacing._replace(
         full_at=pace.full_at,
         paused_until=pace.paused_until,
+        paused_by=pace.paused_by.value,
         limited_at=pace.limited_at,
         asked_at=pace.asked_at,
         lost_at=pace.lost_at,

@@ -41,31 +41,29 @@ class Threads:
         self._limits = Limits.of(settings)
         self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
 
-    def keep(self, run: RecordedRun) -> None:
-        """Write a run to the file, joined with the one that it goes on with."""
+    def keep(self, run: RecordedRun) -> list[int]:
+        """Write a run to the file, joined with the one that it goes on with; where it is then."""
         with transaction(self._connection):
             self._waiting.leave(run)
             earlier = self._waiting.before(run)
             if earlier is not None:
                 self._waiting.take(earlier)
-                self._write(self._joined(earlier.run, run), earlier.seq)
-            elif (whole := self._alone(run)) is not None:
-                self._write(whole, None)
+                return [self._write(self._joined(earlier.run, run), earlier.seq)]
+            whole = self._alone(run)
+            return [] if whole is None else [self._write(whole, None)]
 
-    def end(self, end: ThreadEnd) -> None:
-        """Nothing follows what waits in a thread."""
+    def end(self, end: ThreadEnd) -> list[int]:
+        """Nothing follows what waits in a thread; where that is."""
         with transaction(self._connection):
-            for waiting in self._waiting.of_thread(end.thread):
-                self._end(waiting, end)
+            return [self._end(waiting, end) for waiting in self._waiting.of_thread(end.thread)]
 
-    def end_overdue(self) -> bool:
-        """End the first that has waited too long; False if nothing has."""
+    def end_overdue(self) -> list[int]:
+        """End the first that has waited too long, and say where it is."""
         if self.next_end_in_s() > 0:
-            return False
+            return []
         with transaction(self._connection):
-            for waiting in self._waiting.overdue(self._now()):
-                self._end(waiting, _NOBODY_SAYS)
-        return True
+            overdue = self._waiting.overdue(self._now())
+            return [self._end(waiting, _NOBODY_SAYS) for waiting in overdue]
 
     def next_end_in_s(self) -> float:
         """In how many seconds the next has waited too long; infinity where none waits."""
@@ -84,20 +82,22 @@ class Threads:
             return run
         return alone(run) if run.shape.steps else None
 
-    def _write(self, run: RecordedRun, seq: int | None) -> None:
+    def _write(self, run: RecordedRun, seq: int | None) -> int:
         seq = self._store.record(run, seq=seq)
         if run.part is not None and run.part.awaits is not None:
             until = self._clock() + self._waits_s[run.part.awaits]
             self._waiting.add(seq, run, until=instant(until))
+        return seq
 
-    def _end(self, waiting: WaitingRun, end: ThreadEnd) -> None:
+    def _end(self, waiting: WaitingRun, end: ThreadEnd) -> int:
         self._waiting.take(waiting)
         if not waiting.run.shape.steps:
-            return
+            return waiting.seq
         over = ended(waiting.run, success=end.success, confidence=end.confidence)
         self._store.record(over, seq=waiting.seq)
         if not over.complete and waiting.part.awaits == "human":
             self._store.say_why(waiting.seq, _NOT_RESUMED)
+        return waiting.seq
 
     def _now(self) -> str:
         return instant(self._clock())

@@ -3,8 +3,8 @@
 import re
 from functools import cache
 
-from kp_middleware.privacy._page import PLACEHOLDER
 from kp_middleware.privacy._rules import SPACE, Check, Rule
+from kp_middleware.privacy._signs import PLACEHOLDER, seen
 from kp_middleware.privacy._values import is_flag, is_given, is_opaque, is_token, is_told
 
 _OWNERS = (
@@ -35,7 +35,7 @@ _OWNERS = (
 )
 _WORDS = (
     *("pwd", "secrets?", "credentials?", "token", "jwt", "connection[_-]?string"),
-    r"pass(?:word|wd|phrase|code)s?",
+    r"pass(?:[_-]?word|wd|phrase|code)s?",
     r"(?<=[A-Za-z0-9][_-])pass|(?-i:(?<=[a-z])Pass)|requirepass|(?<![A-Za-z])(?:bind_?)?pw|psk",
     r"x-(?:amz|goog)-signature|mnemonic|(?:seed|recovery)[_ -]?phrase",
     r"(?:access|api|auth|refresh|bearer|session)[_-]?tokens?",
@@ -99,8 +99,9 @@ _CLOSE = r"""(?:\\{0,7}["'`]|\*{1,2})?\]?"""
 _TYPE = (
     r"""(?::\s?(?:str|string|String|bytes|SecretStr|Optional\[\w{1,20}\]|str \| None)\s?(?==))?"""
 )
+_AGAIN = r"(?: \((?i:again|confirm(?:ation)?|repeat|re-?type|verify|new|old|current)\))?"
 _IS = (
-    rf"{_CLOSE}{_S}{{0,8}}{_TYPE}(?:=>|:=|={{1,3}}|[:：])(?:\*\*)?{_S}{{0,8}}"
+    rf"{_CLOSE}{_AGAIN}{_S}{{0,8}}{_TYPE}(?:=>|:=|={{1,3}}|[:：＝])(?:\*\*)?{_S}{{0,8}}"
     r"(?:[|>][-+]?\s{1,12})?"  # a YAML block
 )
 _QUOTED = (
@@ -145,7 +146,7 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
         rf"{_NAME}{_S}{{1,4}}(?!-)(?:{_QUOTED}|{_BARE})", needs=("-",), check=is_flag
     ),
     _password(  # a name that may mean something else: only what looks like a token
-        rf"(?<![A-Za-z])(?P<name>(?i:{'|'.join(_DOUBTFUL)})){_IS}{_loose(16)}",
+        rf"(?<![A-Za-z/])(?P<name>(?i:{'|'.join(_DOUBTFUL)})){_IS}{_loose(16)}",  # not …/key=a/…
         starts=_DOUBTFUL,
         check=is_token,
     ),
@@ -156,9 +157,10 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
         check=is_opaque,
     ),
     _password(  # prose: the password is …
-        rf"{_NAME}{_CLOSE}{_S}{{1,3}}(?i:is|was|are|to|will be|(?:changed|set|reset) to|ist|est|es)"
+        rf"{_NAME}{_CLOSE}{_S}{{1,3}}"
+        r"(?:(?i:is|was|are|to|will be|(?:changed|set|reset) to|ist|est|es):?|[-=]>)"
         rf"{_S}{{1,3}}(?:now |still |set to |simply |just )?{_loose(1)}",
-        needs=(" is", " was", " are", " to", " will", " ist", " est", " es"),
+        needs=(" is", " was", " are", " to", " will", " ist", " est", " es", "->", "=>"),
         check=is_told,
     ),
     _password(  # prose: with password …
@@ -178,6 +180,12 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
     _password(  # two arguments
         rf"""{_NAME}["']\s{{0,4}},\s{{0,4}}["'](?P<value>[^"'\n]{{4,512}}+)["']""",
         needs=(",",),
+        check=is_told,
+    ),
+    _password(  # setPassword("…")
+        rf"""(?<![A-Za-z])(?i:set|with)\w{{0,24}}?{_NAME}\(\s{{0,4}}["'](?P<value>[^"'\n]{{4,512}}+)["']""",
+        starts=("set", "with"),
+        needs=("(",),
         check=is_told,
     ),
     _password(  # a pair of user and password
@@ -218,5 +226,5 @@ def _secret_name() -> re.Pattern[str]:
 
 def names_a_secret(name: str) -> bool:
     """Whether what is kept under this name has to go, whatever it is."""
-    name = PLACEHOLDER.sub("|", name)[-120:].rstrip(" :=_-*[]\"'")
+    name = seen(PLACEHOLDER.sub("|", name))[-120:].rstrip(" :=_-*[]\"'")
     return _secret_name().search(name) is not None

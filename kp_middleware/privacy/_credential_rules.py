@@ -93,10 +93,30 @@ CREDENTIAL_RULES: tuple[Rule, ...] = (
         ("authorization",),
         check=is_credential,
     ),
+    Rule(  # what proves that the password is known
+        "bearer_token",
+        "secret",
+        r"(?<!\w)response=\\{0,7}[\"']?(?P<value>[0-9a-f]{32,128})(?!\w)",
+        ("response=",),
+        ("digest",),
+    ),
+    Rule(
+        "bearer_token",
+        "secret",
+        r"(?<![A-Za-z])Signature=(?P<value>[0-9a-f]{40,128})(?!\w)",
+        ("signature=",),
+    ),
+    Rule(
+        "connection_string",
+        "secret",
+        rf"(?i:jdbc:oracle:(?:thin|oci8?)):[^{SPACE}/@\"'`<>]{{1,64}}/(?P<value>[^{SPACE}@\"'`<>]{{1,128}}+)@",
+        ("jdbc:oracle:",),
+        check=_is_filled_in,
+    ),
     Rule(  # curl -u user:x
         "password",
         "secret",
-        rf"(?<![\w-])(?:-u|--(?:proxy-)?user(?:name)?)(?:[{SPACE}=]{{1,3}}|(?=\w))[\"']?"
+        rf"(?<![\w-])(?:-u|--(?:proxy-)?user(?:name)?)(?:[{SPACE}=:]{{1,3}}|[\"'],{_S}{{0,2}}|(?=\w))[\"']?"
         rf"[^{SPACE}:\"'`<>]{{0,64}}:(?P<value>(?![\d/]{{1,6}}(?!\w))[^{SPACE}\"'`<>]{{2,256}}+)",
         ("-u", "--user", "--proxy-user"),
         check=_is_filled_in,
@@ -120,7 +140,8 @@ CREDENTIAL_RULES: tuple[Rule, ...] = (
     Rule(  # .pgpass
         "password",
         "secret",
-        r"(?<!\S)[\w.*-]{1,64}:\d{4,5}:[\w*-]{1,64}:[\w*-]{1,64}:(?P<value>[^\s:]{4,128})(?!\S)",
+        r"(?<![\w.*-])[\w.*-]{1,64}:\d{4,5}:[\w*-]{1,64}:[\w*-]{1,64}:"
+        r"(?P<value>[^\s:\"'<>]{4,128}+)(?!:)",
         needs=(":5432:", ":6432:", ":*:"),
     ),
 )

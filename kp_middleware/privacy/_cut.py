@@ -16,9 +16,12 @@ REACH = 4096
 
 _MARK = re.compile(r"…? ?\[cut: \d{1,12} characters in all\]")
 _UNBROKEN = ascii_letters + digits + "!#$%&()*+,-./:;=?@[\\]^_{|}~"
-_GROUPS = re.compile(r"(?:[\w+().-]{0,8}\d[\w+().-]{0,8}[ \u00a0]){1,10}\Z", re.ASCII)
+_GROUPS = re.compile(r"(?:(?=[A-Za-z_+().-]{0,8}\d)[\w+().-]{1,17}+[ \u00a0]){1,10}+\Z", re.ASCII)
 _LONGEST_GROUPS = 180
-_CLOSED_BY = ('"', "'", "`", '\\"', "</", "aa aa aa")  # the last: a phrase needs several words
+_CLOSED_BY = (
+    *(('"', '"'), ("'", "'"), ("`", "`"), ('\\"', '\\"'), (">", "</")),
+    (" ", "aa aa aa"),  # a phrase needs several words
+)
 
 
 def spans_at_cuts(page: Page) -> Iterator[Span]:
@@ -38,8 +41,10 @@ def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
     """
     for mark in _MARK.finditer(text, max(0, len(text) - 48)):
         start = max(0, mark.start() - REACH)
-        for closing in _CLOSED_BY:
-            yield start, text[start : mark.start()], closing
+        before = text[start : mark.start()]
+        for opening, closing in _CLOSED_BY:
+            if opening in before:
+                yield start, before, closing
 
 
 def _size_of_torn(before: str) -> int:

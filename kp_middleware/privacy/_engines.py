@@ -1,15 +1,17 @@
 """Other programs' finders, which a user may add: they find more, and take nothing away."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
 from typing import TypeAlias
 
 from kp_middleware.errors import MissingExtraError, RedactionError
+from kp_middleware.privacy._pieces import pieces
 from kp_middleware.privacy._rules import Group, Span
+from kp_middleware.privacy._time_limit import check_time
 
-ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed"))
+ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "timeout"))
 """The reasons of a RedactionError that are an engine's, not the text's."""
 
 _REMEMBERED = 10_000
@@ -18,35 +20,74 @@ Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 """The starts, ends and labels of what has to go in a text; they may overlap."""
 
 
-@dataclass(frozen=True, slots=True)
 class Engine:
-    """One finder.
+    """One finder, asked once for each text, and not again at once where it was slow to fail.
 
     Attributes:
         name: As in the settings.
         group: Decides at which levels its findings go.
-        finder: Asked for each text.
     """
 
-    name: str
-    group: Group
-    finder: Finder
+    def __init__(
+        self,
+        name: str,
+        group: Group,
+        finder: Finder,
+        *,
+        piece_size: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``finder`` is shown no more than ``piece_size`` characters at a time; None: all."""
+        self.name = name
+        self.group = group
+        self._finder = finder
+        self._piece_size = piece_size
+        self._clock = clock
+        self._known: dict[bytes, list[Span]] = {}
+        self._reason = ""  # of the last failure,
+        self._rests_until = clock()  # and how long none is asked for
 
     def spans(self, text: str) -> list[Span]:
-        """What has to go.
+        """What has to go. A text is looked at to be cleaned and to be checked; the answer is kept.
 
         Raises:
-            RedactionError: ``engine_failed``, whatever went wrong; also if what it found is no
-                part of the text.
+            RedactionError: ``timeout``, or ``engine_failed``, whatever went wrong; also if what it
+                found is no part of the text. An engine that failed rests for as long as it took.
         """
-        try:
-            found = [Span(*places, self.group) for places in self.finder(text)]
-            fits = all(0 <= span.start <= span.end <= len(text) for span in found)
-        except Exception:  # noqa: BLE001  # fail closed, whatever it is
-            raise RedactionError("engine_failed", self.name) from None  # the cause may quote
-        if not fits:
-            raise RedactionError("engine_failed", self.name)
+        key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        found = self._known.get(key)
+        if found is None:
+            found = self._asked(text)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = found
         return found
+
+    def _asked(self, text: str) -> list[Span]:
+        began = self._clock()
+        if began < self._rests_until:
+            raise self._refusal(text)
+        try:
+            return [*self._found(text)]
+        except TimeoutError:
+            self._reason = "timeout"
+        except Exception:  # noqa: BLE001  # fail closed, whatever it is
+            self._reason = "engine_failed"
+        now = self._clock()
+        self._rests_until = now + (now - began)
+        raise self._refusal(text)  # not from the cause, which may quote
+
+    def _found(self, text: str) -> Iterator[Span]:
+        for place, piece in pieces(text, self._piece_size or len(text)):
+            check_time()
+            for start, end, label in self._finder(piece):
+                if not 0 <= start <= end <= len(piece):
+                    raise ValueError("no part of the text")
+                yield Span(place + start, place + end, label, self.group)
+
+    def _refusal(self, text: str) -> RedactionError:
+        size = f" ({len(text)} chars)" if self._reason == "timeout" else ""
+        return RedactionError(self._reason, self.name + size)
 
 
 @cache
@@ -58,46 +99,29 @@ def engine(name: str, regions: tuple[str, ...]) -> Engine:
     """
     kind, _, argument = name.partition(":")
     try:
-        group, finder = _made(kind, argument, regions)
+        return _made(name, kind, argument, regions)
     except (MissingExtraError, OSError, ValueError) as error:
         raise RedactionError("engine_missing", f"{name}: {error}") from error
-    return Engine(name, group, _remembering(finder))
 
 
-def _remembering(finder: Finder) -> Finder:
-    """A text is looked at to be cleaned and to be checked; the answer is kept, not the text."""
-    known: dict[bytes, list[tuple[int, int, str]]] = {}
-
-    def find(text: str) -> list[tuple[int, int, str]]:
-        key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-        found = known.get(key)
-        if found is None:
-            found = [*finder(text)]
-            if len(known) >= _REMEMBERED:
-                known.clear()
-            known[key] = found
-        return found
-
-    return find
-
-
-def _made(kind: str, argument: str, regions: tuple[str, ...]) -> tuple[Group, Finder]:
+def _made(name: str, kind: str, argument: str, regions: tuple[str, ...]) -> Engine:
+    """Those in Python are shown pieces; Kingfisher keeps to a time of its own, RE2 is linear."""
     match kind:
         case "phonenumbers":
             from kp_middleware.privacy._phone_engine import phone_finder
 
-            return "contact", phone_finder(regions)
+            return Engine(name, "contact", phone_finder(regions), piece_size=4096)
         case "kingfisher":
             from kp_middleware.privacy._kingfisher_engine import kingfisher_finder
 
-            return "secret", kingfisher_finder()
+            return Engine(name, "secret", kingfisher_finder())
         case "gitleaks":
             from kp_middleware.privacy._gitleaks_engine import gitleaks_finder
 
-            return "secret", gitleaks_finder(argument)
+            return Engine(name, "secret", gitleaks_finder(argument))
         case "presidio":
             from kp_middleware.privacy._presidio_engine import presidio_finder
 
-            return "contact", presidio_finder(argument)
+            return Engine(name, "contact", presidio_finder(argument), piece_size=8192)
         case _:
             raise ValueError("there is no such engine")

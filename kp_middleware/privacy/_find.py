@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._found import Found, counted
 from kp_middleware.privacy._numbers_of_values import Numbers
-from kp_middleware.privacy._page import HIDDEN, Page
+from kp_middleware.privacy._page import Page
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rulebook import Rulebook, rulebook
 from kp_middleware.privacy._rules import Group, Span
+from kp_middleware.privacy._signs import HIDDEN, Reading, readings
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
@@ -83,7 +84,8 @@ def take_out(
             return text, gone
         gone += spans
         text = _replaced(text, spans, numbers)
-    raise RedactionError("redactor_error")
+    last = gone[-1]
+    raise RedactionError("redactor_error", f"({last.label}, {last.end - last.start} chars)")
 
 
 def find(text: str, book: Rulebook, *, cue: str = "") -> list[Span]:
@@ -96,17 +98,21 @@ def find(text: str, book: Rulebook, *, cue: str = "") -> list[Span]:
         raise RedactionError("too_large")
     if not book.adds and _HARMLESS.fullmatch(text):
         return []
-    page = Page(cue + text)
-    united = _united(book.spans(page))
-    parts = (part for span in united for part in _outside_placeholders(page.text, span))
+    parts = (part for reading in readings(cue + text) for part in _parts(reading, book))
     moved = (
-        part._replace(
-            start=max(0, page.origin(part.start) - len(cue)),
-            end=page.origin(part.end - 1) + 1 - len(cue),
-        )
-        for part in parts
+        part._replace(start=max(0, part.start - len(cue)), end=part.end - len(cue))
+        for part in _united(parts)
     )
     return [span for span in moved if span.end > span.start]
+
+
+def _parts(reading: Reading, book: Rulebook) -> Iterator[Span]:
+    """What has to go by one reading, counted in the original text."""
+    for span in book.spans(Page(reading.text)):
+        for part in _outside_placeholders(reading.text, span):
+            if part.end > part.start:
+                start, end = reading.origin(part.start, part.end)
+                yield part._replace(start=start, end=end)
 
 
 def _united(spans: Iterable[Span]) -> Iterator[Span]:
@@ -124,6 +130,8 @@ def _united(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def _union(spans: list[Span]) -> Span:
+    if len(spans) == 1:
+        return spans[0]
     namer = max(spans, key=lambda span: (_STRENGTH[span.group], span.end - span.start))
     return namer._replace(start=spans[0].start, end=max(span.end for span in spans))
 
@@ -148,6 +156,8 @@ def _replaced(text: str, spans: list[Span], numbers: Numbers | None) -> str:
 
 
 def _by_line(text: str, gone: Iterable[Span]) -> Iterator[Found]:
+    line, counted_to = 1, 0
     for span in sorted(gone):
-        line = text.count("\n", 0, span.start) + 1
+        line += text.count("\n", counted_to, span.start)
+        counted_to = span.start
         yield Found(f"line {line}", span.label, span.end - span.start)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kp_middleware.privacy._page import PLACEHOLDER
+from kp_middleware.privacy._signs import PLACEHOLDER
 
 
 class Found(NamedTuple):

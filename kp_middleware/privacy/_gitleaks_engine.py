@@ -18,7 +18,7 @@ class _Rule:
 
     Attributes:
         pattern: What to find.
-        group: Which group is the secret; 0 means the first that took part, else all.
+        group: Which group is the secret; 0 means the first that holds something, else all.
         keywords: One of them is in a text, in any case, or the rule is not tried.
         entropy: What the secret must exceed, in bits for each character.
     """
@@ -49,8 +49,8 @@ class _Rule:
 
     def _secret(self, match: Match) -> tuple[int, int]:
         groups = [self.group] if self.group else range(1, self.pattern.groups + 1)
-        taking_part = [match.span(group) for group in groups if match.span(group)[0] >= 0]
-        return taking_part[0] if taking_part else match.span()
+        spans = (match.span(group) for group in groups)
+        return next((span for span in spans if span[0] < span[1]), match.span())
 
 
 def gitleaks_finder(path: str) -> Finder:

@@ -6,20 +6,11 @@ from functools import cache
 
 from kp_middleware.privacy._rules import Rule
 
-PLACEHOLDER = re.compile(
-    r"\[REDACTED:(?P<label>[a-z0-9_]{1,40})(?:#\d{1,6})?\]|\[REDACTED(?::[a-z0-9_]{0,40}(?:#\d{0,6})?)?\Z"
-)
-"""What redaction leaves behind, also where it was cut off at the end of a text."""
-
-HIDDEN = "\ue000"
-"""Stands for each character of a placeholder: to no rule a word, a number or white space."""
-
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
 _RUNS = {"0": re.compile(r"\d+", re.ASCII), "A": re.compile(r"[A-Z]+")}
 
 
 class Page:
-    """The visible text, without what earlier redaction left; places are counted in it.
+    """A text, and where in it matches can begin.
 
     Attributes:
         text: As it is searched.
@@ -27,10 +18,8 @@ class Page:
     """
 
     def __init__(self, text: str) -> None:
-        shown = PLACEHOLDER.sub(lambda match: HIDDEN * len(match[0]), text)
-        self._origins = _origins(shown)
-        self.text = "".join(map(shown.__getitem__, self._origins)) if self._origins else shown
-        self.lowered = _lowered(self.text)
+        self.text = text
+        self.lowered = _lowered(text)
         self._places: dict[str, list[int]] = {}
 
     def held(self, words: Iterable[str]) -> list[str]:
@@ -44,13 +33,9 @@ class Page:
             return iter(())
         pattern = compiled(rule.pattern)
         places = [self._starts(word) for word in rule.starts]
-        if not places or sum(map(len, places)) * 8 > len(self.text):
+        if not places or sum(map(len, places)) * 3 > len(self.text):
             return pattern.finditer(self.text)  # where places are dense, a scan is faster
         return self._tried(pattern, places)
-
-    def origin(self, place: int) -> int:
-        """The same place in the original text."""
-        return self._origins[place] if self._origins else place
 
     def _tried(self, pattern: re.Pattern[str], places: list[list[int]]) -> Iterator[re.Match[str]]:
         for starts in places:
@@ -83,13 +68,6 @@ def occurrences(word: str, text: str) -> Iterator[int]:
     while place != -1:
         yield place
         place = text.find(word, place + 1)
-
-
-def _origins(text: str) -> list[int]:
-    """Where each visible character is; empty if all are visible."""
-    if text.isascii() or not _INVISIBLE.search(text):
-        return []
-    return [place for place, character in enumerate(text) if not _INVISIBLE.match(character)]
 
 
 def _lowered(text: str) -> str:

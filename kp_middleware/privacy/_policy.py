@@ -2,6 +2,9 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kp_middleware.patterns import is_pattern
@@ -9,6 +12,13 @@ from kp_middleware.privacy._table import REDACTOR
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
+
+
+_PACKAGES = {
+    "kingfisher": "kingfisher-secret-scanner",
+    "phonenumbers": "phonenumbers",
+    "presidio": "presidio-analyzer",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,14 @@ class Policy:
         """The name under which a document says that these rules were applied."""
         if self == Policy():
             return REDACTOR
-        return f"{REDACTOR}+{hashlib.sha256(repr(self).encode()).hexdigest()[:12]}"
+        added = repr((self, [_version(name) for name in self.engine_names]))
+        return f"{REDACTOR}+{_digest(added.encode())}"
+
+    @property
+    def engine_names(self) -> tuple[str, ...]:
+        """What else looks; regions without the engine that knows them name it all the same."""
+        regions = ("phonenumbers",) if self.phone_regions else ()
+        return tuple(dict.fromkeys((*regions, *self.engines)))
 
     def built_in(self) -> Self:
         """Our own rules with the user's exceptions."""
@@ -62,6 +79,27 @@ class Policy:
         """All that works without an extra: no engines, no patterns."""
         allow, deny = texts(self.allow), texts(self.deny)
         return replace(self, allow=allow, deny=deny, phone_regions=(), engines=())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _version(engine: str) -> str:
+    """Of the package, or the digest of the file; nothing if there is none, as yet."""
+    try:
+        return _version_found(engine)
+    except (OSError, ValueError, metadata.PackageNotFoundError):
+        return ""
+
+
+@cache
+def _version_found(engine: str) -> str:
+    kind, _, argument = engine.partition(":")
+    if kind == "gitleaks":  # its rules are read once, too
+        return _digest(Path(argument).expanduser().read_bytes())
+    packages = [_PACKAGES.get(kind, kind), *filter(None, [argument])]
+    return " ".join(map(metadata.version, packages))
 
 
 def texts(entries: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """All that is looked for at one level under one policy."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,8 +11,10 @@ from kp_middleware.privacy._assignment_rules import names_a_secret
 from kp_middleware.privacy._cut import readings_of_cut, spans_at_cuts
 from kp_middleware.privacy._engines import Engine, engine
 from kp_middleware.privacy._page import Page, occurrences
+from kp_middleware.privacy._page import compiled as compiled_rule
 from kp_middleware.privacy._policy import Policy, texts
 from kp_middleware.privacy._rules import Group, Rule, Span, matched_value
+from kp_middleware.privacy._signs import HIDDEN, seen
 from kp_middleware.privacy._table import RULES
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 DENIED = "denied"
 """The label of what a user's own rules take out."""
+
+_GLUED_SIZE = 512
 
 
 class Rulebook:
@@ -33,7 +38,7 @@ class Rulebook:
 
     def __init__(self, level: "PrivacyLevel", policy: Policy) -> None:
         self._anywhere, self._by_start = _index(level)
-        self._denied_texts = [Page(entry).lowered for entry in texts(policy.deny)]
+        self._denied_texts = [Page(seen(entry)).lowered for entry in texts(policy.deny)]
         self._denied_patterns = _patterns(policy.deny)
         self._allowed_texts = frozenset(texts(policy.allow))
         self._allowed_patterns = _patterns(policy.allow)
@@ -66,20 +71,25 @@ class Rulebook:
         for looks in self._engines:
             yield from looks.spans(page.text)
 
-    def _by_rules(self, page: Page) -> Iterator[Span]:
+    def _by_rules(self, page: Page, *, beyond: int = 0) -> Iterator[Span]:
+        """What our own rules find, if it ends there or later."""
         started = [rule for word in page.held(self._by_start) for rule in self._by_start[word]]
         for rule in dict.fromkeys([*self._anywhere, *started]):
+            glued_to = 0
             for match in page.matches(rule):
-                if rule.check is None or rule.check(match):
+                if matched_value(match)[1] >= beyond and _is_one(rule, match):
                     yield Span(*matched_value(match), rule.label, rule.group)
+                    if match.end() > glued_to:
+                        for span in _glued(rule, page.text, match.end()):
+                            glued_to = span.end
+                            yield span
 
     def _left_open(self, page: Page) -> Iterator[Span]:
         """What a cut keeps open: a value whose closing quote is beyond it."""
         for start, before, closing in readings_of_cut(page.text):
-            for span in self._by_rules(Page(before + closing)):
-                if span.end >= len(before):
-                    end = start + len(before)
-                    yield span._replace(start=min(start + span.start, end), end=end)
+            for span in self._by_rules(Page(before + closing), beyond=len(before)):
+                end = start + len(before)
+                yield span._replace(start=min(start + span.start, end), end=end)
 
     def _denied(self, page: Page) -> Iterator[Span]:
         for text in self._denied_texts:
@@ -113,6 +123,22 @@ def rulebook(level: "PrivacyLevel", policy: Policy) -> Rulebook:
     return Rulebook(level, policy)
 
 
+def _is_one(rule: Rule, match: re.Match[str]) -> bool:
+    return rule.check is None or rule.check(match)
+
+
+def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
+    """The same kind of thing straight after one that goes, which is no edge to it any more."""
+    while text[place : place + 1].strip():
+        ahead = HIDDEN + text[place : place + _GLUED_SIZE]
+        match = compiled_rule(rule.pattern).match(ahead, 1)
+        if match is None or match.end() == len(ahead) > _GLUED_SIZE or not _is_one(rule, match):
+            return
+        start, end = matched_value(match)
+        yield Span(place + start - 1, place + end - 1, rule.label, rule.group)
+        place += match.end() - 1
+
+
 def _index(level: "PrivacyLevel") -> tuple[list[Rule], dict[str, list[Rule]]]:
     """The rules of a level that can begin anywhere, and the others by how they begin."""
     rules = [rule for rule in RULES if rule.group != "contact" or level != "private"]
@@ -124,14 +150,8 @@ def _index(level: "PrivacyLevel") -> tuple[list[Rule], dict[str, list[Rule]]]:
 
 
 def _engines(level: "PrivacyLevel", policy: Policy) -> list[Engine]:
-    named = [engine(name, policy.phone_regions) for name in _engine_names(policy)]
+    named = [engine(name, policy.phone_regions) for name in policy.engine_names]
     return [one for one in named if one.group != "contact" or level != "private"]
-
-
-def _engine_names(policy: Policy) -> list[str]:
-    """Regions without the engine that knows them name it all the same."""
-    regions = ("phonenumbers",) if policy.phone_regions else ()
-    return [*dict.fromkeys((*regions, *policy.engines))]
 
 
 def _patterns(entries: tuple[str, ...]) -> list[Pattern]:

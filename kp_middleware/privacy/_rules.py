@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple, TypeAlias
 Group: TypeAlias = Literal["secret", "sensitive", "contact"]
 Check: TypeAlias = Callable[[re.Match[str]], bool]
 
+_VALUE_GROUPS: dict[str, list[int]] = {}
+
 SPACE = r"\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 """What counts as white space, for use inside a character class."""
 
@@ -48,10 +50,18 @@ class Span(NamedTuple):
 
 def matched_value(match: re.Match[str]) -> tuple[int, int]:
     """The start and end of what a rule's match would take out."""
-    for name in match.re.groupindex:
-        if name.startswith("value") and match[name] is not None:
-            return match.span(name)
+    for group in _value_groups(match.re):
+        if match[group] is not None:
+            return match.span(group)
     return match.span()
+
+
+def _value_groups(pattern: re.Pattern[str]) -> list[int]:
+    groups = _VALUE_GROUPS.get(pattern.pattern)  # functools.cache would hash the compiled pattern
+    if groups is None:
+        groups = [group for name, group in pattern.groupindex.items() if name.startswith("value")]
+        _VALUE_GROUPS[pattern.pattern] = groups
+    return groups
 
 
 def value_of(match: re.Match[str]) -> str:

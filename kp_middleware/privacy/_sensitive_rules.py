@@ -156,7 +156,7 @@ _ELSEWHERE = (
         "driving_licence",
         "driving_licence|driving_license|drivers_license|driver's_license|driver_license"
         "|führerschein|permis de conduire",
-        r"(?=\D{0,4}\d(?:\D?\d){3})[A-Z0-9][A-Z0-9-]{5,19}",
+        r"(?=\D{0,5}\d(?:\D?\d){3})[A-Z0-9][A-Z0-9-]{5,19}",
     ),
     _cued(
         "national_id",

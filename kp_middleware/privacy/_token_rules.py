@@ -9,6 +9,8 @@ from kp_middleware.privacy._values import is_random, is_unlike_words
 
 _EDGE = "(?<![A-Za-z0-9])"
 _END = "(?![A-Za-z0-9])"
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_BASE_58 = "[1-9A-HJ-NP-Za-km-z]"
 _TELLING = (
     *("sk", "rk", "pk", "api", "apikey", "key", "pat", "tkn", "token", "tok", "secret", "live"),
     *("test", "prod", "sandbox", "oauth", "auth", "access", "admin", "cred", "svc"),
@@ -33,7 +35,10 @@ _CLOUDS = (
     _key(r"ya29\.[\w-]{20,2048}", "ya29."),
     _key(_EDGE + r"(?:1//0|AQ\.)[\w-]{30,200}", "1//0", "aq.", check=is_random),
     _key_with(r"[\w~.-]{3}\dQ~[\w~.-]{30,40}", "q~"),
-    _key_with(_EDGE + r"[A-Za-z0-9]{52}(?:JQQJ99|AZDO)[A-Za-z0-9]{4,40}", "jqqj99", "azdo"),
+    _key_with(
+        _EDGE + r"(?:[A-Za-z0-9]{52}(?:JQQJ99|AZDO)[A-Za-z0-9]{4,40}|[A-Za-z0-9]{76}AZDO\w{4})",
+        *("jqqj99", "azdo"),
+    ),
     _key(_EDGE + r"LTAI[A-Za-z0-9]{12,30}", "ltai", check=is_random),
     _key(_EDGE + r"AKID[A-Za-z0-9]{20,50}", "akid", check=is_random),
     _key(r"do[oprt]_v1_[0-9a-f]{40,80}", "doo_v1_", "dop_v1_", "dor_v1_", "dot_v1_"),
@@ -95,7 +100,11 @@ _PAYMENT_AND_MAIL = (
     _key(r"EAAA[\w-]{50,100}", "eaaa"),
     _key(r"EZ[AT]K[A-Za-z0-9]{50,60}", "ezak", "eztk"),
     _key(r"access_token\$(?:production|sandbox)\$[a-z0-9$]{20,100}", "access_token$"),
-    _key(r"(?:xox[a-z](?:\.xox[a-z])?|xapp|xwfp)-[A-Za-z0-9-]{1,400}", "xox", "xapp-", "xwfp-"),
+    _key(
+        r"(?:xox[a-z](?:\.xox[a-z])?|xapp|xwfp)-(?:[A-Za-z0-9-]|%(?i:2B|2F|3D)){1,600}",
+        *("xox", "xapp-", "xwfp-"),
+    ),
+    _key(r"xoxd-[A-Za-z0-9+/=-]{20,600}", "xoxd-"),
     _key(_EDGE + r"SG\.[\w-]{16,40}\.[\w-]{30,80}", "sg."),
     _key(r"xkeysib-[0-9a-f]{40,80}-\w{10,30}", "xkeysib-"),
     _key(r"xsmtpsib-[\w-]{40,100}", "xsmtpsib-"),
@@ -111,8 +120,8 @@ _PAYMENT_AND_MAIL = (
 
 _OTHERS = (
     _key(
-        _EDGE
-        + rf"(?i:(?:{'|'.join(_TELLING)})[_-](?:v\d[_-])?[a-z0-9]{{20,512}}){_END}",  # acme_live_…
+        _EDGE + rf"(?i:(?:{'|'.join(_TELLING)})[_-](?:v\d[_-])?(?=\d{{0,511}}[a-z])"  # acme_live_…
+        rf"[a-z0-9]{{20,512}}(?:[_-][\w-]{{1,256}})?){_END}",
         *(word + joint for word in _TELLING for joint in "_-"),
         check=is_random,
     ),
@@ -135,6 +144,45 @@ _OTHERS = (
     _key(r"kp_(?:[a-z]{2,8}_)?[0-9a-zA-Z]{16,256}", "kp_", check=is_unlike_words),
 )
 
+_CLOUDS_MORE = (
+    _key(_EDGE + r"dt0[a-z]\d\d\.[A-Z0-9]{24}\.[A-Z0-9]{64}", "dt0"),
+    _key(_EDGE + r"nf[bcopu]_[A-Za-z0-9]{36,60}", *(f"nf{kind}_" for kind in "bcopu")),
+    _key(_EDGE + r"pul-[0-9a-f]{40}" + _END, "pul-"),
+    _key(_EDGE + r"napi_[a-z0-9]{40,80}", "napi_", check=is_random),
+    _key(_EDGE + r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}", "v1.0-"),
+    _key(_EDGE + r"cf(?:k|ut|at)_[A-Za-z0-9]{40,60}", "cfk_", "cfut_", "cfat_"),
+    _key(r"SWMTKN-1-[0-9a-z]{40,60}-[0-9a-z]{20,40}", "swmtkn-1-"),
+    _key(_EDGE + r"K10[0-9a-f]{64}::[\w.:-]{8,200}", "k10"),
+    _key(_EDGE + r"t1\.[\w-]{40,300}={0,2}\.[\w-]{80,120}={0,2}", "t1.", check=is_random),
+    _key(_EDGE + r"AQVN[\w-]{35,40}", "aqvn", check=is_random),
+    _key_with(_EDGE + r"[0-9a-z]{36}NRAL" + _END, "nral"),
+    _key_with(_EDGE + r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk" + _END, "_mmk"),
+)
+
+_SERVICES = (
+    _key(_EDGE + rf"pat-(?:na|eu|ap)\d-{_UUID}", "pat-"),
+    _key(_EDGE + rf"(?:sdk|api)-{_UUID}{_END}", "sdk-", "api-"),
+    _key(_EDGE + rf"access-(?:production|development|sandbox)-{_UUID}", "access-"),
+    _key(_EDGE + r"sq[apu]_[0-9a-f]{40}" + _END, "sqa_", "sqp_", "squ_"),
+    _key(r"snyk_[us]at\.[0-9a-f]{8}\.eyJ[\w-]{20,2000}\.[\w-]{20,1000}", "snyk_"),
+    _key(_EDGE + r"pk_\d{5,12}_[A-Z0-9]{32}" + _END, "pk_"),
+    _key(
+        _EDGE + r"AQE[A-Za-z0-9+/=]{30,150}-[A-Za-z0-9+/=]{20,100}-[^\s\"'`<>]{8,40}",
+        "aqe",
+        check=is_random,
+    ),
+    _key(r"FLWSECK(?:_TEST)?-[A-Za-z0-9]{12,64}(?:-X)?", "flwseck"),
+    _key(r"duffel_(?:live|test)_[\w-]{40,60}", "duffel_"),
+    _key(_EDGE + r"sl\.(?:u\.)?[\w-]{100,2000}", "sl.", check=is_random),
+    _key(_EDGE + r"sk\.eyJ[\w-]{20,400}\.[\w-]{20,60}", "sk.eyj"),
+    _key(_EDGE + r"00D[A-Za-z0-9]{12}(?:[A-Za-z0-9]{3})?![\w.]{60,200}", "00d"),
+    _key(_EDGE + rf"[t-z]prv{_BASE_58}{{100,112}}" + _END, *(f"{kind}prv" for kind in "tuvxyz")),
+    _key(_EDGE + r"pn[bu]_[A-Za-z0-9]{36,60}", "pnb_", "pnu_", check=is_random),
+    _key(_EDGE + r"tfp_[\w.=-]{40,80}", "tfp_", check=is_random),
+    _key(_EDGE + r"fio-u-[\w=-]{60,80}", "fio-u-", check=is_random),
+    _key(_EDGE + r"v1\.[0-9a-f]{40}" + _END, "v1."),
+)
+
 _ARMOUR = (
     Rule(
         "jwt",
@@ -149,6 +197,13 @@ _ARMOUR = (
         r"(?:(?:(?!-----)[\S\s]){1,20000}?-----END [A-Z0-9 ]{0,60}-----"
         r"|[A-Za-z0-9+/=\s\\]{0,20000})",  # cut off
         ("-----begin ",),
+    ),
+    Rule(
+        "private_key",
+        "secret",
+        r"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----(?:(?!----)[\S\s]){1,20000}"
+        r"(?:---- END SSH2 ENCRYPTED PRIVATE KEY ----)?",
+        ("---- begin ",),
     ),
     Rule(
         "private_key",
@@ -181,5 +236,7 @@ TOKEN_RULES: tuple[Rule, ...] = (
     *_MODELS,
     *_PAYMENT_AND_MAIL,
     *_OTHERS,
+    *_CLOUDS_MORE,
+    *_SERVICES,
     *_ARMOUR,
 )

@@ -10,17 +10,21 @@ from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._find import MAX_CHARACTERS, take_out
 from kp_middleware.privacy._found import Found
 from kp_middleware.privacy._numbers_of_values import Numbers
-from kp_middleware.privacy._page import PLACEHOLDER
 from kp_middleware.privacy._rulebook import DENIED, Rulebook
+from kp_middleware.privacy._signs import PLACEHOLDER
 
 _MAX_DEPTH = 64
 _MAX_NODES = 100_000
+_LIMITS = frozenset(("too_deep", "too_large"))
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
 _WORD = re.compile(r"[\w-]{2,60}")
 _NAME_SIZE = 120
 _TELLING = ("name", "key", "header", "field", "label", "element", "selector", "id")
-_TELLABLE = frozenset(("value", "text"))
+_TELLABLE = frozenset(("value", "val", "text"))
+_TELLABLE_SECRET = frozenset(("content", "data"))
+_OF_MESSAGES = ("role", "type", "tool_call_id")  # the name in a message is who speaks
+_USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
 
 
 class Place(NamedTuple):
@@ -51,12 +55,12 @@ class Place(NamedTuple):
             self.depth + 1,
         )
 
-    def at(self, index: int, *, blank: str) -> "Place":
-        """The place of an item."""
+    def at(self, index: int, *, name: str, blank: str) -> "Place":
+        """The place of an item; ``name`` is the flag before it, if that says what it is."""
         return Place(
             f"{self.path}[{index}]",
             f"{self.pattern}[]",
-            self.name,
+            name or self.name,
             self.blank or blank,
             self.depth + 1,
         )
@@ -121,7 +125,7 @@ class Walk:
         for key, member in value.items():
             above = place.under("{key}", name="", blank="")._replace(blank="")
             shown = self._text(str(key), above)
-            inner = self._under(place, shown, told if told and key in _TELLABLE else shown)
+            inner = self._under(place, shown, told if self._tells(told, key, value) else shown)
             cleaned[_free(shown, cleaned)] = self.clean(member, inner)
         return cleaned
 
@@ -130,8 +134,16 @@ class Walk:
         said = "" if self._book.exempts_key(name) else name
         return place.under(key, name=said, blank=self._book.blanks(name))
 
+    def _tells(self, told: str, key: object, value: Mapping[Any, object]) -> bool:
+        """Whether what was told is told of this member."""
+        if key in _TELLABLE_SECRET:
+            return self._book.blanks(told) != "" and not any(map(value.__contains__, _OF_MESSAGES))
+        return told != "" and key in _TELLABLE
+
     def _told(self, value: Mapping[Any, object]) -> str:
         """What ``{"name": "DB_PASSWORD", "value": …}`` says that its value is."""
+        if value.get("type") == "password":
+            return "password"
         told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
         names = [take_out(name[-_NAME_SIZE:], self._book)[0] for name in told]
         return next(filter(self._book.blanks, names), names[0] if names else "")
@@ -140,9 +152,13 @@ class Walk:
         is_pair = len(value) == 2 and place.path.endswith("]")
         before = [None, *value]
         return [
-            self.clean(item, place.at(index, blank=self._announced(before[index], is_pair=is_pair)))
+            self.clean(item, self._after(before[index], place, index, is_pair=is_pair))
             for index, item in enumerate(value)
         ]
+
+    def _after(self, before: object, place: Place, index: int, *, is_pair: bool) -> Place:
+        name = before if isinstance(before, str) and before in _USER_FLAGS else ""
+        return place.at(index, name=name, blank=self._announced(before, is_pair=is_pair))
 
     def _announced(self, before: object, *, is_pair: bool) -> str:
         """Whether the item before is a flag such as ``--token``, or the name in a list of pairs."""
@@ -160,17 +176,32 @@ class Walk:
         return self._text(self._document(text, place), place)
 
     def _document(self, text: str, place: Place) -> str:
-        """A string that holds JSON, with the JSON cleaned; any other string as it is."""
+        """A string that holds JSON, with the JSON cleaned; any other string as it is.
+
+        JSON that is too large or too deep is a text like any other: a tool's output may hold a
+        million numbers, and the document around it is none the worse.
+        """
         document = document_in(text)
         if document is None:
             return text
-        already = len(self.found)
-        cleaned = self.clean(document, place._replace(depth=place.depth + 1))
-        return text if len(self.found) == already else json.dumps(cleaned, ensure_ascii=False)
+        inner = Walk(self._book, numbers=self._numbers)
+        try:
+            cleaned = inner.clean(document, place._replace(depth=place.depth + 1))
+        except RedactionError as refusal:
+            if refusal.reason in _LIMITS:
+                return text
+            raise
+        self.found += inner.found
+        return json.dumps(cleaned, ensure_ascii=False) if inner.found else text
 
     def _text(self, text: str, place: Place) -> str:
         cue = f"{place.name[-64:]}: " if place.name else ""
-        cleaned, gone = take_out(text, self._book, cue=cue, numbers=self._numbers)
+        try:
+            cleaned, gone = take_out(text, self._book, cue=cue, numbers=self._numbers)
+        except RedactionError as error:
+            if error.reason != "redactor_error":
+                raise
+            raise RedactionError(error.reason, f"{place.path} {error.where}".strip()) from None
         self.found += (Found(place.path, span.label, span.end - span.start) for span in gone)
         return cleaned
 

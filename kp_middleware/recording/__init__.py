@@ -1,6 +1,7 @@
 """A running agent becomes a trace."""
 
 from kp_middleware.recording._assembly import assemble
+from kp_middleware.recording._bounds import bounded
 from kp_middleware.recording._capture import GIVEN_UP, Naming, captured, recorded_tool
 from kp_middleware.recording._carried import carried
 from kp_middleware.recording._confidence import stated_confidence
@@ -27,6 +28,7 @@ __all__ = [
     "Sink",
     "alone",
     "assemble",
+    "bounded",
     "bounded_text",
     "captured",
     "captured_recorder",

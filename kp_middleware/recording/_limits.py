@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 NAME_BYTES: Final = 256
 """Of one name: of a tool, an agent, a class."""
 
+_MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -32,7 +33,7 @@ class Limits:
     def of(cls, settings: "Settings") -> Self:
         """As the user set them."""
         return cls(
-            field_bytes=settings.max_field_bytes,
+            field_bytes=min(settings.max_field_bytes, _MOST_FIELD_BYTES),
             steps=settings.max_steps,
             trace_bytes=settings.max_trace_bytes,
         )

@@ -31,7 +31,7 @@ What stands ``beside`` is no part of the document.
 """
 
 STEP_OVERHEAD_BYTES: Final = 64
-"""About what a step takes beside its texts and its input."""
+"""About what a step takes in a document beside its texts and its input."""
 
 _MARKER: Final = re.compile(r"\[\d+ of \d+ steps left out here\]")
 
@@ -61,11 +61,16 @@ class StepLog:
     @property
     def count(self) -> int:
         """How many steps there were."""
-        return len(self._head) + len(self._tail) + self._left_out.total()
+        return self.kept + self._left_out.total()
+
+    @property
+    def kept(self) -> int:
+        """How many steps are kept."""
+        return len(self._head) + len(self._tail)
 
     @property
     def size_bytes(self) -> int:
-        """About what is kept."""
+        """About what is kept, as it will be written."""
         return self._head_bytes + self._tail_bytes
 
     def append(self, step: StepFields, size_bytes: int) -> None:

@@ -7,20 +7,26 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from kp_middleware.database import in_words, is_damage
+from kp_middleware.database import is_damage
 from kp_middleware.errors import DatabaseError
+
+SQLITE_VERSION: Final = sqlite3.sqlite_version
+"""Of the SQLite that Python came with."""
 
 _PAGES: Final = 500  # 2 MB: some milliseconds
 _OFTEN: Final = 20_000  # virtual instructions: less than a millisecond
+_NO_ROOM: Final = "make room there, or name another folder"
+_DAMAGED: Final = (
+    "is damaged, and so would be its copy",
+    "record a run, which saves what can be saved, and try again",
+)
 
 Soundness: TypeAlias = Literal["sound", "damaged", "not known"]
-"""What `check` has found; ``not known`` where the time was up."""
+"""What `check_soundness` has found; ``not known`` where the time was up."""
 
 
-def back_up(
-    connection: sqlite3.Connection, into: Path, *, tell: Callable[[int, int], None]
-) -> None:
-    """Write an exact copy of one moment, and check it.
+def back_up(connection: sqlite3.Connection, into: Path, *, tell: Callable[[int, int], None]) -> int:
+    """Write an exact copy of one moment, and check it; return how many traces are in it.
 
     Other programs go on writing and never wait for this; their WAL grows until it is done. Not by
     ``VACUUM INTO``, which fails on a file with generated columns that is only read (SQLite 3.40).
@@ -31,27 +37,22 @@ def back_up(
         tell: Is called after some pages, with how many are written and how many there are.
 
     Raises:
-        DatabaseError: If the file cannot be read or the copy cannot be written, or is damaged.
+        DatabaseError: If the file is damaged, or the copy cannot be written.
     """
-    connection.execute("BEGIN")
+    (_, _, source) = connection.execute("PRAGMA database_list").fetchone()
     try:
-        connection.execute("SELECT count(*) FROM meta")  # from here on we see this one moment
-        with closing(sqlite3.connect(into)) as copy:
-            connection.backup(
-                copy, pages=_PAGES, progress=lambda _, left, all_: tell(all_ - left, all_)
-            )
-        with closing(sqlite3.connect(into)) as copy:
-            soundness = check(copy)
+        _copy(connection, into, tell)
+        count = _count_if_sound(into)
     except sqlite3.Error as error:
-        remedy = "make room on the disk, or name another folder"
-        raise DatabaseError(into, f"cannot be written ({error})", remedy) from error
-    finally:
-        connection.rollback()
-    if soundness != "sound":
-        raise in_words(into, sqlite3.DatabaseError("is damaged, as is what it was made from"))
+        if is_damage(error):
+            raise DatabaseError(source, *_DAMAGED) from error
+        raise DatabaseError(into.parent, f"cannot be written to ({error})", _NO_ROOM) from error
+    if count is None:
+        raise DatabaseError(source, *_DAMAGED)
+    return count
 
 
-def check(connection: sqlite3.Connection, *, limit_s: float = float("inf")) -> Soundness:
+def check_soundness(connection: sqlite3.Connection, *, limit_s: float = float("inf")) -> Soundness:
     """Whether all pages and rows of a file make sense; indices are not compared with their rows.
 
     Args:
@@ -71,3 +72,22 @@ def check(connection: sqlite3.Connection, *, limit_s: float = float("inf")) -> S
     finally:
         connection.set_progress_handler(None, 0)
     return "sound" if found == "ok" else "damaged"
+
+
+def _copy(connection: sqlite3.Connection, into: Path, tell: Callable[[int, int], None]) -> None:
+    connection.execute("BEGIN")
+    try:
+        connection.execute("SELECT count(*) FROM meta")  # from here on we see this one moment
+        with closing(sqlite3.connect(into)) as copy:
+            connection.backup(
+                copy, pages=_PAGES, progress=lambda _, left, count: tell(count - left, count)
+            )
+    finally:
+        connection.rollback()
+
+
+def _count_if_sound(path: Path) -> int | None:
+    with closing(sqlite3.connect(path)) as copy:
+        if check_soundness(copy) != "sound":
+            return None
+        return int(copy.execute("SELECT count(*) FROM traces").fetchone()[0])

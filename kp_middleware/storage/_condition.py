@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +57,7 @@ def read_condition(connection: sqlite3.Connection, path: Path) -> Condition:
         {name: instant for name, instant in since.items() if instant},
         tuple(registry for (registry,) in registries),
         _dropped(connection),
-        tuple(sorted(str(file) for file in path.parent.glob(f"{path.name}.corrupt-*Z"))),
+        tuple(sorted(str(file) for file in path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))),
     )
 
 

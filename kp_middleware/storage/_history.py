@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.storage._totals import read_totals
 
 Row: TypeAlias = dict[str, Any]
 """One row, by column name, as it is printed as JSON."""
@@ -24,26 +25,15 @@ class History:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def latest(
-        self, limit: int, *, domain: str | None = None, above: bool | None = None
-    ) -> list[Row]:
-        """The newest traces, as the view ``history`` shows them.
-
-        Args:
-            limit: How many at the most.
-            domain: Only of this domain; None means any.
-            above: Only those that did (True) or did not (False) reach the threshold.
-        """
+    def latest(self, limit: int) -> list[Row]:
+        """The newest traces, as the view ``history`` shows them; `Listing` can choose among all."""
         return self._rows(
             """
             SELECT id, started_at, domain, score, margin, success, step_count, tool_count, state,
                    reason, objective
-            FROM history JOIN (SELECT seq, above FROM traces) USING (seq)
-            WHERE (:domain IS NULL OR domain = :domain)
-              AND (:above IS NULL OR coalesce(above, 0) = :above)
-            ORDER BY seq DESC LIMIT :limit
+            FROM history ORDER BY seq DESC LIMIT ?
             """,
-            {"limit": limit, "domain": domain, "above": above},
+            (limit,),
         )
 
     def count(self) -> int:
@@ -76,11 +66,11 @@ class History:
         return int(found[0]["seq"])
 
     def trace(self, seq: int) -> Row:
-        """One trace: all its columns, its nearest neighbour's id, its steps and its outbox row."""
+        """One trace: all its columns, its nearest neighbour's, its steps and its outbox row."""
         (row,) = self._rows(
             """
-            SELECT t.*, n.id AS nearest_id FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq
-            WHERE t.seq = ?
+            SELECT t.*, n.id AS nearest_id, n.objective AS nearest_objective
+            FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?
             """,
             (seq,),
         )
@@ -90,31 +80,14 @@ class History:
         row["outbox"] = self._outbox(seq)
         return row
 
+    def document(self, seq: int) -> str | None:
+        """The ReasoningTrace as it was recorded, as JSON; None where it was lost with the disk."""
+        rows = self._rows("SELECT body FROM documents WHERE trace_seq = ?", (seq,))
+        return str(rows[0]["body"]) if rows else None
+
     def stats(self) -> Row:
         """Counts and means: in all, by domain, by outbox state, and what tools were used."""
-        (funnel,) = self._rows("SELECT * FROM funnel")
-        return {
-            **funnel,
-            "domains": self._rows(
-                """
-                SELECT domain, count(*) AS traces, sum(decision = 'forward') AS cleared,
-                       round(avg(score), 4) AS mean_score, round(max(score), 4) AS best_score,
-                       round(avg(novelty), 4) AS mean_novelty
-                FROM traces GROUP BY domain ORDER BY traces DESC, domain
-                """
-            ),
-            "scores": self._rows(
-                """
-                SELECT min(CAST(score * 10 AS INTEGER), 9) / 10.0 AS at_least, count(*) AS traces
-                FROM traces WHERE score IS NOT NULL GROUP BY 1 ORDER BY 1
-                """
-            ),
-            "states": self._rows(
-                "SELECT state, count(*) AS traces FROM history GROUP BY state"
-                " ORDER BY traces DESC, state"
-            ),
-            "tools": self._rows("SELECT * FROM tool_usage ORDER BY calls DESC, tool LIMIT 10"),
-        }
+        return read_totals(self._connection)
 
     def _steps(self, seq: int) -> list[Row]:
         steps = self._rows(

@@ -116,11 +116,11 @@ class OutboxCare:
         return True
 
     def block(self, seq: int, reason: str, *, redactor: str) -> None:
-        """It is not certain that a pending or blocked row is clean: nothing of its body is kept."""
+        """It is not certain that what was not sent is clean: nothing of its body is kept."""
         with transaction(self._connection):
             self._connection.execute(
                 "UPDATE outbox SET state = 'blocked', reason = ?, redactor = ?, body = NULL"
-                " WHERE trace_seq = ? AND state IN ('pending', 'blocked')",
+                " WHERE trace_seq = ? AND state IN ('pending', 'blocked', 'rejected')",
                 (reason, redactor, seq),
             )
 
@@ -133,14 +133,14 @@ class OutboxCare:
         redactions: Mapping[str, int],
         agent_id: str | None,
     ) -> Renewal:
-        """Give a pending or blocked row the body that today's rules make of it.
+        """Give what was not sent the body that today's rules make of it.
 
         A row that had no body, because it could not be redacted, is released: it will be sent.
         """
         with transaction(self._connection):
             row = self._connection.execute(
                 "SELECT CAST(body AS BLOB), rejections FROM outbox"
-                " WHERE trace_seq = ? AND state IN ('pending', 'blocked')",
+                " WHERE trace_seq = ? AND state IN ('pending', 'blocked', 'rejected')",
                 (seq,),
             ).fetchone()
             if row is None:

@@ -21,6 +21,8 @@ from kp_middleware.parcels import Parcel, Receipt, idempotency_key
 _LEASE_S: Final = 120.0
 _LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry's makes a row wait longer
 _CLOCKS_DIFFER_S: Final = 60.0
+_LAST_WAIT_MS: Final = 300  # for a locked file, where a process ends
+_TRIED_OFTEN: Final = 2
 
 
 class OutboxTable:
@@ -146,6 +148,31 @@ class OutboxTable:
                     idempotency_key(parcel.body, agent_id=self._agent_id, rejections=rejections),
                 ),
                 attempts=int(counted),
+            )
+
+    def give_back(self, parcel: Parcel, /) -> None:
+        """It is due as before we claimed it. Waits for no other program that has locked the file.
+
+        Raises:
+            sqlite3.Error: Where it is locked: then the lease has to end.
+        """
+        ((wait_ms,),) = self._connection.execute("PRAGMA busy_timeout")
+        self._connection.execute(f"PRAGMA busy_timeout = {_LAST_WAIT_MS}")
+        try:
+            self._end(parcel, "state = 'pending'", (), attempts=0)
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
+
+    def hasten(self) -> None:
+        """What waits because the registry was in trouble is due now.
+
+        What has failed more than once beside others' success waits on: it may be to blame.
+        """
+        with transaction(self._connection):
+            self._connection.execute(
+                "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
+                " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
+                (self._registry, _TRIED_OFTEN, instant(self._clock())),
             )
 
     def any_pending(self) -> bool:

@@ -14,15 +14,14 @@ from kp_middleware.errors import DatabaseError
 
 logger = logging.getLogger("kp_middleware")
 
-_VERSION: Final = 1
 _NEVER: Final = -math.inf
 _MONTH_S: Final = 30 * 86_400.0
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _REMEDY: Final = "make it writable for you, or name another folder with XDG_STATE_HOME"
-_TABLES: Final = (
+_CREATE: Final = (
     """
-    CREATE TABLE IF NOT EXISTS paces (   -- instants are seconds since the epoch, NULL: never
+    CREATE TABLE paces (   -- instants are seconds since the epoch, NULL: never
       registry     TEXT NOT NULL,        -- its URL
       agent        TEXT NOT NULL,        -- its id, or 'key ' and the hash of its API key
       full_at      REAL,                 -- the whole burst is there again
@@ -41,7 +40,7 @@ _TABLES: Final = (
     ) STRICT, WITHOUT ROWID
     """,
     """
-    CREATE TABLE IF NOT EXISTS stopped_keys (
+    CREATE TABLE stopped_keys (
       registry   TEXT NOT NULL,
       key_hash   TEXT NOT NULL,          -- the key itself is nowhere in this file
       stopped_at REAL NOT NULL,          -- it turned out to be dead or not allowed to write
@@ -49,10 +48,25 @@ _TABLES: Final = (
     ) STRICT, WITHOUT ROWID
     """,
 )
+_STOP_UNTIL_THE_USER_ACTS: Final = (
+    # 'limit', 'silence' or 'trouble': what paused_until is due to
+    "ALTER TABLE paces ADD COLUMN paused_by TEXT NOT NULL DEFAULT ''",
+    "DROP TABLE stopped_keys",  # it was for a day, and did not say of which agent
+    """
+    CREATE TABLE stops (                 -- nothing is sent until the user acts
+      registry   TEXT NOT NULL,
+      agent      TEXT NOT NULL,          -- as in paces
+      key_hash   TEXT NOT NULL,          -- the key itself is nowhere in this file
+      stopped_at REAL NOT NULL,          -- it turned out to be dead or not allowed to write
+      PRIMARY KEY (registry, agent, key_hash)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+_MIGRATIONS: Final = (_CREATE, _STOP_UNTIL_THE_USER_ACTS)
 
 
 class Pacing(NamedTuple):
-    """One agent's row, and whether its key is stopped; an instant of minus infinity was never."""
+    """One agent's row, and its key's stop; an instant of minus infinity was never."""
 
     full_at: float = _NEVER
     paused_until: float = _NEVER
@@ -67,6 +81,7 @@ class Pacing(NamedTuple):
     noted_at: float = _NEVER
     boot: str = ""
     uptime_s: float = 0.0
+    paused_by: str = ""
 
 
 class PacingTable:
@@ -100,10 +115,16 @@ class PacingTable:
         self._patience_s = patience_s
         self._clock = clock
 
-    def change(self, change: Callable[[Pacing | None], Pacing]) -> Pacing:
+    def change(
+        self, change: Callable[[Pacing | None], Pacing], *, patience_s: float | None = None
+    ) -> Pacing:
         """Replace the row by what becomes of it, in one transaction; None: there is none yet.
 
         A damaged file is set aside, and a new one is begun.
+
+        Args:
+            change: Makes the row of what it was.
+            patience_s: For this once; None is as always.
 
         Raises:
             TimeoutError: If another program keeps the file locked.
@@ -114,10 +135,10 @@ class PacingTable:
         except RuntimeError as error:
             raise DatabaseError(self._path, "there is no home folder", _REMEDY) from error
         try:
-            return self._changed(path, change)
+            return self._changed(path, change, patience_s)
         except sqlite3.Error as error:
             if _primary_code(error) in _BUSY:
-                raise TimeoutError(f"{path} is locked by another program") from error
+                raise TimeoutError(f"{path} is locked by another program: close it") from error
             if _primary_code(error) not in _DAMAGED:
                 raise DatabaseError(path, f"cannot be used ({error})", _REMEDY) from error
         except OSError as error:
@@ -139,8 +160,14 @@ class PacingTable:
             return any(path.parent.glob(f"{path.name}.corrupt-*"))
         return False
 
-    def _changed(self, path: Path, change: Callable[[Pacing | None], Pacing]) -> Pacing:
-        with _opened(path, self._patience_s) as connection, transaction(connection):
+    def _changed(
+        self,
+        path: Path,
+        change: Callable[[Pacing | None], Pacing],
+        patience_s: float | None = None,
+    ) -> Pacing:
+        patience_s = self._patience_s if patience_s is None else patience_s
+        with _opened(path, patience_s) as connection, transaction(connection):
             before = self._read(connection)
             after = change(before)
             if before is None:
@@ -164,7 +191,8 @@ class PacingTable:
             return  # another process was first
         aside = path.with_name(f"{path.name}.corrupt-{self._clock():.0f}")
         path.replace(aside)
-        logger.warning("%s was damaged and is now %s: sending goes on slowly", path, aside)
+        words = "%s was damaged and is now %s: sending goes on slowly until you remove that"
+        logger.warning(words, path, aside)
 
     def _is_damaged(self, path: Path) -> bool:
         try:
@@ -178,11 +206,12 @@ class PacingTable:
         row = connection.execute(
             """
             SELECT full_at, paused_until, limited_at, asked_at, lost_at, (
-                     SELECT stopped_at FROM stopped_keys WHERE registry = ? AND key_hash = ?),
-                   failures, answering, holder, held_until, noted_at, boot, uptime_s
-            FROM paces WHERE registry = ? AND agent = ?
+                     SELECT stopped_at FROM stops
+                     WHERE registry = :registry AND agent = :agent AND key_hash = :key_hash),
+                   failures, answering, holder, held_until, noted_at, boot, uptime_s, paused_by
+            FROM paces WHERE registry = :registry AND agent = :agent
             """,
-            (self._registry, self._key_hash, self._registry, self._agent),
+            {"registry": self._registry, "agent": self._agent, "key_hash": self._key_hash},
         ).fetchone()
         if row is None:
             return None
@@ -193,8 +222,8 @@ class PacingTable:
         *instants, stopped_at = map(_column, pacing[:6])
         connection.execute(
             "INSERT OR REPLACE INTO paces (registry, agent, full_at, paused_until, limited_at,"
-            " asked_at, lost_at, failures, answering, holder, held_until, noted_at, boot, uptime_s)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " asked_at, lost_at, failures, answering, holder, held_until, noted_at, boot, uptime_s,"
+            " paused_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 self._registry,
                 self._agent,
@@ -206,10 +235,12 @@ class PacingTable:
                 *pacing[10:],
             ),
         )
-        key = (self._registry, self._key_hash)
-        connection.execute("DELETE FROM stopped_keys WHERE registry = ? AND key_hash = ?", key)
+        whose = (self._registry, self._agent, self._key_hash)
+        connection.execute(
+            "DELETE FROM stops WHERE registry = ? AND agent = ? AND key_hash = ?", whose
+        )
         if stopped_at is not None:
-            connection.execute("INSERT INTO stopped_keys VALUES (?, ?, ?)", (*key, stopped_at))
+            connection.execute("INSERT INTO stops VALUES (?, ?, ?, ?)", (*whose, stopped_at))
 
 
 @contextmanager
@@ -227,21 +258,30 @@ def _opened(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > _VERSION:
+    version = _version(connection)
+    if version > len(_MIGRATIONS):
         problem = f"has schema {version}, of a newer kp-middleware"
         raise DatabaseError(path, problem, "upgrade kp-middleware")
-    if version < _VERSION:
-        with transaction(connection):
-            for table in _TABLES:
-                connection.execute(table)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+    if version < len(_MIGRATIONS):
+        with transaction(connection):  # who waits here finds nothing left to do
+            for migration in _MIGRATIONS[_version(connection) :]:
+                for statement in migration:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
 
 
 def _forget_old(connection: sqlite3.Connection, now: float) -> None:
-    """Agents of long ago, and registries of tests: nothing pauses for longer than a day."""
-    connection.execute("DELETE FROM paces WHERE noted_at < ?", (now - _MONTH_S,))
-    connection.execute("DELETE FROM stopped_keys WHERE stopped_at < ?", (now - _MONTH_S,))
+    """Agents of long ago, and registries of tests: but a stop has no end but the user's."""
+    connection.execute(
+        "DELETE FROM paces WHERE noted_at < ? AND NOT EXISTS (SELECT 1 FROM stops"
+        " WHERE stops.registry = paces.registry AND stops.agent = paces.agent)",
+        (now - _MONTH_S,),
+    )
 
 
 def _make_folder(folder: Path) -> None:

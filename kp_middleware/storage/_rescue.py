@@ -7,10 +7,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kp_middleware.database import APPLICATION_ID, connect, in_words, is_damage, transaction
+from kp_middleware.storage._trace_store import NO_KEY
 
 _TABLES: Final = {
     "traces": "seq",
@@ -23,7 +25,21 @@ _TABLES: Final = {
 _BLOCK: Final = 64  # a document may have a megabyte
 _MOST_FAILURES: Final = 20_000
 _MOST_KEYS: Final = 10_000_000  # a damaged page may hold any number
+_MOST_ASIDE: Final = 3
 _LOST: Final = "what was recorded was lost in a damaged file"
+LOST_ON_ITS_WAY: Final = (
+    "what became of it was lost in a damaged file: kp-middleware outbox retry ID sends it, perhaps"
+    " once more"
+)
+"""The reason of a blocked row, because it may have been sent already."""
+
+_BLOCK_WHAT_MAY_HAVE_LEFT: Final = """
+    INSERT INTO outbox (trace_seq, state, reason, registry, redactor, idempotency_key)
+    SELECT seq, 'blocked', ?, ?, ?, '' FROM traces
+    WHERE decision = 'forward' AND visibility <> 'private' AND coalesce(reason, '') NOT LIKE ?
+      AND seq IN (SELECT trace_seq FROM documents) AND seq NOT IN (SELECT trace_seq FROM outbox)
+"""
+_MAGIC: Final = b"SQLite format 3\0"
 _kept_open: Final[list[int]] = []
 
 
@@ -39,11 +55,18 @@ class Rescue(NamedTuple):
     traces: int
 
 
-def rescue(path: Path) -> Rescue | None:
+def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
     """Set a copy of a damaged file of ours aside, and leave in it what could be read.
 
     The file keeps its place and its inode: other processes have it open, and SQLite finds a WAL by
     the name of its file. They see that it has changed, as after any transaction.
+
+    A trace that cleared, and has lost its row of the outbox, may have been sent: it is blocked.
+
+    Args:
+        path: Of the file.
+        registry: Where what is blocked would go.
+        redactor: The name of the rules that would apply to it.
 
     Returns:
         None if there is nothing to do: it is not damaged, or another process is mending it or has
@@ -57,7 +80,7 @@ def rescue(path: Path) -> Rescue | None:
     try:
         with _alone_in(path.parent) as alone:
             damaged = alone and _is_damaged(path) and _is_ours(path)
-            return _rescue(path) if damaged else None
+            return _rescue(path, (LOST_ON_ITS_WAY, registry, redactor)) if damaged else None
     except (OSError, sqlite3.Error) as error:
         raise in_words(path, error) from error
 
@@ -88,7 +111,8 @@ def _is_ours(path: Path) -> bool:
     """By the bytes of its header: SQLite may be unable to read so much."""
     descriptor = os.open(path, os.O_RDONLY)
     header = os.read(descriptor, 72)
-    ours = header.startswith(b"SQLite format 3\0") and header[68:] == APPLICATION_ID.to_bytes(4)
+    cut = len(header) < 72  # noqa: PLR2004
+    ours = header.startswith(_MAGIC) and (cut or header[68:] == APPLICATION_ID.to_bytes(4))
     if ours:
         _kept_open.append(descriptor)  # to close it would end the locks that SQLite has on it
     else:
@@ -108,7 +132,7 @@ def _is_damaged(path: Path) -> bool:
     return bool(said != "ok")
 
 
-def _rescue(path: Path) -> Rescue:
+def _rescue(path: Path, blocked: tuple[str, str, str]) -> Rescue:
     aside = path.with_name(f"{path.name}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     fresh = path.with_name(f"{path.name}.rescued")
     _remove(fresh)
@@ -116,11 +140,12 @@ def _rescue(path: Path) -> Rescue:
         with closing(_opened(path)) as old:
             _set_aside(path, aside)
             with closing(connect(fresh)) as new:
-                traces = _copied(old, new)
+                traces = _copied(old, new, blocked)
                 old.rollback()
                 new.backup(old)
     finally:
         _remove(fresh)
+    _keep_only_the_last_few(path)
     return Rescue(aside, traces)
 
 
@@ -144,6 +169,13 @@ def _copy_bytes(source: int, target: Path) -> None:
             at += copy.write(piece)
 
 
+def _keep_only_the_last_few(path: Path) -> None:
+    """A disk that fails may damage the file again and again."""
+    copies = sorted(path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))
+    for older in copies[:-_MOST_ASIDE]:
+        _remove(older)
+
+
 def _remove(fresh: Path) -> None:
     for name in ("", "-wal", "-shm", "-journal"):
         Path(f"{fresh}{name}").unlink(missing_ok=True)
@@ -162,13 +194,16 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _copied(old: sqlite3.Connection, new: sqlite3.Connection) -> int:
+def _copied(
+    old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]
+) -> int:
     """How many traces the new file has."""
     new.execute("PRAGMA foreign_keys = OFF")
     with transaction(new):
         for table, key in _TABLES.items():
             _copy(old, new, table, key)
         _mend(new)
+        new.execute(_BLOCK_WHAT_MAY_HAVE_LEFT, (*blocked, f"%{NO_KEY}"))
     (traces,) = new.execute("SELECT count(*) FROM traces").fetchone()
     return int(traces)
 

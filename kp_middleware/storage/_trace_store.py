@@ -2,14 +2,20 @@
 
 import json
 import sqlite3
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.database import transaction
+from kp_middleware.instants import to_milliseconds
 
 if TYPE_CHECKING:  # read-only commands load this module, and none of these
     from kp_middleware.runs import RecordedRun
     from kp_middleware.scores import Score
     from kp_middleware.traces import Step
+
+NO_KEY: Final = "not queued: there is no API key"
+"""In the reason of a trace that cleared, until there is one."""
+
+_LAST: Final = 2**63 - 1  # the largest that SQLite knows
 
 
 class Verdict(NamedTuple):
@@ -51,10 +57,19 @@ class TraceStore:
             ).fetchone()
             return int(known[0]) if known else self._insert(run, seq)
 
-    def next_recorded(self) -> int | None:
-        """The oldest run that waits to be scored."""
+    def next_recorded(self, first: int = 0, last: int = _LAST) -> int | None:
+        """The oldest run that waits to be scored, of those in these places, both included."""
         row = self._connection.execute(
-            "SELECT seq FROM traces WHERE state = 'recorded' ORDER BY seq LIMIT 1"
+            "SELECT seq FROM traces WHERE state = 'recorded' AND seq BETWEEN ? AND ?"
+            " ORDER BY seq LIMIT 1",
+            (first, last),
+        ).fetchone()
+        return None if row is None else int(row[0])
+
+    def last_recorded(self) -> int | None:
+        """The newest run that waits to be scored."""
+        row = self._connection.execute(
+            "SELECT seq FROM traces WHERE state = 'recorded' ORDER BY seq DESC LIMIT 1"
         ).fetchone()
         return None if row is None else int(row[0])
 
@@ -126,16 +141,19 @@ class TraceStore:
             (str(count),),
         )
 
-    def cleared_but_not_queued(self) -> list[int]:
-        """The runs that the gate let through, and that nobody put into the outbox."""
-        rows = self._connection.execute(
+    def next_cleared_but_not_queued(self, *, after: int) -> int | None:
+        """The next run that the gate let through, and that nobody put into the outbox."""
+        row = self._connection.execute(
             """
-            SELECT t.seq FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq
-            WHERE t.decision = 'forward' AND t.visibility <> 'private' AND o.trace_seq IS NULL
-            ORDER BY t.seq
-            """
-        )
-        return [seq for (seq,) in rows]
+            SELECT t.seq FROM traces t JOIN documents d ON d.trace_seq = t.seq
+            LEFT JOIN outbox o ON o.trace_seq = t.seq
+            WHERE t.seq > ? AND t.decision = 'forward' AND t.visibility <> 'private'
+              AND o.trace_seq IS NULL
+            ORDER BY t.seq LIMIT 1
+            """,
+            (after,),
+        ).fetchone()
+        return None if row is None else int(row[0])
 
     def score_of(self, seq: int) -> float:
         """The score of a scored run."""
@@ -221,15 +239,3 @@ def _step_row(step: "Step") -> tuple[Any, ...]:
         step.output_summary,
         step.latency_ms,
     )
-
-
-def to_milliseconds(instant: str) -> str:
-    """An instant as every column of the file has it, so that text sorts as time.
-
-    >>> to_milliseconds("2026-11-01T09:14Z"), to_milliseconds("2026-11-01T09:14:03.123456789Z")
-    ('2026-11-01T09:14:00.000Z', '2026-11-01T09:14:03.123Z')
-    """
-    seconds, _, fraction = instant.removesuffix("Z").partition(".")
-    if seconds.count(":") == 1:
-        seconds += ":00"
-    return f"{seconds}.{fraction[:3]:0<3}Z"

@@ -41,6 +41,8 @@ class Mood(Enum):
         NO_REPUTATION: Answers 403: the agent is not in good standing.
         DEAD_KEY: Answers 429 with a limit of 0.
         DRIP: Does what it should, and answers byte by byte.
+        CRAWL: Does what it should, and answers so slowly, from its headers on, that an answer takes
+            half a minute, and no byte of it long.
         CLOSE_IDLE: Does what it should, then closes the connection that the client keeps.
         STORE_AND_HANG: Takes the document, and says nothing.
         STORE_AND_RESET: Takes the document, and resets the connection.
@@ -57,6 +59,7 @@ class Mood(Enum):
     NO_REPUTATION = Treatment(says=NO_REPUTATION)
     DEAD_KEY = Treatment(says=dead_key())
     DRIP = Treatment(Manner.DRIPPING, takes=True)
+    CRAWL = Treatment(Manner.CRAWLING, takes=True)
     CLOSE_IDLE = Treatment(Manner.LAST, takes=True)
     STORE_AND_HANG = Treatment(Manner.SILENT, takes=True)
     STORE_AND_RESET = Treatment(Manner.RESET, takes=True)

@@ -75,7 +75,20 @@ class ListOutbox:
         row.parcel = replace(parcel, attempts=parcel.attempts + counted)
         row.due_at = retry_at
 
+    def give_back(self, parcel: Parcel, /) -> None:
+        """Let the row be due as before."""
+        self._row(parcel).state = "pending"
+
+    def hasten(self) -> None:
+        """Let the rows that have hardly been tried be due now."""
+        for row in self.rows:
+            if row.state == "pending" and row.parcel.attempts < 2:
+                row.due_at = 0.0
+
     def _set(self, parcel: Parcel, state: State, news: Receipt | RegistryError | str) -> Row:
-        row = next(row for row in self.rows if row.parcel.trace_seq == parcel.trace_seq)
+        row = self._row(parcel)
         row.state, row.news = state, news
         return row
+
+    def _row(self, parcel: Parcel) -> Row:
+        return next(row for row in self.rows if row.parcel.trace_seq == parcel.trace_seq)

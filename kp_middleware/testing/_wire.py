@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, assert_never
 _Request: TypeAlias = socket.socket | tuple[bytes, socket.socket]
 
 _BYTE_S: Final = 0.001
+_SLOW_BYTE_S: Final = 0.05
 _RESET_WHEN_CLOSED: Final = struct.pack("ii", 1, 0)
 
 
@@ -27,6 +28,7 @@ class Manner(Enum):
         WHOLE: At once.
         LAST: At once; then the connection is closed, and nothing has announced it.
         DRIPPING: Byte by byte, a thousand in a second at most.
+        CRAWLING: Byte by byte, its headers too, twenty in a second at most.
         CUT: Half of its body; then the connection is closed.
         SILENT: Not at all; the connection stays open until the client closes it.
         CLOSED: Not at all; the connection is closed.
@@ -36,10 +38,14 @@ class Manner(Enum):
     WHOLE = auto()
     LAST = auto()
     DRIPPING = auto()
+    CRAWLING = auto()
     CUT = auto()
     SILENT = auto()
     CLOSED = auto()
     RESET = auto()
+
+
+_FOLLOWED: Final = frozenset({Manner.WHOLE, Manner.DRIPPING, Manner.CRAWLING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the client was gone before it had asked
             return
         answer = self._answer(Received(self.command, self.path, headers, body))
-        self.close_connection |= answer.manner not in {Manner.WHOLE, Manner.DRIPPING}
+        self.close_connection |= answer.manner not in _FOLLOWED
         self._bring(answer)
 
     do_GET = do_POST  # noqa: N815
@@ -169,9 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
             case Manner.WHOLE | Manner.LAST:
                 self.connection.sendall(raw)
             case Manner.DRIPPING:
-                for byte in raw:
-                    self.connection.sendall(bytes((byte,)))
-                    time.sleep(_BYTE_S)
+                self._drip(raw, _BYTE_S)
+            case Manner.CRAWLING:
+                self._drip(raw, _SLOW_BYTE_S)
             case Manner.CUT:
                 self.connection.sendall(raw[: -1 - len(answer.body) // 2])
             case Manner.SILENT:
@@ -182,6 +188,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reset()
             case _:
                 assert_never(answer.manner)
+
+    def _drip(self, raw: bytes, byte_s: float) -> None:
+        for byte in raw:
+            self.connection.sendall(bytes((byte,)))
+            time.sleep(byte_s)
 
     def _wait_for_the_client(self) -> None:
         self.connection.settimeout(None)

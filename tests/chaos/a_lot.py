@@ -1,5 +1,6 @@
 """Traces in quantity, and what has become of them in a file."""
 
+import math
 import random
 from contextlib import closing, contextmanager
 
@@ -11,6 +12,9 @@ from kp_middleware.forwarding import Forwarder, Registry
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.pipeline._uptime import Uptime
 from kp_middleware.storage import OutboxTable, PacingTable
+from kp_middleware.storage._pauses import lift_stops
+
+DAY_S = 86_400.0
 
 _WORDS = [f"{first}{last}" for first in "bdfgklmnprst" for last in ("ando", "elix", "orum", "usta")]
 _TOOLS = [Tool(name=name) for name in ("search", "read", "write", "ask")]
@@ -59,10 +63,16 @@ def forwarding(db, registry, clock, *, timeout_s=5.0):
 
 
 def forward(forwarder, clock, turns=100_000):
-    """So many times, and ``clock`` goes on where it waits; returns what it waits for then."""
+    """So many times, and ``clock`` goes on where it waits; returns what it waits for then.
+
+    Where it waits for the user, that one looks after a day, and says: try again.
+    """
     for _ in range(turns):
         wait_s = forwarder.forward_due()
         if wait_s is None:
             return None
+        if wait_s == math.inf:
+            lift_stops(locations.pacing_file())
+            wait_s = DAY_S
         clock.advance(wait_s + 0.001)  # the file cuts instants to milliseconds
     return wait_s

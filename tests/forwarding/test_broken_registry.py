@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.forwarding import Registry
 from kp_middleware.parcels import Parcel
+from kp_middleware.testing import LocalRegistry, Mood
 
 KEY = "kp_0123456789abcdef"
 PARCEL = Parcel(trace_seq=7, body=b"{}", idempotency_key="k-1")
@@ -23,7 +24,10 @@ def read_request(connection):
     """To the last byte: who hangs up with bytes unread resets the connection."""
     request = connection.recv(65_536)
     while request.startswith(b"POST") and not request.endswith(PARCEL.body):
-        request += connection.recv(65_536)
+        more = connection.recv(65_536)
+        if not more:
+            return
+        request += more
 
 
 @contextmanager
@@ -65,6 +69,12 @@ def drip(connection, stopped):
         connection.sendall(b" ")
 
 
+def drip_headers(connection, stopped):
+    connection.sendall(b"HTTP/1.1 201 Created\r\nX-Long: ")
+    while not stopped.wait(0.001):
+        connection.sendall(b"a")
+
+
 def never_end(connection, stopped):
     connection.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: 1000000000\r\n\r\n")
     while not stopped.is_set():
@@ -84,6 +94,12 @@ def registry_at(url, **options):
 
 def error_of(url, **options):
     with registry_at(url, **options) as registry, pytest.raises(RegistryUnavailableError) as caught:
+        registry.submit(PARCEL)
+    return caught.value
+
+
+def error_in(registry):
+    with pytest.raises(RegistryUnavailableError) as caught:
         registry.submit(PARCEL)
     return caught.value
 
@@ -115,13 +131,79 @@ def test_a_registry_that_hangs_is_worth_another_try():
     assert "no answer within 0.02 s" in str(error)
 
 
-def test_an_answer_that_drips_is_given_up():
+@pytest.mark.parametrize(
+    ("behave", "words", "status"),
+    [(drip, "too slow", 201), (drip_headers, "no answer within 20 s", None)],
+    ids=["body", "headers"],
+)
+def test_an_answer_that_drips_is_given_up(behave, words, status):
     clock = itertools.count().__next__
 
-    with raw_server(drip) as url:
-        error = error_of(url, timeout_s=5, clock=clock)
+    with raw_server(behave) as url:
+        error = error_of(url, timeout_s=20, clock=clock)
 
-    assert "too slow" in str(error)
+    assert words in str(error)
+    assert error.status == status
+
+
+def test_a_registry_that_hardly_takes_a_byte_is_given_up():
+    clock = itertools.count().__next__
+    large = Parcel(trace_seq=7, body=b" " * 200_000, idempotency_key="k-1")
+
+    with (
+        raw_server(say(CREATED)) as url,
+        registry_at(url, timeout_s=20, clock=clock) as registry,
+        pytest.raises(RegistryUnavailableError) as caught,
+    ):
+        registry.submit(large)
+
+    assert "no answer within 20 s" in str(caught.value)
+
+
+def test_an_answer_that_crawls_is_given_up_and_costs_no_more_than_its_time():
+    with LocalRegistry(answers=[Mood.CRAWL]) as local:
+        error = error_of(local.url, timeout_s=0.2)
+
+    assert "no answer within 0.2 s" in str(error)
+
+
+def test_over_the_limit_counts_even_if_the_answer_never_ends():
+    head = b"HTTP/1.1 429 Busy\r\nX-RateLimit-Limit: 60\r\nRetry-After: 7\r\n"
+
+    with raw_server(say(head + b"Content-Length: 99\r\n\r\n{")) as url:
+        error = error_of(url)
+
+    assert (error.status, error.retry_after_s) == (429, 7.0)
+
+
+def test_who_hangs_up_waits_no_more_and_asks_nothing_more():
+    asked, results = threading.Event(), []
+
+    def hang(_, stopped):
+        asked.set()
+        stopped.wait(30)
+
+    with raw_server(hang) as url, registry_at(url, timeout_s=30) as registry:
+        asking = threading.Thread(target=lambda: results.append(error_in(registry)))
+        asking.start()
+        asked.wait(10)
+        was_sent = registry.hang_up()
+        asking.join(10)
+        asked.clear()
+        results.append(error_in(registry))
+
+    assert was_sent
+    assert [type(error) for error in results] == [RegistryUnavailableError] * 2
+    assert not asked.is_set()
+
+
+def test_who_hangs_up_before_anything_is_sent_has_asked_nothing():
+    with raw_server(hang) as url, registry_at(url) as registry:
+        was_sent = registry.hang_up()
+        error = error_in(registry)
+
+    assert not was_sent
+    assert "broken off" in str(error)
 
 
 def test_a_key_that_comes_back_as_noise_is_in_no_message():

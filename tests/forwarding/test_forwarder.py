@@ -1,5 +1,5 @@
-import itertools
 import logging
+import math
 import threading
 from contextlib import contextmanager
 
@@ -32,6 +32,9 @@ class ScriptedRegistry:
         self.clock, self.answers, self.chokes_on = clock, iter(answers), chokes_on
         self.asked = []
 
+    def hang_up(self):
+        return True
+
     def submit(self, parcel):
         answer = next(self.answers, None)
         self.asked.append((self.clock(), answer))
@@ -63,7 +66,7 @@ def forwarding_over_http(outbox, clock, **options):
 def live(forwarder, clock, for_s=float("inf")):
     """Do as the pipeline does, without the waiting, until nothing waits or the time is over."""
     until = clock() + for_s
-    while (wait_s := forwarder.forward_due()) is not None and clock() + wait_s <= until:
+    while (wait_s := forwarder.forward_due()) not in {None, math.inf} and clock() + wait_s <= until:
         clock.advance(wait_s)
 
 
@@ -128,13 +131,17 @@ def test_a_rejected_document_stays_and_the_others_go(clock):
     assert outbox.rows[0].news is REJECTED
 
 
-def test_a_dead_key_is_tried_once_a_day(clock):
-    outbox, registry = outbox_of(clock, 5), ScriptedRegistry(clock, [DEAD] * 9)
+@pytest.mark.parametrize("options", [{"may_write": False}, {}], ids=["403", "a dead key"])
+def test_once_refused_a_key_is_not_tried_again(clock, options):
+    outbox = outbox_of(clock, 5)
 
-    live(forwarder_of(outbox, registry, clock), clock, for_s=71 * HOUR_S)
+    with LocalRegistry(clock=clock, **options) as local:
+        registry = Registry(local.url, SecretStr(local.api_key if options else "kp_dead"))
+        forwarder = forwarder_of(outbox, registry, clock)
+        waits = [(forwarder.forward_due(), clock.advance(25 * HOUR_S))[0] for _ in range(5)]
+        registry.close()
 
-    times = [at for at, _ in registry.asked]
-    assert [later - first for first, later in itertools.pairwise(times)] == [24 * HOUR_S] * 2
+    assert (len(local.requests), waits) == (1, [math.inf] * 5)
     assert outbox.states() == ["pending"] * 5
 
 
@@ -219,21 +226,36 @@ def test_after_an_outage_everything_is_sent(clock):
 
 
 @pytest.mark.parametrize("luck", [0.0, 1.0])
-def test_a_registry_in_trouble_is_asked_ever_less_often(clock, luck):
-    outbox, registry = outbox_of(clock, 100), ScriptedRegistry(clock, [REFUSED] * 5000)
+@pytest.mark.parametrize("rows", [1, 100])
+def test_days_of_trouble_are_some_dozens_of_requests(clock, luck, rows):
+    outbox, registry = outbox_of(clock, rows), ScriptedRegistry(clock, [REFUSED] * 5000)
 
-    live(forwarder_of(outbox, registry, clock, luck=luck), clock, for_s=24 * HOUR_S)
+    live(forwarder_of(outbox, registry, clock, luck=luck), clock, for_s=5 * 24 * HOUR_S)
 
-    assert 100 <= registry.asked[-1][0] - registry.asked[-2][0] <= 150
-    assert len(registry.asked) < 24 * HOUR_S / 100 + 10
+    assert 1200 <= registry.asked[-1][0] - registry.asked[-2][0] <= HOUR_S
+    assert len(registry.asked) < 5 * 24 * 3 + 12
 
 
-def test_a_lone_row_is_tried_every_five_minutes_at_most(clock):
-    outbox, registry = outbox_of(clock, 1), ScriptedRegistry(clock, [REFUSED] * 5000)
+def test_the_first_sign_of_life_ends_all_waits_of_an_outage(clock):
+    outbox, registry = outbox_of(clock, 3), ScriptedRegistry(clock, [REFUSED] * 40)
+    forwarder = forwarder_of(outbox, registry, clock)
 
-    live(forwarder_of(outbox, registry, clock, luck=1.0), clock, for_s=24 * HOUR_S)
+    live(forwarder, clock)
 
-    assert registry.asked[-1][0] - registry.asked[-2][0] == pytest.approx(300)
+    lives_again_at = registry.asked[40][0]
+    assert outbox.states() == ["sent"] * 3
+    assert registry.asked[-1][0] - lives_again_at < 10
+
+
+def test_a_lone_document_that_the_registry_chokes_on_keeps_a_new_one_waiting_for_minutes(clock):
+    outbox, registry = outbox_of(clock, 1), ScriptedRegistry(clock, chokes_on={1})
+    forwarder = forwarder_of(outbox, registry, clock)
+    live(forwarder, clock, for_s=24 * HOUR_S)
+
+    outbox.rows.append(Row(Parcel(2, b"{}", "key-2"), clock()))
+    live(forwarder, clock, for_s=150)
+
+    assert outbox.states() == ["pending", "sent"]
 
 
 def test_a_document_the_registry_chokes_on_does_not_hold_up_the_others(clock):
@@ -311,6 +333,124 @@ def test_a_row_that_another_process_has_claimed_just_now_is_left_to_it(clock):
     assert (more_in_s, registry.asked) == (120, [])
 
 
+class Locked(ListOutbox):
+    """Cannot be written from the first answer on, until it is unlocked."""
+
+    locked = True
+
+    def sent(self, parcel, receipt):
+        self._refuse()
+        super().sent(parcel, receipt)
+
+    def postpone(self, parcel, error, **facts):
+        self._refuse()
+        super().postpone(parcel, error, **facts)
+
+    def rejected(self, parcel, error):
+        self._refuse()
+        super().rejected(parcel, error)
+
+    def _refuse(self):
+        if self.locked:
+            raise DatabaseError("kp.db", "is locked", "close the program that keeps it locked")
+
+
+@pytest.mark.parametrize(
+    ("answer", "states"),
+    [(None, ["sent", "sent"]), (REJECTED, ["rejected", "sent"]), (DEAD, ["pending", "pending"])],
+    ids=["sent", "rejected", "a dead key"],
+)
+def test_an_answer_that_cannot_be_written_down_is_kept_and_not_asked_for_again(
+    clock, answer, states
+):
+    outbox, registry = Locked(outbox_of(clock, 2).rows), ScriptedRegistry(clock, [answer])
+    forwarder = forwarder_of(outbox, registry, clock)
+
+    for _ in range(3):
+        with pytest.raises(DatabaseError):
+            forwarder.forward_due()
+    asked = len(registry.asked)
+    outbox.locked = False
+    forwarder.forward_due()
+
+    assert (asked, outbox.states()) == (1, states)
+
+
+def test_while_an_answer_cannot_be_written_down_the_turn_is_kept(clock):
+    outbox, pace = Locked(outbox_of(clock, 1).rows), Turn(Pace(), clock)
+    forwarder = Forwarder(outbox, ScriptedRegistry(clock), pace=pace, clock=clock)
+
+    with pytest.raises(DatabaseError):
+        forwarder.forward_due()
+    during = pace.released
+    outbox.locked = False
+    forwarder.forward_due()
+
+    assert (during, pace.released) == (0, 1)
+
+
+class Turn(OwnPace):
+    """Counts how often it was let go."""
+
+    released = 0
+
+    def release(self):
+        self.released += 1
+
+
+class Hanging(ScriptedRegistry):
+    """While it is asked, another thread ends the process; answers all the same."""
+
+    def __init__(self, clock, *, reached):
+        super().__init__(clock)
+        self.reached = reached
+        self.end = None
+
+    def submit(self, parcel):
+        self.gave_back = self.end()
+        return super().submit(parcel)
+
+    def hang_up(self):
+        return self.reached
+
+
+@pytest.mark.parametrize(("reached", "lost_at"), [(True, 1_790_000_000.0), (False, -math.inf)])
+def test_what_is_asked_when_the_process_ends_is_due_again_as_it_was(clock, reached, lost_at):
+    outbox, registry = outbox_of(clock, 2), Hanging(clock, reached=reached)
+    forwarder = forwarder_of(outbox, registry, clock)
+    registry.end = forwarder.give_back
+    before = [row.parcel for row in outbox.rows]
+
+    forwarder.forward_due()
+
+    assert registry.gave_back
+    assert (outbox.states(), len(registry.asked)) == (["pending", "pending"], 1)
+    assert [row.parcel for row in outbox.rows] == before
+    assert forwarder._pace.pace.lost_at == lost_at
+
+
+def test_who_has_ended_begins_nothing_more(clock):
+    outbox, registry = outbox_of(clock, 1), ScriptedRegistry(clock)
+    forwarder = forwarder_of(outbox, registry, clock)
+
+    gave_back = forwarder.give_back()
+    forwarder.forward_due()
+
+    assert (gave_back, outbox.states(), registry.asked) == (False, ["pending"], [])
+
+
+def test_who_ends_between_the_turn_and_the_request_makes_none(clock):
+    outbox, registry = outbox_of(clock, 1), ScriptedRegistry(clock)
+    forwarder = forwarder_of(outbox, registry, clock)
+    claim = outbox.claim
+    outbox.claim = lambda now: (forwarder.give_back(), claim(now))[1]
+
+    forwarder.forward_due()
+
+    assert (outbox.states(), registry.asked) == (["pending"], [])
+    assert forwarder._pace.pace.asked_at == -math.inf
+
+
 def test_others_have_their_turn_even_if_the_file_of_traces_breaks(clock):
     pace = TakenTurn(clock)
 
@@ -350,3 +490,19 @@ def test_each_kind_of_trouble_is_told_once(clock, caplog, answers, words):
     live(forwarder, clock)
 
     assert [words in record.getMessage() for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(
+    ("answers", "remedy"),
+    [
+        ([REJECTED], "kp-middleware outbox --failed"),
+        ([DEAD], "kp-middleware outbox retry --failed"),
+        ([LIMITED], "nothing to do"),
+        ([REFUSED], "check KP_REGISTRY_URL"),
+    ],
+    ids=["rejected", "forbidden", "limited", "in trouble"],
+)
+def test_each_warning_says_what_to_do(clock, caplog, answers, remedy):
+    live(forwarder_of(outbox_of(clock, 1), ScriptedRegistry(clock, answers), clock), clock)
+
+    assert remedy in caplog.records[0].getMessage()

@@ -1,8 +1,10 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.forwarding import Pace
+from kp_middleware.forwarding import Cause, Pace
 from kp_middleware.forwarding._pace import backoff_s
 
 NOW = 1_790_000_000.0
@@ -120,11 +122,11 @@ def test_no_three_429s_fall_within_one_hour(pairs):
     assert limits_within_an_hour(asked_s, idle_s) <= 2
 
 
-def test_after_forbidden_the_key_rests_for_a_day():
+def test_after_forbidden_nothing_is_sent_until_the_user_has_acted():
     pace = Pace().forbidden(NOW)
 
-    assert pace.wait_s(NOW) == DAY_S
-    assert pace.wait_s(NOW + DAY_S) == 0
+    assert pace.wait_s(NOW) == pace.wait_s(NOW + 365 * DAY_S) == math.inf
+    assert pace.plausible(NOW - 365 * DAY_S).wait_s(NOW) == math.inf
 
 
 def test_a_key_that_is_taken_again_rests_no_more():
@@ -133,23 +135,56 @@ def test_a_key_that_is_taken_again_rests_no_more():
     assert pace.wait_s(NOW) == 0
 
 
-def test_an_answer_that_nobody_saw_may_have_been_a_429():
-    pace = Pace().limited(NOW, retry_after_s=2.0).spent(NOW + 60).lost()
+def test_an_answer_that_nobody_saw_costs_the_burst_and_no_time():
+    pace = Pace(interval_s=2.2).spent(NOW).lost()
 
-    assert pace.wait_s(NOW + 60) > HOUR_S
+    assert pace.wait_s(NOW) == 0
+    assert pace.spent(NOW).wait_s(NOW) == pytest.approx(2.2)
 
 
-def test_two_answers_that_nobody_saw_may_have_been_two_429s():
-    pace = Pace().spent(NOW).lost().spent(NOW + 60).lost()
+@pytest.mark.parametrize(
+    "first",
+    [lambda pace: pace.limited(NOW, 2.0), lambda pace: pace.lost()],
+    ids=["a 429", "another that nobody saw"],
+)
+def test_an_answer_that_nobody_saw_may_be_the_second_429_of_an_hour(first):
+    pace = first(Pace().spent(NOW)).spent(NOW + 60).lost()
 
-    assert Pace().spent(NOW).lost().wait_s(NOW) < 60
-    assert pace.wait_s(NOW + 60) > HOUR_S
+    assert HOUR_S - 60 < pace.wait_s(NOW + 60) < HOUR_S
+    assert pace.paused_by is Cause.SILENCE
+
+
+def test_a_429_may_be_the_second_after_an_answer_that_nobody_saw():
+    pace = Pace().spent(NOW).lost().spent(NOW).limited(NOW, retry_after_s=2.0)
+
+    assert pace.wait_s(NOW) > HOUR_S
+    assert pace.paused_by is Cause.LIMIT
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.floats(0, 2 * HOUR_S)), min_size=3, max_size=50),
+)
+def test_no_three_that_may_have_been_429s_fall_within_one_hour(requests):
+    pace, now, times = Pace(), NOW, []
+    for heard, idle_s in requests:
+        now += pace.wait_s(now) + idle_s
+        pace = pace.spent(now)
+        pace = pace.limited(now, 2.0) if heard else pace.lost()
+        times.append(now)
+
+    assert min(third - first for first, third in zip(times, times[2:], strict=False)) >= HOUR_S
+
+
+def test_a_request_that_was_not_made_after_all_cannot_be_lost():
+    pace = Pace().spent(NOW).unasked()
+
+    assert pace.lost() == pace
 
 
 def test_a_later_answer_clears_up_what_nobody_saw():
     pace = Pace().spent(NOW).lost().spent(NOW + 60).answered()
 
-    assert pace.spent(NOW + 120).lost().wait_s(NOW + 120) < 60
+    assert pace.spent(NOW + 120).lost().wait_s(NOW + 120) == 0
 
 
 def test_a_later_answer_does_not_undo_a_429():
@@ -186,6 +221,7 @@ paces = st.builds(
     Pace,
     full_at=instants,
     paused_until=instants,
+    paused_by=st.sampled_from(Cause),
     limited_at=instants,
     asked_at=instants,
     lost_at=instants,
@@ -197,10 +233,12 @@ paces = st.builds(
 
 @given(paces, instants, st.floats(-1e6, 1e6))
 def test_who_moves_with_the_clock_waits_as_long_as_before(pace, now, by_s):
+    pace = pace.answered()  # or it waits for the user
+
     assert pace.moved(by_s).wait_s(now + by_s) == pytest.approx(pace.wait_s(now), abs=1e-3)
 
 
-@given(paces, instants)
+@given(paces.map(Pace.answered), instants)
 def test_no_clock_holds_up_sending_for_longer_than_a_day_and_the_margin(pace, now):
     assert pace.plausible(now).wait_s(now) <= DAY_S + 33
 
@@ -209,7 +247,7 @@ def test_no_clock_holds_up_sending_for_longer_than_a_day_and_the_margin(pace, no
 def test_what_came_about_on_one_clock_is_plausible(events):
     pace, now = Pace(), NOW
     for event in events:
-        now += pace.wait_s(now)
+        now += min(pace.wait_s(now), DAY_S)
         pace = pace.spent(now)
         asked = {"failed": (now, DAY_S), "limited": (now, DAY_S), "forbidden": (now,)}
         pace = pace if event == "spent" else getattr(pace, event)(*asked.get(event, ()))
@@ -232,12 +270,13 @@ def test_trouble_pauses_all_sending():
     assert pace.wait_s(NOW + 4.0) == 0
 
 
-def test_trouble_does_not_shorten_a_longer_pause():
+def test_trouble_neither_shortens_a_longer_pause_nor_is_its_cause():
     pace = Pace().limited(NOW, retry_after_s=600.0)
 
     pace = pace.failed(NOW, pause_s=4.0)
 
     assert pace.wait_s(NOW) > 600
+    assert pace.paused_by is Cause.LIMIT
 
 
 def test_failures_are_counted_until_an_answer_comes():
@@ -256,10 +295,10 @@ def test_a_clock_that_is_set_back_makes_the_wait_longer_not_shorter():
 
 
 @given(st.integers(1, 10**9), st.floats(0, 1))
-def test_a_backoff_is_from_two_seconds_to_five_minutes(failures, luck):
-    assert 2 <= backoff_s(failures, luck) <= 300
+def test_a_backoff_is_from_two_seconds_to_an_hour(failures, luck):
+    assert 2 <= backoff_s(failures, luck) <= HOUR_S
 
 
-@given(st.integers(1, 7), st.floats(0, 1), st.floats(0, 1))
+@given(st.integers(1, 10), st.floats(0, 1), st.floats(0, 1))
 def test_a_backoff_grows_until_it_reaches_its_bound(failures, luck, luck_2):
     assert backoff_s(failures, luck) < backoff_s(failures + 1, luck_2)

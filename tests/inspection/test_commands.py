@@ -201,16 +201,17 @@ def test_the_demo_does_not_touch_a_file_that_has_something_in_it(type_command, d
 
 @pytest.mark.model
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "words", "exit_code"),
     [
-        ("KP_EMBEDDER", "none", "KP_EMBEDDER is none"),
-        ("KP_THRESHOLD", "2", "threshold"),
-        ("KP_REGISTRY_URL", "http://registry.example", "https"),
-        ("KP_REDACT_ENGINES", "gitleaks:/none.toml", "until then nothing is sent"),
+        ("KP_EMBEDDER", "none", "KP_EMBEDDER is none", 5),
+        ("KP_THRESHOLD", "2", "threshold", 3),
+        ("KP_REGISTRY_URL", "http://registry.example", "https", 3),
+        ("KP_REDACT_ENGINES", "gitleaks:/none.toml", "until then nothing is sent", 3),
     ],
+    ids=["nothing but a registry that is away", "threshold", "address", "engine"],
 )
 def test_the_doctor_finds_what_is_wrong_with_the_settings(
-    type_command, monkeypatch, name, value, words
+    type_command, monkeypatch, name, value, words, exit_code
 ):
     monkeypatch.setenv("KP_API_KEY", "kp_" + "0" * 64)
     monkeypatch.setenv("KP_REGISTRY_URL", "http://127.0.0.1:9")
@@ -219,7 +220,7 @@ def test_the_doctor_finds_what_is_wrong_with_the_settings(
     result = type_command("doctor")
 
     assert words in result.stdout
-    assert result.exit_code == 3
+    assert result.exit_code == exit_code
 
 
 def test_what_an_agent_read_cannot_steer_the_terminal(agent, db):

@@ -29,7 +29,7 @@ def test_a_trace_is_shown_as_a_sum(agent, db):
     shown = typed("--db", str(db), "show", "@last")
 
     assert shown.startswith("How high is Mont Blanc?\nkp:trace:")
-    assert "  single tool         -0.100   rule\n" in shown
+    assert "-0.100  rule\n" in shown
 
 
 def test_stats_are_tables(agent, db):

@@ -241,6 +241,17 @@ def test_only_by_force_an_exception_of_the_shell_s_counts(record, type_command, 
     assert ("anna@example.org" in body) == bool(words)
 
 
+@pytest.mark.parametrize("words", [["rescan"], ["retry", "--failed"]], ids=" ".join)
+def test_what_was_rejected_is_cleaned_by_today_s_rules_before_it_goes_again(
+    rejected, type_command, monkeypatch, words
+):
+    monkeypatch.setenv("KP_REDACT_DENY", "bluebird")
+
+    type_command("outbox", *words)
+
+    assert "Bluebird" not in type_command("outbox", "show", "@last").stdout
+
+
 def test_a_rescan_of_nothing_says_so(agent, type_command):
     agent("one")
 

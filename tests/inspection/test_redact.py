@@ -1,5 +1,6 @@
 """The command that cleans what is given to it, by the user's own settings."""
 
+import codecs
 import json
 
 import pytest
@@ -136,3 +137,66 @@ def test_what_cannot_be_judged_is_not_printed(redact, document):
 
     assert (result.stdout, result.exit_code) == ("", 1)
     assert "too_" in result.stderr
+
+
+ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-be-sig", "utf-32")
+
+
+def encoded(text, encoding):
+    if encoding == "utf-16-be-sig":
+        return codecs.BOM_UTF16_BE + text.encode("utf-16-be")
+    return text.encode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_text_is_read_by_its_mark(redact, encoding):
+    content = encoded(f"é {TEXT}", encoding)
+
+    assert redact(content).stdout == f"é {CLEANED}"
+    assert redact(content, "--check").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (TEXT.encode("utf-16-le"), "character 1 is NUL"),
+        ("anna@example.org é".encode("latin1"), "byte 17 is not utf-8"),
+        (codecs.BOM_UTF16_LE + b"a\0b", "byte 4 is not utf-16-le"),
+    ],
+    ids=["UTF-16 without a mark", "another code page", "half a character"],
+)
+def test_what_is_no_text_is_refused(redact, content, words):
+    result = redact(content, "--check")
+
+    assert (result.stdout, result.exit_code) == ("", 1)
+    assert words in result.stderr
+    assert "write it as UTF-8" in result.stderr
+    assert "anna" not in result.stderr
+
+
+def test_a_long_text_is_cleaned_in_parts(redact):
+    written, expected = "{0:06} wrote to user{0}@example.org", "{0:06} wrote to [REDACTED:email]"
+
+    result = redact("\n".join(map(written.format, range(30_000))))
+
+    assert result.stdout.splitlines() == [*map(expected.format, range(30_000))]
+    assert result.stderr == "a long text: cleaned in 3 parts\n"
+
+
+def test_a_report_of_a_long_text_counts_its_lines(redact):
+    text = "nothing\n" * 200_000 + "anna@example.org\n"
+
+    result = redact(text, "--report", "--json")
+
+    assert json.loads(result.stdout) == [{"kind": "email", "count": 1, "path": "line 200001"}]
+
+
+def test_what_lies_across_the_end_of_a_part_goes_whole(redact):
+    begin, end = (f"-----{word} PRIVATE KEY-----" for word in ("BEGIN", "END"))
+    key = "\n".join([begin, *["x7Qa" * 16] * 40, end])
+    filler = "nothing\n" * 65_500
+
+    result = redact(f"{filler}{key}\n{filler * 2}")
+
+    assert result.stdout == f"{filler}[REDACTED:private_key]\n{filler * 2}"
+    assert result.exit_code == 0

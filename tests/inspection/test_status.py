@@ -44,9 +44,9 @@ def waiting(agent, change):
     )
 
 
-def noted(**pacing):
+def noted(*, key_hash="hash", **pacing):
     table = PacingTable(
-        locations.pacing_file(), registry=REGISTRY, agent_id="agent-1", key_hash="hash"
+        locations.pacing_file(), registry=REGISTRY, agent_id="agent-1", key_hash=key_hash
     )
     table.change(lambda _: Pacing(noted_at=time.time(), **pacing))
 
@@ -101,23 +101,55 @@ def test_each_kind_of_trouble_is_one_line_with_what_to_do(change, status, state,
 
 @pytest.mark.usefixtures("waiting")
 @pytest.mark.parametrize(
-    ("pacing", "refused", "words"),
+    ("cause", "words"),
     [
-        ({"paused_until": 4e9}, False, "has asked for patience"),
-        ({"stopped_at": 4e9 - 86_400}, True, "has refused the API key: get another"),
+        ("", "has asked for patience, or was in trouble"),
+        ("limit", "has asked for patience: nothing to do"),
+        ("silence", "was silent when two processes ended"),
+        ("trouble", "was in trouble: if it lasts, check KP_REGISTRY_URL"),
     ],
-    ids=["paused", "a dead key"],
 )
-def test_a_pause_of_sending_is_told_with_its_end(status, pacing, refused, words):
-    noted(**pacing)
+def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(status, cause, words):
+    noted(paused_until=4e9, paused_by=cause)
 
     found = status()
 
     assert found["pauses"] == [
-        {"registry": REGISTRY, "until": "2096-10-02T07:06:40.000Z", "refused": refused}
+        {
+            "registry": REGISTRY,
+            "until": "2096-10-02T07:06:40.000Z",
+            "refused": False,
+            "paused_by": cause,
+        }
     ]
     assert found["troubles"][0].startswith("nothing is sent until 2096-10-02T07:06:40.000Z: ")
     assert words in found["troubles"][0]
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_key_that_was_refused_is_told_until_the_user_acts(status, type_command):
+    noted(stopped_at=1.0)
+
+    found = status()
+    retried = type_command("outbox", "retry", "--failed")
+
+    assert retried.stderr == "the API key that was refused is tried again\n"
+
+    assert found["pauses"] == [
+        {"registry": REGISTRY, "until": None, "refused": True, "paused_by": ""}
+    ]
+    assert "has refused the API key: get another" in found["troubles"][0]
+    assert "outbox retry --failed" in found["troubles"][0]
+    assert status()["troubles"] == []
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_key_that_was_refused_is_not_told_where_another_is_taken(status):
+    noted(stopped_at=1.0)
+
+    noted(key_hash="another", answering=True)
+
+    assert status()["pauses"] == []
 
 
 @pytest.mark.usefixtures("waiting")

@@ -13,6 +13,7 @@ import pytest
 from kp_middleware.database import MIGRATIONS, connect
 from kp_middleware.storage._rescue import _kept_open
 from kp_middleware.storage._resting_connection import _left_open
+from kp_middleware.testing import LocalRegistry
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 PAGE = 4096
@@ -90,6 +91,44 @@ def test_a_file_that_is_damaged_while_it_is_used_loses_no_run_that_comes(pulse, 
 
     assert not kp.flush()
     assert [text.split()[-1] for text in objectives(db)[-3:]] == ["27", "28", "29"]
+
+
+def test_what_was_sent_before_the_file_was_damaged_is_not_sent_again(pulse, db):
+    with LocalRegistry(burst=1000) as registry:
+        having_a_key = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
+        before = pulse(sync=True, **having_a_key)
+        [before.capture(lambda text: text)(str(number)) for number in range(5)]
+        before.flush()
+        before.close()
+        overwrite_the_table(db, "outbox")
+
+        after = pulse(sync=True, **having_a_key)
+        after.capture(lambda text: text)("after")
+        after.flush()
+
+    assert sorted(registry.times_stored.values()) == [1] * 6
+    assert (after.stats().blocked, after.stats().sent) == (5, 1)
+
+
+def overwrite_the_table(path, name):
+    with closing(connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)
+        ).fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE)
+        file.write(b"\xa5" * PAGE)
+
+
+def test_a_file_that_is_cut_within_its_header_is_begun_anew(pulse, filled, caplog):
+    os.truncate(filled, 50)
+    kp = pulse(sync=True)
+
+    kp.capture(lambda text: text)("after")
+
+    assert (kp.stats().scored, kp.stats().trouble) == (1, None)
+    assert "was damaged: 0 of its traces could be read" in said(caplog)[0]
 
 
 def test_a_file_of_a_newer_version_is_left_alone_and_the_runs_wait(pulse, filled, caplog):

@@ -256,3 +256,45 @@ def test_a_keyword_that_means_nothing_is_refused(db, keywords):
 def test_what_is_no_function_cannot_be_captured(pulse, decorated):
     with pytest.raises(TypeError, match="a function is needed"):
         pulse().capture(decorated)
+
+
+def test_one_registry_is_one_with_and_without_a_slash(pulse, registry):
+    having_a_key = {"api_key": registry.api_key, "threshold": 0, "sync": True}
+    elsewhere = pulse(registry_url=registry.url, **having_a_key)
+    elsewhere._sender.start = lambda: None  # it dies before it could send
+    elsewhere.capture(lambda text: text)("one")
+
+    kp = pulse(registry_url=f"{registry.url}/", **having_a_key)
+    kp.capture(lambda text: text)("two")
+
+    assert not kp.flush()
+    assert len(registry.documents) == 2
+
+
+def test_a_closed_pipeline_has_no_thread_left(pulse, registry):
+    before = set(threading.enumerate())
+    kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
+    kp.capture(lambda text: text)("one")
+    kp.flush()
+    ours = [thread for thread in threading.enumerate() if thread not in before and is_ours(thread)]
+
+    kp.close()
+    [thread.join(30) for thread in ours]
+
+    assert sorted(thread.name for thread in ours) == ["kp-forwarding", "kp-scoring"]
+    assert not any(thread.is_alive() for thread in ours)
+
+
+def is_ours(thread):
+    return thread.name.startswith("kp-")
+
+
+def test_a_run_that_was_begun_before_and_ends_after_closing_is_dropped(pulse):
+    kp = pulse()
+    recorder = kp.start_recording("python")
+    recorder.thought("said")
+    kp.close()
+
+    recorder.finish()
+
+    assert (kp.stats().dropped, kp.stats().in_memory, kp.stats().recorded) == (1, 0, 0)

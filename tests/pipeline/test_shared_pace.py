@@ -1,5 +1,6 @@
 """One pace for all: keepers on one file, on a clock that stands still until told."""
 
+import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kp_middleware.errors import DatabaseError
 from kp_middleware.forwarding import Pace
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.pipeline._uptime import Uptime, read_uptime
 from kp_middleware.storage import PacingTable
+from kp_middleware.storage._pauses import lift_stops
 from kp_middleware.testing import FakeClock
 
 HOUR_S = 3600.0
@@ -27,12 +30,11 @@ class Machine:
         self.path = Path(folder) / "pacing.db"
         self.clock, self.boot, self.up_s = FakeClock(), boot, 0.0
 
-    def start(self, key_hash="key-1"):
+    def start(self, **whose):
+        agent = {"registry": "https://registry.example", "agent_id": "agent-1", "key_hash": "key-1"}
         table = PacingTable(
             self.path,
-            registry="https://registry.example",
-            agent_id="agent-1",
-            key_hash=key_hash,
+            **{**agent, **whose},
             patience_s=0.01,
             clock=self.clock,
         )
@@ -42,6 +44,10 @@ class Machine:
             clock=self.clock,
             uptime=lambda: Uptime(self.boot, self.up_s),
         )
+
+    def user_acts(self):
+        """As kp-middleware outbox retry does."""
+        lift_stops(self.path)
 
     def sleep(self, seconds):
         self.clock.advance(seconds)
@@ -53,6 +59,10 @@ class Machine:
 
 def answered(pace, _now):
     return pace.answered()
+
+
+def unheard(pace, _now):
+    return pace.lost()
 
 
 def limited(pace, now):
@@ -165,7 +175,7 @@ def test_an_overtaken_process_does_not_answer_for_the_one_that_asks_now(machine)
     start_to_ask(killed[1])
     machine.sleep(LEASE_S)
 
-    assert wait_of(machine.start()) > HOUR_S - LEASE_S
+    assert wait_of(machine.start()) > HOUR_S - 3 * LEASE_S
 
 
 def test_two_processes_that_die_while_they_send_cost_an_hour_not_the_key(machine):
@@ -174,7 +184,53 @@ def test_two_processes_that_die_while_they_send_cost_an_hour_not_the_key(machine
         start_to_ask(killed)
         machine.sleep(LEASE_S)
 
-    assert wait_of(machine.start()) > HOUR_S - LEASE_S
+    assert wait_of(machine.start()) > HOUR_S - 2 * LEASE_S
+
+
+def test_who_ends_while_it_sends_leaves_the_turn_to_the_next_at_once(machine):
+    ended = machine.start()
+    start_to_ask(ended)
+
+    ended.give_back(unheard)
+
+    assert machine.start().take() == 0
+
+
+def test_two_that_end_while_they_send_may_have_met_two_429s_and_it_is_said(machine, caplog):
+    for _ in range(2):
+        ended = machine.start()
+        start_to_ask(ended)
+        ended.give_back(unheard)
+        machine.sleep(60)
+
+    assert HOUR_S - 120 < wait_of(machine.start()) < HOUR_S
+    assert len(said(caplog)) == 1
+    assert "two processes ended while they waited" in said(caplog)[0]
+
+
+def test_who_has_ended_has_no_say_any_more(machine):
+    ended, other = machine.start(), machine.start()
+    start_to_ask(ended)
+    ended.give_back(unheard)
+    start_to_ask(other)
+
+    ended.release()
+
+    assert machine.start().take() > 0
+
+
+def test_who_ends_waits_for_no_lock_and_its_turn_ends_by_itself(machine):
+    ended = machine.start()
+    start_to_ask(ended)
+
+    with closing(sqlite3.connect(machine.path)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        ended.give_back(unheard)
+    before = machine.start().take()
+    machine.sleep(LEASE_S)
+
+    assert 0 < before <= 1
+    assert machine.start().take() == 0
 
 
 def test_a_429_is_everybodys_and_outlives_its_process(machine):
@@ -198,11 +254,25 @@ def test_trouble_is_everybodys(machine):
     assert (pace.failures, pace.answering) == (1, False)
 
 
-def test_a_dead_key_is_used_by_nobody_for_a_day(machine):
+def test_a_dead_key_is_used_by_nobody_until_the_user_acts(machine):
     ask(machine.start(), Pace.forbidden)
+    alive = machine.start()
 
-    assert wait_of(machine.start()) == DAY_S
-    machine.sleep(DAY_S)
+    machine.sleep(400 * DAY_S)
+    before = [wait_of(machine.start()), wait_of(alive)]
+    machine.user_acts()
+
+    assert before == [math.inf, math.inf]
+    assert wait_of(machine.start()) == wait_of(alive) == 0
+
+
+def test_where_no_key_is_dead_there_is_nothing_to_lift(machine):
+    machine.user_acts()
+    assert not machine.path.exists()
+
+    ask(machine.start())
+    machine.user_acts()
+
     assert wait_of(machine.start()) == 0
 
 
@@ -214,6 +284,7 @@ def test_a_dead_key_is_said_once_by_each_process(machine, caplog):
 
     assert len(said(caplog)) == 1
     assert "KP_API_KEY" in said(caplog)[0]
+    assert "outbox retry" in said(caplog)[0]
 
 
 def test_who_met_the_dead_key_leaves_the_word_to_the_forwarder(machine, caplog):
@@ -235,12 +306,33 @@ def test_an_hour_of_patience_is_said_once_by_each_process(machine, caplog):
     assert "patience" in said(caplog)[0]
 
 
-def test_a_new_key_may_send_at_once(machine):
+def test_a_stop_that_cannot_be_lifted_is_told_with_what_to_do(machine):
+    machine.path.mkdir()
+
+    with pytest.raises(DatabaseError, match="make it writable"):
+        machine.user_acts()
+
+
+@pytest.mark.parametrize(
+    "another",
+    [{"key_hash": "key-2"}, {"agent_id": "agent-2"}, {"registry": "https://other.example"}],
+    ids=["key", "agent", "registry"],
+)
+def test_with_another_key_agent_or_registry_sending_goes_on_at_once(machine, another):
     ask(machine.start(), Pace.forbidden)
 
-    ask(machine.start(key_hash="key-2"))
+    ask(machine.start(**another))
 
-    assert wait_of(machine.start(key_hash="key-1")) == DAY_S
+    assert wait_of(machine.start()) == math.inf
+
+
+def test_a_new_agent_does_not_make_an_old_stop_forgotten(machine):
+    ask(machine.start(), Pace.forbidden)
+    machine.sleep(90 * DAY_S)
+
+    ask(machine.start(agent_id="agent-2"))
+
+    assert wait_of(machine.start()) == math.inf
 
 
 def test_a_new_key_of_the_same_agent_inherits_its_429s(machine):
@@ -253,7 +345,7 @@ def test_a_new_key_of_the_same_agent_inherits_its_429s(machine):
 
 def test_a_key_that_is_taken_again_is_dead_no_more(machine):
     ask(machine.start(), Pace.forbidden)
-    machine.sleep(DAY_S)
+    machine.user_acts()
 
     ask(machine.start())
 
@@ -355,7 +447,7 @@ def test_who_can_only_read_the_file_takes_what_has_no_answer_for_a_429(machine):
     with closing(sqlite3.connect(machine.path)) as connection:
         connection.execute("PRAGMA user_version = 9")
 
-    assert wait_of(machine.start()) > HOUR_S
+    assert wait_of(machine.start()) > HOUR_S - 120
 
 
 def test_what_happened_without_the_file_is_in_it_as_soon_as_it_can_be(machine):
@@ -463,13 +555,18 @@ class Fleet:
         self.ask(number)
         self.answered(number)
 
+    def end(self, number):
+        if self.asking[number]:
+            self.keepers[number].give_back(unheard)
+        self.be_killed(number)
+
     def be_killed(self, number):
         self.keepers[number] = self.machine.start()
         self.asking[number] = False
 
 
 def fleets(longest_pause_s):
-    event = st.sampled_from(["ask_and_be_answered"] * 4 + ["ask", "answered", "be_killed"])
+    event = st.sampled_from(["ask_and_be_answered"] * 4 + ["ask", "answered", "end", "be_killed"])
     return st.lists(st.tuples(st.integers(0, 3), event, st.floats(0, longest_pause_s)), max_size=70)
 
 

@@ -110,3 +110,11 @@ def test_trouble_is_told_where_the_file_can_be_read_but_not_written(pulse):
 
 def test_stats_are_a_value():
     assert isinstance(Stats(*range(12), {}, None), tuple)
+
+
+def test_trouble_of_sending_is_told(pulse):
+    kp = pulse(api_key="kp_" + "0" * 64)
+
+    kp._sender.trouble = "kp.db: database is locked"
+
+    assert kp.stats().trouble == "kp.db: database is locked"

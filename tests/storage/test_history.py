@@ -74,27 +74,6 @@ def test_the_newest_come_first_and_no_more_than_asked_for(history, keep):
     assert history.count() == 3
 
 
-@pytest.mark.parametrize(
-    ("filters", "found"),
-    [
-        ({}, ["unscored", "nearly", "low", "high"]),
-        ({"above": True}, ["high"]),
-        ({"above": False}, ["unscored", "nearly", "low"]),
-        ({"domain": "code"}, ["low"]),
-        ({"domain": "code", "above": True}, []),
-        ({"domain": "nobody's"}, []),
-    ],
-    ids=["none", "above", "below", "domain", "both", "unknown"],
-)
-def test_a_list_can_be_filtered(history, keep, filters, found):
-    keep("high", score=0.75, decision="forward")
-    keep("low", score=0.2, domain="code")
-    keep("nearly", score=0.74996)  # its margin is 0.0 when it is rounded
-    keep("unscored")
-
-    assert objectives(history.latest(9, **filters)) == found
-
-
 def test_a_row_of_the_list_says_where_the_trace_is_and_why(history, outbox, keep):
     keep("recorded")
     keep("withheld", score=0.2)

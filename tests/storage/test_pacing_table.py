@@ -7,6 +7,7 @@ import pytest
 
 from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import Pacing, PacingTable
+from kp_middleware.storage._pacing_table import _CREATE
 from kp_middleware.testing import FakeClock
 
 KEY_HASH = "5e0f"
@@ -24,6 +25,7 @@ PACING = Pacing(
     noted_at=10.0,
     boot="boot-1",
     uptime_s=11.0,
+    paused_by="limit",
 )
 NOISE = b"SQLite format 3\x00" + b"this is no database " * 400
 
@@ -111,12 +113,36 @@ def test_what_fails_in_between_changes_nothing(table_of):
 
 
 def test_agents_of_long_ago_are_forgotten_when_a_new_one_comes(table_of, path):
-    put(table_of(), PACING)
+    put(table_of(), PACING._replace(stopped_at=Pacing().stopped_at))
 
     put(table_of(agent_id="agent-2"), PACING._replace(noted_at=90 * 86_400.0))
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT agent FROM paces").fetchall() == [("agent-2",)]
+
+
+def test_an_agent_that_is_stopped_is_not_forgotten(table_of):
+    put(table_of(), PACING)
+
+    put(table_of(agent_id="agent-2"), PACING._replace(noted_at=900 * 86_400.0))
+
+    assert get(table_of()) == PACING
+
+
+def test_a_file_of_the_version_before_is_brought_up_to_date(table_of, path):
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        [connection.execute(statement) for statement in _CREATE]
+        connection.execute(
+            "INSERT INTO paces VALUES ('https://registry.example', 'agent-1', 1, 2, 3, 4, 5, 7, 1,"
+            " '8-abc', 9, 10, 'boot-1', 11)"
+        )
+        connection.execute(
+            "INSERT INTO stopped_keys VALUES ('https://registry.example', ?, 6)", [KEY_HASH]
+        )
+        connection.execute("PRAGMA user_version = 1")
+
+    assert get(table_of()) == PACING._replace(stopped_at=Pacing().stopped_at, paused_by="")
 
 
 def test_a_file_that_is_gone_is_begun_anew(table_of, path):

@@ -10,7 +10,19 @@ from stored_runs import kept
 
 from kp_middleware.database import connect
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import TraceStore, rescue
+from kp_middleware.parcels import idempotency_key
+from kp_middleware.pipeline import Rescan
+from kp_middleware.settings import Settings
+from kp_middleware.storage import (
+    LOST_ON_ITS_WAY,
+    NO_KEY,
+    History,
+    OutboxTable,
+    Pruning,
+    TraceStore,
+    read_condition,
+)
+from kp_middleware.storage import rescue as rescue_for
 from kp_middleware.storage._rescue import _kept_open
 from kp_middleware.storage._resting_connection import _left_open
 
@@ -39,6 +51,10 @@ def full(db):
             " SELECT seq, id, 'e', seq, zeroblob(1536) FROM traces"
         )
     return db
+
+
+def rescue(path):
+    return rescue_for(path, registry="https://registry.example", redactor="r 1")
 
 
 def overwrite(path, first, last, byte=0xA5):
@@ -189,3 +205,167 @@ def test_while_another_process_is_at_it_nothing_is_done(full):
     os.close(folder)
     assert full.read_bytes() == before
     assert rescue(full) is not None
+
+
+@pytest.fixture
+def sent(db):
+    """Five traces that were sent, one that waits for a key, and one that is private."""
+    with closing(connect(db)) as connection:
+        store = TraceStore(connection, scorer="test")
+        outbox = OutboxTable(connection, registry="https://registry.example", agent_id=None)
+        for number in range(5):
+            seq = kept(store, f"sent {number}", score=0.9, decision="forward")
+            outbox.add(seq, b"{}", redactor="r 1", redactions={})
+        waiting = kept(store, "waits for a key", score=0.9, decision="forward")
+        store.say_why(waiting, f"0.9 reaches 0.75; {NO_KEY}")
+        kept(store, "private", score=0.9, decision="forward", visibility="private")
+        kept(store, "not good enough", score=0.1)
+    return db
+
+
+def lose(path, table):
+    """Overwrite the page that all of a small table is on."""
+    with closing(connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)
+        ).fetchone()
+    overwrite(path, (page - 1) * PAGE, page * PAGE)
+
+
+def test_what_has_lost_its_row_of_the_outbox_is_blocked_as_it_may_have_been_sent(sent):
+    lose(sent, "outbox")
+
+    rescue(sent)
+
+    with closing(connect(sent)) as connection:
+        blocked = connection.execute(
+            "SELECT t.objective, o.state, o.reason, o.registry, o.redactor, o.body FROM outbox o"
+            " JOIN traces t ON t.seq = o.trace_seq ORDER BY t.seq"
+        ).fetchall()
+        left = TraceStore(connection, scorer="test").next_cleared_but_not_queued(after=0)
+        said = History(connection).trace(left)["objective"]
+    row = ("blocked", LOST_ON_ITS_WAY, "https://registry.example", "r 1", None)
+    assert blocked == [(f"sent {number}", *row) for number in range(5)]
+    assert said == "waits for a key"
+
+
+def test_what_may_have_been_sent_is_only_released_by_name(sent):
+    lose(sent, "outbox")
+    rescue(sent)
+
+    with closing(connect(sent)) as connection:
+        rescan = Rescan(connection, Settings(), alone=True)
+        by_the_way = set(rescan.all_rows().values())
+        by_name = rescan.row(1)
+        body, key = connection.execute(
+            "SELECT CAST(body AS BLOB), idempotency_key FROM outbox WHERE state = 'pending'"
+        ).fetchone()
+
+    assert (by_the_way, by_name) == ({"blocked"}, "released")
+    assert key == idempotency_key(body, agent_id=None)
+
+
+def test_what_may_have_been_sent_is_pruned_like_any_other(sent):
+    lose(sent, "outbox")
+    rescue(sent)
+
+    with closing(connect(sent)) as connection:
+        pruning = Pruning(connection)
+        removed = sum(pruning.batches(pruning.doomed(now=4e9)))
+
+        assert removed == 8
+        assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+
+
+def test_without_its_document_nothing_can_be_sent_and_nothing_is_blocked(sent):
+    lose(sent, "outbox")
+    lose(sent, "documents")
+
+    rescue(sent)
+
+    with closing(connect(sent)) as connection:
+        assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+        assert TraceStore(connection, scorer="test").next_cleared_but_not_queued(after=0) is None
+
+
+def test_a_nearest_trace_that_is_lost_is_named_no_more(full):
+    with closing(connect(full)) as connection:
+        connection.execute("UPDATE traces SET nearest_seq = 1, nearest_similarity = 0.5 WHERE seq > 1")
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("DELETE FROM traces WHERE seq = 1")
+    overwrite(full, *middle_of(full))
+
+    rescue(full)
+
+    with closing(connect(full)) as connection:
+        assert connection.execute("SELECT DISTINCT nearest_seq FROM traces").fetchall() == [(None,)]
+
+
+def test_what_waits_for_a_turn_that_nobody_remembers_has_failed(full):
+    with closing(connect(full)) as connection:
+        connection.execute("UPDATE traces SET state = 'paused' WHERE seq = 1")
+        connection.execute(
+            "INSERT INTO waiting (trace_seq, thread, until, run) VALUES (2, 't', '2030', '{}')"
+        )
+        connection.execute("UPDATE traces_fts_data SET block = x'00' WHERE id > 10")
+
+    rescue(full)
+
+    with closing(connect(full)) as connection:
+        states = connection.execute("SELECT state FROM traces WHERE seq < 3 ORDER BY seq").fetchall()
+        assert states == [("failed",), ("scored",)]
+        assert connection.execute("SELECT count(*) FROM waiting").fetchone() == (0,)
+
+
+def test_what_a_rescue_that_was_killed_left_is_not_taken_for_what_was_saved(full):
+    with closing(connect(full.with_name("kp.db.rescued"))) as connection:
+        kept(TraceStore(connection, scorer="test"), "of an earlier time", id="kp:trace:earlier")
+    overwrite(full, *middle_of(full))
+
+    rescue(full)
+
+    with closing(connect(full)) as connection:
+        found = connection.execute("SELECT 1 FROM traces WHERE id = 'kp:trace:earlier'").fetchall()
+    assert found == []
+    assert not [*full.parent.glob("*.rescued*")]
+
+
+def test_while_a_file_is_rescued_nobody_else_writes_to_it(full):
+    overwrite(full, *middle_of(full))
+    with closing(connect(full)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        before = full.read_bytes()
+
+        with pytest.raises(DatabaseError, match="locked"):
+            rescue(full)
+
+        assert full.read_bytes() == before
+        other.rollback()
+    assert rescue(full) is not None
+
+
+@pytest.mark.parametrize("size", [50, 71, 72, 99])
+def test_a_file_that_is_cut_within_its_header_is_set_aside_too(full, size):
+    os.truncate(full, size)
+
+    found = rescue(full)
+
+    assert (found.traces, rows(full)["traces"]) == (0, 0)
+    assert found.aside.stat().st_size == size
+
+
+def test_only_the_last_few_copies_are_kept(full):
+    older = [full.with_name(f"kp.db.corrupt-2025010{day}T000000Z") for day in range(1, 6)]
+    [path.with_name(f"{path.name}{end}").touch() for path in older for end in ("", "-wal")]
+    bystander = full.with_name("kp.db.corrupt-notes")
+    bystander.touch()
+    overwrite(full, *middle_of(full))
+
+    found = rescue(full)
+
+    with closing(connect(full)) as connection:
+        named = read_condition(connection, full).set_aside
+    assert named == (*map(str, older[3:]), str(found.aside))
+    assert not older[2].with_name(f"{older[2].name}-wal").exists()
+    assert bystander.exists()

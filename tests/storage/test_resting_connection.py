@@ -176,3 +176,50 @@ def test_moving_a_file_away_costs_the_next_one_of_its_name_no_wal(resting, db):
 
         assert db.with_name("kp.db-wal").exists()
     assert count(db) == 3
+
+
+def test_a_transaction_that_waits_for_its_turn_goes_to_the_file_that_is_there_then(resting, db):
+    resting.execute(ADD)
+    holder = connect(db)
+    holder.execute("BEGIN IMMEDIATE")
+    resting._gate.connection.set_trace_callback(lambda sql: begun.set() if "BEGIN" in sql else None)
+    begun = threading.Event()
+    waiting = threading.Thread(target=add_in_a_transaction, args=(resting,))
+    waiting.start()
+    assert begun.wait(30)
+
+    db.rename(db.with_name("moved.db"))
+    connect(db).close()
+    holder.rollback()
+    waiting.join(30)
+    holder.close()
+
+    assert count(db) == 1
+    assert count(db.with_name("moved.db")) == 1
+
+
+def add_in_a_transaction(connection):
+    with transaction(connection):
+        connection.execute(ADD)
+
+
+def test_in_the_midst_of_a_transaction_no_other_file_is_opened(resting, db):
+    with transaction(resting):
+        resting.execute(ADD)
+        db.rename(db.with_name("moved.db"))
+        connect(db).close()
+        resting.execute(ADD)
+
+    assert count(db) == 0
+    assert count(db.with_name("moved.db")) == 2
+
+
+def test_the_connection_to_a_file_that_was_moved_is_never_closed(resting, db):
+    resting.execute(ADD)
+    before = resting._gate.connection
+    db.rename(db.with_name("moved.db"))
+
+    resting.execute(COUNT)
+
+    assert before.execute("SELECT 1").fetchone() == (1,)
+    assert _left_open == [before]

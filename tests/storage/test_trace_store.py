@@ -14,7 +14,7 @@ from kp_middleware.database import connect
 from kp_middleware.runs import RecordedRun
 from kp_middleware.scores import Adjustment, Nearest, Shape
 from kp_middleware.storage import History, TraceStore, count_backlog
-from kp_middleware.storage._trace_store import to_milliseconds
+from kp_middleware.instants import to_milliseconds
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 JSON = st.recursive(
@@ -110,6 +110,8 @@ def test_runs_wait_to_be_scored_oldest_first(store, keep):
     seqs = [keep(score=0.5), keep(), keep(), keep(complete=False)]
 
     assert store.next_recorded() == seqs[1]
+    assert store.next_recorded(seqs[1] + 1) == store.last_recorded() == seqs[2]
+    assert store.next_recorded(0, seqs[0]) is None
     assert [store.is_recorded(seq) for seq in seqs] == [False, True, True, False]
 
 
@@ -197,7 +199,8 @@ def test_what_cleared_without_a_key_waits_for_one(store, outbox, keep):
     keep(score=0.9, decision="forward", visibility="private")
     keep(score=0.1)
 
-    assert store.cleared_but_not_queued() == [waiting]
+    assert store.next_cleared_but_not_queued(after=0) == waiting
+    assert store.next_cleared_but_not_queued(after=waiting) is None
 
 
 def test_a_reason_can_be_replaced(store, history, keep):

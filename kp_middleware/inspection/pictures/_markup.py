@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HARMFUL: Final = re.compile(
+    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # what XML does not know
+    "|[\u202a-\u202e\u2066-\u2069]"  # what would turn the words around it
+)
 _ESCAPES: Final = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
 )
-_VOID: Final = frozenset({"br", "col", "link", "meta"})
+_VOID: Final = frozenset({"br", "col", "input", "link", "meta"})
 
 
 class Markup(str):
@@ -18,14 +21,14 @@ class Markup(str):
 
 
 def escaped(text: str) -> Markup:
-    r"""A text as it may stand in HTML, in SVG and in quotes; what XML does not know is replaced.
+    r"""A text as it may stand in HTML, in SVG and in quotes, without what could harm the page.
 
     >>> escaped("</script>\x00")
     '&lt;/script&gt;�'
     """
     if isinstance(text, Markup):
         return text
-    return Markup(_NOT_XML.sub("�", text).translate(_ESCAPES))
+    return Markup(_HARMFUL.sub("�", text).translate(_ESCAPES))
 
 
 def joined(parts: Iterable[str]) -> Markup:

@@ -1,6 +1,7 @@
 """One colour for each thing, everywhere. Red is kept for the threshold and for what is lost."""
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import Final
 
 SIGNALS: Final[Mapping[str, str]] = {
@@ -32,6 +33,7 @@ def colours_of(domains: Iterable[str]) -> Mapping[str, str]:
     """
     names = set(domains)
     own = sorted(names - set(_KNOWN))
-    left = [*COLOURS[len(_KNOWN) :], *([OTHER] * len(own))]
-    known = {name: colour for name, colour in zip(_KNOWN, COLOURS, strict=False) if name in names}
-    return known | dict(zip(own, left, strict=False))
+    theirs = dict(zip(_KNOWN, COLOURS, strict=False))
+    left = [*COLOURS[len(_KNOWN) :], *(theirs[name] for name in _KNOWN if name not in names)]
+    known = {name: colour for name, colour in theirs.items() if name in names}
+    return known | dict(zip_longest(own, left[: len(own)], fillvalue=OTHER))

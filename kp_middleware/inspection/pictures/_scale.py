@@ -35,4 +35,4 @@ def ticks(top: float, *, most: int = 4) -> list[float]:
 
 def _steps(least: float) -> list[int]:
     power = 10 ** max(0, math.floor(math.log10(least)) if least > 0 else 0)
-    return [power * factor for factor in ((1, 2, 5, 10, 20) if power == 1 else (1, 2, 3, 4, 5, 10))]
+    return [power * tenths // 10 for tenths in (10, 20, 25, 50, 100) if power * tenths % 10 == 0]

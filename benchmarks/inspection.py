@@ -1,0 +1,294 @@
+"""How long each command takes on a file of a busy year, while another process writes to it.
+
+    make bench-inspection
+    .venv/bin/python benchmarks/inspection.py --file big.db list stats    # keeps it; only these
+
+`start` is the same command on a file with ten traces, all of a process included; `in all` is that
+on the large file, `CPU` what it computes of that (the rest is waiting, for the disk or for other
+programs), and `answer` the command alone, in a process that has it loaded. Milliseconds. What
+misses its target is followed by its slowest statement, and how SQLite goes about it.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import resource
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import click
+from _big_file import build
+from rich.console import Console
+from rich.table import Table
+
+from kp_middleware.inspection import main
+
+ANSWER_MS: Final = 300
+START_MS: Final = 150
+ROUNDS: Final = 5
+
+PATIENT: Final = {"backup", "doctor", "export", "prune", "report", "similar"}
+"""Commands without a target: they read or write the whole file, or load the model."""
+
+NOT_MEASURED: Final = {"completion", "config set", "demo", "outbox rescan", "outbox retry", "ui"}
+"""What writes, waits for a person, or serves."""
+
+ARGUMENTS: Final = {
+    "file": "{folder}/copy", "left": "@last", "name": "threshold", "out": "{folder}/out",
+    "query": "-", "right": "@best", "text": "memory", "trace_id": "@best",
+}  # fmt: skip
+VARIANTS: Final = {
+    "backup": ["--force"],
+    "diff": [""],
+    "explain": ["", "--threshold 0.9"],
+    "export": ["--force --raw"],
+    "list": [
+        "", "-d law", "-d nothing", "--above", "--below", "--near", "--failed", "--tool find_c",
+        "--tool nothing", "--state blocked", "--state withheld", "--state cancelled",
+        "--slower 30s", "--since 2d", "--since 300d --failed", "-q memory", "-q nothing",
+        "-d law --tool find_c --failed --above",
+    ],
+    "outbox list": ["", "--failed", "--sent"],
+    "prune": ["--keep 90000 --dry-run"],
+    "search": ["", "-d law"],
+    "show": ["", "--steps all"],
+    "sql": [""],
+    "stats": ["", "--by domain", "--by day", "--by week", "--by tool", "--by model"],
+    "tail": ["-n 20 --no-follow"],
+    "tools": ["", "-d law"],
+    "what-if": ["", "-d law", "--threshold 0.8"],
+}  # fmt: skip
+TYPED: Final = {"sql": "SELECT * FROM history ORDER BY seq DESC LIMIT 20", "redact": "a text"}
+"""On standard input."""
+
+WRITER: Final = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=5)
+columns = connection.execute("SELECT name FROM pragma_table_info('traces')")
+names = ", ".join(name for (name,) in columns if name not in ("seq", "id"))
+while True:
+    connection.execute("BEGIN IMMEDIATE")
+    seq = connection.execute(
+        f"INSERT INTO traces (id, {names}) SELECT 'kp:trace:' || hex(randomblob(16)), {names}"
+        " FROM traces WHERE seq = 7"
+    ).lastrowid
+    connection.execute(
+        "INSERT INTO steps SELECT ?, step_id, type, tool, mcp_server, content, input,"
+        " output_summary, latency_ms, agent FROM steps WHERE trace_seq = 7", (seq,))
+    connection.execute(
+        "INSERT INTO documents SELECT ?, body FROM documents WHERE trace_seq = 7", (seq,))
+    connection.execute("COMMIT")
+    time.sleep(0.02)
+"""
+
+
+class Case(NamedTuple):
+    """A command as it is typed."""
+
+    name: str
+    words: tuple[str, ...]
+    patient: bool
+
+    @property
+    def typed(self) -> str:
+        return " ".join(self.words).replace("{folder}/", "")
+
+
+class Took(NamedTuple):
+    """Milliseconds of several rounds."""
+
+    rounds_ms: list[float]
+    cpu_ms: list[float]
+    problem: str = ""
+
+    @property
+    def p50_ms(self) -> float:
+        return statistics.median(self.rounds_ms)
+
+    def __str__(self) -> str:
+        return f"{self.p50_ms:.0f} / {max(self.rounds_ms):.0f}"
+
+
+def cases(chosen: list[str]) -> Iterator[Case]:
+    """Each command that prints JSON, with what it needs, and in the variants that are worth it."""
+    for names, command in _walked(main):
+        name = " ".join(names)
+        options = {word for one in command.params for word in one.opts}
+        if name in NOT_MEASURED or isinstance(command, click.Group):
+            continue
+        if chosen and not {name, names[0]} & set(chosen):
+            continue
+        needed = [one for one in command.params if isinstance(one, click.Argument) and one.required]
+        arguments = [ARGUMENTS[one.name or ""] for one in needed]
+        json = ["--json"] if "--json" in options else []
+        for variant in VARIANTS.get(name, [""]):
+            words = (*names, *json, *variant.split(), *arguments)
+            yield Case(name, words, patient=bool({name, names[0]} & PATIENT))
+
+
+def _walked(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        yield (*before, name), command
+        if isinstance(command, click.Group):
+            yield from _walked(command, (*before, name))
+
+
+def in_all(case: Case, db: Path, folder: Path) -> Took:
+    """A process each."""
+    words = [word.format(folder=folder) for word in ("--db", str(db), *case.words)]
+    return _timed(case, lambda: _process(words, TYPED.get(case.name, "")))
+
+
+def _process(words: list[str], typed: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kp_middleware", *words],
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    return "" if done.returncode in {0, 3} else done.stderr.strip().splitlines()[-1]
+
+
+def answer(case: Case, db: Path, folder: Path) -> Took:
+    """In this process, where all is loaded."""
+    words = [word.format(folder=folder) for word in ("--db", str(db), *case.words)]
+    return _timed(case, lambda: _call(words, TYPED.get(case.name, "")))
+
+
+def _call(words: list[str], typed: str) -> str:
+    before = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(typed.encode()))
+    try:
+        with (
+            contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            main(words, standalone_mode=False)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it becomes a row of the table
+        return repr(error)
+    finally:
+        sys.stdin = before
+    return ""
+
+
+def _timed(case: Case, run: Callable[[], str]) -> Took:
+    problem = run()  # also warms the disk's cache
+    rounds_ms, cpu_ms = [], []
+    for _ in range(1 if case.patient else ROUNDS):
+        started, started_cpu = time.perf_counter(), _cpu_s()
+        run()
+        rounds_ms.append((time.perf_counter() - started) * 1e3)
+        cpu_ms.append((_cpu_s() - started_cpu) * 1e3)
+    return Took(rounds_ms, cpu_ms, problem)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def verdict(case: Case, start: Took, whole: Took) -> str:
+    """Whether it is quick enough, or would be where nothing else runs."""
+    if whole.problem or case.patient:
+        return whole.problem or "no target"
+    if whole.p50_ms <= ANSWER_MS and start.p50_ms <= START_MS:
+        return ""
+    computes = (
+        statistics.median(whole.cpu_ms) > ANSWER_MS,
+        statistics.median(start.cpu_ms) > START_MS,
+    )
+    return "missed" if any(computes) else "late, but it waited"
+
+
+@contextmanager
+def writing(db: Path) -> Iterator[None]:
+    """Another process records fifty traces a second meanwhile."""
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(db)]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def slowest_statement(case: Case, db: Path, folder: Path) -> str:
+    """What a command asks that takes longest, and how SQLite goes about it."""
+    asked: list[str] = []
+    connect = sqlite3.connect
+
+    def heard(*values: Any, **words: Any) -> sqlite3.Connection:
+        connection = connect(*values, **words)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    sqlite3.connect = heard  # type: ignore[assignment]  # whatever the command opens is heard
+    try:
+        answer(case._replace(patient=True), db, folder)
+    finally:
+        sqlite3.connect = connect
+    with closing(connect(f"file:{db}?mode=ro", uri=True)) as connection:
+        queries = {sql for sql in asked if sql.lstrip().upper().startswith(("SELECT", "WITH"))}
+        took_ms, sql = max(((_asked(connection, sql), sql) for sql in queries), default=(0.0, ""))
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall() if sql else []
+    steps = "\n".join(f"      {row[3]}" for row in plan)
+    return f"  {took_ms:.0f} ms  {' '.join(sql.split())[:600]}\n{steps}"
+
+
+def _asked(connection: sqlite3.Connection, sql: str) -> float:
+    started = time.perf_counter()
+    connection.execute(sql).fetchall()
+    return (time.perf_counter() - started) * 1e3
+
+
+def measure(db: Path, chosen: list[str]) -> None:
+    columns = ("command", "start", "CPU", "in all, p50 / max", "CPU", "answer, p50 / max", "")
+    table = Table(*columns, box=None)
+    misses = []
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        small = folder / "small.db"
+        build(small, 10)
+        with writing(db):
+            for case in cases(chosen):
+                start, whole = in_all(case, small, folder), in_all(case, db, folder)
+                alone = answer(case, db, folder)
+                told = verdict(case, start, whole)
+                if told.startswith("missed"):
+                    misses.append(case)
+                cpu = [f"{statistics.median(one.cpu_ms):.0f}" for one in (start, whole)]
+                cells = (f"{start.p50_ms:.0f}", cpu[0], str(whole), cpu[1], str(alone), told)
+                table.add_row(case.typed, *cells)
+                print(case.typed, *cells, file=sys.stderr)
+        Console(width=150).print(table)
+        for case in misses:
+            print(f"\n{case.typed}\n{slowest_statement(case, db, folder)}")
+
+
+def run() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("commands", nargs="*", help="Only these.")
+    parser.add_argument("--file", type=Path, help="Make the large file here, or use it again.")
+    parser.add_argument("--traces", type=int, default=100_000)
+    options = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        os.environ.update(dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"), folder))
+        db = options.file or Path(folder) / "kp.db"
+        if not db.exists():
+            build(db, options.traces)
+        print(f"{options.traces:,} traces, {db.stat().st_size / 1e6:,.0f} MB; targets: "
+              f"{START_MS} ms to start, {ANSWER_MS} in all")  # fmt: skip
+        measure(db, options.commands)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,48 @@
+"""Which of Datasette's databases are files of ours."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kp_middleware.database import TROUBLE, connect
+
+if TYPE_CHECKING:
+    from datasette.app import Datasette
+
+
+class _Look(NamedTuple):
+    """A file as it was when it was opened: another in its place, or a changed one, differs."""
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+
+
+_known: Final[dict[Path, tuple[_Look, bool]]] = {}
+
+
+def our_files(datasette: "Datasette") -> dict[str, Path]:
+    """By the names of their databases."""
+    named = {name: database.path for name, database in datasette.databases.items()}
+    paths = {name: Path(path) for name, path in named.items() if path}
+    return {name: path for name, path in paths.items() if _is_ours(path)}
+
+
+def _is_ours(path: Path) -> bool:
+    """Asked for each page and each cell, so a file is opened again only where it has changed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    look = _Look(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    if path not in _known or _known[path][0] != look:
+        _known[path] = look, _opens(path)
+    return _known[path][1]
+
+
+def _opens(path: Path) -> bool:
+    try:
+        connect(path, read_only=True).close()
+    except TROUBLE:
+        return False
+    return True

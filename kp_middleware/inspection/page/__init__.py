@@ -1,0 +1,26 @@
+"""Pages as HTML fragments: pure functions of what the file says."""
+
+from kp_middleware.inspection.page._alike import Alike
+from kp_middleware.inspection.page._card import card, linked, picture_card, table
+from kp_middleware.inspection.page._links import Links
+from kp_middleware.inspection.page._overview import just_missed, overview_html
+from kp_middleware.inspection.page._steps import Extent
+from kp_middleware.inspection.page._style import style_html
+from kp_middleware.inspection.page._trace import FULL, trace_html
+from kp_middleware.inspection.page._what_if import what_if_html
+
+__all__ = [
+    "FULL",
+    "Alike",
+    "Extent",
+    "Links",
+    "card",
+    "just_missed",
+    "linked",
+    "overview_html",
+    "picture_card",
+    "style_html",
+    "table",
+    "trace_html",
+    "what_if_html",
+]

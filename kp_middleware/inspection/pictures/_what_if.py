@@ -1,0 +1,112 @@
+"""What would another threshold do? The share that would be forwarded, at each."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kp_middleware.inspection.pictures._histogram import NO_SCORES
+from kp_middleware.inspection.pictures._legend import Key, legend
+from kp_middleware.inspection.pictures._marks import SMALL, inside, label, rule, told
+from kp_middleware.inspection.pictures._markup import Markup, element
+from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
+from kp_middleware.inspection.pictures._scale import Scale
+from kp_middleware.inspection.pictures._wording import count, share
+
+_LEFT: Final = 40.0
+_TOP: Final = 30.0
+_BOTTOM: Final = 216.0
+_MOST: Final = 7
+_COLUMNS: Final = ("Threshold", "Forwarded", "Share", "Against now")
+
+
+class Curve(NamedTuple):
+    """How many traces would be forwarded at 0.00, 0.01, … 1.00.
+
+    Attributes:
+        name: A domain, or ``all``.
+        colour: Its own everywhere; ``ink`` for all together.
+        reaching: 101 counts, which never grow; the first is how many there are.
+        now: How many are at or above today's threshold.
+        href: Where they are listed; None means nowhere.
+    """
+
+    name: str
+    colour: str
+    reaching: tuple[int, ...]
+    now: int
+    href: str | None = None
+
+
+def what_if(curves: Sequence[Curve], threshold: float | None) -> Picture:
+    """One line for all together, which comes first, and one for each domain."""
+    if threshold is None or not curves or not curves[0].reaching[0]:
+        return empty(NO_SCORES)
+    whole = curves[0]
+    finding = (
+        f"At {threshold:g}, {count(whole.now)} of {count(whole.reaching[0])} are forwarded"
+        f" ({share(whole.now, whole.reaching[0])})"
+    )
+    across, up = Scale(0, 1, _LEFT, WIDTH - 4), Scale(0, 1, _BOTTOM, _TOP)
+    keys = [_key(curve) for curve in curves[: _MOST + 1]]
+    entries, bottom = legend(keys, _BOTTOM + 26)
+    svg = drawing(
+        bottom,
+        finding,
+        *_frame(across, up),
+        *(_line(curve, across, up) for curve in reversed(curves[: _MOST + 1])),
+        *_threshold(threshold, across(threshold)),
+        *entries,
+    )
+    return Picture(svg, finding, _COLUMNS, tuple(_lines(whole)))
+
+
+def _frame(across: Scale, up: Scale) -> list[Markup]:
+    marks = []
+    for percent in (0, 25, 50, 75, 100):
+        y = up(percent / 100)
+        marks += [
+            rule(across(0), y, WIDTH, y, kind="grid" if percent else "axis"),
+            label(f"{percent} %", _LEFT - 6, y + 4, anchor="end", kind="quiet", size=SMALL),
+        ]
+    for tenths in range(0, 11, 2):
+        x, text = across(tenths / 10), f"{tenths / 10:g}"
+        at = inside(text, x, anchor="middle", size=SMALL)
+        marks.append(label(text, at, _BOTTOM + 16, anchor="middle", kind="quiet", size=SMALL))
+    return marks
+
+
+def _line(curve: Curve, across: Scale, up: Scale) -> Markup:
+    whole = curve.reaching[0]
+    points = " ".join(
+        f"{across(hundredth / 100):.1f},{up(reaching / whole):.1f}"
+        for hundredth, reaching in enumerate(curve.reaching)
+    )
+    drawn = element("polyline", points=points, class_=f"kp-curve kp-line-{curve.colour}")
+    return told(_spoken(curve), drawn, href=curve.href)
+
+
+def _threshold(threshold: float, x: float) -> list[Markup]:
+    name = f"threshold {threshold:g}"
+    at = inside(name, x, anchor="middle")
+    return [
+        rule(x, 20, x, _BOTTOM, kind="threshold"),
+        label(name, at, 14, anchor="middle", kind="loss"),
+    ]
+
+
+def _key(curve: Curve) -> Key:
+    mark = element("path", d="M0 0H12", class_=f"kp-curve kp-line-{curve.colour}")
+    return Key(f"{curve.name} {share(curve.now, curve.reaching[0])}", mark, curve.href)
+
+
+def _spoken(curve: Curve) -> str:
+    return f"{curve.name}: {count(curve.now)} of {count(curve.reaching[0])} are forwarded"
+
+
+def _lines(whole: Curve) -> list[Line]:
+    lines = []
+    for hundredth in range(0, 101, 5):
+        reaching = whole.reaching[hundredth]
+        change = f"{reaching - whole.now:+,}".replace("-", "−") if reaching != whole.now else "±0"
+        amount = share(reaching, whole.reaching[0])
+        lines.append(Line((f"{hundredth / 100:.2f}", count(reaching), amount, change)))
+    return lines

@@ -1,0 +1,112 @@
+"""What is put into the outbox: what cleared the gate, may leave, and could be sent."""
+
+import logging
+from typing import Final
+
+from kp_middleware import privacy
+from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
+from kp_middleware.errors import RedactionError
+from kp_middleware.pipeline._outgoing import Outgoing, outgoing
+from kp_middleware.settings import Settings
+from kp_middleware.storage import NO_KEY, OutboxTable, TraceStore, adopt_registry
+from kp_middleware.traces import ReasoningTrace
+
+logger = logging.getLogger("kp_middleware")
+
+_PRIVATE: Final = "not queued: its visibility is private"
+
+
+class Dispatch:
+    """Queues traces for one registry.
+
+    Args:
+        connection: Of the file.
+        store: Of the same file.
+        settings: Say where traces go.
+        policy: What is taken out of them first.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        store: TraceStore,
+        settings: Settings,
+        policy: privacy.Policy,
+    ) -> None:
+        self._connection = connection
+        self._store = store
+        self._settings = settings
+        self._policy = policy
+        self._outbox = OutboxTable(
+            connection, registry=settings.registry_url, agent_id=settings.agent_id
+        )
+        self._has_begun = False
+        self._looked_until = 0
+        self._caught_up = settings.visibility == "private" or settings.api_key is None
+
+    def hindrance(self, trace: ReasoningTrace) -> str | None:
+        """Why a trace that cleared stays here all the same."""
+        if trace.metadata.visibility == "private":
+            return _PRIVATE
+        return NO_KEY if self._settings.api_key is None else None
+
+    def queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
+        """Put a trace that cleared into the outbox; another process may have done so.
+
+        If we die before, whoever starts next does it; if it cannot be written now, so do we.
+        """
+        try:
+            self._add(seq, self._outgoing(trace, score))
+        except BaseException:
+            self._caught_up, self._looked_until = False, min(self._looked_until, seq - 1)
+            raise
+
+    def queue_left(self) -> bool:
+        """Queue one that cleared before: without a key, or by a process that died. False: none did.
+
+        One that cannot be read is said, and left to the next process.
+        """
+        if self._caught_up:
+            return False
+        if not self._has_begun:
+            adopt_registry(self._connection, self._settings.registry_url)
+            self._has_begun = True
+        seq = self._store.next_cleared_but_not_queued(after=self._looked_until)
+        if seq is None:
+            self._caught_up = True
+            return False
+        try:
+            trace = ReasoningTrace.model_validate_json(self._store.document(seq))
+            leaving = self._outgoing(trace, self._store.score_of(seq))
+            with transaction(self._connection):
+                self._add(seq, leaving)
+                self._store.reword(seq, NO_KEY, now="queued when there was an API key")
+        except PASSING_TROUBLE:
+            raise
+        except Exception as error:
+            if is_damage(error):
+                raise
+            logger.warning("trace %d cleared, but cannot be queued", seq, exc_info=True)
+        self._looked_until = seq
+        return True
+
+    def any_pending(self) -> bool:
+        """Whether a row of the outbox waits to be sent."""
+        return self._outbox.any_pending()
+
+    def _outgoing(self, trace: ReasoningTrace, score: float) -> Outgoing | str:
+        """What leaves of it, or why nothing does; slow, so outside of transactions."""
+        try:
+            return outgoing(
+                trace, score=score, agent_id=self._settings.agent_id, policy=self._policy
+            )
+        except RedactionError as error:
+            logger.warning("trace %s stays here: %s", trace.id, error)
+            return str(error)
+
+    def _add(self, seq: int, leaving: Outgoing | str) -> None:
+        redactor = self._policy.redactor
+        if isinstance(leaving, str):
+            self._outbox.add_blocked(seq, leaving, redactor=redactor)
+        else:
+            self._outbox.add(seq, leaving.body, redactor=redactor, redactions=leaving.redactions)

@@ -1,0 +1,112 @@
+"""Signs that stand for another character, or for none: escapes, entities, colours, zero width."""
+
+import re
+import sys
+from bisect import bisect_right
+
+PLACEHOLDER = re.compile(
+    r"\[REDACTED:(?P<label>[a-z0-9_]{1,40})(?:[#]\d{1,6})?\]"
+    r"|\[REDACTED(?::[a-z0-9_]{0,40}(?:[#]\d{0,6})?)?\Z"
+)
+"""What redaction leaves behind, also where it was cut off at the end of a text."""
+
+HIDDEN = "\ue000"
+"""Stands for a placeholder: to no rule a word, a number or white space."""
+
+_UNSEEN = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+_BEGIN = rf"(?=[\[\x1b\x9b%&\\^{_UNSEEN}])"  # five times as fast as to try each of the kinds
+_COLOUR = r"[\d;:?]{0,32}[A-Za-z]"  # what a terminal is told, after its escape character and [
+_SLASHES = r"\\{1,8}"  # once for each time that the text was written as a string
+
+_SEEN = re.compile(
+    rf"{_BEGIN}(?:(?P<hidden>{PLACEHOLDER.pattern})|[{_UNSEEN}]+|(?:\x1b\[|\x9b){_COLOUR})"
+)
+_ESCAPE = rf"""
+    (?P<gap>(?: (?: \x1b | \^\[ | {_SLASHES}(?:x1[bB] | u001[bB] | 0?33 | e) )\[
+      | \x9b | %1[bB](?: \[ | %5[bB] ) ){_COLOUR})
+    | %(?:25){{0,4}}(?P<hex_in_url>[0-9A-Fa-f]{{2}})
+    | {_SLASHES}(?: x(?P<hex_byte>[0-9A-Fa-f]{{2}}) | u(?P<hex_unit>[0-9A-Fa-f]{{4}})
+      | (?P<octal>[0-3][0-7]{{2}}) | (?P<letter>[abefnrtv0/]) )
+    | &(?:amp;){{0,3}}(?: [#](?P<decimal>\d{{1,6}}) | [#][xX](?P<hex_entity>[0-9A-Fa-f]{{1,5}})
+      | (?P<entity>quot|apos|lt|gt|amp|nbsp) );
+"""
+_ESCAPED = re.compile(f"{_BEGIN}(?:{_ESCAPE})", re.VERBOSE | re.ASCII)
+_MEANT = re.compile(
+    f"{_BEGIN}(?: (?P<hidden>{PLACEHOLDER.pattern}) | [{_UNSEEN}]+ | {_ESCAPE} )",
+    re.VERBOSE | re.ASCII,
+)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "/": "/"}
+_ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
+
+
+class Reading:
+    """A text with each of its signs read as one character or none.
+
+    Attributes:
+        text: As it is read; places are counted in it.
+    """
+
+    def __init__(self, text: str, signs: re.Pattern[str]) -> None:
+        self._pieces = [(0, 0, 1)]  # place in what is read, in the original, size of a character
+        parts: list[str] = []
+        place = reached = 0
+        for sign in signs.finditer(text):
+            start, end = sign.span()
+            character = _meaning(sign)
+            parts += text[reached:start], character
+            place += start - reached
+            if character:
+                self._pieces.append((place, start, end - start))
+                place += 1
+            self._pieces.append((place, end, 1))
+            reached = end
+        self.text = "".join([*parts, text[reached:]]) if parts else text
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Where a part that is not empty is in the original text."""
+        return self._character(start)[0], self._character(end - 1)[1]
+
+    def _character(self, place: int) -> tuple[int, int]:
+        """Start and end of one character in the original text."""
+        begun, origin, size = self._pieces[bisect_right(self._pieces, (place, sys.maxsize)) - 1]
+        start = origin + place - begun
+        return start, start + size
+
+
+def readings(text: str) -> list[Reading]:
+    r"""The text as it is seen; and, if that is another, the text that was meant by it.
+
+    ``%3D`` hides where a value begins, and so do ``\n`` in a string that was written down, and
+    the end of a colour: the last letter of each seems to belong to what follows.
+    """
+    kinds = [_SEEN, _MEANT] if _ESCAPED.search(text) else [_SEEN]
+    return [Reading(text, signs) for signs in kinds]
+
+
+def seen(text: str) -> str:
+    """The text without what nobody sees."""
+    return Reading(text, _SEEN).text
+
+
+def _meaning(sign: re.Match[str]) -> str:
+    """One character, or none."""
+    kind = sign.lastgroup
+    match kind:
+        case None:
+            return ""
+        case "hidden":
+            return HIDDEN
+        case "gap":
+            return " "
+        case "letter":
+            return _LETTERS.get(sign[kind], " ")
+        case "entity":
+            return _ENTITIES.get(sign[kind], " ")
+        case _:
+            base = {"octal": 8, "decimal": 10}.get(kind, 16)
+            return _printed(int(sign[kind], base))
+
+
+def _printed(code: int) -> str:
+    """The character, if it is one on its own and could not be taken for a placeholder."""
+    return chr(code) if code < 0xD800 or 0xE000 < code < 0x110000 else " "

@@ -1,0 +1,163 @@
+"""How the scores are spread, as given or with other weights, and what a threshold does."""
+
+import sqlite3
+from typing import Any, Final, NamedTuple
+
+from kp_middleware.storage._history import Row
+
+_SOME: Final = """
+    score IS NOT NULL AND (:domain IS NULL OR domain = :domain)
+    AND (:since IS NULL OR day > substr(:since, 1, 10)
+         OR (day = substr(:since, 1, 10) AND started_at >= :since))
+"""
+_STORED: Final = f"""
+    WITH spread AS (SELECT domain, score FROM traces INDEXED BY traces_day WHERE {_SOME}),
+    cleared AS (
+      SELECT seq, domain, score FROM traces INDEXED BY traces_cleared
+      WHERE decision = 'forward' AND {_SOME}),
+    withheld AS (SELECT seq, domain, score FROM traces WHERE decision = 'withhold' AND {_SOME})
+"""  # noqa: S608 - all of these statements are our own texts
+# The scorer's own arithmetic, in its order. One thought is one step, so it has no recoveries.
+_RESCORED: Final = f"""
+    WITH weighted AS (
+      SELECT seq, domain, decision, rules,
+             complexity * :w0 + novelty * :w1 + tool_diversity * :w2 + outcome_confidence * :w3
+               AS score
+      FROM traces WHERE {_SOME}),
+    lifted AS (
+      SELECT seq, domain, decision, rules,
+             CASE WHEN rules = '[]' THEN score
+                  WHEN instr(rules, '"single_thought"') THEN 0.1
+                  WHEN instr(rules, '"many_recoveries"') THEN min(1.0, score + 0.1)
+                  ELSE score END AS score
+      FROM weighted),
+    spread AS MATERIALIZED (
+      SELECT seq, domain, decision,
+             min(1.0, CASE WHEN instr(rules, '"single_tool"') THEN max(0.0, score - 0.1)
+                           ELSE score END) AS score
+      FROM lifted),
+    cleared AS (SELECT * FROM spread WHERE decision = 'forward'),
+    withheld AS (SELECT * FROM spread WHERE decision = 'withhold')
+"""  # noqa: S608
+_ROUGHLY: Final = "CAST(score * 100 AS INTEGER)"  # of 0.29 it is 28: the product is 28.999…
+
+
+class Hundredth(NamedTuple):
+    """The traces of one domain that reach ``hundredth / 100``, and not the next.
+
+    Attributes:
+        domain: Of all of them.
+        hundredth: From 0 to 100.
+        traces: How many.
+    """
+
+    domain: str
+    hundredth: int
+    traces: int
+
+
+class Effect(NamedTuple):
+    """What one threshold does to the traces of one domain.
+
+    Attributes:
+        domain: Of all of them.
+        traces: How many have a score.
+        would_go: How many reach the threshold.
+        went: How many reached the one of their day.
+        newly_go: How many reach this one, and did not reach that.
+        newly_stay: How many reached that, and do not reach this one.
+    """
+
+    domain: str
+    traces: int
+    would_go: int
+    went: int
+    newly_go: int
+    newly_stay: int
+
+
+class Distribution:
+    """The scores of the traces that have one.
+
+    Args:
+        connection: To the file.
+        domain: Only of this domain; None means any.
+        since: Only what started at this instant or later; None means all.
+        weights: Scores them anew: what complexity, novelty, tool diversity and outcome confidence
+            count, 0 to 1 each; None takes the scores as they were given.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        domain: str | None = None,
+        since: str | None = None,
+        weights: tuple[float, ...] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._values: dict[str, Any] = {"domain": domain, "since": since}
+        self._sets = _STORED if weights is None else _RESCORED
+        if weights is not None:
+            self._values |= {f"w{number}": weight for number, weight in enumerate(weights)}
+
+    def threshold(self) -> float | None:
+        """The one that the last scored trace was held against; None where there is none."""
+        row = self._connection.execute(
+            "SELECT threshold FROM traces WHERE threshold IS NOT NULL ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        return None if row is None else float(row[0])
+
+    def hundredths(self) -> list[Hundredth]:
+        """How many traces reach which hundredth, exactly; those with none are left out."""
+        rows = self._execute(
+            f"""
+            SELECT domain, {_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0)
+                           - (score < {_ROUGHLY} / 100.0) AS hundredth, count(*)
+            FROM spread GROUP BY domain, hundredth
+            """  # noqa: S608
+        )
+        return [*map(Hundredth._make, rows)]
+
+    def effects(self, threshold: float) -> list[Effect]:
+        """What a threshold does, by domain, the most traces first."""
+        rows = self._execute(
+            """
+            , now AS (
+              SELECT domain, count(*) AS traces, sum(score >= :threshold) AS would_go
+              FROM spread GROUP BY domain),
+            then_ AS (
+              SELECT domain, count(*) AS went, sum(score < :threshold) AS newly_stay
+              FROM cleared GROUP BY domain)
+            SELECT domain, traces, would_go, coalesce(went, 0),
+                   would_go - coalesce(went - newly_stay, 0), coalesce(newly_stay, 0)
+            FROM now LEFT JOIN then_ USING (domain) ORDER BY traces DESC, domain
+            """,
+            threshold=threshold,
+        )
+        return [*map(Effect._make, rows)]
+
+    def newly_go(self, threshold: float, limit: int) -> list[Row]:
+        """Traces that reach this threshold and did not reach that of their day, least first."""
+        return self._traces("withheld WHERE score >= :threshold ORDER BY score", threshold, limit)
+
+    def newly_stay(self, threshold: float, limit: int) -> list[Row]:
+        """Traces that reached the threshold of their day and do not reach this, most first."""
+        which = "cleared WHERE score < :threshold ORDER BY score DESC"
+        return self._traces(which, threshold, limit)
+
+    def _traces(self, which: str, threshold: float, limit: int) -> list[Row]:
+        cursor = self._execute(
+            f"""
+            , chosen AS MATERIALIZED (SELECT seq, score FROM {which} LIMIT :limit)
+            SELECT t.id, t.domain, chosen.score, t.threshold, t.objective
+            FROM chosen CROSS JOIN traces t ON t.seq = chosen.seq
+            """,  # noqa: S608
+            threshold=threshold,
+            limit=limit,
+        )
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def _execute(self, sql: str, **values: Any) -> sqlite3.Cursor:
+        return self._connection.execute(self._sets + sql, self._values | values)

@@ -1,0 +1,142 @@
+"""Whatever somebody asks of the file in SQL: it may read, and it may not take for ever."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kp_middleware.database import connect
+from kp_middleware.errors import DatabaseError
+from kp_middleware.storage._history import Row
+
+_OFTEN: Final = 10_000  # virtual instructions: about a millisecond
+_TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" shows what there is'
+_LESS: Final = "ask for less, or open the file with sqlite3"
+_WRITE: Final = "to change it, open it with sqlite3 while no program records"
+_USE: Final = "give one statement, and a value for each of its :names with -p NAME VALUE"
+_TELLING: Final = frozenset(
+    (
+        *("table_info", "table_xinfo", "table_list", "foreign_key_list"),
+        *("index_list", "index_info", "index_xinfo", "quick_check", "integrity_check"),
+    )
+)
+"""Pragmas whose argument is no setting but says what to tell of."""
+
+
+class Answer(NamedTuple):
+    """What a query found.
+
+    Attributes:
+        columns: Their names, none of them twice.
+        rows: As they are found.
+    """
+
+    columns: Sequence[str]
+    rows: Iterator[Row]
+
+
+class FreeQuery:
+    """Runs a query on a file that it cannot change, nor any other file.
+
+    Args:
+        path: Of the file.
+        limit_s: How long a query may take, without the time that its rows wait to be taken.
+        timer: Seconds, of a clock that nobody sets.
+
+    Raises:
+        DatabaseError: If the file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        limit_s: float = 5.0,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._limit_s = limit_s
+        self._timer = timer
+        self._connection = connect(path, read_only=True)
+        self._connection.execute("PRAGMA query_only = ON")
+        self._connection.text_factory = _decoded
+        self._connection.set_authorizer(_verdict)
+        self._connection.set_progress_handler(self._is_over, _OFTEN)
+        self._until = 0.0
+        self._stopped = False
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def ask(self, sql: str, values: Mapping[str, object]) -> Answer:
+        """Run one statement.
+
+        This and taking the rows raise the same.
+
+        Raises:
+            DatabaseError: If it is no SQL, wants to write, or takes too long.
+            KeyboardInterrupt: If Ctrl-C was typed, also while SQLite is at work.
+        """
+        self._until, self._stopped = self._timer() + self._limit_s, False
+        with self._in_words():
+            cursor = self._connection.execute(sql, values)
+        columns = _different([column[0] for column in cursor.description or ()])
+        return Answer(columns, self._rows(cursor, columns))
+
+    def _rows(self, cursor: sqlite3.Cursor, columns: Sequence[str]) -> Iterator[Row]:
+        with self._in_words():
+            for row in cursor:
+                asked_at = self._timer()
+                yield dict(zip(columns, row, strict=True))
+                self._until += self._timer() - asked_at
+
+    def _is_over(self) -> bool:
+        self._stopped = self._timer() > self._until
+        return self._stopped
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            if code == sqlite3.SQLITE_INTERRUPT and not self._stopped:
+                raise KeyboardInterrupt from error  # SQLite swallows what `_is_over` was hit by
+            raise DatabaseError(self._path, *self._told(error, code)) from error
+
+    def _told(self, error: Exception, code: int | None) -> tuple[str, str]:
+        """What is wrong, and what to do."""
+        if self._stopped:
+            return f"this takes longer than {self._limit_s:g} s", _LESS
+        if code in {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}:
+            return "only reading is allowed here", _WRITE
+        misused = isinstance(error, sqlite3.ProgrammingError | sqlite3.Warning)
+        return str(error).rstrip("."), _USE if misused else _TABLES
+
+
+def _verdict(action: int, what: str | None, setting: str | None, *_: object) -> int:
+    """No other file, no setting; that this one is only read is SQLite's own business."""
+    sets = action == sqlite3.SQLITE_PRAGMA and setting is not None and what not in _TELLING
+    return sqlite3.SQLITE_DENY if sets or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace")  # a cast of bytes to text need not be UTF-8
+
+
+def _different(names: Iterable[str]) -> list[str]:
+    """None of them twice.
+
+    >>> _different(["id", "n", "id"])
+    ['id', 'n', 'id_2']
+    """
+    different: list[str] = []
+    for name in names:
+        candidate, number = name, 2
+        while candidate in different:
+            candidate, number = f"{name}_{number}", number + 1
+        different.append(candidate)
+    return different

@@ -1,0 +1,190 @@
+"""Which traces are meant, and their rows: what ``list``, ``search`` and ``export`` ask for."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kp_middleware.storage._history import History, Row
+
+COUNTED: Final = 100_000
+"""`Listing.count` counts so far and no farther."""
+
+_COLUMNS: Final = (
+    "h.id, h.started_at, h.domain, h.score, h.margin, h.success, h.step_count, h.tool_count,"
+    " t.duration_ms, h.state, h.reason, h.objective"
+)
+_FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
+_SNIPPET: Final = "snippet(traces_fts, -1, '[', ']', '…', 16) AS snippet"
+_SIDES: Final = (
+    "t.margin >= 0 AND {} ORDER BY t.margin, t.seq DESC",
+    "t.margin < 0 AND {} ORDER BY t.margin DESC, t.seq DESC",
+)
+
+_UNSENT: Final = "o.state IS NULL AND t.state = :state"
+_WAITING: Final = "t.state IN ('recorded', 'paused') AND " + _UNSENT  # as the index has it
+_SCORED: Final = "o.state IS NULL AND t.state = 'scored' AND t.decision"
+_STATES: Final = {
+    **dict.fromkeys(
+        ("pending", "sending", "sent", "rejected", "blocked", "cancelled"), "o.state = :state"
+    ),
+    **dict.fromkeys(("recorded", "paused"), _WAITING),
+    **dict.fromkeys(("incomplete", "failed"), _UNSENT),
+    "not queued": f"{_SCORED} = 'forward'",
+    "withheld": f"{_SCORED} IS NOT 'forward'",
+}
+
+STATES: Final = tuple(sorted(_STATES))
+"""What the view ``history`` says has become of a trace."""
+
+_CONDITIONS: Final = {
+    "domain": "t.domain = :domain",
+    "above": "coalesce(t.above, 0) = :above",
+    "tool": "t.seq IN (SELECT trace_seq FROM steps WHERE tool = :tool)",
+    "failed": "t.success = 0",
+    "slower_ms": "t.duration_ms >= :slower_ms",
+    "since": "t.started_at >= :since",
+    "after": "t.seq > :after",
+    "text": "t.seq IN (SELECT rowid FROM traces_fts WHERE traces_fts MATCH :text)",
+}
+
+
+class Filters(NamedTuple):
+    """Which traces are meant: those that fit all that is said here.
+
+    Attributes:
+        domain: Of this domain.
+        above: That reached the threshold (True) or did not (False).
+        state: In this one of `STATES`.
+        tool: That used this tool.
+        failed: Whose task was not done.
+        slower_ms: That took so many milliseconds or more.
+        since: That started at this instant or later: ``2026-11-01T09:14:03.120Z``.
+        after: That were recorded later than the one whose id begins so; also ``@best``.
+        text: In whose objective or result this is found.
+    """
+
+    domain: str | None = None
+    above: bool | None = None
+    state: str | None = None
+    tool: str | None = None
+    failed: bool = False
+    slower_ms: float | None = None
+    since: str | None = None
+    after: str | None = None
+    text: str | None = None
+
+
+class _Where(NamedTuple):
+    """A condition on ``t`` and ``o``, and the values in it."""
+
+    sql: str
+    values: Mapping[str, Any]
+
+
+class Listing:
+    """The traces of one file that fit some filters.
+
+    Where ``after`` names no trace, or several, each method raises `TraceNotFoundError`.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def newest(self, filters: Filters, *, limit: int) -> list[Row]:
+        """The newest of them, the last one first."""
+        where = self._where(filters)
+        return self._listed(
+            f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq DESC LIMIT :limit",
+            "f.seq DESC",
+            {**where.values, "limit": limit},
+        )
+
+    def nearest(self, filters: Filters, *, limit: int) -> list[Row]:
+        """Those that scored nearest to their threshold, on both sides, the nearest first."""
+        where = self._where(filters)
+        sides = " UNION ALL ".join(
+            f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where.sql)} LIMIT :limit)"  # noqa: S608 - ours
+            for side in _SIDES
+        )
+        nearest = self._listed(sides, "abs(h.margin), f.seq DESC", {**where.values, "limit": limit})
+        return nearest[:limit]
+
+    def found(self, filters: Filters, *, limit: int) -> list[Row]:
+        """Those in which ``text`` is found, the best match first, with a ``snippet`` of it."""
+        where = self._where(filters._replace(text=None))
+        return self._listed(
+            f"SELECT t.seq, rank, {_SNIPPET} FROM traces_fts JOIN traces t"  # noqa: S608 - ours
+            " ON t.seq = traces_fts.rowid LEFT JOIN outbox o ON o.trace_seq = t.seq"
+            f" WHERE traces_fts MATCH :words AND {where.sql} ORDER BY rank LIMIT :limit",
+            "f.rank, f.seq DESC",
+            {**where.values, "words": self._words(filters.text or ""), "limit": limit},
+            more=", f.snippet",
+        )
+
+    def count(self, filters: Filters) -> int:
+        """How many they are; one more than `COUNTED` if there are more than that."""
+        where = self._where(filters)
+        (count,) = self._connection.execute(
+            f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where.sql} LIMIT :most)",  # noqa: S608 - ours
+            {**where.values, "most": COUNTED + 1},
+        ).fetchone()
+        return int(count)
+
+    def seqs(self, filters: Filters) -> list[int]:
+        """Where they are, the oldest first."""
+        where = self._where(filters)
+        sql = f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq"
+        return [seq for (seq,) in self._connection.execute(sql, where.values)]
+
+    def rows(self, seqs: Sequence[int]) -> list[Row]:
+        """These traces, the oldest first."""
+        return self._at(seqs)
+
+    def documents(self, seqs: Sequence[int]) -> list[Row]:
+        """The same, each with its ``document``: JSON, with its score as the quality."""
+        return self._at(
+            seqs,
+            more=", iif(t.score IS NULL, d.body,"
+            " json_set(d.body, '$.metadata.quality_score', t.score)) AS document",
+        )
+
+    def _where(self, filters: Filters) -> _Where:
+        table = {**_CONDITIONS, "state": _STATES.get(filters.state or "", "FALSE")}
+        said = {
+            name: value
+            for name, value in filters._asdict().items()
+            if value != Filters._field_defaults[name]
+        }
+        if filters.after is not None:
+            said["after"] = History(self._connection).find(filters.after)
+        if filters.text is not None:
+            said["text"] = self._words(filters.text)
+        return _Where(" AND ".join(table[name] for name in said) or "TRUE", said)
+
+    def _words(self, text: str) -> str:
+        """A text as FTS5 wants it: as it is where it can be read so, or else word by word."""
+        text = text.encode(errors="replace").decode().replace("\x00", " ")
+        try:
+            self._connection.execute("SELECT 1 FROM traces_fts(?) LIMIT 1", (text,)).fetchone()
+        except sqlite3.OperationalError:
+            words = (word.replace('"', "") for word in text.split())
+            return " ".join(f'"{word}"' for word in words if any(map(str.isalnum, word))) or '""'
+        return text
+
+    def _at(self, seqs: Sequence[int], *, more: str = "") -> list[Row]:
+        given = "SELECT value AS seq FROM json_each(:seqs)"
+        return self._listed(given, "f.seq", {"seqs": json.dumps([*seqs])}, more=more)
+
+    def _listed(
+        self, seqs: str, order: str, values: Mapping[str, Any], *, more: str = ""
+    ) -> list[Row]:
+        """The rows of the traces that a query ``f`` finds, in this order."""
+        cursor = self._connection.execute(
+            f"SELECT {_COLUMNS}{more} FROM ({seqs}) f JOIN history h ON h.seq = f.seq"  # noqa: S608 - ours
+            " JOIN traces t ON t.seq = f.seq LEFT JOIN documents d ON d.trace_seq = f.seq"
+            f" ORDER BY {order}",
+            values,
+        )
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -1,0 +1,100 @@
+"""How the scores are spread, finely enough for every picture of them."""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kp_middleware.storage._distribution import Distribution, Hundredth
+
+
+class Slice(NamedTuple):
+    """The traces of one domain that reach ``hundredth / 100``, and not the next.
+
+    Attributes:
+        domain: Of all of them.
+        hundredth: From 0 to 100.
+        traces: How many.
+        above: How many of them reach the threshold, which may lie between two hundredths.
+    """
+
+    domain: str
+    hundredth: int
+    traces: int
+    above: int
+
+
+class ScoreSlices(NamedTuple):
+    """All of them.
+
+    Attributes:
+        threshold: The one in force when the last trace was scored; None if none was.
+        slices: Those that have traces.
+    """
+
+    threshold: float | None
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Those with scores, the most traces first."""
+        counts: dict[str, int] = {}
+        for one in self.slices:
+            counts[one.domain] = counts.get(one.domain, 0) + one.traces
+        return tuple(sorted(counts, key=lambda name: (-counts[name], name)))
+
+    @property
+    def traces(self) -> int:
+        """How many have a score."""
+        return sum(one.traces for one in self.slices)
+
+    @property
+    def above(self) -> int:
+        """How many of them reach the threshold."""
+        return sum(one.above for one in self.slices)
+
+    def of(self, domain: str) -> "ScoreSlices":
+        """Those of one domain."""
+        return self._replace(slices=tuple(one for one in self.slices if one.domain == domain))
+
+    def reaching(self, hundredth: int) -> int:
+        """How many traces would reach a threshold of so many hundredths."""
+        return sum(one.traces for one in self.slices if one.hundredth >= hundredth)
+
+
+def read_score_slices(connection: sqlite3.Connection, *, since: str | None = None) -> ScoreSlices:
+    """How the scores are spread, against the latest threshold.
+
+    Args:
+        connection: To the file.
+        since: Only what started at this instant or later; None means all.
+    """
+    distribution = Distribution(connection, since=since)
+    threshold = distribution.threshold()
+    if threshold is None:
+        return ScoreSlices(None)
+    above = dict(
+        connection.execute(
+            "SELECT domain, count(*) FROM traces INDEXED BY traces_day"
+            " WHERE score >= ? AND (? IS NULL OR started_at >= ?) GROUP BY domain",
+            (threshold, since, since),
+        ).fetchall()
+    )
+    hundredths = distribution.hundredths()
+    return ScoreSlices(threshold, (*_divided(hundredths, threshold, above),))
+
+
+def _divided(
+    hundredths: list[Hundredth], threshold: float, above: dict[str, int]
+) -> Iterator[Slice]:
+    """Each with how many of it reach the threshold."""
+    beyond = dict.fromkeys(above, 0)
+    for domain, hundredth, traces in hundredths:
+        if hundredth / 100 >= threshold:
+            beyond[domain] += traces
+    for domain, hundredth, traces in hundredths:
+        if hundredth / 100 >= threshold:
+            yield Slice(domain, hundredth, traces, traces)
+        elif (hundredth + 1) / 100 > threshold:
+            yield Slice(domain, hundredth, traces, above.get(domain, 0) - beyond.get(domain, 0))
+        else:
+            yield Slice(domain, hundredth, traces, 0)

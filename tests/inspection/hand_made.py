@@ -1,0 +1,77 @@
+"""Traces made by hand, scored by the real formula, in a real file."""
+
+from contextlib import closing
+
+from kp_middleware import ReasoningTrace, Step, Tool
+from kp_middleware.database import connect, transaction
+from kp_middleware.runs import RecordedRun
+from kp_middleware.scores import Nearest, Score, Shape, Signals
+from kp_middleware.scoring import PROFILES
+from kp_middleware.scoring import _signals as formula
+from kp_middleware.storage import TraceStore, Verdict
+
+
+def step(kind, tool=None, **fields):
+    used = {"tool": Tool(name=tool)} if tool else {}
+    return Step(step_id=0, type=kind, **used, **fields)
+
+
+def run(objective, *steps, id=None, instant=None, **facts):
+    """A recorded run of these steps."""
+    told = {"domain", "result_summary", "success", "confidence"}
+    trace = ReasoningTrace.of(
+        objective, steps, **{name: facts.pop(name) for name in told & {*facts}}
+    )
+    changes = {"created_at": instant} if instant else {}
+    metadata = trace.metadata.model_copy(update=changes)
+    trace = trace.model_copy(
+        update={"id": f"kp:trace:{id}" if id else trace.id, "metadata": metadata}
+    )
+    return RecordedRun(trace=trace, shape=Shape.of(trace), **facts)
+
+
+def scored(run, similarity=None, nearest="", embedder="stand-in"):
+    """The score that the formula gives, with this nearest neighbour."""
+    trace, success = run.trace, run.trace.metadata.success
+    signals = Signals(
+        complexity=formula.complexity(run.shape),
+        novelty=formula.novelty(similarity),
+        tool_diversity=formula.tool_diversity(run.shape),
+        outcome_confidence=formula.outcome_confidence(trace.outcome, success=success),
+    )
+    weights = PROFILES.get(trace.metadata.task_domain, PROFILES["default"])
+    base = formula.weighted(signals, weights)
+    value, adjustments = formula.adjusted(base, run.shape, success=success)
+    return Score(
+        value=value,
+        signals=signals,
+        weights=weights,
+        adjustments=adjustments,
+        nearest=None if similarity is None else Nearest(f"kp:trace:{nearest}", similarity),
+        embedder=embedder,
+    )
+
+
+def put(db, run, score=None, *, threshold=0.75, vector=None, embedder="stand-in"):
+    """Writes a run, with its score and its vector if it has them."""
+    with closing(connect(db)) as connection:
+        store = TraceStore(connection, scorer="by hand")
+        seq = store.record(run)
+        with transaction(connection):
+            if score is not None:
+                decision = "forward" if score.value >= threshold else "withhold"
+                verdict = Verdict(f"threshold {threshold:g}", threshold, decision, "by hand")
+                store.save_score(seq, score, verdict, took_ms=1)
+            if vector is not None:
+                connection.execute(
+                    "INSERT INTO vectors (trace_seq, embedder, added_at_ms, vector)"
+                    " VALUES (?, ?, 0, ?)",
+                    (seq, embedder, vector),
+                )
+    return seq
+
+
+def with_value(value, **facts):
+    """A score of just this value: complexity and all weights alike."""
+    signals = dict.fromkeys(Signals.model_fields, value)
+    return Score(value=value, signals=Signals(**signals), weights=PROFILES["default"], **facts)

@@ -1,0 +1,129 @@
+import pytest
+from svg_reading import bars, every, hrefs, root, threshold_x, titles, words
+
+from kp_middleware.inspection.pictures import (
+    Bin,
+    Curve,
+    DomainBins,
+    by_domain,
+    histogram,
+    what_if,
+)
+
+
+def bins(*counts, threshold=0.75, link=lambda _: None):
+    """Twentieths of the scale with so many traces each, the first ones from 0."""
+    return [
+        Bin(
+            place / 20,
+            (place + 1) / 20,
+            0 if place / 20 >= threshold else number,
+            number if place / 20 >= threshold else 0,
+            link(place / 20),
+        )
+        for place, number in enumerate(counts)
+    ]
+
+
+def curve(name, *scores, colour="blue"):
+    """Of scores in hundredths, against 0.75."""
+    reaching = tuple(sum(score >= at for score in scores) for at in range(101))
+    return Curve(name, colour, reaching, reaching[75])
+
+
+def test_a_histogram_says_how_many_reach_the_threshold():
+    picture = histogram(bins(*[0] * 10, 552, *[0] * 5, 48), 0.75)
+
+    assert picture.finding == "48 of 600 at or above 0.75 (8.0 %)"
+    assert root(picture).get("aria-label") == picture.finding
+    assert root(picture).get("role") == "img"
+    assert {"threshold 0.75", "552 below", "48 reach it"} <= set(words(picture))
+
+
+def test_a_bar_is_as_high_as_its_count_and_stands_on_zero():
+    picture = histogram(bins(10, 20), 0.75)
+
+    (x1, y1, _, high1), (x2, y2, _, high2) = bars(picture, "below")
+    assert high2 == pytest.approx(2 * high1)
+    assert y1 + high1 == pytest.approx(y2 + high2)
+    assert x1 < x2
+
+
+def test_the_threshold_divides_a_bar_that_lies_on_both_of_its_sides():
+    picture = histogram([Bin(0.7, 0.75, 30, 10)], 0.74)
+
+    (below,), (above,) = bars(picture, "below"), bars(picture, "cleared")
+    assert below[3] == pytest.approx(3 * above[3])
+    assert above[1] + above[3] == pytest.approx(below[1])
+    assert below[0] < threshold_x(picture) < below[0] + below[2]
+
+
+def test_a_bar_leads_to_its_traces_and_so_does_its_row_in_the_table():
+    picture = histogram(bins(3, 0, 4, link=lambda low: f"/list?from={low}"), 0.75)
+
+    assert hrefs(picture) == ["/list?from=0.0", "/list?from=0.1"]
+    assert [line.href for line in picture.lines] == hrefs(picture)
+    assert titles(picture) == ["0.00 to 0.05: 3 traces", "0.10 to 0.15: 4 traces"]
+
+
+@pytest.mark.parametrize("threshold", [0, 0.02, 0.5, 0.98, 1])
+def test_the_words_beside_the_threshold_stay_in_the_picture(threshold):
+    picture = histogram(bins(100_000, threshold=threshold), threshold)
+
+    for text in every(picture, "text"):
+        wide, x = len(text.text) * 6.3, float(text.get("x"))
+        left = x - {"middle": wide / 2, "end": wide}.get(text.get("text-anchor"), 0)
+        assert left >= -4, text.text
+        assert left + wide <= 364, text.text
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [histogram([], None), histogram(bins(0, 0), 0.75), by_domain([], 0.75), what_if([], None)],
+    ids=["no threshold", "no traces", "no domains", "no curves"],
+)
+def test_without_scores_there_are_words_in_place_of_a_picture(picture):
+    assert picture.svg == ""
+    assert picture.finding.startswith("no scored runs yet: ")
+
+
+def test_each_domain_has_its_own_histogram_on_one_scale():
+    large = DomainBins("code", (*bins(*[0] * 10, 600, *[0] * 5, 200),), "blue", "/code")
+    small = DomainBins("law", (*bins(*[0] * 10, 2, *[0] * 5, 2),), "olive")
+
+    picture = by_domain([large, small], 0.75)
+
+    assert picture.finding == "law reaches 0.75 most often: 50.0 % of 4"
+    assert [line.cells[:3] for line in picture.lines] == [("code", "800", "200"), ("law", "4", "2")]
+    assert hrefs(picture) == ["/code"]
+    of_code, of_law = bars(picture, "below")
+    assert of_code[3] == pytest.approx(1.5 * of_law[3], abs=0.02)  # 75 % of its own beside 50 %
+
+
+def test_of_many_domains_the_table_has_all_and_the_picture_the_first():
+    domains = [DomainBins(f"d{number}", (*bins(1),), "grey") for number in range(12)]
+
+    picture = by_domain(domains, 0.75)
+
+    assert (len(titles(picture)), len(picture.lines)) == (8, 12)
+
+
+def test_the_curve_says_what_each_threshold_would_let_through():
+    picture = what_if([curve("all", 20, 60, 74, 75, 90), curve("law", 20, colour="olive")], 0.75)
+
+    assert picture.finding == "At 0.75, 2 of 5 are forwarded (40.0 %)"
+    cells = {line.cells[0]: line.cells[1:] for line in picture.lines}
+    assert cells["0.75"] == ("2", "40.0 %", "±0")
+    assert cells["0.60"] == ("4", "80.0 %", "+2")
+    assert cells["0.95"] == ("0", "0 %", "−2")
+    assert {"all 40.0 %", "law 0 %"} <= set(words(picture))
+
+
+def test_the_curve_falls_from_all_to_none():
+    picture = what_if([curve("all", 0, 50, 50, 99)], 0.75)
+
+    line = root(picture).find(".//{*}polyline").get("points").split()
+    heights = [float(point.split(",")[1]) for point in line]
+    assert len(line) == 101
+    assert heights == sorted(heights)
+    assert heights[0] < heights[50] < heights[51] < heights[100]

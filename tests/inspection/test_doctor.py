@@ -1,0 +1,84 @@
+"""Is the file sound, and what does the exit code say?"""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from kp_middleware.database import connect
+from kp_middleware.storage import SQLITE_VERSION, check_soundness
+
+
+@pytest.fixture
+def examine(type_command, monkeypatch):
+    """What the doctor finds by what was checked, and the exit code; without the model."""
+    monkeypatch.setenv("KP_EMBEDDER", "none")
+
+    def run():
+        result = type_command("doctor", "--json")
+        return {one["check"]: one for one in json.loads(result.stdout)}, result.exit_code
+
+    return run
+
+
+@pytest.fixture
+def damaged(agent, db, kp):
+    """One page of the steps is overwritten."""
+    agent("one " * 5000)
+    kp.close()
+    with closing(connect(db)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'steps'"
+        ).fetchone()
+    with db.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xee" * 4096)
+
+
+def test_a_sound_file_is_told_with_its_traces_the_disk_and_sqlite(agent, examine, db):
+    agent("one")
+
+    found, exit_code = examine()
+
+    assert exit_code == 0
+    assert found["file"]["detail"].startswith(f"{db}: 1 traces, sound, ")
+    assert found["file"]["detail"].endswith(f" GB free, SQLite {SQLITE_VERSION}")
+
+
+@pytest.mark.usefixtures("damaged")
+def test_a_damaged_file_is_found_though_it_can_be_opened(examine):
+    found, exit_code = examine()
+
+    assert exit_code == 3
+    assert not found["file"]["ok"]
+    assert "1 traces, damaged" in found["file"]["detail"]
+    assert found["file"]["detail"].endswith("record a run: that saves what it can")
+
+
+def test_a_registry_that_is_away_is_told_from_what_needs_a_hand(agent, examine, monkeypatch):
+    agent("one")
+    monkeypatch.setenv("KP_API_KEY", "kp_" + "0" * 64)
+    monkeypatch.setenv("KP_REGISTRY_URL", "http://127.0.0.1:9")
+    alone, exit_code = examine()
+    monkeypatch.setenv("KP_REDACT_ENGINES", "gitleaks:/none.toml")
+    _, exit_code_beside_others = examine()
+
+    assert (alone["registry"]["ok"], alone["registry"]["passing"]) == (False, True)
+    assert (exit_code, exit_code_beside_others) == (5, 3)
+
+
+def test_a_file_too_large_for_the_time_is_not_called_damaged(agent, db, kp):
+    agent("one " * 5000)
+    kp.close()
+    with closing(connect(db)) as connection:
+        connection.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
+            " INSERT INTO meta SELECT i, hex(randomblob(20)) FROM n"
+        )
+
+        in_no_time, in_time = check_soundness(connection, limit_s=0), check_soundness(connection)
+        (count,) = connection.execute("SELECT count(*) FROM meta").fetchone()
+
+    assert (in_no_time, in_time) == ("not known", "sound")
+    assert count == 20000

@@ -1,0 +1,243 @@
+"""Taking traces out of the file."""
+
+import csv
+import io
+import json
+import os
+import stat
+from contextlib import closing
+
+import pytest
+from hand_made import put, run, step, with_value
+from terminal import typed
+
+from kp_middleware import ReasoningTrace
+from kp_middleware.database import connect
+
+MAIL = "anna@example.org"
+
+
+@pytest.fixture
+def traces(db):
+    """Three traces, of which the second tells an address."""
+    told = step("thought", content=f"I write to {MAIL}")
+    put(db, run("one", step("thought", content="hm"), id="a"), with_value(0.5))
+    put(db, run(f"write to {MAIL}", told, domain="code", id="b"), with_value(0.8))
+    put(db, run("three", step("thought", content="hm"), id="c"))
+
+
+@pytest.fixture
+def exported(type_command):
+    """The traces that come out."""
+
+    def export(*words):
+        result = type_command("export", *words)
+        assert result.exit_code == 0, result.stderr
+        return [ReasoningTrace.model_validate_json(line) for line in result.stdout.splitlines()]
+
+    return export
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out.jsonl"
+
+
+def unredactable(db, trace_id):
+    """Makes this trace one that cannot be redacted: it is too deep."""
+    with closing(connect(db)) as connection:
+        deep = "[" * 70 + "]" * 70
+        connection.execute(
+            "UPDATE documents SET body = json_set(body, '$.steps[0].input', json(?))"
+            " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?)",
+            (f'{{"a": {deep}}}', f"kp:trace:{trace_id}"),
+        )
+
+
+@pytest.mark.usefixtures("traces")
+def test_traces_come_out_the_oldest_first_with_their_scores(exported):
+    traces = exported()
+
+    assert [trace.id[9:] for trace in traces] == ["a", "b", "c"]
+    assert [trace.metadata.quality_score for trace in traces] == [0.5, 0.8, 0.0]
+
+
+@pytest.mark.usefixtures("traces")
+def test_they_are_redacted_at_their_own_level(exported):
+    trace = exported("-d", "code")[0]
+
+    assert trace.task.objective == "write to [REDACTED:email]"
+    assert trace.steps[0].content == "I write to [REDACTED:email]"
+
+
+@pytest.mark.usefixtures("traces")
+def test_the_user_s_own_rules_are_applied(exported, monkeypatch):
+    monkeypatch.setenv("KP_REDACT_DENY", '["three"]')
+
+    assert exported("--after", "b")[0].task.objective == "[REDACTED:denied]"
+
+
+@pytest.mark.usefixtures("traces")
+def test_raw_ones_are_as_they_were_recorded(exported):
+    assert exported("--raw", "-d", "code")[0].task.objective == f"write to {MAIL}"
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["--above"], ["b"]),
+        (["--after", "a"], ["b", "c"]),
+        (["-q", "write"], ["b"]),
+        (["--state", "recorded"], ["c"]),
+        (["-d", "law"], []),
+    ],
+    ids=" ".join,
+)
+def test_it_has_the_filters_of_the_list(exported, words, ids):
+    assert [trace.id[9:] for trace in exported(*words)] == ids
+
+
+@pytest.mark.usefixtures("traces")
+def test_what_cannot_be_redacted_is_left_out_and_said_to_be(type_command, db, out):
+    unredactable(db, "b")
+
+    result = type_command("export", str(out))
+
+    assert result.exit_code == 6
+    assert "left out, because they could not be redacted: 1 too_deep\n" in result.stderr
+    assert [json.loads(line)["id"][9:] for line in out.read_text().splitlines()] == ["a", "c"]
+
+
+@pytest.mark.usefixtures("traces")
+def test_what_cannot_be_read_is_left_out_too(type_command, db):
+    with closing(connect(db)) as connection:
+        connection.execute("UPDATE documents SET body = '{}'")
+
+    result = type_command("export")
+
+    assert (result.exit_code, result.stdout) == (6, "")
+    assert "3 unreadable" in result.stderr
+
+
+@pytest.mark.usefixtures("traces")
+def test_raw_ones_need_not_be_redactable(exported, db):
+    unredactable(db, "b")
+
+    assert len(exported("--raw", "--after", "b")) == 1
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("words", "objective"), [([], "write to [REDACTED:email]"), (["--raw"], f"write to {MAIL}")]
+)
+def test_csv_has_the_columns_of_the_list_and_is_redacted_as_well(type_command, words, objective):
+    printed = type_command("export", "--format", "csv", "-d", "code", *words).stdout
+
+    (row,) = csv.DictReader(io.StringIO(printed))
+    assert row["id"] == "kp:trace:b"
+    assert row["score"] == "0.8"
+    assert row["objective"] == objective
+
+
+@pytest.mark.usefixtures("traces")
+def test_a_file_is_for_its_user_alone(type_command, out):
+    result = type_command("export", str(out))
+
+    assert (result.stdout, result.stderr) == ("", f"3 traces written to {out}\n")
+    assert len(out.read_text("utf-8").splitlines()) == 3
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("traces")
+def test_nothing_is_overwritten_unless_it_is_wanted(type_command, out):
+    out.write_text("mine")
+
+    refused = type_command("export", str(out))
+
+    assert (refused.exit_code, out.read_text()) == (2, "mine")
+    assert "exists: name another, or replace it with --force" in refused.stderr
+    assert type_command("export", str(out), "--force").exit_code == 0
+    assert len(out.read_text().splitlines()) == 3
+
+
+@pytest.mark.usefixtures("traces")
+def test_the_file_of_traces_is_never_overwritten(type_command, db):
+    before = db.read_bytes()
+
+    result = type_command("export", str(db), "--force")
+
+    assert (result.exit_code, db.read_bytes()) == (2, before)
+    assert "is the file of traces itself" in result.stderr
+
+
+@pytest.mark.usefixtures("traces")
+def test_what_is_no_ordinary_file_is_never_replaced(type_command, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    result = type_command("export", str(tmp_path / "pipe"), "--force")
+
+    assert result.exit_code == 2
+    assert "is not an ordinary file" in result.stderr
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("name", "words"), [("out.jsonl", ["--after", "zzz"]), ("missing/out.jsonl", [])]
+)
+def test_after_an_error_nothing_is_left_behind(type_command, tmp_path, name, words):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    result = type_command("export", str(folder / name), *words)
+
+    assert (result.exit_code, [*folder.iterdir()]) == (1, [])
+    assert result.stderr.startswith("Error: ")
+
+
+@pytest.mark.usefixtures("traces")
+def test_a_copy_of_the_file_has_everything_that_is_in_it(type_command, tmp_path):
+    copy = tmp_path / "copy.db"
+
+    result = type_command("export", str(copy), "--format", "sqlite", "--raw")
+
+    assert (result.exit_code, result.stderr) == (0, f"3 traces written to {copy}\n")
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    with closing(connect(copy, read_only=True)) as connection:
+        assert connection.execute("SELECT count(*) FROM traces").fetchone() == (3,)
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["{folder}/copy.db"], "is not redacted: add --raw"),
+        (["{folder}/copy.db", "--raw", "--above"], "leave the filters out"),
+        (["--raw"], "name the file for the copy"),
+        (["-", "--raw"], "name the file for the copy"),
+    ],
+    ids=" ".join,
+)
+def test_a_copy_is_of_all_and_said_to_be_raw(type_command, tmp_path, words, complaint):
+    typed_words = [word.format(folder=tmp_path) for word in words]
+
+    result = type_command("export", "--format", "sqlite", *typed_words)
+
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_more_than_are_read_at_once_all_come_out(db, exported):
+    with closing(connect(db)):
+        [put(db, run(str(number), step("thought", content="hm"))) for number in range(401)]
+
+    assert [trace.task.objective for trace in exported("--raw")] == [str(n) for n in range(401)]
+
+
+def test_what_an_agent_read_cannot_steer_the_terminal(db):
+    put(db, run("look \x1b[2J\x9b2J", step("thought", content="hm")))
+
+    shown = typed("--db", str(db), "export", "--raw")
+
+    assert r"look \u001b[2J\u009b2J" in shown

@@ -1,0 +1,162 @@
+"""Listing traces, and choosing among them."""
+
+import json
+from contextlib import closing
+
+import pytest
+from hand_made import put, run, step, with_value
+from terminal import typed
+
+from kp_middleware.database import connect
+
+
+@pytest.fixture
+def traces(db):
+    """Four traces: two in code, of which one failed; one that nearly went; an old, slow one."""
+    thought = step("thought", content="hm")
+    put(
+        db, run("old", thought, instant="2024-03-01T12:00:00Z", duration_ms=20_000), with_value(0.9)
+    )
+    put(db, run("bad code", thought, domain="code", success=False), with_value(0.2))
+    put(db, run("good code", step("tool_call", "grep"), domain="code", id="abc"), with_value(0.8))
+    put(db, run("nearly", thought, duration_ms=900), with_value(0.74))
+
+
+@pytest.fixture
+def listed(type_command):
+    """The objectives that are listed."""
+
+    def list_(*words):
+        result = type_command("list", "--json", *words)
+        assert result.exit_code == 0, result.stderr
+        return [row["objective"] for row in json.loads(result.stdout)]
+
+    return list_
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([], ["nearly", "good code", "bad code", "old"]),
+        (["-n", "2"], ["nearly", "good code"]),
+        (["-d", "code"], ["good code", "bad code"]),
+        (["--above"], ["good code", "old"]),
+        (["--below"], ["nearly", "bad code"]),
+        (["--near"], ["nearly", "good code", "old", "bad code"]),
+        (["--near", "--below", "-n", "1"], ["nearly"]),
+        (["--failed"], ["bad code"]),
+        (["--tool", "grep"], ["good code"]),
+        (["--slower", "10s"], ["old"]),
+        (["--slower", "900ms"], ["nearly", "old"]),
+        (["--slower", "0.34m"], []),
+        (["--since", "2d"], ["nearly", "good code", "bad code"]),
+        (["--since", "2024-03-01T12:00Z"], ["nearly", "good code", "bad code", "old"]),
+        (["--since", "2024-03-01T12:01", "--above"], ["good code"]),
+        (["--after", "abc"], ["nearly"]),
+        (["--after", "kp:trace:abc", "--above"], []),
+        (["-q", "code"], ["good code", "bad code"]),
+        (["-q", "code", "--failed", "-d", "code", "--below"], ["bad code"]),
+        (["--state", "withheld"], ["nearly", "bad code"]),
+        (["--state", "not queued", "-d", "code"], ["good code"]),
+    ],
+    ids=" ".join,
+)
+def test_a_list_can_be_narrowed_in_many_ways(listed, words, found):
+    assert listed(*words) == found
+
+
+@pytest.mark.usefixtures("traces")
+def test_filters_work_where_no_command_is_named(type_command):
+    assert type_command("-d", "code").stdout == type_command("list", "-d", "code").stdout
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--slower", "soon"], "soon is no span of time: type 500ms, 10s"),
+        (["--slower", "-1s"], "is no span of time"),
+        (["--since", "yesterday"], "yesterday"),
+        (["--since", "2024-13-01"], "2024-13-01"),
+        (["--state", "lost"], "'lost' is not one of"),
+        (["-n", "0"], "-n"),
+    ],
+    ids=" ".join,
+)
+def test_what_makes_no_sense_is_refused(type_command, words, complaint):
+    result = type_command("list", *words)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert complaint in result.stderr
+
+
+@pytest.mark.usefixtures("traces")
+def test_after_a_trace_that_is_not_there_is_an_error(type_command):
+    result = type_command("list", "--after", "zzz")
+
+    assert (result.exit_code, result.stderr) == (1, "Error: no trace starts with zzz\n")
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-n", "1", "-d", "code"], "2 traces in all: -n shows more\n"),
+        (["-n", "2", "-d", "code"], ""),
+        (["-n", "3", "-d", "code"], ""),
+        (["-n", "1", "--near"], "4 traces in all: -n shows more\n"),
+    ],
+    ids=" ".join,
+)
+def test_a_cut_list_says_how_many_fit(type_command, words, told):
+    assert type_command("list", *words).stderr == told
+
+
+@pytest.mark.usefixtures("traces")
+def test_nothing_that_fits_can_be_a_failure(type_command):
+    assert type_command("list", "-d", "law").exit_code == 0
+    assert type_command("list", "-d", "law", "--fail-empty").exit_code == 4
+
+
+@pytest.mark.usefixtures("traces")
+def test_columns_beyond_the_table_s_can_be_asked_for(type_command):
+    result = type_command("list", "--csv", "-c", "objective", "-c", "duration_ms", "-n", "1")
+
+    assert result.stdout == "objective,duration_ms\nnearly,900\n"
+
+
+@pytest.mark.usefixtures("traces")
+def test_a_person_sees_short_ids_and_words(db):
+    shown = typed("--db", str(db), "list", "--failed")
+
+    assert shown.splitlines()[1].split()[-5:] == ["0", "no", "withheld", "bad", "code"]
+
+
+@pytest.mark.usefixtures("traces")
+def test_a_list_works_while_another_program_writes(db, listed):
+    with closing(connect(db)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("DELETE FROM traces")
+
+        assert len(listed()) == 4
+
+        other.rollback()
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize("columns", [80, 109, 110, 200])
+def test_every_row_fits_on_one_line_of_the_terminal(db, columns):
+    lines = typed("--db", str(db), "list", columns=columns).splitlines()
+
+    assert len(lines) == 5
+    assert max(len(line) for line in lines) <= columns
+    assert ("margin" in lines[0]) == (columns >= 110)
+
+
+@pytest.mark.usefixtures("traces")
+def test_on_which_side_of_the_threshold_it_is_can_be_seen(db):
+    _, first, second, *_ = typed("--db", str(db), "list", "--near").splitlines()
+
+    assert "-0.0100" in first
+    assert "+0.0500" in second

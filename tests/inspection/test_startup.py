@@ -1,0 +1,114 @@
+"""Every command teaches itself, and starts with next to nothing loaded."""
+
+import inspect
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from kp_middleware.inspection import main
+
+HEAVY = {"pydantic", "numpy", "sqlite_utils", "rich", "httpx2", "langchain", "datasette"}
+NEEDS_MORE = {
+    "config get": "validates the settings",
+    "config list": "validates the settings",
+    "config set": "validates the settings",
+    "demo": "runs an agent",
+    "doctor": "tries everything",
+    "outbox rescan": "redacts anew",
+    "outbox retry": "redacts anew",
+    "redact": "knows the user's rules",
+    "similar": "compares vectors",
+    "ui": "is a server",
+}
+WORDS = {
+    "file": "{folder}/made",
+    "left": "@last",
+    "out": "{folder}/made",
+    "query": "SELECT 1 AS one",
+    "right": "@last",
+    "text": "one",
+    "trace_id": "@last",
+}
+ALSO = {"prune": ["--keep", "1", "--dry-run"], "tail": ["-n", "1", "--no-follow"]}
+
+
+def walked(group, names=()):
+    """Every command below a group with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        yield (*names, name), command
+        if isinstance(command, click.Group):
+            yield from walked(command, (*names, name))
+
+
+def options(command):
+    return [one for one in command.params if isinstance(one, click.Option)]
+
+
+EVERY = [
+    pytest.param(names, command, id=" ".join(names))
+    for names, command in [((), main), *walked(main)]
+]
+WITH_JSON = [
+    one
+    for one in EVERY
+    if one.id not in NEEDS_MORE
+    and any("--json" in option.opts for option in options(one.values[1]))
+]
+
+
+@pytest.mark.parametrize(("names", "command"), EVERY)
+def test_a_command_s_help_begins_with_a_sentence_and_has_an_example(names, command):
+    text = inspect.cleandoc(command.help)
+    _, _, examples = text.partition("\b\n")
+
+    assert text.split("\n\n")[0].rstrip().endswith((".", "?"))
+    assert "kp-middleware" in examples
+    assert all(name in examples for name in names)
+
+
+@pytest.mark.parametrize(("names", "command"), EVERY)
+def test_every_option_says_what_it_does(names, command):
+    silent = [option.opts for option in options(command) if not (option.help or "").endswith(".")]
+
+    assert (names, silent) == (names, [])
+
+
+@pytest.mark.parametrize(("names", "command"), EVERY)
+def test_help_is_printed_without_a_file(names, command, type_command, db):
+    result = type_command(*names, "--help")
+
+    assert result.exit_code == 0
+    assert command.get_short_help_str(30).removesuffix("...")[:20] in " ".join(
+        result.stdout.split()
+    )
+    assert not db.exists()
+
+
+@pytest.mark.parametrize(("names", "command"), WITH_JSON)
+def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp_path):
+    agent("one")
+    agent("two")
+    arguments = [one for one in command.params if isinstance(one, click.Argument) and one.required]
+    words = [WORDS[one.name] for one in arguments]
+    typed = ["--db", str(db), *names, "--json", *ALSO.get(" ".join(names), []), *words]
+    code = (
+        "import sys\n"
+        "from kp_middleware.inspection import main\n"
+        "code = main(sys.argv[1:], standalone_mode=False)\n"
+        f"print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, *(word.format(folder=tmp_path) for word in typed)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stderr.splitlines()[-1] == ""
+    assert [json.loads(line) for line in [done.stdout] if line]

@@ -1,0 +1,80 @@
+"""One step after another, on a file that others use too."""
+
+from contextlib import closing
+
+import pytest
+
+from kp_middleware import ReasoningTrace, Step
+from kp_middleware.database import connect
+from kp_middleware.pipeline._evaluation import Evaluation
+from kp_middleware.settings import Settings
+from kp_middleware.testing import StandInEmbedder
+
+FAILING = "CREATE TRIGGER failing BEFORE UPDATE OF score ON traces BEGIN SELECT raise(ABORT, 'x'); END"
+
+
+class Meeting(StandInEmbedder):
+    """Lets somebody else work while it embeds."""
+
+    def __init__(self):
+        super().__init__()
+        self.meet = lambda: None
+
+    def embed(self, text, /):
+        meet, self.meet = self.meet, lambda: None
+        meet()
+        return super().embed(text)
+
+
+def trace_of(objective):
+    return ReasoningTrace.of(objective, [Step(step_id=0, type="thought", content=objective)])
+
+
+@pytest.fixture
+def connection(db):
+    with closing(connect(db)) as opened:
+        yield opened
+
+
+def scores(connection):
+    return connection.execute("SELECT state, novelty FROM traces ORDER BY seq").fetchall()
+
+
+def test_what_was_rolled_back_is_not_remembered(connection):
+    evaluation = Evaluation(connection, Settings(), StandInEmbedder())
+    evaluation.keep(trace_of("the first"))
+    connection.execute(FAILING)
+    evaluation.score_next()
+    connection.execute("DROP TRIGGER failing")
+    evaluation.keep(trace_of("the first"))
+
+    evaluation.score_next()
+
+    assert scores(connection) == [("failed", None), ("scored", 0.5)]
+
+
+def test_a_run_that_another_process_scores_meanwhile_is_scored_once(connection):
+    embedder = Meeting()
+    ours = Evaluation(connection, Settings(), embedder)
+    theirs = Evaluation(connection, Settings(), StandInEmbedder())
+    ours.keep(trace_of("one"))
+    embedder.meet = lambda: theirs.score_next(at_once=True)
+
+    ours.score_next()
+
+    assert scores(connection) == [("scored", 0.5)]
+    assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
+
+
+def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(connection):
+    embedders = StandInEmbedder(), StandInEmbedder()
+    both = [Evaluation(connection, Settings(), embedder) for embedder in embedders]
+    [each.score_next() for each in both]
+    for number in range(10):
+        [each.keep(trace_of(f"{number} {at}")) for at, each in enumerate(both)]
+
+    while any([each.score_next() for each in both]):
+        pass
+
+    assert [len(embedder.asked) for embedder in embedders] == [10, 10]
+    assert {state for state, _ in scores(connection)} == {"scored"}

@@ -1,0 +1,224 @@
+"""Which traces are meant."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stored_runs import run, scored, tool_step, verdict
+
+from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.storage import STATES, Filters, Listing
+
+
+@pytest.fixture
+def listing(connection):
+    return Listing(connection)
+
+
+@pytest.fixture
+def shop(keep):
+    """Five traces, the last one not scored."""
+    keep("repair the shop", score=0.75, decision="forward", id="kp:trace:a", duration_ms=900)
+    keep("count the orders", score=0.2, domain="code", success=False, duration_ms=10_000)
+    keep("mend an order", score=0.74996, duration_ms=10_001)  # its margin is 0.0 when rounded
+    keep("old news", score=0.8, instant="2024-01-01T00:00:00.000Z", decision="forward")
+    keep("unscored", result_summary="the shop is closed")
+
+
+def objectives(rows):
+    return [row["objective"] for row in rows]
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, ["unscored", "old news", "mend an order", "count the orders", "repair the shop"]),
+        ({"above": True}, ["old news", "repair the shop"]),
+        ({"above": False}, ["unscored", "mend an order", "count the orders"]),
+        ({"domain": "code"}, ["count the orders"]),
+        ({"domain": "nobody's"}, []),
+        ({"failed": True}, ["count the orders"]),
+        ({"slower_ms": 10_000}, ["mend an order", "count the orders"]),
+        ({"slower_ms": 10_000.5}, ["mend an order"]),
+        ({"since": "2024-01-01T00:00:00.001Z", "above": True}, ["repair the shop"]),
+        ({"since": "2024-01-01T00:00:00.000Z", "above": True}, ["old news", "repair the shop"]),
+        ({"after": "a", "above": True}, ["old news"]),
+        ({"after": "@last"}, []),
+        ({"text": "order"}, ["mend an order", "count the orders"]),
+        ({"text": "shop"}, ["unscored", "repair the shop"]),
+        ({"state": "recorded"}, ["unscored"]),
+        ({"text": "order", "failed": True, "domain": "code", "slower_ms": 1}, ["count the orders"]),
+        ({"text": "order", "failed": True, "domain": "general"}, []),
+    ],
+    ids=str,
+)
+def test_all_that_is_said_must_fit(listing, filters, found):
+    chosen = Filters(**filters)
+
+    assert objectives(listing.newest(chosen, limit=9)) == found
+    assert listing.count(chosen) == len(found)
+    assert objectives(listing.rows(listing.seqs(chosen))) == found[::-1]
+
+
+@pytest.mark.usefixtures("shop")
+def test_no_more_come_than_are_asked_for(listing):
+    assert objectives(listing.newest(Filters(), limit=2)) == ["unscored", "old news"]
+    assert listing.count(Filters()) == 5
+
+
+@pytest.mark.usefixtures("shop")
+def test_the_nearest_to_the_threshold_come_first_from_both_sides(listing):
+    assert objectives(listing.nearest(Filters(), limit=3)) == [
+        "mend an order",
+        "repair the shop",
+        "old news",
+    ]
+    assert objectives(listing.nearest(Filters(above=False), limit=9)) == [
+        "mend an order",
+        "count the orders",
+    ]
+
+
+def test_of_the_equally_near_the_newest_comes_first(listing, keep):
+    [keep(str(number), score=0.5) for number in range(3)]
+    [keep(str(number), score=1.0) for number in range(3, 5)]
+
+    assert objectives(listing.nearest(Filters(), limit=4)) == ["4", "3", "2", "1"]
+
+
+def test_a_tool_is_found_whatever_was_told_of_it(listing, store):
+    store.record(run("called", tool_step("tool_call", "search"), tool_step("tool_call", "search")))
+    store.record(run("failed", tool_step("error_recovery", "search")))
+    store.record(run("another", tool_step("tool_call", "search2")))
+
+    assert objectives(listing.newest(Filters(tool="search"), limit=9)) == ["failed", "called"]
+
+
+@pytest.fixture
+def in_every_state(outbox, keep, connection):
+    """One trace in each state that the view `history` knows."""
+    for state in ("pending", "sending", "sent", "rejected", "blocked", "cancelled"):
+        seq = keep(state, score=0.9, decision="forward")
+        outbox.add(seq, b"{}", redactor="r", redactions={})
+        connection.execute("UPDATE outbox SET state = ? WHERE trace_seq = ?", (state, seq))
+    for state in ("recorded", "paused", "incomplete", "failed"):
+        connection.execute("UPDATE traces SET state = ? WHERE seq = ?", (state, keep(state)))
+    keep("withheld", score=0.1)
+    keep("not queued", score=0.9, decision="forward")
+
+
+@pytest.mark.usefixtures("in_every_state")
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_is_what_the_view_calls_it(listing, state):
+    rows = listing.newest(Filters(state=state), limit=99)
+
+    assert [(row["objective"], row["state"]) for row in rows] == [(state, state)]
+
+
+@pytest.mark.usefixtures("in_every_state")
+def test_there_is_no_other_state(connection):
+    told = connection.execute("SELECT DISTINCT state FROM history ORDER BY state").fetchall()
+
+    assert [state for (state,) in told] == [*STATES]
+
+
+@pytest.mark.usefixtures("shop")
+def test_the_best_match_comes_first_with_the_words_around_it(listing, keep):
+    keep("order", result_summary="order order order")
+
+    rows = listing.found(Filters(text="order"), limit=9)
+
+    assert objectives(rows)[0] == "order"
+    assert {row["objective"]: row["snippet"] for row in rows}["mend an order"] == "mend an [order]"
+
+
+@pytest.mark.usefixtures("shop")
+def test_what_is_found_is_filtered_too(listing):
+    assert objectives(listing.found(Filters(text="order", domain="code"), limit=9)) == [
+        "count the orders"
+    ]
+    assert len(listing.found(Filters(text="order"), limit=1)) == 1
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("order count", ["count the orders"]),
+        ("order OR news", ["count the orders", "mend an order", "old news"]),
+        ("order NOT count", ["mend an order"]),
+        ("ord*", ["count the orders", "mend an order"]),
+        ('"the orders"', ["count the orders"]),
+        ('"orders the"', []),
+        ("result_summary:shop", ["unscored"]),
+        ("the-orders", ["count the orders"]),
+        ('count "orders', ["count the orders"]),
+        ("count: orders?", ["count the orders"]),
+        ("(count the", ["count the orders"]),
+        ("*", []),
+        ("* count", ["count the orders"]),
+        ("count *** orders", ["count the orders"]),
+        ("", []),
+        ("AND", []),
+        ("\udcff count", ["count the orders"]),
+        ("count\x00orders", ["count the orders"]),
+    ],
+    ids=ascii,
+)
+def test_a_text_is_taken_as_fts5_reads_it_or_word_by_word(listing, text, found):
+    rows = listing.found(Filters(text=text), limit=9)
+
+    assert sorted(objectives(rows)) == found
+    assert listing.count(Filters(text=text)) == len(found)
+
+
+@given(text=st.text(st.sampled_from("ab\"'*:^-+(){}[],. \x00\ud800é😀\\") | st.characters()))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_text_is_an_error(listing, text):
+    assert listing.found(Filters(text=text), limit=1) == []
+
+
+def test_a_document_has_its_score_once_it_is_scored(listing, store, keep):
+    seqs = [keep("scored", score=0.625), keep("unscored")]
+
+    first, second = listing.documents(seqs)
+
+    assert '"quality_score":0.625' in first["document"]
+    assert second["document"] == store.document(seqs[1])
+
+
+def test_after_a_trace_that_is_not_there_is_an_error(listing):
+    with pytest.raises(TraceNotFoundError, match="no trace starts with zzz"):
+        listing.newest(Filters(after="zzz"), limit=1)
+
+
+def test_an_unscored_score_is_no_score(listing, store, keep):
+    store.save_score(keep("zero"), scored(0.0), verdict(), took_ms=1)
+    keep("none")
+
+    assert [row["score"] for row in listing.newest(Filters(), limit=9)] == [None, 0.0]
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    "filters",
+    [
+        *({"state": state} for state in STATES),
+        *({}, {"above": True}, {"domain": "code"}, {"tool": "x"}, {"failed": True}, {"text": "x"}),
+        {"domain": "code", "tool": "x", "text": "x", "since": "2024", "after": "a"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["newest", "nearest", "found", "documents"])
+def test_steps_and_documents_are_never_read_from_end_to_end(connection, listing, filters, method):
+    asked = []
+    chosen = Filters(**{"text": "x", **filters})
+    connection.set_trace_callback(asked.append)
+
+    listing.documents([1]) if method == "documents" else getattr(listing, method)(chosen, limit=9)
+
+    connection.set_trace_callback(None)
+    ours = [sql for sql in asked if not sql.startswith("--")]  # the others are FTS5's own
+    plans = [connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall() for sql in ours]
+    steps = {line[3] for plan in plans for line in plan}
+    assert not {step for step in steps if step.startswith(("SCAN steps", "SCAN d", "SCAN o"))}

@@ -1,0 +1,242 @@
+import json
+
+import pytest
+from stored_runs import run, tool_step
+
+from kp_middleware.storage import (
+    best,
+    first_since,
+    listed,
+    newest,
+    read_overview,
+    read_points,
+    read_score_slices,
+    some_of_each_score,
+)
+
+
+@pytest.fixture
+def at(connection):
+    """Moves a trace to another day."""
+
+    def at(seq, day):
+        connection.execute(
+            "UPDATE traces SET started_at = ? WHERE seq = ?", (f"{day}T12:00:00.000Z", seq)
+        )
+
+    return at
+
+
+@pytest.fixture
+def measured(connection, keep):
+    """A scored trace whose novelty is this."""
+
+    def measured(novelty, score=0.5):
+        seq = keep(score=score)
+        connection.execute("UPDATE traces SET novelty = ? WHERE seq = ?", (novelty, seq))
+        return seq
+
+    return measured
+
+
+@pytest.fixture
+def add_vector(connection):
+    def add_vector(seq, *numbers, embedder="e"):
+        import numpy as np
+
+        connection.execute(
+            "INSERT INTO vectors (trace_seq, embedder, added_at_ms, vector) VALUES (?, ?, 0, ?)",
+            (seq, embedder, np.asarray(numbers, "<f4").tobytes()),
+        )
+
+    return add_vector
+
+
+def put_in_outbox(connection, seq, state, *, reason=None, redactions=None):
+    connection.execute(
+        "INSERT INTO outbox (trace_seq, state, reason, idempotency_key, registry, redactor,"
+        " redactions) VALUES (?, ?, ?, '', '', '', ?)",
+        (seq, state, reason, json.dumps(redactions or {})),
+    )
+
+
+def test_scores_are_counted_by_domain_and_hundredth(connection, keep):
+    for score in (0.29, 0.295, 0.75, 1.0):
+        keep(score=score, domain="code")
+    keep(score=0.75, domain="law")
+    keep()
+
+    slices = read_score_slices(connection)
+
+    assert slices.threshold == 0.75
+    assert slices.domains == ("code", "law")
+    assert (slices.traces, slices.above) == (5, 3)
+    assert [tuple(one) for one in slices.of("code").slices] == [
+        ("code", 29, 2, 0),
+        ("code", 75, 1, 1),
+        ("code", 100, 1, 1),
+    ]
+    assert [slices.reaching(at) for at in (0, 29, 30, 75, 76, 100)] == [5, 5, 3, 3, 1, 1]
+
+
+def test_a_threshold_between_two_hundredths_divides_one_of_them(connection, keep):
+    for score in (0.74, 0.7434, 0.7436, 0.749, 0.8):
+        seq = keep(score=score)
+    connection.execute("UPDATE traces SET threshold = 0.7435 WHERE seq = ?", (seq,))
+
+    slices = read_score_slices(connection)
+
+    assert [tuple(one[1:]) for one in slices.slices] == [(74, 4, 2), (80, 1, 1)]
+
+
+def test_the_funnel_counts_what_came_how_far(connection, keep):
+    seqs = [keep(score=0.8, decision="forward") for _ in range(5)]
+    keep(score=0.2)
+    put_in_outbox(connection, seqs[0], "sent")
+    put_in_outbox(connection, seqs[1], "pending")
+    put_in_outbox(connection, seqs[2], "blocked", reason="residual_secret")
+    put_in_outbox(connection, seqs[3], "rejected")
+
+    funnel = read_overview(connection).funnel
+
+    assert funnel[:7] == (6, 5, 4, 1, 1, 1, 1)
+    assert funnel.reasons == {"residual_secret": 1}
+
+
+def test_novelty_has_a_median_and_most_of_each_day(connection, measured, at):
+    for novelty in (0.0, 0.2, 0.4, 0.6, 1.0):
+        at(measured(novelty), "2026-11-01")
+    at(measured(0.3), "2026-11-02")
+    at(measured(0.9), "2020-01-01")
+
+    first, second = read_overview(connection).novelty
+
+    assert first == ("2026-11-01", pytest.approx(0.08), 0.4, pytest.approx(0.84))
+    assert second == ("2026-11-02", 0.3, 0.3, 0.3)
+
+
+def test_tools_are_counted_with_their_failures(connection, store):
+    store.record(
+        run(
+            "a",
+            tool_step("tool_call", "read", latency_ms=10),
+            tool_step("tool_call", "read", latency_ms=20),
+            tool_step("error_recovery", "read"),
+            tool_step("tool_call", "write"),
+        )
+    )
+
+    assert read_overview(connection).tools == (("read", 2, 1, 15.0), ("write", 1, 0, None))
+
+
+def test_what_is_nearest_to_its_threshold_is_found_on_both_sides(connection, keep):
+    for score in (0.1, 0.74996, 0.75004, 0.76, 0.9, 0.2):
+        keep(score=score)
+
+    missed = read_overview(connection).missed
+
+    assert [row["score"] for row in missed] == [0.9, 0.76, 0.75004, 0.74996, 0.2, 0.1]
+
+
+def test_removals_are_summed_by_the_week_they_began_in(connection, keep, at):
+    for day, redactions in (
+        ("2026-11-02", {"email": 2}),
+        ("2026-11-08", {"email": 1, "ip": 1}),
+        ("2026-11-09", {"email": 4}),
+        ("2026-01-01", {"email": 9}),
+    ):
+        seq = keep(score=0.8, decision="forward")
+        at(seq, day)
+        put_in_outbox(connection, seq, "sent", redactions=redactions)
+
+    removals = read_overview(connection).removals
+
+    assert [tuple(one) for one in removals] == [
+        ("2026-11-02", "email", 3),
+        ("2026-11-02", "ip", 1),
+        ("2026-11-09", "email", 4),
+    ]
+
+
+def test_points_are_the_newest_that_can_be_compared(connection, keep, add_vector):
+    old, other, new = keep(), keep(), keep(score=0.9)
+    add_vector(old, 1, 0)
+    add_vector(other, 1, 0, embedder="another")
+    add_vector(new, 0, 1)
+
+    points = read_points(connection)
+
+    assert [(point.seq, point.above) for point in points] == [(new, True), (old, False)]
+
+
+def test_around_a_trace_it_comes_first_and_then_the_one_it_was_nearest_to(
+    connection, keep, add_vector
+):
+    seqs = [keep() for _ in range(4)]
+    for seq in seqs:
+        add_vector(seq, 1, 0)
+    connection.execute("UPDATE traces SET nearest_seq = ? WHERE seq = ?", (seqs[0], seqs[1]))
+
+    points = read_points(connection, around=seqs[1])
+
+    assert [point.seq for point in points] == [seqs[1], seqs[0], seqs[3], seqs[2]]
+
+
+def test_around_a_trace_without_a_vector_there_is_nothing(connection, keep, add_vector):
+    add_vector(keep(), 1, 0)
+
+    assert read_points(connection, around=keep()) == ()
+
+
+def test_since_leaves_out_what_began_before(connection, keep, at, add_vector):
+    old, new = keep(score=0.9), keep(score=0.5)
+    at(old, "2026-01-01")
+    at(new, "2026-11-01")
+    add_vector(old, 1, 0)
+
+    overview = read_overview(connection, since="2026-06-01T00:00:00.000Z")
+
+    assert overview.funnel.recorded == overview.scores.traces == 1
+    assert [row["seq"] for row in overview.missed] == [new]
+    assert overview.points == ()
+    assert first_since(connection, "2027-01-01T00:00:00.000Z") == new + 1
+
+
+def test_an_empty_file_has_an_overview(connection):
+    overview = read_overview(connection)
+
+    assert overview.scores.threshold is None
+    assert overview.funnel.recorded == 0
+    assert overview[2:] == ((), (), (), (), ())
+
+
+def test_the_best_the_newest_and_some_of_each_score(connection, keep):
+    seqs = [keep(score=score) for score in (0.11, 0.12, 0.13, 1.0, 0.96)]
+    unscored = keep()
+
+    assert best(connection, 2) == [seqs[3], seqs[4]]
+    assert newest(connection, 2) == [unscored, seqs[4]]
+    assert [*some_of_each_score(connection, 2)] == [seqs[2], seqs[1], seqs[3], seqs[4]]
+    rows = listed(connection, [unscored, seqs[0], seqs[3]])
+    assert [row["seq"] for row in rows] == [seqs[3], seqs[0], unscored]
+
+
+def test_the_overview_reads_scores_and_tools_from_indices_alone(connection, keep):
+    keep(score=0.5)
+    plans = []
+    connection.set_trace_callback(plans.append)
+    read_overview(connection)
+    connection.set_trace_callback(None)
+
+    read = [
+        row[3]
+        for sql in plans
+        if sql.lstrip().startswith(("SELECT", "WITH"))
+        for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")
+    ]
+
+    assert "SCAN traces USING INDEX traces_day" in read
+    assert not [step for step in read if "(rowid>?)" in step and "SEARCH traces" in step]
+    assert any("steps USING COVERING INDEX steps_tool" in step for step in read)
+    assert "SCAN steps" not in read
+    assert not [step for step in read if "documents" in step]

@@ -1,0 +1,32 @@
+"""One registry, however its URL was written."""
+
+import pytest
+
+from kp_middleware.storage import OutboxTable, adopt_registry
+
+URL = "https://registry.example"
+
+
+@pytest.fixture
+def old(connection, keep):
+    """Rows under other spellings, by their registry."""
+    urls = [f"{URL}/", f"{URL}//", URL, "https://another.example/", f"{URL}/api"]
+    for url in urls:
+        table = OutboxTable(connection, registry=url, agent_id=None)
+        table.add(keep(score=0.9, decision="forward"), b"{}", redactor="r", redactions={})
+    return connection
+
+
+def test_rows_with_a_slash_at_the_end_are_found(old):
+    adopt_registry(old, URL)
+
+    rows = old.execute("SELECT registry FROM outbox ORDER BY trace_seq").fetchall()
+    assert [url for (url,) in rows] == [URL] * 3 + ["https://another.example/", f"{URL}/api"]
+
+
+def test_what_was_sent_keeps_what_it_was_sent_to(old):
+    old.execute("UPDATE outbox SET state = 'sent'")
+
+    adopt_registry(old, URL)
+
+    assert old.execute("SELECT count(*) FROM outbox WHERE registry = ?", (URL,)).fetchone() == (1,)
