@@ -29,7 +29,10 @@ class Language(NamedTuple):
 
 
 ENGLISH: Final = Language(
-    products=("espresso machine", "tent", "desk lamp", "violin", "bicycle pump", "winter coat"),
+    products=(
+        *("espresso machine", "tent", "desk lamp", "violin", "bicycle pump"),
+        *("winter coat", "aquarium", "chess set", "garden hose"),
+    ),
     issues=(
         (
             ("My {product} arrived broken.", "The {product} you sent me is damaged."),
@@ -61,9 +64,12 @@ ENGLISH: Final = Language(
     number=("The order is {number}.", "Sure, my order number is {number}.", "{number}"),
     ask=("Could you give me the order number, please?", "Happy to help! What is your order number?"),
     looks=(
-        "Thank you, let me look that up in our system for you.",
-        "I have found your order, one moment while I check what our policy says.",
-        "Thank you for your patience. I can see the order, its date and the way it was paid.",
+        "Thank you, let me look that up in our system for you. This takes a moment, because I have "
+        "to ask the warehouse and the carrier as well.",
+        "I have found your order, one moment while I check what our policy says. To protect your "
+        "account I may ask you for the postal code and the last digits of your card.",
+        "Thank you for your patience. I can see the order, its date and the way it was paid. "
+        "Everything that we agree on here will be confirmed to you by e-mail within one day.",
     ),
     agrees=("Yes, please do that.", "That is fine with me, go ahead.", "Okay, yes."),
     thanks=("Thank you, that is all.", "Great, thanks for your help!", "Perfect, bye."),
@@ -71,7 +77,10 @@ ENGLISH: Final = Language(
 )
 
 GERMAN: Final = Language(
-    products=("Espressomaschine", "Zelt", "Schreibtischlampe", "Geige", "Luftpumpe", "Mantel"),
+    products=(
+        *("Espressomaschine", "Zelt", "Schreibtischlampe", "Geige", "Luftpumpe"),
+        *("Wintermantel", "Aquarium", "Schachbrett", "Gartenschlauch"),
+    ),
     issues=(
         (
             ("Bestellt: {product}. Kam kaputt an.", "Mein Paket mit {product} war beschädigt."),
@@ -103,9 +112,12 @@ GERMAN: Final = Language(
     number=("Die Bestellung ist {number}.", "Gern, Bestellnummer {number}.", "{number}"),
     ask=("Wie lautet bitte die Bestellnummer?", "Gern! Nennen Sie mir bitte die Bestellnummer."),
     looks=(
-        "Vielen Dank, ich sehe das gleich für Sie in unserem System nach.",
-        "Ich habe die Bestellung gefunden, einen Moment, ich prüfe unsere Bedingungen.",
-        "Danke für Ihre Geduld. Ich sehe die Bestellung, das Datum und die Zahlungsart.",
+        "Vielen Dank, ich sehe das gleich für Sie in unserem System nach. Das dauert einen Moment, "
+        "weil ich auch das Lager und den Zusteller fragen muss.",
+        "Ich habe die Bestellung gefunden, einen Moment, ich prüfe unsere Bedingungen. Zum Schutz "
+        "Ihres Kontos frage ich vielleicht noch nach Postleitzahl und Kartennummer.",
+        "Danke für Ihre Geduld. Ich sehe die Bestellung, das Datum und die Zahlungsart. Alles, was "
+        "wir hier vereinbaren, bestätigen wir Ihnen innerhalb eines Tages per E-Mail.",
     ),
     agrees=("Ja, bitte machen Sie das.", "Das passt mir, gern.", "In Ordnung, ja."),
     thanks=("Danke, das war alles.", "Super, vielen Dank!", "Prima, auf Wiederhören."),
@@ -113,7 +125,10 @@ GERMAN: Final = Language(
 )
 
 SPANISH: Final = Language(
-    products=("cafetera", "tienda de campaña", "lámpara", "guitarra", "bicicleta", "chaqueta"),
+    products=(
+        *("cafetera", "tienda de campaña", "lámpara", "guitarra", "bicicleta"),
+        *("chaqueta", "pecera", "mochila", "manguera"),
+    ),
     issues=(
         (
             ("Mi {product} llegó en mal estado.", "La {product} que me mandaron está rota."),
@@ -145,9 +160,12 @@ SPANISH: Final = Language(
     number=("El pedido es {number}.", "Claro, mi número de pedido es {number}.", "{number}"),
     ask=("¿Me da el número de pedido, por favor?", "¡Con gusto! ¿Cuál es su número de pedido?"),
     looks=(
-        "Gracias, lo busco ahora mismo en nuestro sistema.",
-        "He encontrado su pedido, un momento mientras reviso nuestra política.",
-        "Gracias por su paciencia. Veo el pedido, la fecha y la forma de pago.",
+        "Gracias, lo busco ahora mismo en nuestro sistema. Tardo un momento porque tengo que "
+        "preguntar también al almacén y al transportista.",
+        "He encontrado su pedido, un momento mientras reviso nuestra política. Para proteger su "
+        "cuenta quizá le pida el código postal y los últimos números de la tarjeta.",
+        "Gracias por su paciencia. Veo el pedido, la fecha y la forma de pago. Todo lo que "
+        "acordemos aquí se lo confirmaremos por correo en el plazo de un día.",
     ),
     agrees=("Sí, hágalo, por favor.", "Me parece bien, adelante.", "De acuerdo, sí."),
     thanks=("Gracias, eso es todo.", "¡Genial, gracias por la ayuda!", "Perfecto, adiós."),
@@ -155,7 +173,10 @@ SPANISH: Final = Language(
 )
 
 JAPANESE: Final = Language(
-    products=("エスプレッソマシン", "テント", "電気スタンド", "バイオリン", "空気入れ", "コート"),
+    products=(
+        *("エスプレッソマシン", "テント", "電気スタンド", "バイオリン", "空気入れ"),
+        *("コート", "水槽", "将棋盤", "ホース"),
+    ),
     issues=(
         (
             ("届いた{product}が壊れていました。", "送ってもらった{product}が破損しています。"),
@@ -187,9 +208,12 @@ JAPANESE: Final = Language(
     number=("注文番号は{number}です。", "はい、{number}です。", "{number}"),
     ask=("注文番号を教えていただけますか。", "承知しました。ご注文番号をお願いします。"),
     looks=(
-        "ありがとうございます。ただいまシステムで確認いたします。",
-        "ご注文が見つかりました。規定を確認しますので少々お待ちください。",
-        "お待たせしました。ご注文の日付とお支払い方法を確認しました。",
+        "ありがとうございます。ただいまシステムで確認いたします。倉庫と配送会社にも問い合わせますので、"
+        "少しお時間をいただきます。",
+        "ご注文が見つかりました。規定を確認しますので少々お待ちください。安全のため、郵便番号をお尋ねする"
+        "場合があります。",
+        "お待たせしました。ご注文の日付とお支払い方法を確認しました。ここで決まったことは一日以内にメールで"
+        "お知らせします。",
     ),
     agrees=("はい、お願いします。", "それで構いません。", "わかりました、どうぞ。"),
     thanks=("ありがとう、以上です。", "助かりました、ありがとうございます。", "では失礼します。"),
@@ -203,6 +227,9 @@ MODULES: Final = (
     ("uploads", "Upload", ("begin", "append", "finish", "checksum", "path")),
     ("schedule", "Job", ("run", "next_at", "retry", "pause", "log")),
     ("geocoding", "Place", ("locate", "nearest", "distance", "label", "bounds")),
+    ("mailbox", "Message", ("read", "reply", "archive", "sender", "flags")),
+    ("thumbnails", "Picture", ("scale", "crop", "rotate", "format", "size")),
+    ("tariffs", "Tariff", ("rate", "discount", "currency", "valid_on", "compare")),
 )
 """Of a repository: the file, its class, its methods."""
 
@@ -241,6 +268,9 @@ TOPICS: Final = (
     ("sleep", ("melatonin", "light", "shift work", "memory", "caffeine", "adolescents")),
     ("bamboo", ("fibre", "culm", "bending", "treatment", "scaffolding", "joints")),
     ("podcasts", ("listeners", "hosts", "adverts", "downloads", "episodes", "platforms")),
+    ("glaciers", ("ice cores", "moraines", "albedo", "meltwater", "crevasses", "permafrost")),
+    ("violins", ("varnish", "spruce", "strings", "luthiers", "resonance", "bows")),
+    ("vaccines", ("antibodies", "trials", "doses", "adjuvants", "cold chain", "schedules")),
     ("bees", ("hives", "mites", "pesticides", "forage", "queens", "wintering")),
 )
 """What is read about, with words of the field."""
@@ -262,7 +292,10 @@ FINDINGS: Final = (
 )
 """For each question, what the agent notes."""
 
-TABLES: Final = ("orders", "sensors", "payroll", "clicks", "patients", "shipments")
+TABLES: Final = (
+    *("orders", "sensors", "payroll", "clicks", "patients"),
+    *("shipments", "subscriptions", "exam results", "weather"),
+)
 
 JOBS: Final = (
     ("Copy {table} from staging to the warehouse.", "Load the staged {table} into the warehouse."),

@@ -241,11 +241,11 @@ KINDS: Final[Mapping[str, tuple[Teller, int, int]]] = MappingProxyType({
     "coding": (coding, len(texts.MODULES), len(texts.CHANGES)),
     "research": (research, len(texts.TOPICS), len(texts.QUESTIONS)),
     "no human turns": (only_tools, len(texts.TABLES), len(texts.JOBS)),
-    "shared prompt before": (prompted("before"), 6, 5),
-    "shared prompt around": (prompted("around"), 6, 5),
-    "German": (support(texts.GERMAN), 6, 5),
-    "Spanish": (support(texts.SPANISH), 6, 5),
-    "Japanese": (support(texts.JAPANESE), 6, 5),
-    "short": (short, 6, 5),
+    "shared prompt before": (prompted("before"), 9, 5),
+    "shared prompt around": (prompted("around"), 9, 5),
+    "German": (support(texts.GERMAN), 9, 5),
+    "Spanish": (support(texts.SPANISH), 9, 5),
+    "Japanese": (support(texts.JAPANESE), 9, 5),
+    "short": (short, 9, 5),
 })
 """How each kind is told, of how many things, with how many deeds."""

@@ -6,8 +6,8 @@
 What an agent pays is the time from the end of its run until it goes on, while our own threads are
 busy with the runs before. An agent has just heard from its model then, so the last step is noted
 first. Beside it stands what `json.dumps` of a few numbers costs at such a moment: the caches of the
-processor are cold after a wait, for whatever comes first. What waits for the registry at the end is then sent on a clock that does
-not wait, so that losses and duplicates are counted over all traces.
+processor are cold after a wait, for whatever comes first. What waits for the registry at the end is
+then sent on a clock that does not wait, so that losses and duplicates are counted over all traces.
 """
 
 import argparse

@@ -219,7 +219,9 @@ def _migrate(connection: Connection, path: Path) -> None:
         if 0 < version < len(MIGRATIONS):
             _keep_a_copy(path)
         migrations = Migrations("kp_middleware")
-        for name in MIGRATIONS[version:]:  # user_version counts, also where the table of sqlite-utils is not there
+        for name in MIGRATIONS[
+            version:
+        ]:  # user_version counts, also where the table of sqlite-utils is not there
             migrations(name=name)(_script(name))
         migrations.apply(Database(connection, execute_plugins=False))
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")

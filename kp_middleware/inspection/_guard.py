@@ -61,7 +61,9 @@ class Guard:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]}
+        headers = {
+            name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
+        }
         if headers.get("host", "").lower() not in self._hosts:
             await _say(send, HTTPStatus.MISDIRECTED_REQUEST, "This page has another name.\n")
             return

@@ -67,9 +67,7 @@ def redact(
     if report or as_json:
         Output.usual(as_json=as_json).print(_rows(cleaned.found), _COLUMNS)
     elif not check:
-        click.echo(
-            cleaned.text, nl=False, color=True
-        )  # the text as it is, also where it is coloured
+        click.echo(cleaned.text, nl=False, color=True)  # a coloured text stays one
     if check and cleaned.found:
         counts = Counter(one.label for one in cleaned.found)
         click.echo(f"{in_words(counts)} would go", err=True)

@@ -1,5 +1,6 @@
 """The command that opens the page."""
 
+import os
 from pathlib import Path
 
 import click
@@ -27,6 +28,8 @@ def ui(db: Path, *, port: int, opens: bool) -> None:
     kp-middleware ui --port 8001 --no-open
     """
     connect(db, read_only=True).close()  # what is wrong with the file is said here
+    # Where all cores are busy, the threads that numpy would start wait for one another.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from kp_middleware.inspection._page_server import serve
     except ModuleNotFoundError as error:

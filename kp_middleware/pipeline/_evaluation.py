@@ -63,7 +63,7 @@ class Evaluation:
         if seq is not None:
             self._score(seq)
             return True
-        return self._dispatch.queue_left() or self._add(self._intake.end_overdue())
+        return self._dispatch.queue_left() or self.end_overdue()
 
     def score_newest_of_ours(self) -> bool:
         """Score the run that we wrote last; False if none of ours waits. Raises as `score_next`."""
@@ -71,6 +71,10 @@ class Evaluation:
         if seq is not None:
             self._score(seq)
         return seq is not None
+
+    def end_overdue(self) -> bool:
+        """End the first run that has waited too long for what follows; False if none has."""
+        return self._add(self._intake.end_overdue())
 
     def count_dropped(self, count: int) -> None:
         """So many runs were lost because too many waited: the file knows."""

@@ -255,9 +255,7 @@ class KnowledgePulse:
         if self.settings.sync:
             self._scorer.keep_all(since_s + _PATIENCE_S)
         else:
-            self._queue.wait_until_kept(
-                since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s
-            )
+            self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
         if self._sender is not None:
             self._sender.stop(0.0)

@@ -31,7 +31,7 @@ class NextRun:
         self,
         store: TraceStore,
         *,
-        luck: Callable[[], float] = random.random,
+        luck: Callable[[], float] = random.random,  # noqa: S311 - who scores what is no secret
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store

@@ -155,6 +155,8 @@ class ScoringWorker:
                 pass
             more = not self._in_trouble and self._attempt(self._score_newest)
             more = more and time.monotonic() < deadline
+        if not self._in_trouble:
+            self._attempt(self._end_overdue)
         return self._remove_old()
 
     def _do_next(self) -> bool:
@@ -260,6 +262,9 @@ class ScoringWorker:
 
     def _score_newest(self) -> bool:
         return self._scored(self._open().score_newest_of_ours)
+
+    def _end_overdue(self) -> bool:
+        return self._open().end_overdue()
 
     def _scored(self, score: Callable[[], bool]) -> bool:
         try:

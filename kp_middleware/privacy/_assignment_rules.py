@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from kp_middleware.privacy._rules import SPACE, Check, Rule
+from kp_middleware.privacy._rules import SPACE, Check, Rule, in_any_case, spelled
 from kp_middleware.privacy._signs import PLACEHOLDER, seen
 from kp_middleware.privacy._values import is_flag, is_given, is_opaque, is_token, is_told
 
@@ -57,26 +57,29 @@ _WORDS = (
     ),
 )
 _NAME = (
-    rf"(?P<name>(?i:(?:{'|'.join(_WORDS)})(?:[_-]?(?:access[_-]?key|key|value|val|hash|digest|salt"
-    r"|plain|plaintext|text|confirm(?:ation)?|repeat|again|new|old|b64|base64|encrypted|data|string|base"
-    r"))?\d{0,3}))"
+    rf"(?P<name>(?i:(?:{in_any_case('|'.join(spelled(_WORDS)))})(?:[_-]?(?:access[_-]?key|key|value|val"
+    r"|hash|digest|salt|plain|plaintext|text|confirm(?:ation)?|repeat|again|new|old|b64|base64|encrypted"
+    r"|data|string|base))?\d{0,3}(?:[_-](?:prod(?:uction)?|dev(?:elopment)?|staging|live|sandbox|pem"
+    r"|primary|secondary))?))"
 )
-_NAME_STARTS = (
-    *("pass", "pwd", "secret", "credential", "token", "jwt", "connection", "refresh", "bearer"),
-    *("requirepass", "bind", "pw", "psk", "x-amz-", "x-goog-", "mnemonic", "seed", "recovery"),
-    *("session", "proxy", "authorization", "set-", "setcookie", "cookie", "_auth", *_OWNERS),
-    *(
-        "kennwort",
-        "contrase",
-        "senha",
-        "mot",
-        "wachtwoord",
-        "has",
-        "lösenord",
-        "losenord",
-        "parola",
-    ),
-    *("пароль", "パスワード", "密碼", "密码", "口令", "비밀번호"),
+_NAME_STARTS = spelled(
+    (
+        *("pass", "pwd", "secret", "credential", "token", "jwt", "connection", "refresh", "bearer"),
+        *("requirepass", "bind", "pw", "psk", "x-amz-", "x-goog-", "mnemonic", "seed", "recovery"),
+        *("session", "proxy", "authorization", "set-", "setcookie", "cookie", "_auth", *_OWNERS),
+        *(
+            "kennwort",
+            "contrase",
+            "senha",
+            "mot",
+            "wachtwoord",
+            "has",
+            "lösenord",
+            "losenord",
+            "parola",
+        ),
+        *("пароль", "パスワード", "密碼", "密码", "口令", "비밀번호"),
+    )
 )
 _DOUBTFUL = (
     *(
@@ -221,7 +224,10 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
 @cache
 def _secret_name() -> re.Pattern[str]:
     short = r"\A(?i:auth|pass|cvv\d?|cvc\d?)"
-    return re.compile(rf"(?:{_NAME}|{short})(?i:[ _-](?:field|input|(?:text)?box))?\Z", re.ASCII)
+    where = "test|testing|qa|uat|local|default|main|current|previous|prod|dev|staging|live|pem|der"
+    return re.compile(
+        rf"(?:{_NAME}|{short})(?i:[ _-](?:field|input|(?:text)?box)|[ _-]?(?:{where}))?\Z", re.ASCII
+    )
 
 
 def names_a_secret(name: str) -> bool:

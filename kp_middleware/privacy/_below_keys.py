@@ -24,12 +24,12 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_ENDS_BARE = re.compile(r"\s{0,64}(?:[,:=\]})]|\Z)")
 _ENDS_KEY = re.compile(r"\s{0,16}(?::|=>)")
-_VALUES = frozenset(("double", "single", "escaped", "bare"))
 
 
 def spans_below_keys(page: Page, blanks: Callable[[str], str]) -> Iterator[Span]:
-    """All values below keys for which ``blanks`` gives a label; what can be seen to be none stays."""
+    """All values below keys for which ``blanks`` gives a label; what is seen to be none stays."""
     text, reached = page.text, 0
     for opening in _OPENS.finditer(text):
         if opening.start() < reached:
@@ -37,32 +37,55 @@ def spans_below_keys(page: Page, blanks: Callable[[str], str]) -> Iterator[Span]
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
         label = blanks(key[1]) if key else ""
         if label:
-            for start, end in _values(text, opening.end()):
-                yield Span(start, end, label, "secret")
-                reached = end
+            values = _Values(text, opening.end())
+            reached = values.end
+            yield from (Span(start, end, label, "secret") for start, end in values.places)
 
 
-def _values(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Up to the bracket that closes the first, or to where this is no JSON any more."""
-    depth, after_value, name = 0, False, ""
-    for token in _TOKEN.finditer(text, start):
+class _Values:
+    """What stands in brackets.
+
+    Attributes:
+        places: Its values, without keys.
+        end: Where the bracket is closed, or where it is no JSON any more.
+    """
+
+    def __init__(self, text: str, start: int) -> None:
+        self.places: list[tuple[int, int]] = []
+        self.end = len(text)
+        self._depth = 0
+        self._after_value = False
+        self._name = ""
+        for token in _TOKEN.finditer(text, start):
+            if not self._goes_on(token):
+                self.end = token.end()
+                return
+
+    def _goes_on(self, token: re.Match[str]) -> bool:
         kind = token.lastgroup
         if kind == "joint":
-            after_value = False
+            self._after_value = False
         elif kind == "close":
-            depth, after_value = depth - 1, True
-            if depth == 0:
-                return
-        elif kind == "open" or kind in _VALUES:
-            if after_value:
-                return
-            depth += kind == "open"
-            is_key = _ENDS_KEY.match(text, token.end())
-            after_value = kind != "open" and not is_key
-            if is_key:
-                name = token[kind]
-            elif after_value and not _may_stay(token[kind], name):
-                yield token.span(kind)
+            self._depth, self._after_value = self._depth - 1, True
+        elif kind == "open":
+            self._depth += 1
+            return not self._after_value
+        elif kind is not None:
+            return self._value(token, kind)
+        return self._depth > 0
+
+    def _value(self, token: re.Match[str], kind: str) -> bool:
+        if self._after_value or (
+            kind == "bare" and not _ENDS_BARE.match(token.string, token.end())
+        ):
+            return False
+        if _ENDS_KEY.match(token.string, token.end()):
+            self._name = token[kind]
+            return True
+        self._after_value = True
+        if not _may_stay(token[kind], self._name):
+            self.places.append(token.span(kind))
+        return True
 
 
 def _may_stay(value: str, name: str) -> bool:

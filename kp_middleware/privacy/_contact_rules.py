@@ -3,38 +3,61 @@
 import re
 import socket
 
-from kp_middleware.privacy._rules import SPACE, Check, Rule, value_of
+from kp_middleware.privacy._rules import SPACE, Check, Rule, in_any_case, spelled, value_of
 
 _S = f"[{SPACE}]"
 _GAP = r"[ .\-/()\u00a0\u2010-\u2013]"
 _NUMBER = rf"[+(]{{0,2}}\d(?:{_GAP}{{0,3}}\d){{6,14}}"
-_CUES = (
-    *(
-        "telephone",
-        "telefone",
-        "téléphone",
-        "telefon",
-        "telefono",
-        "teléfono",
-        "telefoon",
-        "tel",
-        "ph",
-    ),
-    *(
-        "phones",
-        "phone",
-        "mobile",
-        "mobiel",
-        "mobil",
-        "cellulare",
-        "celular",
-        "cell",
-        "handy",
-        "fax",
-    ),
-    *("móvil", "movil", "portable", "komórka", "komorka", "whatsapp", "sms", "msisdn", "rufnummer"),
-    *("contact", "hotline", "callback", "caller", "電話", "电话", "手机", "手機", "携帯", "連絡先"),
-    *("전화번호", "전화", "휴대폰"),
+_CUES = spelled(
+    (
+        *(
+            "telephone",
+            "telefone",
+            "téléphone",
+            "telefon",
+            "telefono",
+            "teléfono",
+            "telefoon",
+            "tel",
+            "ph",
+        ),
+        *(
+            "phones",
+            "phone",
+            "mobile",
+            "mobiel",
+            "mobil",
+            "cellulare",
+            "celular",
+            "cell",
+            "handy",
+            "fax",
+        ),
+        *(
+            "móvil",
+            "movil",
+            "portable",
+            "komórka",
+            "komorka",
+            "whatsapp",
+            "sms",
+            "msisdn",
+            "rufnummer",
+        ),
+        *(
+            "contact",
+            "hotline",
+            "callback",
+            "caller",
+            "電話",
+            "电话",
+            "手机",
+            "手機",
+            "携帯",
+            "連絡先",
+        ),
+        *("전화번호", "전화", "휴대폰"),
+    )
 )
 _VERBS = (
     *("called", "calling", "call", "ring", "rang", "dialled", "dialed", "dial", "texted", "text"),
@@ -154,7 +177,8 @@ _PHONES = (
         "0",
     ),
     _phone(
-        rf"(?<![A-Za-z])(?i:{'|'.join(_CUES)})(?i:[ _-]?(?:numbers?|nummer|no|nr|num|id|\#))?\.?"
+        rf"(?<![A-Za-z])(?i:{in_any_case('|'.join(_CUES))})"
+        rf"(?i:[ _-]?(?:numbers?|nummer|no|nr|num|id|\#))?\.?"
         rf"[\"'`\\\]*]{{0,4}}{_S}{{0,3}}(?:[:=#|]{_S}{{0,3}}|(?i:is|at|on|under|via|from|to|was) )?"
         rf"[\"'`\\\[]{{0,4}}(?P<value>{_NUMBER})(?![\w])",
         *_CUES,
@@ -192,7 +216,7 @@ CONTACT_RULES: tuple[Rule, ...] = (
         "ip",
         "contact",
         r"(?<![A-Za-z0-9.])(?P<octets>\d{1,3}(?:\.\d{1,3}){3})(?:/\d{1,2})?(?![A-Za-z0-9]|\.\d)",
-        ("0",),
+        ("0.",),
         check=_is_host,
     ),
     Rule(

@@ -13,7 +13,8 @@ from kp_middleware.privacy._page import Page
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rulebook import Rulebook, rulebook
 from kp_middleware.privacy._rules import Group, Span
-from kp_middleware.privacy._signs import HIDDEN, Reading, readings
+from kp_middleware.privacy._signs import HIDDEN, PLACEHOLDER, Reading, readings
+from kp_middleware.privacy._time_limit import document
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
@@ -59,7 +60,8 @@ def redact_text(
     'password=[REDACTED:password] for [REDACTED:email]'
     """
     numbers = Numbers.after(text) if policy.numbered else None
-    cleaned, gone = take_out(text, rulebook(level, policy), numbers=numbers)
+    with document():
+        cleaned, gone = take_out(text, rulebook(level, policy), numbers=numbers)
     return Redacted(cleaned, tuple(_by_line(text, gone)))
 
 
@@ -88,13 +90,20 @@ def take_out(
     raise RedactionError("redactor_error", f"({last.label}, {last.end - last.start} chars)")
 
 
+def is_too_large(text: str) -> bool:
+    """Placeholders do not count: a text may grow by its own."""
+    if len(text) <= MAX_CHARACTERS:
+        return False
+    return len(PLACEHOLDER.sub("", text)) > MAX_CHARACTERS
+
+
 def find(text: str, book: Rulebook, *, cue: str = "") -> list[Span]:
     """The parts of a text that have to go, in order, not overlapping; placeholders stay.
 
     Raises:
         RedactionError: ``too_large``.
     """
-    if len(text) > MAX_CHARACTERS:
+    if is_too_large(text):
         raise RedactionError("too_large")
     if not book.adds and _HARMLESS.fullmatch(text):
         return []

@@ -6,7 +6,7 @@ from typing import Self
 
 from kp_middleware.privacy._rules import Span
 
-_NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,6})\]")
+_NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
 
 
 class Numbers:

@@ -6,7 +6,13 @@ from functools import cache
 
 from kp_middleware.privacy._rules import Rule
 
-_RUNS = {"0": re.compile(r"\d+", re.ASCII), "A": re.compile(r"[A-Z]+")}
+_RUNS = {
+    "0": re.compile(r"\d+", re.ASCII),
+    "0.": re.compile(r"\d{1,3}(?=\.\d)", re.ASCII),
+    "A": re.compile(r"[A-Z]+"),
+}
+_LEAST_DIGITS = 8
+_SHORT = 80
 
 
 class Page:
@@ -49,11 +55,36 @@ class Page:
     def _starts(self, word: str) -> list[int]:
         if word not in self._places:
             if word in _RUNS:
-                found = [run.start() for run in _RUNS[word].finditer(self.text)]
+                found = _runs(word, self.text)
             else:
                 found = list(occurrences(word, self.lowered))
             self._places[word] = found
         return self._places[word]
+
+
+class Beginnings:
+    """All words with which matches of rules begin; in a short text, few can be."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = [*words]
+        self._by_pair: dict[str, list[str]] = {}
+        for word in self._words:
+            self._by_pair.setdefault("" if word in _RUNS else word[:2], []).append(word)
+
+    def held_by(self, page: Page) -> list[str]:
+        """Those that occur in a page."""
+        lowered = page.lowered
+        if len(lowered) > _SHORT:
+            return page.held(self._words)
+        pairs = {"", *lowered, *(lowered[place : place + 2] for place in range(len(lowered)))}
+        return page.held(word for pair in pairs for word in self._by_pair.get(pair, ()))
+
+
+def _runs(kind: str, text: str) -> list[int]:
+    runs = [run.span() for run in _RUNS[kind].finditer(text)]
+    if kind == "0" and sum(end - start for start, end in runs) < _LEAST_DIGITS:
+        return []
+    return [start for start, _ in runs]
 
 
 @cache

@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 from kp_middleware.errors import MissingExtraError, RedactionError
 from kp_middleware.patterns import Pattern, compiled, is_pattern
 from kp_middleware.privacy._assignment_rules import names_a_secret
+from kp_middleware.privacy._below_keys import spans_below_keys
 from kp_middleware.privacy._cut import readings_of_cut, spans_at_cuts
 from kp_middleware.privacy._engines import Engine, engine
-from kp_middleware.privacy._page import Page, occurrences
+from kp_middleware.privacy._page import Beginnings, Page, occurrences
 from kp_middleware.privacy._page import compiled as compiled_rule
 from kp_middleware.privacy._policy import Policy, texts
 from kp_middleware.privacy._rules import Group, Rule, Span, matched_value
@@ -38,7 +40,10 @@ class Rulebook:
 
     def __init__(self, level: "PrivacyLevel", policy: Policy) -> None:
         self._anywhere, self._by_start = _index(level)
-        self._denied_texts = [Page(seen(entry)).lowered for entry in texts(policy.deny)]
+        self._beginnings = Beginnings(self._by_start)
+        self._denied_texts = [
+            Page(seen(form)).lowered for entry in texts(policy.deny) for form in _spellings(entry)
+        ]
         self._denied_patterns = _patterns(policy.deny)
         self._allowed_texts = frozenset(texts(policy.allow))
         self._allowed_patterns = _patterns(policy.allow)
@@ -51,6 +56,7 @@ class Rulebook:
     def spans(self, page: Page) -> Iterator[Span]:
         """What has to go; spans may overlap."""
         yield from self._exempting(page, self._found(page))
+        yield from self._exempting(page, spans_below_keys(page, self.blanks))
         yield from self._denied(page)
         yield from spans_at_cuts(page)
         yield from self._left_open(page)
@@ -73,7 +79,7 @@ class Rulebook:
 
     def _by_rules(self, page: Page, *, beyond: int = 0) -> Iterator[Span]:
         """What our own rules find, if it ends there or later."""
-        started = [rule for word in page.held(self._by_start) for rule in self._by_start[word]]
+        started = [rule for word in self._beginnings.held_by(page) for rule in self._by_start[word]]
         for rule in dict.fromkeys([*self._anywhere, *started]):
             glued_to = 0
             for match in page.matches(rule):
@@ -102,10 +108,11 @@ class Rulebook:
     def _exempting(self, page: Page, spans: Iterator[Span]) -> Iterator[Span]:
         if not self._exempts:
             return spans
-        allows = cache(self._allows)  # a text full of one value asks once
+        allows = cache(self.allows)  # a text full of one value asks once
         return (span for span in spans if not allows(page.text[span.start : span.end], span.group))
 
-    def _allows(self, text: str, group: Group) -> bool:
+    def allows(self, text: str, group: Group) -> bool:
+        """Whether a finding that is exactly this text stays."""
         if text in self._allowed_texts:
             return True
         return group != "secret" and any(
@@ -159,6 +166,12 @@ def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
         return [compiled(entry[1:-1]) for entry in entries if is_pattern(entry)]
     except MissingExtraError as error:
         raise RedactionError("engine_missing", f"a /pattern/: {error}") from error
+
+
+def _spellings(entry: str) -> set[str]:
+    """The same in both normal forms, and ß as ss: two texts that nobody would tell apart."""
+    forms = {entry, entry.replace("ß", "ss"), entry.replace("ss", "ß")}
+    return {normalize(name, form) for form in forms for name in ("NFC", "NFD")} | forms
 
 
 def _plain(key: str) -> str:

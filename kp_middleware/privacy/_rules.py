@@ -1,9 +1,10 @@
 """What a rule is: data that says what to take out of a text, and how to be sure."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+from unicodedata import normalize
 
 Group: TypeAlias = Literal["secret", "sensitive", "contact"]
 Check: TypeAlias = Callable[[re.Match[str]], bool]
@@ -26,7 +27,8 @@ class Rule:
         pattern: What to find. If it has groups whose names begin with ``value``, only the one that
             matched goes; otherwise the whole match does.
         starts: How each match begins, in lower case: only such places are tried. ``0`` stands for
-            any run of digits, ``A`` for any run of capitals. Empty: every place is tried.
+            any run of digits in a text of at least eight, ``0.`` for digits before a dot and one
+            more, ``A`` for any run of capitals. Empty: every place is tried.
         needs: A text without any of these, in lower case, is not searched. Empty: all texts are.
         check: Says of a match whether it is really one.
     """
@@ -46,6 +48,25 @@ class Span(NamedTuple):
     end: int
     label: str
     group: Group
+
+
+def spelled(words: Iterable[str]) -> tuple[str, ...]:
+    """The words, and those with accents also as a letter and an accent: two normal forms."""
+    return tuple(dict.fromkeys(form for word in words for form in (word, normalize("NFD", word))))
+
+
+def in_any_case(pattern: str) -> str:
+    """For use inside ``(?i:…)``, which with ``re.ASCII`` knows no case of other letters.
+
+    >>> in_any_case("łódź|x")
+    '[łŁ][óÓ]d[źŹ]|x'
+    """
+    return "".join(
+        character
+        if character.isascii() or len(other := character.upper()) > 1 or other == character
+        else f"[{character}{other}]"
+        for character in pattern
+    )
 
 
 def matched_value(match: re.Match[str]) -> tuple[int, int]:

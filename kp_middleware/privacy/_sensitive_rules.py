@@ -6,10 +6,13 @@ word that announces them.
 
 from kp_middleware.privacy import _numbers as numbers
 from kp_middleware.privacy._id_checks import bare, dated, weighted
-from kp_middleware.privacy._rules import SPACE, Check, Rule
+from kp_middleware.privacy._rules import SPACE, Check, Rule, in_any_case, spelled
 
 _GAP = rf"[{SPACE}.:#=|º°№'\"`\\/_()-]"
-_NUMBER_WORD = r"(?:numbers?|numero|número|numéro|nummer|nr|no|n|num|code|card|id)"
+_NUMBER_WORD = in_any_case(
+    "|".join(spelled(("numbers?|numero|número|numéro|nummer|nr|no|n|num|code|card|id",)))
+)
+_NUMBER_WORD = f"(?:{_NUMBER_WORD})"
 _DIGITS = r"\d(?:[ .\-/]?\d)"
 
 
@@ -21,11 +24,13 @@ def _found(label: str, value: str, start: str = "0", check: Check | None = None)
 
 def _cued(label: str, cues: str, value: str, check: Check | None = None) -> Rule:
     """Found only after a cue; cues are divided by ``|``, and ``_`` in one is any joint or none."""
+    names = spelled(cues.split("|"))
+    announced = in_any_case("|".join(names).replace("_", "[ _-]?"))
     pattern = (
-        rf"(?<![A-Za-z])(?i:{cues.replace('_', '[ _-]?')})(?i:{_GAP}{{0,4}}{_NUMBER_WORD}){{0,2}}"
+        rf"(?<![A-Za-z])(?i:{announced})(?i:{_GAP}{{0,4}}{_NUMBER_WORD}){{0,2}}"
         rf"{_GAP}{{0,6}}(?i:(?:is|was|ist|est|es){_GAP}{{1,3}})?(?P<value>{value})(?![A-Za-z0-9])"
     )
-    starts = tuple(dict.fromkeys(cue.partition("_")[0] for cue in cues.split("|")))
+    starts = tuple(dict.fromkeys(cue.partition("_")[0] for cue in names))
     return Rule(label, "sensitive", pattern, starts, check=check)
 
 

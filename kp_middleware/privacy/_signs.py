@@ -3,23 +3,29 @@
 import re
 import sys
 from bisect import bisect_right
+from unicodedata import digit, normalize
 
 PLACEHOLDER = re.compile(
-    r"\[REDACTED:(?P<label>[a-z0-9_]{1,40})(?:[#]\d{1,6})?\]"
-    r"|\[REDACTED(?::[a-z0-9_]{0,40}(?:[#]\d{0,6})?)?\Z"
+    r"\[REDACTED:(?P<label>[a-z0-9_]{1,40})(?:[#]\d{1,9})?\]"
+    r"|\[REDACTED(?::[a-z0-9_]{0,40}(?:[#]\d{0,9})?)?\Z"
 )
 """What redaction leaves behind, also where it was cut off at the end of a text."""
 
 HIDDEN = "\ue000"
 """Stands for a placeholder: to no rule a word, a number or white space."""
 
-_UNSEEN = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
-_BEGIN = rf"(?=[\[\x1b\x9b%&\\^{_UNSEEN}])"  # five times as fast as to try each of the kinds
+_UNSEEN = (
+    "\u0000\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e007f\U000e0100-\U000e01ef"
+)
+_WIDE = "\uff01-\uff5e\u0660-\u0669\u06f0-\u06f9\u0966-\u096f"  # and digits of other scripts
+_BEGIN = rf"(?=[\[\x1b\x9b%&\\^{_UNSEEN}{_WIDE}])"  # five times as fast as to try each of the kinds
 _COLOUR = r"[\d;:?]{0,32}[A-Za-z]"  # what a terminal is told, after its escape character and [
 _SLASHES = r"\\{1,8}"  # once for each time that the text was written as a string
 
 _SEEN = re.compile(
-    rf"{_BEGIN}(?:(?P<hidden>{PLACEHOLDER.pattern})|[{_UNSEEN}]+|(?:\x1b\[|\x9b){_COLOUR})"
+    rf"{_BEGIN}(?:(?P<hidden>{PLACEHOLDER.pattern})|[{_UNSEEN}]+|(?P<wide>[{_WIDE}])"
+    rf"|(?:\x1b\[|\x9b){_COLOUR})"
 )
 _ESCAPE = rf"""
     (?P<gap>(?: (?: \x1b | \^\[ | {_SLASHES}(?:x1[bB] | u001[bB] | 0?33 | e) )\[
@@ -32,7 +38,8 @@ _ESCAPE = rf"""
 """
 _ESCAPED = re.compile(f"{_BEGIN}(?:{_ESCAPE})", re.VERBOSE | re.ASCII)
 _MEANT = re.compile(
-    f"{_BEGIN}(?: (?P<hidden>{PLACEHOLDER.pattern}) | [{_UNSEEN}]+ | {_ESCAPE} )",
+    f"{_BEGIN}(?: (?P<hidden>{PLACEHOLDER.pattern}) | [{_UNSEEN}]+ | (?P<wide>[{_WIDE}])"
+    f"| {_ESCAPE} )",
     re.VERBOSE | re.ASCII,
 )
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "/": "/"}
@@ -96,6 +103,10 @@ def _meaning(sign: re.Match[str]) -> str:
             return ""
         case "hidden":
             return HIDDEN
+        case "wide":
+            return (
+                normalize("NFKC", sign[kind]) if sign[kind] > "\uff00" else str(digit(sign[kind]))
+            )
         case "gap":
             return " "
         case "letter":

@@ -16,7 +16,15 @@ RULES: tuple[Rule, ...] = (
     *SENSITIVE_RULES,
     *CONTACT_RULES,
 )
-_PATTERNS = repr([(rule.label, rule.group, rule.pattern) for rule in RULES])
+_PATTERNS = repr(
+    [
+        (
+            *(rule.label, rule.group, rule.pattern, rule.starts, rule.needs),
+            rule.check and rule.check.__qualname__,
+        )
+        for rule in RULES
+    ]
+)
 
 REDACTOR = f"kp-redactor/1+{hashlib.sha256(_PATTERNS.encode()).hexdigest()[:12]}"
-"""Name, version of the code, digest of the patterns."""
+"""Name, version of the code, digest of the rules without the code of their checks."""

@@ -43,6 +43,7 @@ _WORDS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
 _NEXT_KEY = re.compile(r"\s{0,4}:(?!/)")
 _CONDITION = re.compile(r"\b(?:if|elif|while|for|with|unless|when|case|in|not|and|or) [^\n]*\Z")
 _OPENED = re.compile(r"([\"'`])[\w -]*\Z")
@@ -63,18 +64,34 @@ _NAME_OF_HASH = re.compile(
 )
 
 
+def is_counter(name: str) -> bool:
+    """Whether what has this name is a number of something, even below a name of a secret."""
+    return _COUNTER.search(name.lower()) is not None
+
+
+def is_usual(value: str) -> bool:
+    """A word of schemas, or what stands for a value."""
+    return bool(_WORDS.fullmatch(value) or _STAND_IN.fullmatch(value.strip()))
+
+
 def is_given(match: re.Match[str]) -> bool:
     """After a name that names a secret: the value is one, unless it is code or a stand-in."""
-    value = value_of(match)
-    if _STAND_IN.fullmatch(value.strip()) or _is_condition(match):
+    bare = match["value_bare"]
+    if bare is not None and not _is_bare_value(match, bare):
         return False
-    if match["value_bare"] is None:
-        return not (_NEXT_KEY.match(match.string, match.end()) or _in_one_quote(match))
-    name = match["name"].lower()
-    if "==" in match.string[match.end("name") : match.start("value_bare")]:
+    if _STAND_IN.fullmatch(value_of(match).strip()) or _is_condition(match):
         return False
-    bare = value.rstrip(".:").lower()
-    return bare != name and not _WORDS.fullmatch(bare) and not _CODE.fullmatch(value)
+    return bare is not None or not (
+        _NEXT_KEY.match(match.string, match.end()) or _in_one_quote(match)
+    )
+
+
+def _is_bare_value(match: re.Match[str], value: str) -> bool:
+    """Without quotes, it must be neither a word nor code."""
+    if _WORDS.fullmatch(word := value.rstrip(".:")) or _CODE.fullmatch(value):
+        return False
+    compared = "==" in match.string[match.end("name") : match.start("value_bare")]
+    return not compared and word.lower() != match["name"].lower()
 
 
 def _is_condition(match: re.Match[str]) -> bool:

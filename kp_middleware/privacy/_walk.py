@@ -3,27 +3,38 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._find import MAX_CHARACTERS, take_out
+from kp_middleware.privacy._find import is_too_large, take_out
 from kp_middleware.privacy._found import Found
 from kp_middleware.privacy._numbers_of_values import Numbers
 from kp_middleware.privacy._rulebook import DENIED, Rulebook
 from kp_middleware.privacy._signs import PLACEHOLDER
+from kp_middleware.privacy._values import is_counter
 
 _MAX_DEPTH = 64
 _MAX_NODES = 100_000
 _LIMITS = frozenset(("too_deep", "too_large"))
+_OF_A_PLACE = frozenset(("redactor_error", "timeout"))
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
 _WORD = re.compile(r"[\w-]{2,60}")
 _NAME_SIZE = 120
-_TELLING = ("name", "key", "header", "field", "label", "element", "selector", "id")
-_TELLABLE = frozenset(("value", "val", "text"))
+_TELLING = (
+    *("name", "key", "header", "field", "label", "element", "selector", "id", "parameterkey"),
+    *("parametername", "variable", "variablename", "attribute", "option", "env", "envvar"),
+)
+_TELLABLE = frozenset(
+    (
+        *("value", "val", "text", "values", "default", "defaultvalue", "parametervalue"),
+        *("stringvalue", "currentvalue", "resolvedvalue", "newvalue", "oldvalue"),
+    )
+)
 _TELLABLE_SECRET = frozenset(("content", "data"))
 _OF_MESSAGES = ("role", "type", "tool_call_id")  # the name in a message is who speaks
+_SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring"))
 _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
 
 
@@ -121,12 +132,13 @@ class Walk:
 
     def _mapping(self, value: Mapping[Any, object], place: Place) -> dict[str, Any]:
         cleaned: dict[str, Any] = {}
-        told = self._told(value)
+        numbers: dict[str, int] = {}
+        told = self._told({_plainly(key): member for key, member in value.items()})
         for key, member in value.items():
             above = place.under("{key}", name="", blank="")._replace(blank="")
             shown = self._text(str(key), above)
             inner = self._under(place, shown, told if self._tells(told, key, value) else shown)
-            cleaned[_free(shown, cleaned)] = self.clean(member, inner)
+            cleaned[_free(shown, cleaned, numbers)] = self.clean(member, inner)
         return cleaned
 
     def _under(self, place: Place, key: str, named: str) -> Place:
@@ -138,11 +150,11 @@ class Walk:
         """Whether what was told is told of this member."""
         if key in _TELLABLE_SECRET:
             return self._book.blanks(told) != "" and not any(map(value.__contains__, _OF_MESSAGES))
-        return told != "" and key in _TELLABLE
+        return told != "" and _plainly(key) in _TELLABLE
 
-    def _told(self, value: Mapping[Any, object]) -> str:
+    def _told(self, value: Mapping[str, object]) -> str:
         """What ``{"name": "DB_PASSWORD", "value": …}`` says that its value is."""
-        if value.get("type") == "password":
+        if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
             return "password"
         told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
         names = [take_out(name[-_NAME_SIZE:], self._book)[0] for name in told]
@@ -167,7 +179,7 @@ class Walk:
         return self._book.blanks(before) if is_pair or before.startswith("-") else ""
 
     def _string(self, text: str, place: Place) -> str:
-        if len(text) > MAX_CHARACTERS:
+        if is_too_large(text):
             raise RedactionError("too_large", place.path)
         if _OUR_ID.fullmatch(text):
             return text
@@ -199,36 +211,55 @@ class Walk:
         try:
             cleaned, gone = take_out(text, self._book, cue=cue, numbers=self._numbers)
         except RedactionError as error:
-            if error.reason != "redactor_error":
+            if error.reason not in _OF_A_PLACE:
                 raise
             raise RedactionError(error.reason, f"{place.path} {error.where}".strip()) from None
         self.found += (Found(place.path, span.label, span.end - span.start) for span in gone)
         return cleaned
 
     def _number(self, value: float, place: Place) -> float | str:
-        if place.blank:
-            is_counter = place.blank != DENIED and _COUNTER.search(place.name.lower())
-            return value if is_counter else self._blanked(value, place)
-        if isinstance(value, float) and not value.is_integer():
-            return value
-        digits = str(abs(int(value)))
-        cleaned = self._text(digits, place) if len(digits) > 4 or self._book.adds else digits
-        return value if cleaned == digits else cleaned
+        if place.blank and (place.blank == DENIED or not is_counter(place.name)):
+            return self._blanked(value, place)
+        for written in _written(value, all_ways=self._book.adds):
+            cleaned = self._text(written, place)
+            if cleaned != written:
+                return cleaned
+        return value
 
     def _blanked(self, value: float | str, place: Place) -> str:
         text = str(value)
-        if not text or PLACEHOLDER.fullmatch(text):
+        if not text or PLACEHOLDER.fullmatch(text) or self._may_stay(text, place):
             return text
         self.found.append(Found(place.path, place.blank, len(text)))
         return f"[REDACTED:{place.blank}]"
 
+    def _may_stay(self, text: str, place: Place) -> bool:
+        """What is allowed by its own text; then it stays as it does after ``password=``."""
+        return place.blank != DENIED and self._book.allows(text, "secret")
 
-def _free(key: str, taken: Iterable[str]) -> str:
-    """The key, with a number if two have become the same."""
-    candidate, number = key, 2
+
+def _plainly(key: object) -> str:
+    """``ParameterKey``, ``parameter_key`` and ``parameter-key`` tell the same."""
+    return str(key).lower().replace("_", "").replace("-", "")
+
+
+def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str:
+    """The key, with a number if two have become the same; ``numbers`` has the last one of each."""
+    candidate = key
     while candidate in taken:
-        candidate, number = f"{key} {number}", number + 1
+        numbers[key] = numbers.get(key, 1) + 1
+        candidate = f"{key} {numbers[key]}"
     return candidate
+
+
+def _written(value: float, *, all_ways: bool) -> Iterator[str]:
+    """How a number is written: its digits, if they are many; else as in JSON, or without an e."""
+    is_whole = isinstance(value, int) or value.is_integer()
+    digits = str(abs(int(value))) if is_whole else ""
+    if len(digits) > 4 or (all_ways and digits):
+        yield digits
+    if all_ways and math.isfinite(value):
+        yield from dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
 
 
 def document_in(text: str) -> object:

@@ -34,7 +34,9 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
         fields = _step(step, limits.field_bytes)
         log.append(fields, _size_bytes(fields))
     steps = numbered(log.steps())
-    as_it_was = tuple(step.model_copy(update={"step_id": at}) for at, step in enumerate(trace.steps))
+    as_it_was = tuple(
+        step.model_copy(update={"step_id": at}) for at, step in enumerate(trace.steps)
+    )
     changes = {
         "metadata": _metadata(trace.metadata),
         "task": _cut(trace.task, limits, "objective", "input_schema"),

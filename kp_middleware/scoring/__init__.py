@@ -1,14 +1,15 @@
 """Say how much a trace is worth sharing, and let through what is."""
 
 from kp_middleware.scoring._default import DEFAULT_EMBEDDER
-from kp_middleware.scoring._embedder import Embedder, Vector
+from kp_middleware.scoring._embedded_text import embedded_text, specified_text
+from kp_middleware.scoring._embedder import Embedder, Reader, Vector
 from kp_middleware.scoring._evaluate import aevaluate_value, evaluate_value
 from kp_middleware.scoring._gate import Decision, Threshold
 from kp_middleware.scoring._minilm import MiniLMEmbedder
 from kp_middleware.scoring._model_source import describe_source
 from kp_middleware.scoring._profiles import PROFILES
 from kp_middleware.scoring._ring import Neighbour
-from kp_middleware.scoring._scorer import Scorer, embedded_text
+from kp_middleware.scoring._scorer import Scorer
 from kp_middleware.scoring._vector_cache import VectorCache
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Embedder",
     "MiniLMEmbedder",
     "Neighbour",
+    "Reader",
     "Scorer",
     "Threshold",
     "Vector",
@@ -26,4 +28,5 @@ __all__ = [
     "describe_source",
     "embedded_text",
     "evaluate_value",
+    "specified_text",
 ]

@@ -6,23 +6,24 @@ import time
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 import numpy as np
 
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
+from kp_middleware.scoring._embedded_text import Reading, specified_text, task_first_text
 from kp_middleware.scoring._embedder import Vector
 from kp_middleware.scoring._model_source import file_sha256, load_first
+from kp_middleware.scoring._recent_vectors import RecentVectors
+from kp_middleware.scoring._window import WINDOW_TOKENS, Window
+from kp_middleware.traces import ReasoningTrace
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
     from fastembed.text.onnx_text_model import OnnxTextModel
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
 logger = logging.getLogger(__name__)
-
-_WINDOW = 256
-_FIRST_SLICE = 6 * _WINDOW  # characters: more than the window in most texts
 
 
 class MiniLMEmbedder:
@@ -33,16 +34,30 @@ class MiniLMEmbedder:
 
     Args:
         threads: For one text. More than 1 is faster only while the machine is idle.
+        reading: What it reads of a trace that is longer than that: ``task-first`` what people said
+            and the agent thought, so that long tool results do not drown the task; ``specified``
+            the beginning of the protocol's text. A trace that fits is read the same way by both.
     """
 
-    def __init__(self, *, threads: int = 1) -> None:
+    def __init__(self, *, threads: int = 1, reading: Reading = "task-first") -> None:
         self._threads = threads
+        self._reading = reading
         self._loaders: dict[int, _Loader] = {}
 
     @property
     def name(self) -> str:
-        """The fingerprint of weights, window and precision; the model is loaded for it."""
-        return self._loader().model().name
+        """The fingerprint of weights, window, reading, precision; the model is loaded for it."""
+        return f"{self._loader().model().name}:{WINDOW_TOKENS}:{self._reading}:fp32"
+
+    def text_of(self, trace: ReasoningTrace, /) -> str:
+        """What it embeds of a trace. Raises as `embed`."""
+        match self._reading:
+            case "task-first":
+                return task_first_text(trace, self._loader().model().window)
+            case "specified":
+                return specified_text(trace)
+            case _:
+                assert_never(self._reading)
 
     def embed(self, text: str, /) -> Vector:
         """The vector of a text: float32, shape ``(384,)``, of length 1.
@@ -92,16 +107,18 @@ class _Model:
         began_at = time.monotonic()
         self._embedding = _load_with_fastembed(folder, threads)
         model = cast("OnnxTextModel[Any]", self._embedding.model)
-        self._tokenizer = cast("Tokenizer", model.tokenizer)
-        self._tokenizer.enable_truncation(_WINDOW)  # a folder's own limit is 128, 256 or 512
-        digest = file_sha256(folder / "model.onnx")
-        self.name = f"all-MiniLM-L6-v2:{digest[:12]}:{_WINDOW}:first:fp32"
+        self.window = Window(cast("Tokenizer", model.tokenizer))
+        self._recent = RecentVectors(self._embed)
+        self.name = f"all-MiniLM-L6-v2:{file_sha256(folder / 'model.onnx')[:12]}"
         took_s = time.monotonic() - began_at
         logger.info("loaded the embedding model from %s in %.1f s", folder, took_s)
 
     def embed(self, text: str) -> Vector:
         text = text.encode(errors="replace").decode()  # the tokenizer refuses lone surrogates
-        vectors = self._embedding.embed([beginning(text, self._tokenizer)], batch_size=1)
+        return self._recent.of(self.window.beginning(text))
+
+    def _embed(self, text: str) -> Vector:
+        vectors = self._embedding.embed([text], batch_size=1)
         return np.asarray(next(iter(vectors)), np.float32)
 
 
@@ -120,25 +137,3 @@ def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":
     except Exception as exc:
         problem = f"the embedding model in {folder} cannot be loaded, replace or remove it: {exc}"
         raise EmbedderUnavailableError(problem) from exc
-
-
-def beginning(text: str, tokenizer: "Tokenizer") -> str:
-    """As much of a text as decides its first 256 tokens.
-
-    All of a text would be tokenised before it is truncated: 0.2 s for 400 KB.
-    """
-    size = _FIRST_SLICE
-    while size < len(text) and not _is_decided(tokenizer.encode_batch([text[:size]])[0]):
-        size *= 4
-    return text[:size]
-
-
-def _is_decided(encoding: "Encoding") -> bool:
-    """Whether the last two words, which the cut may have changed, are outside the window."""
-    if not encoding.overflowing:
-        return False
-    return _last_word(encoding) + 2 <= _last_word(encoding.overflowing[-1])
-
-
-def _last_word(encoding: "Encoding") -> int:
-    return max(word for word in encoding.word_ids if word is not None)

@@ -7,21 +7,13 @@ from collections.abc import Mapping
 from kp_middleware.errors import EmbedderError, EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.scores import Nearest, Score, Shape, Signals, Weights
 from kp_middleware.scoring import _signals as signals
+from kp_middleware.scoring._embedded_text import embedded_text
 from kp_middleware.scoring._embedder import Embedder, Vector
 from kp_middleware.scoring._profiles import DEFAULT_PROFILE, PROFILES
 from kp_middleware.scoring._vector_cache import VectorCache
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
-
-
-def embedded_text(trace: ReasoningTrace) -> str:
-    """What is embedded of a trace: its objective, then each step's ``content``, single-spaced.
-
-    A step without content counts as empty, as in the reference.
-    """
-    contents = " ".join(step.content or "" for step in trace.steps)
-    return f"{trace.task.objective} {contents}"
 
 
 class Scorer:
@@ -110,7 +102,7 @@ class Scorer:
         if self._embedder is None:
             return None
         try:
-            return self._cache.unit(self._embedder.embed(embedded_text(trace)))
+            return self._cache.unit(self._embedder.embed(embedded_text(trace, self._embedder)))
         except EmbedderUnavailableError as error:
             self._warn_once(error)
             return None

@@ -20,7 +20,7 @@ def adopt_registry(connection: sqlite3.Connection, registry: str) -> None:
     (found,) = connection.execute(f"SELECT EXISTS (SELECT 1 {_SPELT_OTHERWISE})", said).fetchone()
     if found:
         connection.execute(
-            "UPDATE outbox SET registry = :registry"
-            f" WHERE trace_seq IN (SELECT trace_seq {_SPELT_OTHERWISE})",  # noqa: S608 - our words
+            "UPDATE outbox SET registry = :registry"  # noqa: S608 - our own words
+            f" WHERE trace_seq IN (SELECT trace_seq {_SPELT_OTHERWISE})",
             said,
         )

@@ -111,7 +111,7 @@ def _is_ours(path: Path) -> bool:
     """By the bytes of its header: SQLite may be unable to read so much."""
     descriptor = os.open(path, os.O_RDONLY)
     header = os.read(descriptor, 72)
-    cut = len(header) < 72  # noqa: PLR2004
+    cut = len(header) < 72  # before it says whose it is; then there is nothing to lose
     ours = header.startswith(_MAGIC) and (cut or header[68:] == APPLICATION_ID.to_bytes(4))
     if ours:
         _kept_open.append(descriptor)  # to close it would end the locks that SQLite has on it
@@ -194,9 +194,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _copied(
-    old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]
-) -> int:
+def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]) -> int:
     """How many traces the new file has."""
     new.execute("PRAGMA foreign_keys = OFF")
     with transaction(new):

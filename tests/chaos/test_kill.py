@@ -4,12 +4,15 @@ import random
 import signal
 import time
 from collections import Counter, defaultdict
+from contextlib import closing
 
 import pytest
 from a_lot import rows
 from working_process import Site, finish, processes, work_until_killed
 
 from kp_middleware import ReasoningTrace
+from kp_middleware.database import connect
+from kp_middleware.errors import DatabaseError
 from kp_middleware.testing import LocalRegistry
 
 GAMES, ROUNDS = 8, 25
@@ -18,7 +21,7 @@ LONGEST_S = 0.25
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-def play(seed, registry, folder):
+def play(seed, registry, folder, met):
     """Rounds in one place, some of which begin a new file; returns all that there were."""
     luck, sites, site = random.Random(seed), {}, None
     for number in range(ROUNDS):
@@ -26,6 +29,7 @@ def play(seed, registry, folder):
         site = Site(folder, registry.url, registry.api_key, db, state=f"{seed}-{number}")
         sites[db] = site
         kill_in_the_midst(site, luck)
+        met.update(waiting_in(site))
         assert run(finish, site).exitcode == 0, site.log.read_text()
     return list(sites.values())
 
@@ -41,6 +45,19 @@ def kill_in_the_midst(site, luck):
     victim.kill()
     victim.join()
     assert victim.exitcode == -signal.SIGKILL, site.log.read_text()
+
+
+def waiting_in(site):
+    """In which states a killed process left something; its WAL stays as it is."""
+    try:
+        with closing(connect(site.file, read_only=True)) as connection:
+            found = connection.execute(
+                "SELECT state FROM traces WHERE state = 'recorded'"
+                " UNION SELECT state FROM outbox WHERE state <> 'sent'"
+            ).fetchall()
+    except DatabaseError:
+        return []  # it was killed before there was a table
+    return [state for (state,) in found]
 
 
 def run(work, *args):
@@ -79,9 +96,15 @@ def registry(request):
         yield registry
 
 
+@pytest.fixture(scope="module")
+def met():
+    """How often a kill left something in which state, over all games."""
+    return Counter()
+
+
 @pytest.mark.parametrize("registry", range(GAMES), indirect=True)
-def test_what_reached_the_file_is_scored_once_and_is_at_the_registry_once(registry, memory):
-    sites = play(registry.seed, registry, memory)
+def test_what_reached_the_file_is_scored_once_and_is_at_the_registry_once(registry, memory, met):
+    sites = play(registry.seed, registry, memory, met)
 
     stored = column(sites, "SELECT id FROM traces")
     vectors = Counter(column(sites, "SELECT key FROM vectors"))
@@ -97,3 +120,8 @@ def test_what_reached_the_file_is_scored_once_and_is_at_the_registry_once(regist
     assert {len(bodies) for bodies in bodies_by_id(registry).values()} == {1}
     assert max(registry.times_stored.values()) == 1 or registry.seed % 2 == 0
     assert not registry.refused_at
+
+
+def test_kills_have_hit_what_waits_to_be_scored_to_be_sent_and_is_being_sent(met):
+    """Counts what the games before it met, so that it means nothing alone."""
+    assert set(met) == {"recorded", "pending", "sending"}

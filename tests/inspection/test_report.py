@@ -181,7 +181,7 @@ def test_what_was_sent_is_in_it(db, write):
     text = write()
 
     assert '"objective": "' in "".join(page(text).find(".//pre").itertext())
-    assert "sent to http://" in words(text)
+    assert "Sent to http://" in words(text)
 
 
 def test_open_shows_it_in_the_browser(agent, db, out, tmp_path):

@@ -53,7 +53,8 @@ def queued(connection):
     return [seq for (seq,) in connection.execute("SELECT trace_seq FROM outbox ORDER BY 1")]
 
 
-def test_each_step_queues_one(cleared, dispatch, connection):
+@pytest.mark.usefixtures("cleared")
+def test_each_step_queues_one(dispatch, connection):
     ours = dispatch()
 
     first = ours.queue_left(), queued(connection)
@@ -61,10 +62,13 @@ def test_each_step_queues_one(cleared, dispatch, connection):
 
     assert (first, more, queued(connection)) == ((True, [1]), 5, [1, 2, 3, 4, 5, 6])
     reasons = connection.execute("SELECT DISTINCT reason FROM traces").fetchall()
-    assert [reason.endswith("; queued when there was an API key") for (reason,) in reasons] == [True]
+    assert [reason.endswith("; queued when there was an API key") for (reason,) in reasons] == [
+        True
+    ]
 
 
-def test_two_processes_that_catch_up_at_once_queue_each_once(cleared, dispatch, connection):
+@pytest.mark.usefixtures("cleared")
+def test_two_processes_that_catch_up_at_once_queue_each_once(dispatch, connection):
     ours, theirs = dispatch(), dispatch()
 
     while ours.queue_left() | theirs.queue_left():
@@ -73,7 +77,8 @@ def test_two_processes_that_catch_up_at_once_queue_each_once(cleared, dispatch, 
     assert queued(connection) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_trace_that_another_has_queued_meanwhile_keeps_its_row(cleared, dispatch, connection):
+@pytest.mark.usefixtures("cleared")
+def test_a_trace_that_another_has_queued_meanwhile_keeps_its_row(dispatch, connection):
     store = TraceStore(connection, scorer="test")
     trace = ReasoningTrace.model_validate_json(store.document(1))
     dispatch(agent_id="theirs").queue(1, trace, 0.5)
@@ -84,7 +89,8 @@ def test_a_trace_that_another_has_queued_meanwhile_keeps_its_row(cleared, dispat
     assert connection.execute("SELECT * FROM outbox").fetchall() == before
 
 
-def test_what_a_lock_interrupts_goes_on_where_it_was(cleared, dispatch, connection):
+@pytest.mark.usefixtures("cleared")
+def test_what_a_lock_interrupts_goes_on_where_it_was(dispatch, connection):
     ours = dispatch()
     ours.queue_left()
     connection.execute("PRAGMA busy_timeout = 0")
@@ -102,9 +108,8 @@ def path_of(connection):
     return connection.execute("PRAGMA database_list").fetchone()[2]
 
 
-def test_one_that_cannot_be_read_is_said_and_the_others_are_queued(
-    cleared, dispatch, connection, caplog
-):
+@pytest.mark.usefixtures("cleared")
+def test_one_that_cannot_be_read_is_said_and_the_others_are_queued(dispatch, connection, caplog):
     connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq = 2")
     ours = dispatch()
 
@@ -116,7 +121,8 @@ def test_one_that_cannot_be_read_is_said_and_the_others_are_queued(
     ]
 
 
-def test_one_that_has_lost_its_document_holds_up_no_other(cleared, dispatch, connection):
+@pytest.mark.usefixtures("cleared")
+def test_one_that_has_lost_its_document_holds_up_no_other(dispatch, connection):
     connection.execute("DELETE FROM documents WHERE trace_seq = 2")
     ours = dispatch()
 
@@ -126,12 +132,14 @@ def test_one_that_has_lost_its_document_holds_up_no_other(cleared, dispatch, con
     assert queued(connection) == [1, 3, 4, 5, 6]
 
 
-def test_what_cannot_be_queued_when_it_clears_is_queued_later(connection, dispatch):
+def test_what_cannot_be_queued_when_it_clears_is_queued_later(connection):
     evaluation = Evaluation(connection, Settings(**HAVING_A_KEY), None)
     while evaluation.score_next():
         pass
     evaluation.keep(trace_of("asked"))
-    connection.execute("CREATE TRIGGER t BEFORE INSERT ON outbox BEGIN SELECT raise(FAIL, 'x'); END")
+    connection.execute(
+        "CREATE TRIGGER t BEFORE INSERT ON outbox BEGIN SELECT raise(FAIL, 'x'); END"
+    )
     evaluation.score_next()
     before = queued(connection)
     connection.execute("DROP TRIGGER t")
@@ -143,14 +151,14 @@ def test_what_cannot_be_queued_when_it_clears_is_queued_later(connection, dispat
 
 
 @pytest.mark.parametrize("settings", [{"api_key": ""}, {"visibility": "private"}])
-def test_without_a_key_or_where_all_is_private_nothing_is_queued(
-    cleared, dispatch, connection, settings
-):
+@pytest.mark.usefixtures("cleared")
+def test_without_a_key_or_where_all_is_private_nothing_is_queued(dispatch, connection, settings):
     assert not dispatch(**settings).queue_left()
     assert queued(connection) == []
 
 
-def test_rows_under_an_older_spelling_of_the_registry_are_adopted(cleared, dispatch, connection):
+@pytest.mark.usefixtures("cleared")
+def test_rows_under_an_older_spelling_of_the_registry_are_adopted(dispatch, connection):
     while (ours := dispatch()).queue_left():
         pass
     connection.execute("UPDATE outbox SET registry = registry || '/'")

@@ -10,7 +10,9 @@ from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.settings import Settings
 from kp_middleware.testing import StandInEmbedder
 
-FAILING = "CREATE TRIGGER failing BEFORE UPDATE OF score ON traces BEGIN SELECT raise(ABORT, 'x'); END"
+FAILING = (
+    "CREATE TRIGGER failing BEFORE UPDATE OF score ON traces BEGIN SELECT raise(ABORT, 'x'); END"
+)
 
 
 class Meeting(StandInEmbedder):
@@ -73,7 +75,7 @@ def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(connec
     for number in range(10):
         [each.keep(trace_of(f"{number} {at}")) for at, each in enumerate(both)]
 
-    while any([each.score_next() for each in both]):
+    while both[0].score_next() | both[1].score_next():
         pass
 
     assert [len(embedder.asked) for embedder in embedders] == [10, 10]

@@ -1,8 +1,12 @@
 """What becomes of finished runs when the program ends, however it was started."""
 
+import time
+from contextlib import closing
+
 import pytest
 
 from kp_middleware.database import connect
+from kp_middleware.testing import LocalRegistry, Mood
 
 BEGIN = """
 import multiprocessing, sys
@@ -74,3 +78,74 @@ def test_a_flush_does_what_an_earlier_process_left(run_child, pulse, db, stored)
     left = pulse().flush()
 
     assert (left.unscored, stored()["state"]) == (0, "scored")
+
+
+SEND_ONE = """
+import time
+from kp_middleware import KnowledgePulse
+from kp_middleware.testing import StandInEmbedder
+kps = [KnowledgePulse(embedder=StandInEmbedder(), threshold=0) for _ in range({pipelines})]
+for kp in kps:
+    kp.capture(lambda text: text)("one")
+kps[0].flush(0.5)
+print(time.time())
+"""
+HALF_OF_A_REQUEST_S = 5.0
+HALF_OF_AN_EMBEDDING_S = 30.0
+
+
+@pytest.fixture
+def seconds_to_end(run_child):
+    """How long a program that sends takes to end, with a registry of such answers."""
+
+    def run(pipelines, answers=()):
+        with LocalRegistry(answers=answers) as registry:
+            printed = run_child(
+                SEND_ONE.format(pipelines=pipelines),
+                KP_REGISTRY_URL=registry.url,
+                KP_API_KEY=registry.api_key,
+            )
+            return time.time() - float(printed)
+
+    return run
+
+
+@pytest.mark.parametrize("pipelines", [1, 3])
+def test_a_program_ends_about_as_soon_where_the_registry_hangs_and_keeps_what_it_did_not_send(
+    seconds_to_end, db, pipelines
+):
+    hanging_s = seconds_to_end(pipelines, lambda _: Mood.HANG)
+    with closing(connect(db, read_only=True)) as connection:
+        states = connection.execute("SELECT DISTINCT state FROM outbox").fetchall()
+
+    assert hanging_s < seconds_to_end(pipelines) + HALF_OF_A_REQUEST_S
+    assert {*states} <= {("pending",), ("sending",)}
+
+
+SLOW = """
+import threading, time
+from kp_middleware import KnowledgePulse
+from kp_middleware.testing import StandInEmbedder
+begun = threading.Event()
+
+class Slow(StandInEmbedder):
+    def embed(self, text, /):
+        begun.set()
+        threading.Event().wait(60)
+
+kps = [KnowledgePulse(embedder=Slow()) for _ in range(4)]
+for kp in kps:
+    kp.capture(lambda text: text)("one")
+begun.wait()
+print(time.time())
+"""
+
+
+def test_pipelines_whose_model_is_slow_end_together_and_leave_their_runs(run_child, db):
+    printed = run_child(SLOW)
+    took_s = time.time() - float(printed)
+
+    with closing(connect(db, read_only=True)) as connection:
+        states = connection.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall()
+    assert took_s < HALF_OF_AN_EMBEDDING_S
+    assert states == [("recorded", 4)]

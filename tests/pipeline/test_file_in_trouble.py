@@ -104,10 +104,10 @@ def test_what_was_sent_before_the_file_was_damaged_is_not_sent_again(pulse, db):
 
         after = pulse(sync=True, **having_a_key)
         after.capture(lambda text: text)("after")
-        after.flush()
+        after.flush(timeout_s=0.1)
 
-    assert sorted(registry.times_stored.values()) == [1] * 6
-    assert (after.stats().blocked, after.stats().sent) == (5, 1)
+    assert set(registry.times_received.values()) == {1}
+    assert after.stats().blocked == 6  # with the one that was about to be queued
 
 
 def overwrite_the_table(path, name):

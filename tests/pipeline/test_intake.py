@@ -105,7 +105,9 @@ def test_a_text_too_large_to_be_redacted_is_cut_and_the_others_stay(pulse, store
     kp = pulse(sync=True, max_field_bytes=10**8, max_trace_bytes=10**8)
 
     kp.submit(
-        ReasoningTrace.of("large", [*texts(1, 2_500_000), Step(step_id=1, type="thought", content="b")])
+        ReasoningTrace.of(
+            "large", [*texts(1, 2_500_000), Step(step_id=1, type="thought", content="b")]
+        )
     )
 
     trace = stored()

@@ -79,9 +79,7 @@ def test_the_newest_of_ours_is_known_and_none_of_others(store, next_run, record)
     assert (found, next_run.newest_of_ours()) == (ours[1], None)
 
 
-def test_what_another_has_just_recorded_is_left_to_it_for_a_moment(
-    store, next_run, record, steady
-):
+def test_what_another_has_just_recorded_is_left_to_it_for_a_moment(store, next_run, record, steady):
     next_run.oldest()
     theirs = record(2)
 

@@ -51,7 +51,8 @@ def left(pulse):
     [agent(f"left {number}") for number in range(20)]
 
 
-def test_an_agent_s_call_scores_its_own_run_and_none_that_others_left(pulse, left, db):
+@pytest.mark.usefixtures("left")
+def test_an_agent_s_call_scores_its_own_run_and_none_that_others_left(pulse, db):
     embedder = StandInEmbedder()
 
     pulse(embedder=embedder, sync=True).capture(lambda text: text)("ours")
@@ -60,14 +61,16 @@ def test_an_agent_s_call_scores_its_own_run_and_none_that_others_left(pulse, lef
     assert states(db) == ["recorded"] * 20 + ["scored"]
 
 
-def test_a_flush_scores_what_others_left(pulse, left, db):
+@pytest.mark.usefixtures("left")
+def test_a_flush_scores_what_others_left(pulse, db):
     kp = pulse(sync=True)
 
     assert not kp.flush()
     assert states(db) == ["scored"] * 20
 
 
-def test_a_flush_ends_when_its_time_is_over(pulse, left):
+@pytest.mark.usefixtures("left")
+def test_a_flush_ends_when_its_time_is_over(pulse):
     embedder = StandInEmbedder()
 
     backlog = pulse(embedder=embedder, sync=True).flush(timeout_s=0)
@@ -87,7 +90,8 @@ def test_closing_keeps_what_is_in_memory_also_when_its_time_is_over(pulse, db):
     assert states(db) == ["recorded"] * 5
 
 
-def test_an_agent_has_its_turn_while_another_thread_flushes(pulse, left, db):
+@pytest.mark.usefixtures("left")
+def test_an_agent_has_its_turn_while_another_thread_flushes(pulse, db):
     embedder = Stopping()
     kp = pulse(embedder=embedder, sync=True)
     flushing = threading.Thread(target=kp.flush, args=(60,))
@@ -157,7 +161,7 @@ def test_ctrl_c_while_a_run_is_kept_leaves_it_in_memory(pulse, db):
 def interrupted_once(connection):
     """The connection's own method, from its second call on."""
 
-    def executemany(sql, rows, /):
+    def executemany(*_):
         del connection.executemany
         raise KeyboardInterrupt
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy import ENGINE_TROUBLE, Policy, redact_text
+from kp_middleware.privacy import ENGINE_TROUBLE, Policy, redact_jsonable, redact_text
 from kp_middleware.privacy._engines import Engine, engine
 from kp_middleware.privacy._pieces import pieces
 from kp_middleware.privacy._refusal import refusing
@@ -134,6 +134,16 @@ def test_phone_numbers_have_a_time():
         pytest.raises(RedactionError, match=r"^timeout at phonenumbers \(9 chars\)$"),
     ):
         redact_text("not asked", level="aggregated", policy=policy)
+
+
+def test_a_time_out_in_a_document_is_told_with_its_path():
+    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
+    policy, value = Policy(phone_regions=("DE",)), {"a": [1, {"b": "not asked before"}]}
+
+    with document(-1), pytest.raises(RedactionError) as refusal:
+        redact_jsonable(value, level="aggregated", policy=policy)
+
+    assert str(refusal.value).startswith("timeout at {key} phonenumbers (")
 
 
 @pytest.mark.parametrize("before", ["1 ", "1" * 30 + " ", "12,", "(0 ", "a1", "1/", "1 - "])

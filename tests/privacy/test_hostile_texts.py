@@ -13,6 +13,17 @@ UNITS = (
     *("0 ", "(0", "AB12 ", "DE89 3704 ", "| ", "key=", "<password>", "authorization: ", "\\"),
     *("cookie: a=", "C:\\Users\\", "login a ", "sshpass -p ", "-u a", "[REDACTED:", "[", '{"a":'),
     *("card card ", "call me ", "$2a$", "name: password ", "x as the ", "1.1.1.1 ", "fe80::1 "),
+    *(
+        "\uff0c",
+        "\uff11",
+        "\ufe0f",
+        "e\u0301",
+        '"token":[',
+        "'pwd': {",
+        '"secret":{"a":',
+        "[1,",
+        '\\"a\\":[',
+    ),
     *("4111 ", "aa:bb:", "secret_secret_", "x=aB3", "password is ", "'a','b',", "%40", "A1"),
     *(
         "psk=1 ",

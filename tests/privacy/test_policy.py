@@ -212,3 +212,36 @@ def test_what_was_cleaned_under_a_policy_passes_its_gate(document, level, number
 
     check_clean(json.dumps(redacted).encode(), level=level, policy=policy)
     assert made_up.shape(redacted) == made_up.shape(document)
+
+
+@pytest.mark.parametrize(
+    ("denied", "number"),
+    [("52.520008", 52.520008), ("-5", -5), ("1e-07", 1e-07), ("0.0000001", 1e-07), ("7", -7.0)],
+)
+def test_a_denied_number_goes_however_it_is_written(denied, number):
+    redacted = redact_jsonable({"n": number}, level="private", policy=Policy(deny=(denied,)))
+
+    assert "[REDACTED:denied]" in str(redacted.value["n"])
+
+
+@pytest.mark.parametrize("number", [52.520008, -5, 1e-07, 1e300, 12345.0, True])
+def test_a_number_that_is_not_denied_stays_itself(number):
+    redacted = redact_jsonable([number], level="private", policy=Policy(deny=("bluebird",)))
+
+    assert redacted.value == [number]
+
+
+def test_what_is_allowed_stays_in_a_text_and_below_a_name():
+    policy = Policy(allow=("changeme1",), keys_deny=("pin",))
+    value = {"text": "password=changeme1", "password": "changeme1", "pin": "changeme1"}
+
+    assert redact_jsonable(value, level="private", policy=policy).value == {
+        **value,
+        "pin": "[REDACTED:denied]",
+    }
+
+
+def test_a_number_of_seven_digits_is_a_number_of_a_placeholder_still():
+    text = "[REDACTED:email#1000000] a@b.example"
+
+    assert cleaned(text, numbered=True) == "[REDACTED:email#1000000] [REDACTED:email#1000001]"

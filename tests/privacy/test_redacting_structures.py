@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import Policy, check_clean, redact_jsonable
+from kp_middleware.privacy._find import MAX_CHARACTERS
 
 BLANK = "[REDACTED:password]"
 KEYS = st.sampled_from(
@@ -110,6 +111,35 @@ CASES = {
         {"[REDACTED:email]": 1, "[REDACTED:email] 2": 2, "[REDACTED:email] 3": 3},
     ),
     "a tuple stays one": (("a", "bob@example.org"), ("a", "[REDACTED:email]")),
+    "name and value, otherwise": (
+        [
+            {"Name": "DB_PASSWORD", "Value": "x"},
+            {"ParameterKey": "DbPassword", "ParameterValue": "x"},
+            {"Key": "api_key", "values": ["x", "y"]},
+            {"name": "secret", "default": "x", "val": "y"},
+            {"type": "password", "value": "x", "name": "p"},
+        ],
+        [
+            {"Name": "DB_PASSWORD", "Value": BLANK},
+            {"ParameterKey": "DbPassword", "ParameterValue": BLANK},
+            {"Key": "api_key", "values": [BLANK, BLANK]},
+            {"name": "secret", "default": BLANK, "val": BLANK},
+            {"type": "password", "value": BLANK, "name": "p"},
+        ],
+    ),
+    "names that say where": (
+        {"password_prod": "x", "API_KEY_PROD": "y", "private_key_pem": "z", "tokenStaging": "t"},
+        {
+            "password_prod": BLANK,
+            "API_KEY_PROD": BLANK,
+            "private_key_pem": BLANK,
+            "tokenStaging": BLANK,
+        },
+    ),
+    "a card as a counter": (
+        {"credentials": {"count": 4111111111111111, "limit": 5}},
+        {"credentials": {"count": "[REDACTED:credit_card]", "limit": 5}},
+    ),
     "a key twice in a string": (
         '{"token": "abc", "token": 1}',
         '{"token": "[REDACTED:password]", "token": 1}',
@@ -204,3 +234,11 @@ def test_cleaning_twice_changes_nothing_more(document):
 
     assert again.value == once
     assert not again.counts
+
+
+def test_a_text_that_grew_by_its_own_placeholders_is_not_too_large():
+    text = "1.2.3.4\n" * (MAX_CHARACTERS // 8)
+
+    redacted = redact_jsonable({"a": text}, level="aggregated")
+
+    assert set(redacted.value["a"].split()) == {"[REDACTED:ip]"}

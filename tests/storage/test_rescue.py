@@ -291,7 +291,9 @@ def test_without_its_document_nothing_can_be_sent_and_nothing_is_blocked(sent):
 
 def test_a_nearest_trace_that_is_lost_is_named_no_more(full):
     with closing(connect(full)) as connection:
-        connection.execute("UPDATE traces SET nearest_seq = 1, nearest_similarity = 0.5 WHERE seq > 1")
+        connection.execute(
+            "UPDATE traces SET nearest_seq = 1, nearest_similarity = 0.5 WHERE seq > 1"
+        )
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("DELETE FROM traces WHERE seq = 1")
     overwrite(full, *middle_of(full))
@@ -313,7 +315,9 @@ def test_what_waits_for_a_turn_that_nobody_remembers_has_failed(full):
     rescue(full)
 
     with closing(connect(full)) as connection:
-        states = connection.execute("SELECT state FROM traces WHERE seq < 3 ORDER BY seq").fetchall()
+        states = connection.execute(
+            "SELECT state FROM traces WHERE seq < 3 ORDER BY seq"
+        ).fetchall()
         assert states == [("failed",), ("scored",)]
         assert connection.execute("SELECT count(*) FROM waiting").fetchone() == (0,)
 
@@ -341,6 +345,7 @@ def test_while_a_file_is_rescued_nobody_else_writes_to_it(full):
             rescue(full)
 
         assert full.read_bytes() == before
+        assert not [*full.parent.glob("*.corrupt*")]
         other.rollback()
     assert rescue(full) is not None
 

@@ -11,10 +11,10 @@ from stored_runs import run, scored, tool_step, verdict
 
 from kp_middleware import ReasoningTrace, Step, Tool
 from kp_middleware.database import connect
+from kp_middleware.instants import to_milliseconds
 from kp_middleware.runs import RecordedRun
 from kp_middleware.scores import Adjustment, Nearest, Shape
 from kp_middleware.storage import History, TraceStore, count_backlog
-from kp_middleware.instants import to_milliseconds
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 JSON = st.recursive(

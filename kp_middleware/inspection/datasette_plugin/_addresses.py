@@ -9,21 +9,26 @@ if TYPE_CHECKING:
     from datasette.app import Datasette
 
 _STATES: Final = {
-    "recorded": ("traces", {}),
-    "cleared": ("traces", {"decision": "forward"}),
-    "queued": ("outbox", {}),
-    "sent": ("outbox", {"state": "sent"}),
-    "blocked": ("outbox", {"state": "blocked"}),
-    "rejected": ("outbox", {"state": "rejected"}),
+    "recorded": {},
+    "queued": {"state__in": "pending,sending,sent,rejected,blocked,cancelled"},
+    "sent": {"state": "sent"},
+    "blocked": {"state": "blocked"},
+    "rejected": {"state": "rejected"},
 }
+_READABLE: Final = ("id", "started_at", "domain", "objective", "score", "margin", "success")
+"""Of the 43 columns of a trace."""
 
 
 class Addresses:
-    """The links of one database: `kp_middleware.inspection.page.Links`."""
+    """The links of one database: `kp_middleware.inspection.page.Links`.
+
+    Traces are listed by the view ``history``, whose few columns say what has become of them.
+    """
 
     def __init__(self, datasette: "Datasette", database: str) -> None:
         self._urls = datasette.urls
         self._database = database
+        self._pages = str(self._urls.path(f"/-/kp/{tilde_encode(database)}"))
 
     def overview(self) -> str:
         """To the overview."""
@@ -35,16 +40,22 @@ class Addresses:
 
     def trace(self, trace_id: str, /) -> str:
         """To the page of one trace; ``@last`` and ``@best`` are such names, too."""
-        return self._page(f"/traces/{tilde_encode(trace_id.removeprefix('kp:trace:'))}")
+        name = trace_id.removeprefix("kp:trace:")
+        plain = name.isascii() and name.replace("-", "").isalnum()  # and a map has 2,000 of them
+        return self._page(f"/traces/{name if plain else tilde_encode(name)}")
+
+    def traces(self, **filters: str) -> str:
+        """To such traces, the newest first unless they are sorted otherwise."""
+        return self.table("history", **{"_sort_desc": "seq", **filters})
 
     def scores(self, low: float, high: float, /) -> str:
         """To the traces with such scores, the best first."""
         upper = {"score__lt": f"{high:g}"} if high < 1 else {}
-        return self.table("traces", score__gte=f"{low:g}", **upper, _sort_desc="score")
+        return self.traces(score__gte=f"{low:g}", **upper, _sort_desc="score")
 
     def domain(self, name: str, /) -> str:
         """To the traces of a domain, the best first."""
-        return self.table("traces", domain__exact=name, _sort_desc="score")
+        return self.traces(domain__exact=name, _sort_desc="score")
 
     def tool(self, name: str, /) -> str:
         """To the steps that used it."""
@@ -52,10 +63,12 @@ class Addresses:
 
     def state(self, name: str, /) -> str | None:
         """To the traces that came so far."""
-        if name not in _STATES:
-            return None
-        table, filters = _STATES[name]
-        return self.table(table, **filters)
+        if name == "cleared":
+            columns = [("_col", column) for column in _READABLE]
+            return (
+                f"{self.table('traces', decision='forward', _sort_desc='seq')}&{urlencode(columns)}"
+            )
+        return self.traces(**_STATES[name]) if name in _STATES else None
 
     def database(self) -> str:
         """To all tables and views, and a place to type SQL."""
@@ -71,4 +84,4 @@ class Addresses:
         return str(self._urls.row(self._database, table, str(key)))
 
     def _page(self, rest: str) -> str:
-        return str(self._urls.path(f"/-/kp/{tilde_encode(self._database)}{rest}"))
+        return f"{self._pages}{rest}"

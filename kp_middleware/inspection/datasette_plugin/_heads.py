@@ -1,6 +1,7 @@
 """What stands above each of our pages: its name, and where else to go."""
 
 from collections.abc import Mapping
+from shlex import quote
 
 from kp_middleware.inspection._explanation import short_id
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses
@@ -35,8 +36,8 @@ def trace_head(trace: Row, beside: Beside, links: Addresses) -> Markup:
         "Steps": links.table("steps", trace_seq__exact=f"{seq}"),
         "Outbox": links.row("outbox", seq) if trace["outbox"] else None,
     }
-    command = element("code", f"kp-middleware show {short_id(trace['id'])}", class_="kp-command")
-    return _head(_ways(ways), command)
+    command = f"kp-middleware show {quote(short_id(trace['id']))}"  # an id may be anybody's making
+    return _head(_ways(ways), element("code", command, class_="kp-command"))
 
 
 def _head(*parts: Markup) -> Markup:

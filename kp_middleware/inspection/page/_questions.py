@@ -21,14 +21,13 @@ from kp_middleware.inspection.pictures import (
     funnel,
     histogram,
     project,
-    shortened,
     trace_map,
     what_if,
 )
 from kp_middleware.storage import Funnel, MapPoint, ScoreSlices
 
 _BIN: Final = 5
-_TITLE: Final = 400.0
+_TITLE: Final = 64
 
 
 def scores_picture(scores: ScoreSlices, links: Links) -> Picture:
@@ -125,9 +124,15 @@ def _spots(
     colours = colours_of({*domains, *(point.domain for point in points)})
     for point, (x, y) in zip(points, places, strict=True):
         score = "no score" if point.score is None else f"{point.score:.3f}"
-        title = f"{shortened(point.objective, _TITLE)} ({point.domain}, {score})".strip()
+        title = f"{_cut(point.objective)} ({point.domain}, {score})".strip()
         href = links.trace(point.id)
         yield Spot(x, y, title, point.domain, colours[point.domain], point.above, href)
+
+
+def _cut(objective: str) -> str:
+    """By its characters, not by their width: a map has 2,000 of them."""
+    line = " ".join(objective[: 2 * _TITLE].split())
+    return line if len(line) <= _TITLE else f"{line[:_TITLE]}…"
 
 
 def _domain_links(domains: Sequence[str], links: Links) -> Mapping[str, str | None]:

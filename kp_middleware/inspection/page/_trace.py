@@ -70,7 +70,7 @@ def trace_head(trace: Row) -> Markup:
         f"{trace['started_at'][:16].replace('T', ' ')} UTC",
         took(trace["duration_ms"]) if trace["duration_ms"] is not None else None,
         "succeeded" if trace["success"] else "failed",
-        f"{count(trace['step_count'])} steps",
+        "1 step" if trace["step_count"] == 1 else f"{count(trace['step_count'])} steps",
         trace["framework"],
         trace["agent_name"],
         trace["model"],
@@ -99,7 +99,7 @@ def _score_title(trace: Row) -> str:
 
 
 def _sent(trace: Row, body: str | None, extent: Extent) -> Markup:
-    outbox = trace["outbox"]
+    outbox, where = trace["outbox"], whereabouts(trace)
     redactions: Mapping[str, int] = outbox["redactions"] if outbox else {}
     removed = (
         element("li", f"{kind} {count(number)}")
@@ -110,7 +110,7 @@ def _sent(trace: Row, body: str | None, extent: Extent) -> Markup:
         element("h2", "Removed before") if redactions else "",
         element("ul", *removed, class_="kp-chips") if redactions else "",
         _body(body, extent) if body else "",
-        lead=f"{whereabouts(trace)}.",
+        lead=f"{where[:1].upper()}{where[1:]}.",
     )
 
 

@@ -66,7 +66,7 @@ def trace_map(
     spots = _fitted(spots)
     cleared = sum(spot.cleared for spot in spots)
     newest = f"The {count(len(spots))} newest traces, {count(cleared)} of them cleared"
-    finding = f"{newest}; PCA of their vectors, {kept:.0%} of the variance"
+    finding = f"{newest}; PCA of their vectors, {100 * kept:.0f} % of the variance"
     if linked:
         finding = f"This trace among the {count(len(spots))} newest, joined with its nearest"
     keys = [_key(domain, colour, links or {}) for domain, colour in _domains(spots).items()]

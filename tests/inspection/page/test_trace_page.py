@@ -21,7 +21,7 @@ def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
         "Result",
     ]
     assert titles_of_cards(page)[0].startswith("Score 0.")
-    assert "kept here: " in text_of(page)
+    assert "Kept here: " in text_of(page)
     assert "there is no API key" in text_of(page)
 
 

@@ -53,7 +53,7 @@ def test_what_cleared_is_larger_and_comes_last():
     )
 
     assert picture.finding == (
-        "The 3 newest traces, 1 of them cleared; PCA of their vectors, 31% of the variance"
+        "The 3 newest traces, 1 of them cleared; PCA of their vectors, 31 % of the variance"
     )
     assert (len(paths(picture, "kp-cleared-spot")), hrefs(picture)) == (1, ["/a"])
     assert titles(picture)[2] == "best"

@@ -1,0 +1,68 @@
+"""The two pictures of the README: the page, and a trace on a terminal.
+
+.venv/bin/python tests/browser/pictures.py docs/pictures
+"""
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import chromium
+import serving
+from a_busy_month import make_a_busy_month
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
+
+_COLUMNS, _LINES = 110, 24
+_FONTS = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)  # they are on somebody else's server
+
+
+def draw(db, environment, folder):
+    """Both, of this file, into this folder."""
+    with ExitStack() as stack, TemporaryDirectory() as profile:
+        browser = chromium.start(profile)
+        stack.callback(browser.driver.quit)
+        browser.enter(serving.serve(stack, environment, db))
+        browser.keep_picture(folder / "overview.png", width=1280, height=800)
+    (folder / "show.svg").write_text(_terminal(db, environment), encoding="utf-8")
+
+
+def _terminal(db, environment):
+    lines = _shown(db, environment).splitlines()
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        console = Console(record=True, width=_COLUMNS, file=nowhere)
+        console.print(Text.from_ansi("\n".join([*lines[:_LINES], "\u2026"])))
+    title = "kp-middleware show @best"
+    return console.export_svg(title=title, code_format=_FONTS.sub("", CONSOLE_SVG_FORMAT))
+
+
+def _shown(db, environment):
+    """On a terminal, because elsewhere it prints JSON."""
+    command = [sys.executable, "-m", "kp_middleware", "--db", str(db), "show", "@best"]
+    ours, theirs = os.openpty()
+    told = {**environment, "COLUMNS": str(_COLUMNS), "TERM": "xterm-256color"}
+    with subprocess.Popen(command, env=told, stdin=theirs, stdout=theirs) as process:
+        os.close(theirs)
+        printed = b"".join(iter(lambda: _read(ours), b""))
+        process.wait(50)
+    os.close(ours)
+    return printed.decode()
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other end is closed
+        return b""
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as folder:
+        made = Path(folder, "kp.db")
+        make_a_busy_month(made)
+        draw(made, {**os.environ}, Path(sys.argv[1]))

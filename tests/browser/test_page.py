@@ -1,0 +1,130 @@
+"""The page in a real browser."""
+
+import json
+import re
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PAGES = {"overview": "", "gate": "/what-if", "trace": "/traces/@best"}
+
+
+@pytest.fixture(params=PAGES.values(), ids=PAGES)
+def address(request, page):
+    return page.overview + request.param
+
+
+def picture_of(browser, title):
+    """The figure in the card with this title."""
+    return next(
+        figure
+        for figure in browser.all("figure.kp-card")
+        if figure.find_element("css selector", "h2").text == title
+    )
+
+
+def test_nothing_is_wrong_and_nobody_else_is_asked(browser, address):
+    browser.complaints(), browser.hosts()
+
+    browser.open(address)
+
+    assert browser.complaints() == []
+    assert browser.hosts() == {"127.0.0.1"}
+
+
+def test_a_bar_leads_to_its_traces_and_on_to_a_score_that_adds_up(browser, page, command):
+    browser.open(page.overview)
+    bar = picture_of(browser, "Scores").find_elements("css selector", "svg a")[-1]
+    low = float(
+        re.match(r"[\d.]+", bar.find_element("css selector", "title").get_attribute("textContent"))[
+            0
+        ]
+    )
+
+    bar.click()
+    row = browser.all("table.rows-and-columns tbody tr")[0]
+    score = float(row.find_element("css selector", "td.col-score").text)
+    row.find_element("css selector", "td.col-id a").click()
+
+    assert low <= score <= 1
+    trace = json.loads(command("show", browser.driver.current_url.rpartition("/")[2], "--json"))
+    picture = picture_of(browser, f"Score {score:.3f}")
+    shown = picture.find_element("css selector", "svg").text
+    for line in trace["arithmetic"][:-1]:
+        assert f"{line['amount']:+.3f}".replace("-", "\u2212") in shown
+    assert f"{trace['score']:.3f}" in shown
+    assert trace["objective"] in browser.all("h1")[0].text
+
+
+def test_the_search_finds_what_a_person_means(browser, page):
+    browser.open(page.overview)
+    box = browser.all("input[type=search]")[0]
+
+    box.send_keys("invoices\n")
+
+    found = [row.text for row in browser.all("table.rows-and-columns tbody tr")]
+    assert found
+    assert all("invoice" in row for row in found)
+
+
+@pytest.mark.usefixtures("browser")
+def test_another_browser_cannot_use_the_link_again(new_browser, page):
+    other = new_browser()
+
+    other.open(page.link)
+
+    assert "no longer good" in other.all("body")[0].text
+    other.open(page.overview)
+    assert "Open the link" in other.all("body")[0].text
+
+
+def test_the_link_works_also_where_a_page_of_somebody_else_leads_to_it(new_browser, serve, month):
+    browser, page = new_browser(), serve(month)
+    browser.open(f"data:text/html,<a href='{page.link}'>open</a>")
+
+    browser.all("a")[0].click()
+    browser.wait_for("h1")
+
+    assert browser.driver.current_url == page.overview
+
+
+def test_it_fits_a_phone(browser, address):
+    browser.open(address, width=390)
+
+    assert browser.width() <= 390
+
+
+def test_who_cannot_see_the_pictures_is_told_what_they_show(browser, page):
+    browser.open(page.overview)
+
+    cards = browser.all("figure.kp-card")
+
+    assert len(cards) >= 6
+    for card in cards:
+        picture = card.find_element("css selector", "svg")
+        assert picture.get_attribute("role") == "img"
+        assert picture.get_attribute("aria-label")
+        assert card.find_elements("css selector", "details table tbody tr")
+
+
+def test_every_mark_that_leads_somewhere_says_what_it_is(browser, page):
+    browser.open(page.overview)
+
+    marks = browser.all("svg.kp-picture a")
+
+    assert len(marks) > 50
+    assert all(
+        browser.run(
+            "[...document.querySelectorAll('svg.kp-picture a')]"
+            ".map(mark => Boolean(mark.querySelector('title') || mark.textContent.trim()))"
+        )
+    )
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", PAGES)
+def test_it_can_be_looked_at(browser, page, screenshots, name, width):
+    browser.open(page.overview + PAGES[name], width=width)
+
+    browser.keep_picture(screenshots / f"{name}-{width}.png", width=width)

@@ -1,0 +1,27 @@
+"""The pictures of the README are made by what is in them."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from pictures import draw
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.usefixtures("new_browser")
+def test_both_are_made_and_small(month, environment, tmp_path):
+    draw(month, environment, tmp_path)
+
+    for name in ("overview.png", "show.svg"):
+        assert 5_000 < (tmp_path / name).stat().st_size < 200_000
+
+
+@pytest.mark.usefixtures("new_browser")
+def test_the_terminal_shows_the_score_and_asks_nobody(month, environment, tmp_path):
+    draw(month, environment, tmp_path)
+
+    text = (tmp_path / "show.svg").read_text()
+    words = "".join(ET.fromstring(text).itertext()).replace("\u00a0", " ")
+    assert "outcome confidence" in words
+    assert "reaches 0.7 by" in words
+    assert "url(http" not in text

@@ -1,0 +1,65 @@
+"""Other scripts, other cases, other forms of the same letter."""
+
+from unicodedata import normalize
+
+import made_up
+import pytest
+
+from kp_middleware.privacy import Policy, redact_text
+
+NAMES = ("пароль", "hasło", "contraseña", "lösenord", "パスワード", "비밀번호", "密码")
+UNSEEN = (
+    *("\u0000", "\u034f", "\u200e", "\u200f", "\u202a", "\u202e", "\u2061", "\u2064", "\u2066"),
+    *("\u2069", "\ufe00", "\ufe0f", "\ufeff", "\U000e0041"),
+)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("cased", [str.lower, str.upper, str.capitalize])
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_secrets_are_known_in_any_case_and_form(name, cased, form):
+    text = f"{normalize(form, cased(name))}: {made_up.PASSWORD}"
+
+    assert made_up.PASSWORD not in redact_text(text).text
+
+
+@pytest.mark.parametrize("sign", ["：", "＝", "="])
+def test_wide_signs_are_signs(sign):
+    assert redact_text(f"HASŁO{sign}{made_up.PASSWORD}").text == f"HASŁO{sign}[REDACTED:password]"
+
+
+@pytest.mark.parametrize("zero", ["\uff10", "\u0660", "\u06f0", "\u0966"], ids=ascii)
+def test_digits_of_other_scripts_are_digits(zero):
+    card = "".join(chr(ord(zero) + int(number)) for number in "4111111111111111")
+
+    assert redact_text(f"paid by {card} today").text == "paid by [REDACTED:credit_card] today"
+
+
+@pytest.mark.parametrize("sign", UNSEEN, ids=ascii)
+def test_what_nobody_sees_hides_nothing(sign):
+    text = f"pass{sign}word=qui{sign}et77 and {sign.join('4111111111111111')}"
+
+    assert (
+        redact_text(text).text == f"pass{sign}word=[REDACTED:password] and [REDACTED:credit_card]"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["PERSONNUMMER 8112189877", "FØDSELSNUMMER 12345678901", "TELÉFONO: 612 345 678 9"]
+)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_cues_are_known_in_any_case_and_form(text, form):
+    cleaned = redact_text(normalize(form, text), level="aggregated").text
+
+    assert made_up.digits_left(cleaned) == ""
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    ("denied", "text"),
+    [("naïve", "NAÏVE"), ("Straße", "STRASSE"), ("strasse", "Straße"), ("ﾊﾟ", "ﾊﾟ")],
+)
+def test_a_denied_text_goes_in_any_form(denied, text, form):
+    policy = Policy(deny=(normalize("NFC", denied),))
+
+    assert redact_text(normalize(form, text), policy=policy).text == "[REDACTED:denied]"
