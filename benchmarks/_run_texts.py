@@ -62,7 +62,10 @@ ENGLISH: Final = Language(
     ),
     vague=("Hi, I need help with an order.", "Hello, a question about something I bought."),
     number=("The order is {number}.", "Sure, my order number is {number}.", "{number}"),
-    ask=("Could you give me the order number, please?", "Happy to help! What is your order number?"),
+    ask=(
+        "Could you give me the order number, please?",
+        "Happy to help! What is your order number?",
+    ),
     looks=(
         "Thank you, let me look that up in our system for you. This takes a moment, because I have "
         "to ask the warehouse and the carrier as well.",
@@ -217,7 +220,10 @@ JAPANESE: Final = Language(
     ),
     agrees=("はい、お願いします。", "それで構いません。", "わかりました、どうぞ。"),
     thanks=("ありがとう、以上です。", "助かりました、ありがとうございます。", "では失礼します。"),
-    done=("{deed}ことができます。よろしいですか。", "こちらで{deed}ことにいたします。いかがですか。"),
+    done=(
+        "{deed}ことができます。よろしいですか。",
+        "こちらで{deed}ことにいたします。いかがですか。",
+    ),
 )
 
 MODULES: Final = (
@@ -250,7 +256,10 @@ CHANGES: Final = (
         ("raise NotFoundError(key)", "except OSError as exc: raise StoreError from exc"),
     ),
     (
-        ("{thing} is slow, remember its answers.", "Add a cache to {thing}, it is asked too often."),
+        (
+            "{thing} is slow, remember its answers.",
+            "Add a cache to {thing}, it is asked too often.",
+        ),
         ("The same key of {thing} is computed each time.", "An LRU of 1,000 entries would do."),
         ("@lru_cache(maxsize=1000)", "self._remembered[key] = answer"),
     ),

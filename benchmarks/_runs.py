@@ -16,7 +16,7 @@ import _run_texts as texts
 from kp_middleware import ReasoningTrace, Step, Tool
 from kp_middleware.traces import StepType
 
-TRIALS: Final = 4
+TRIALS: Final = 3
 TASKS: Final = 20
 
 ResultsIn: TypeAlias = Literal["content", "output_summary"]
@@ -24,9 +24,16 @@ ResultsIn: TypeAlias = Literal["content", "output_summary"]
 
 
 class Run(NamedTuple):
-    """One run, and which task it did."""
+    """One run.
+
+    Attributes:
+        task: Which task it did.
+        asked: The task in the words of this run, and nothing else.
+        trace: What was recorded.
+    """
 
     task: str
+    asked: str
     trace: ReasoningTrace
 
 
@@ -35,11 +42,13 @@ class Notes:
 
     Args:
         random: Decides on all wordings and values.
+        task: Which task it does.
         results_in: The field of tool results.
     """
 
-    def __init__(self, random: Random, results_in: ResultsIn) -> None:
+    def __init__(self, random: Random, task: str, results_in: ResultsIn) -> None:
         self.random = random
+        self._task = task
         self._results_in = results_in
         self._steps: list[Step] = []
 
@@ -58,14 +67,15 @@ class Notes:
     def pick(self, wordings: tuple[str, ...], **slots: str) -> str:
         return self.random.choice(wordings).format(**slots)
 
-    def trace(self, objective: str) -> ReasoningTrace:
-        return ReasoningTrace.of(objective, self._steps)
+    def run(self, objective: str, asked: str | None = None) -> Run:
+        """All that was noted; the objective is the task, unless that is given."""
+        return Run(self._task, asked or objective, ReasoningTrace.of(objective, self._steps))
 
     def _add(self, kind: StepType, **fields: object) -> None:
         self._steps.append(Step(step_id=len(self._steps), type=kind, **fields))
 
 
-Teller: TypeAlias = Callable[[Notes, int, int], ReasoningTrace]
+Teller: TypeAlias = Callable[[Notes, int, int], Run]
 """Tells one run: of which thing, and what is done with it."""
 
 
@@ -75,13 +85,13 @@ def runs_of(kind: str, results_in: ResultsIn, seed: int = 0) -> list[Run]:
     teller, things, deeds = KINDS[kind]
     pairs = random.sample([*product(range(things), range(deeds))], TASKS)
     told = [
-        Run(f"{thing}/{deed}", teller(Notes(random, results_in), thing, deed))
+        teller(Notes(random, f"{thing}/{deed}", results_in), thing, deed)
         for thing, deed in pairs * TRIALS
     ]
     return random.sample(told, len(told))
 
 
-def coding(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
+def coding(notes: Notes, thing: int, deed: int) -> Run:
     name, class_name, methods = texts.MODULES[thing]
     asked, found, written = texts.CHANGES[deed]
     path = f"src/{name}.py"
@@ -94,13 +104,15 @@ def coding(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
     for outcome in notes.random.choice((["passed"], ["failed", "passed"])):
         notes.thought(notes.pick(("Now the tests.", "I run the tests.", "Let me check that.")))
         notes.tool("run_tests", {"path": "tests"}, _test_output(notes, name, methods, outcome))
-    notes.thought(notes.pick(("Done: {what}", "All tests pass. {what}"), what=found[0]).format(
-        thing=thing_name
-    ))
-    return notes.trace(notes.pick(asked, thing=thing_name))
+    notes.thought(
+        notes.pick(("Done: {what}", "All tests pass. {what}"), what=found[0]).format(
+            thing=thing_name
+        )
+    )
+    return notes.run(notes.pick(asked, thing=thing_name))
 
 
-def research(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
+def research(notes: Notes, thing: int, deed: int) -> Run:
     topic, words = texts.TOPICS[thing]
     question = notes.pick(texts.QUESTIONS[deed], topic=topic)
     notes.thought(notes.pick(("I search for sources.", "I need an overview first.")))
@@ -110,10 +122,10 @@ def research(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
         notes.tool("open_page", {"url": _url(notes, topic)}, page)
         notes.thought(notes.pick(texts.FINDINGS[deed], topic=topic))
     notes.thought(notes.pick(("I have enough to answer.", "Now the summary.")))
-    return notes.trace(question)
+    return notes.run(question)
 
 
-def only_tools(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
+def only_tools(notes: Notes, thing: int, deed: int) -> Run:
     table = texts.TABLES[thing]
     for tool in notes.random.choices(("sql", "list_files", "read_log", "metrics"), k=8):
         rows = "\n".join(
@@ -122,13 +134,13 @@ def only_tools(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
         )
         failed = notes.random.random() < 0.1
         notes.tool(tool, {"of": table}, "Error: timeout, try again" if failed else rows)
-    return notes.trace(notes.pick(texts.JOBS[deed], table=table))
+    return notes.run(notes.pick(texts.JOBS[deed], table=table))
 
 
 def support(language: texts.Language) -> Teller:
     """A conversation with a customer, who says at first or later what it is about."""
 
-    def tell(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
+    def tell(notes: Notes, thing: int, deed: int) -> Run:
         says, adds, does = language.issues[deed]
         product_name = language.products[thing]
         request = notes.pick(says, product=product_name)
@@ -142,7 +154,7 @@ def support(language: texts.Language) -> Teller:
         notes.tool("act", {"what": deed}, _record(notes, product_name))
         notes.thought(notes.pick(language.looks))
         notes.human(notes.pick(language.thanks))
-        return notes.trace(notes.pick(language.vague) if vague else request)
+        return notes.run(notes.pick(language.vague) if vague else request, asked=request)
 
     return tell
 
@@ -159,14 +171,14 @@ def _conversation(notes: Notes, language: texts.Language, explained: str) -> Non
         notes.tool(tool, {"order": number}, "\n".join(_record(notes, name) for name in things))
 
 
-def short(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
+def short(notes: Notes, thing: int, deed: int) -> Run:
     """Fits the window."""
     says, _, does = texts.ENGLISH.issues[deed]
     product_name = texts.ENGLISH.products[thing]
     notes.thought(notes.pick(texts.ENGLISH.looks))
     notes.tool("order", {}, f"order {notes.random.randint(1, 9**6)}, paid by card")
     notes.thought(notes.pick(does, product=product_name))
-    return notes.trace(notes.pick(says, product=product_name))
+    return notes.run(notes.pick(says, product=product_name))
 
 
 def prompted(where: Literal["before", "around"]) -> Teller:
@@ -174,11 +186,11 @@ def prompted(where: Literal["before", "around"]) -> Teller:
     rules = [f"{at}. {rule}" for at, rule in enumerate(texts.INSTRUCTIONS * 11, start=1)]
     tell = support(texts.ENGLISH)
 
-    def told(notes: Notes, thing: int, deed: int) -> ReasoningTrace:
-        trace = tell(notes, thing, deed)
+    def told(notes: Notes, thing: int, deed: int) -> Run:
+        run = tell(notes, thing, deed)
         split = len(rules) if where == "before" else len(rules) // 2
-        lines = [*rules[:split], f"Customer: {trace.task.objective}", *rules[split:]]
-        return notes.trace("\n".join(lines))
+        lines = [*rules[:split], f"Customer: {run.trace.task.objective}", *rules[split:]]
+        return notes.run("\n".join(lines), asked=run.asked)
 
     return told
 
@@ -219,12 +231,14 @@ def _search_results(notes: Notes, topic: str, words: tuple[str, ...]) -> str:
 def _sentences(notes: Notes, topic: str, words: tuple[str, ...], count: int) -> Iterator[str]:
     for _ in range(count):
         one, other = notes.random.sample(words, 2)
-        yield notes.random.choice((
-            f"In {notes.random.randint(1990, 2025)} {one} was measured together with {other}.",
-            f"Of all {topic}, {notes.random.randint(1, 99)} % depend on {one}.",
-            f"Experts on {topic} disagree whether {one} matters more than {other}.",
-            notes.random.choice(texts.CHROME),
-        ))
+        yield notes.random.choice(
+            (
+                f"In {notes.random.randint(1990, 2025)} {one} was measured together with {other}.",
+                f"Of all {topic}, {notes.random.randint(1, 99)} % depend on {one}.",
+                f"Experts on {topic} disagree whether {one} matters more than {other}.",
+                notes.random.choice(texts.CHROME),
+            )
+        )
 
 
 def _url(notes: Notes, topic: str) -> str:
@@ -237,15 +251,17 @@ def _record(notes: Notes, product_name: str) -> str:
     return f'{{"item": "{product_name}", "price": {price}, "ordered": "{day}", "state": "paid"}}'
 
 
-KINDS: Final[Mapping[str, tuple[Teller, int, int]]] = MappingProxyType({
-    "coding": (coding, len(texts.MODULES), len(texts.CHANGES)),
-    "research": (research, len(texts.TOPICS), len(texts.QUESTIONS)),
-    "no human turns": (only_tools, len(texts.TABLES), len(texts.JOBS)),
-    "shared prompt before": (prompted("before"), 9, 5),
-    "shared prompt around": (prompted("around"), 9, 5),
-    "German": (support(texts.GERMAN), 9, 5),
-    "Spanish": (support(texts.SPANISH), 9, 5),
-    "Japanese": (support(texts.JAPANESE), 9, 5),
-    "short": (short, 9, 5),
-})
+KINDS: Final[Mapping[str, tuple[Teller, int, int]]] = MappingProxyType(
+    {
+        "coding": (coding, len(texts.MODULES), len(texts.CHANGES)),
+        "research": (research, len(texts.TOPICS), len(texts.QUESTIONS)),
+        "no human turns": (only_tools, len(texts.TABLES), len(texts.JOBS)),
+        "shared prompt before": (prompted("before"), 9, 5),
+        "shared prompt around": (prompted("around"), 9, 5),
+        "German": (support(texts.GERMAN), 9, 5),
+        "Spanish": (support(texts.SPANISH), 9, 5),
+        "Japanese": (support(texts.JAPANESE), 9, 5),
+        "short": (short, 9, 5),
+    }
+)
 """How each kind is told, of how many things, with how many deeds."""

@@ -59,6 +59,7 @@ class RecordedRun(BaseModel, frozen=True):
         input_tokens, output_tokens: Summed over the run, or None where the model did not say.
         agents: By the position of a step, the agent inside the run's own that took it.
         part: Of a thread, or None: it is whole.
+        redactions: What was taken out of it before it was written: counts by label.
     """
 
     trace: ReasoningTrace
@@ -74,6 +75,7 @@ class RecordedRun(BaseModel, frozen=True):
     output_tokens: int | None = None
     agents: dict[int, str] = {}
     part: ThreadPart | None = None
+    redactions: dict[str, int] = {}
 
 
 def fingerprint(name: str) -> str:

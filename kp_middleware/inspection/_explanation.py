@@ -85,6 +85,12 @@ def _kept_here(trace: Row) -> str:
             return f"kept here: {trace['reason']}"
 
 
+def taken_out(trace: Row) -> Mapping[str, int]:
+    """What redaction took out: of what leaves, else of what is kept here; counts by kind."""
+    leaving: Mapping[str, int] = (trace["outbox"] or {}).get("redactions") or {}
+    return leaving or trace["redactions"]
+
+
 def one_line(text: str) -> str:
     r"""A text as it may be put on a terminal: on one line, with nothing that steers it.
 

@@ -4,7 +4,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kp_middleware.inspection._explanation import arithmetic, in_words, one_line, whereabouts
+from kp_middleware.inspection._explanation import (
+    arithmetic,
+    in_words,
+    one_line,
+    taken_out,
+    whereabouts,
+)
 from kp_middleware.inspection._screen import broken, cut, padded, width_of
 from kp_middleware.inspection._waterfall import waterfall
 from kp_middleware.storage import Row
@@ -30,9 +36,8 @@ def trace_lines(
     if trace["score"] is not None:
         yield from waterfall(arithmetic(trace), trace["threshold"], width)
     yield from broken(one_line(whereabouts(trace)), width, first="  → ", indent="    ")
-    if trace["outbox"] and trace["outbox"]["redactions"]:
-        redactions = in_words(trace["outbox"]["redactions"])
-        yield from broken(redactions, width, first="    without ", indent="    ")
+    if removed := taken_out(trace):
+        yield from broken(in_words(removed), width, first="    without ", indent="    ")
     yield ""
     yield from _steps(trace, steps, width)
     if trace["result_summary"]:

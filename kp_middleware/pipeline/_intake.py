@@ -1,6 +1,7 @@
 """What is written of a finished run: within bounds, and without its secrets."""
 
 import logging
+from collections import Counter
 from typing import Final
 
 from kp_middleware import privacy
@@ -139,10 +140,12 @@ def _without_secrets(run: RecordedRun, policy: privacy.Policy) -> RecordedRun:
     """The run as it may be written to the file."""
     facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
     facts["agents"] = [*run.agents.values()]
-    cleaned = privacy.redact_jsonable(facts, level="private", policy=policy).value
-    cleaned["agents"] = dict(zip(run.agents, cleaned["agents"], strict=True))
-    trace = privacy.redact_trace(run.trace, level="private", policy=policy).trace
-    return run.model_copy(update={**cleaned, "trace": trace})
+    beside = privacy.redact_jsonable(facts, level="private", policy=policy)
+    redacted = privacy.redact_trace(run.trace, level="private", policy=policy)
+    cleaned = {**beside.value, "trace": redacted.trace}
+    cleaned["agents"] = dict(zip(run.agents, beside.value["agents"], strict=True))
+    cleaned["redactions"] = dict(Counter(beside.counts) + Counter(redacted.counts))
+    return run.model_copy(update=cleaned)
 
 
 def _without_largest_step(run: RecordedRun) -> RecordedRun:

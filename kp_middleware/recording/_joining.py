@@ -1,6 +1,7 @@
 """One run out of two parts of a thread, and what becomes of a part that nothing follows."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, takewhile
 from typing import NamedTuple
@@ -43,6 +44,7 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
             "output_tokens": _sum(first.output_tokens, second.output_tokens),
             "agents": _agents(kept),
             "part": _part(first, second),
+            "redactions": dict(Counter(first.redactions) + Counter(second.redactions)),
         }
     )
 

@@ -76,6 +76,7 @@ class History:
         )
         row["rules"] = json.loads(row["rules"])
         row["tags"] = json.loads(row["tags"] or "[]")
+        row["redactions"] = json.loads(row["redactions"])
         row["steps"] = [_present(step) for step in self._steps(seq)]
         row["outbox"] = self._outbox(seq)
         return row

@@ -219,6 +219,7 @@ def _row(run: "RecordedRun") -> dict[str, Any]:
         "recovery_count": run.shape.recoveries,
         "input_tokens": run.input_tokens,
         "output_tokens": run.output_tokens,
+        "redactions": json.dumps(run.redactions),
     }
 
 

@@ -251,3 +251,12 @@ def test_what_was_redacted_on_the_way_out_is_said(long_run, db):
     told = typed("--db", str(db), "show", "5555")
 
     assert "  → waits to be sent to https://r\n    without 2 email, 1 api_key\n" in told
+
+
+def test_what_was_taken_out_before_the_file_is_told_of_a_trace_that_stays(kp, type_command):
+    kp.capture(lambda text: text)("my password=" + "hunter2" + "zz, and nothing more")
+
+    shown = json.loads(type_command("show", "@last", "--json").stdout)
+
+    assert shown["outbox"] is None
+    assert shown["redactions"]["password"] >= 1

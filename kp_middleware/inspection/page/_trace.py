@@ -1,10 +1,10 @@
 """One trace: why it scored as it did, what it did, what it is like, and what left."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from kp_middleware.inspection._explanation import arithmetic, whereabouts
+from kp_middleware.inspection._explanation import arithmetic, taken_out, whereabouts
 from kp_middleware.inspection.page._alike import Alike, alike_card
 from kp_middleware.inspection.page._card import card, picture_card
 from kp_middleware.inspection.page._links import Links
@@ -99,8 +99,7 @@ def _score_title(trace: Row) -> str:
 
 
 def _sent(trace: Row, body: str | None, extent: Extent) -> Markup:
-    outbox, where = trace["outbox"], whereabouts(trace)
-    redactions: Mapping[str, int] = outbox["redactions"] if outbox else {}
+    where, redactions = whereabouts(trace), taken_out(trace)
     removed = (
         element("li", f"{kind} {count(number)}")
         for kind, number in sorted(redactions.items(), key=lambda item: (-item[1], item[0]))
