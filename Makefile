@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCKED := langchain patterns phones secrets ui weights
 ENGINES := names patterns phones secrets
 READY := .venv/ready
-VERSIONS := core-1.0 core-alone langgraph-1.1 peers
+VERSIONS := core-1.0 core-alone datasette-1.0 langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 

@@ -67,12 +67,18 @@ ENGLISH: Final = Language(
         "Happy to help! What is your order number?",
     ),
     looks=(
-        "Thank you, let me look that up in our system for you. This takes a moment, because I have "
-        "to ask the warehouse and the carrier as well.",
-        "I have found your order, one moment while I check what our policy says. To protect your "
-        "account I may ask you for the postal code and the last digits of your card.",
-        "Thank you for your patience. I can see the order, its date and the way it was paid. "
-        "Everything that we agree on here will be confirmed to you by e-mail within one day.",
+        (
+            "Thank you, let me look that up in our system for you. This takes a moment, because I "
+            "have to ask the warehouse and the carrier as well."
+        ),
+        (
+            "I have found your order, one moment while I check what our policy says. To protect "
+            "your account I may ask you for the postal code and the last digits of your card."
+        ),
+        (
+            "Thank you for your patience. I can see the order, its date and the way it was paid. "
+            "Everything that we agree on here will be confirmed to you by e-mail within one day."
+        ),
     ),
     agrees=("Yes, please do that.", "That is fine with me, go ahead.", "Okay, yes."),
     thanks=("Thank you, that is all.", "Great, thanks for your help!", "Perfect, bye."),
@@ -115,12 +121,18 @@ GERMAN: Final = Language(
     number=("Die Bestellung ist {number}.", "Gern, Bestellnummer {number}.", "{number}"),
     ask=("Wie lautet bitte die Bestellnummer?", "Gern! Nennen Sie mir bitte die Bestellnummer."),
     looks=(
-        "Vielen Dank, ich sehe das gleich für Sie in unserem System nach. Das dauert einen Moment, "
-        "weil ich auch das Lager und den Zusteller fragen muss.",
-        "Ich habe die Bestellung gefunden, einen Moment, ich prüfe unsere Bedingungen. Zum Schutz "
-        "Ihres Kontos frage ich vielleicht noch nach Postleitzahl und Kartennummer.",
-        "Danke für Ihre Geduld. Ich sehe die Bestellung, das Datum und die Zahlungsart. Alles, was "
-        "wir hier vereinbaren, bestätigen wir Ihnen innerhalb eines Tages per E-Mail.",
+        (
+            "Vielen Dank, ich sehe das gleich für Sie in unserem System nach. Das dauert einen "
+            "Moment, weil ich auch das Lager und den Zusteller fragen muss."
+        ),
+        (
+            "Ich habe die Bestellung gefunden, einen Moment, ich prüfe unsere Bedingungen. Zum "
+            "Schutz Ihres Kontos frage ich vielleicht noch nach Postleitzahl und Kartennummer."
+        ),
+        (
+            "Danke für Ihre Geduld. Ich sehe die Bestellung, das Datum und die Zahlungsart. Alles, "
+            "was wir hier vereinbaren, bestätigen wir Ihnen innerhalb eines Tages per E-Mail."
+        ),
     ),
     agrees=("Ja, bitte machen Sie das.", "Das passt mir, gern.", "In Ordnung, ja."),
     thanks=("Danke, das war alles.", "Super, vielen Dank!", "Prima, auf Wiederhören."),
@@ -163,12 +175,18 @@ SPANISH: Final = Language(
     number=("El pedido es {number}.", "Claro, mi número de pedido es {number}.", "{number}"),
     ask=("¿Me da el número de pedido, por favor?", "¡Con gusto! ¿Cuál es su número de pedido?"),
     looks=(
-        "Gracias, lo busco ahora mismo en nuestro sistema. Tardo un momento porque tengo que "
-        "preguntar también al almacén y al transportista.",
-        "He encontrado su pedido, un momento mientras reviso nuestra política. Para proteger su "
-        "cuenta quizá le pida el código postal y los últimos números de la tarjeta.",
-        "Gracias por su paciencia. Veo el pedido, la fecha y la forma de pago. Todo lo que "
-        "acordemos aquí se lo confirmaremos por correo en el plazo de un día.",
+        (
+            "Gracias, lo busco ahora mismo en nuestro sistema. Tardo un momento porque tengo que "
+            "preguntar también al almacén y al transportista."
+        ),
+        (
+            "He encontrado su pedido, un momento mientras reviso nuestra política. Para proteger "
+            "su cuenta quizá le pida el código postal y los últimos números de la tarjeta."
+        ),
+        (
+            "Gracias por su paciencia. Veo el pedido, la fecha y la forma de pago. Todo lo que "
+            "acordemos aquí se lo confirmaremos por correo en el plazo de un día."
+        ),
     ),
     agrees=("Sí, hágalo, por favor.", "Me parece bien, adelante.", "De acuerdo, sí."),
     thanks=("Gracias, eso es todo.", "¡Genial, gracias por la ayuda!", "Perfecto, adiós."),
@@ -211,12 +229,18 @@ JAPANESE: Final = Language(
     number=("注文番号は{number}です。", "はい、{number}です。", "{number}"),
     ask=("注文番号を教えていただけますか。", "承知しました。ご注文番号をお願いします。"),
     looks=(
-        "ありがとうございます。ただいまシステムで確認いたします。倉庫と配送会社にも問い合わせますので、"
-        "少しお時間をいただきます。",
-        "ご注文が見つかりました。規定を確認しますので少々お待ちください。安全のため、郵便番号をお尋ねする"
-        "場合があります。",
-        "お待たせしました。ご注文の日付とお支払い方法を確認しました。ここで決まったことは一日以内にメールで"
-        "お知らせします。",
+        (
+            "ありがとうございます。ただいまシステムで確認いたします。倉庫と配送会社にも問い合わせますので、"
+            "少しお時間をいただきます。"
+        ),
+        (
+            "ご注文が見つかりました。規定を確認しますので少々お待ちください。安全のため、郵便番号をお尋ねする"
+            "場合があります。"
+        ),
+        (
+            "お待たせしました。ご注文の日付とお支払い方法を確認しました。ここで決まったことは一日以内にメールで"
+            "お知らせします。"
+        ),
     ),
     agrees=("はい、お願いします。", "それで構いません。", "わかりました、どうぞ。"),
     thanks=("ありがとう、以上です。", "助かりました、ありがとうございます。", "では失礼します。"),

@@ -29,7 +29,10 @@ else:
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "reason", "objective")
 _FAILED: Final = ("rejected", "blocked")
-_LEFT: Final = "what other redact_… settings blocked is left: set the same here, or --force applies yours alone"
+_LEFT: Final = (
+    "what other redact_… settings blocked is left:"
+    " set the same here, or --force applies yours alone"
+)
 
 
 _alone_option = click.option(

@@ -112,6 +112,12 @@ def test_the_link_works_once(guard):
     assert "set-cookie" not in again.headers
 
 
+def test_a_link_that_was_used_is_not_replaced_by_an_empty_one(guard):
+    ask(guard, guard.link)
+
+    assert ask(guard, "/-/kp-open").status == 403
+
+
 def test_the_browser_that_opened_the_link_may_follow_it_again(guard):
     shown = cookie(guard)
 

@@ -241,9 +241,10 @@ def test_only_by_force_an_exception_of_the_shell_s_counts(record, type_command, 
     assert ("anna@example.org" in body) == bool(words)
 
 
+@pytest.mark.usefixtures("rejected")
 @pytest.mark.parametrize("words", [["rescan"], ["retry", "--failed"]], ids=" ".join)
 def test_what_was_rejected_is_cleaned_by_today_s_rules_before_it_goes_again(
-    rejected, type_command, monkeypatch, words
+    type_command, monkeypatch, words
 ):
     monkeypatch.setenv("KP_REDACT_DENY", "bluebird")
 

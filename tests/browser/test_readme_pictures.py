@@ -3,7 +3,7 @@
 from xml.etree import ElementTree as ET
 
 import pytest
-from pictures import draw
+from readme_pictures import draw
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -1,6 +1,6 @@
 """The two pictures of the README: the page, and a trace on a terminal.
 
-.venv/bin/python tests/browser/pictures.py docs/pictures
+.venv/bin/python tests/browser/readme_pictures.py docs/pictures
 """
 
 import os
