@@ -16,8 +16,8 @@ def pieces(text: str, size: int) -> Iterator[tuple[int, str]]:
 
     Where there is no good place for a cut, a part repeats the end of the one before it.
 
-    >>> [*pieces("one two\nthree four", 10)]
-    [(0, 'one two\n'), (8, 'three four')]
+    >>> [*pieces("one two three\nfour", 16)]
+    [(0, 'one two three\n'), (14, 'four')]
     """
     start = 0
     while len(text) - start > size:

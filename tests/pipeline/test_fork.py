@@ -182,9 +182,10 @@ def in_threads(work, arguments):
     return threads
 
 
-def open_files_of_ours():
-    files = [link.resolve().name for link in PROC.iterdir()]
-    return [name for name in files if name.startswith(("kp.db", "pacing.db"))]
+def open_files_of_ours(*folders):
+    """Those of this test: others may have left some open."""
+    files = [link.resolve() for link in PROC.iterdir()]
+    return [file for file in files if any(map(file.is_relative_to, folders))]
 
 
 @pytest.mark.parametrize(
@@ -332,12 +333,15 @@ def test_what_a_forked_child_does_in_a_captured_function_is_a_part_of_a_run_it_d
 
 
 @needs_proc
-def test_a_child_has_none_of_our_files_open(pulse, fork):
+def test_a_child_has_none_of_our_files_open(pulse, fork, tmp_path, home):
     with LocalRegistry() as registry:
         kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
         busy = in_threads(record_slowly, [(kp, "parent", 40)])
 
-        ended = [statuses(fork(lambda: os._exit(len(open_files_of_ours())))) for _ in range(10)]
+        ended = [
+            statuses(fork(lambda: os._exit(len(open_files_of_ours(tmp_path, home)))))
+            for _ in range(10)
+        ]
         busy[0].join()
         kp.close(timeout_s=20)
 
@@ -346,7 +350,7 @@ def test_a_child_has_none_of_our_files_open(pulse, fork):
 
 
 @needs_proc
-def test_nor_while_the_registry_is_asked(pulse, fork):
+def test_nor_while_the_registry_is_asked(pulse, fork, tmp_path, home):
     asked, may_answer = threading.Event(), threading.Event()
 
     def answer(_request):
@@ -359,7 +363,7 @@ def test_nor_while_the_registry_is_asked(pulse, fork):
         record(kp, "parent")
         asked.wait(20)
 
-        ended = statuses(fork(lambda: os._exit(len(open_files_of_ours()))))
+        ended = statuses(fork(lambda: os._exit(len(open_files_of_ours(tmp_path, home)))))
         may_answer.set()
         kp.close(timeout_s=20)
 
@@ -367,12 +371,14 @@ def test_nor_while_the_registry_is_asked(pulse, fork):
 
 
 @needs_proc
-def test_nor_while_a_run_is_embedded_for_longer_than_a_fork_waits(pulse, fork, objectives):
+def test_nor_while_a_run_is_embedded_for_longer_than_a_fork_waits(
+    pulse, fork, objectives, tmp_path, home
+):
     embedder = Slow()
     kp = pulse(embedder=embedder)
 
     def go_on():
-        assert open_files_of_ours() == []
+        assert open_files_of_ours(tmp_path, home) == []
         embedder.may_end.set()
         record_and_close(kp, "child")
 

@@ -123,6 +123,9 @@ def test_time_that_rows_wait_to_be_taken_does_not_count(db, keep):
     assert taken == 100_000
 
 
+@pytest.mark.filterwarnings(  # Datasette, once imported, has SQLite tell what it swallows
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 def test_ctrl_c_is_not_swallowed_by_sqlite(db, keep):
     keep("one")
     clock = iter([0.0])  # the next time that SQLite asks, Ctrl-C is typed
