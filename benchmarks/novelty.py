@@ -23,7 +23,7 @@ from rich.table import Table
 
 from kp_middleware import MiniLMEmbedder, ReasoningTrace, Scorer, Step
 from kp_middleware.scoring import Vector, specified_text
-from kp_middleware.scoring._embedded_text import _most_telling_first, task_first_text
+from kp_middleware.scoring._embedded_text import task_first_text
 from kp_middleware.scoring._window import Window
 
 RECORDED: Final = "tau_airline_gpt4o_open.jsonl.gz"
@@ -31,29 +31,36 @@ TOP: Final = 0.2
 ROUNDS: Final = 15
 
 
-def order_alone(trace: ReasoningTrace, window: Window) -> str:
-    """What people said first, but each text whole: a long one takes the room of all others."""
+def whole_parts(trace: ReasoningTrace, window: Window) -> str:
+    """What people said, then thoughts, then the rest, but whole: a long part takes all the room."""
     text = specified_text(trace)
     if window.holds(text):
         return text
-    return " ".join(part for part, _ in _most_telling_first(trace))
+    steps = sorted((step for step in trace.steps if step.content), key=_rank)
+    return " ".join([trace.task.objective, *(step.content for step in steps)])
 
 
-def ends_alone(trace: ReasoningTrace, window: Window) -> str:
-    """The ends of each text, but in the order of the run."""
+def _rank(step: Step) -> int:
+    if step.type == "observation" and step.tool is None:
+        return 0
+    return 1 if step.type == "thought" else 2
+
+
+def any_part(trace: ReasoningTrace, window: Window) -> str:
+    """The ends of each part, whoever said it, until the window is full."""
     text = specified_text(trace)
     if window.holds(text):
         return text
-    ends = {part: window.ends(part, *ends).text for part, ends in _most_telling_first(trace)}
     contents = [step.content for step in trace.steps if step.content]
-    return " ".join(ends[part] for part in (trace.task.objective, *contents))
+    pieces = [window.ends(content, 16, 16).text for content in contents]
+    return " ".join([window.ends(trace.task.objective, 32, 64).text, *pieces])
 
 
 METHODS: Final[Mapping[str, Callable[[ReasoningTrace, Window], str]]] = {
     "specified": lambda trace, _: specified_text(trace),
     "task-first": task_first_text,
-    "order alone": order_alone,
-    "ends alone": ends_alone,
+    "whole parts": whole_parts,
+    "any part": any_part,
 }
 
 
@@ -203,7 +210,7 @@ def main() -> None:
     console, model = Console(width=120), Model()
 
     first = Table(
-        "AUC by kind of run", "tool results in", "tokens", *METHODS, "task alone", box=None
+        "AUC by kind of run", "tool results in", "≈ tokens", *METHODS, "task alone", box=None
     )
     second = Table("best fifth, tool results in", *METHODS, box=None)
     if (given.data / RECORDED).exists():

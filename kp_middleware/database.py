@@ -175,8 +175,8 @@ def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
     if read_only:
         return
     connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the process loses none
+    _use_wal(connection)  # also where a backup, which needs none, took the file's place
     if version < len(MIGRATIONS):
-        _use_wal(connection)
         _migrate(connection, path)
 
 

@@ -29,6 +29,11 @@ def pacing_file() -> Path:
     return state_folder() / "pacing.db"
 
 
+def pacing_files(db: Path) -> tuple[Path, Path]:
+    """The usual one, and one beside the file of traces, for where the first cannot be written."""
+    return pacing_file(), db.with_name(f"{db.name}.pacing")
+
+
 def reference_folder() -> Path:
     """Where the reference command line keeps its registry, key and agent id."""
     return Path.home() / ".config" / "knowledgepulse"

@@ -581,3 +581,12 @@ def test_a_full_disk_is_not_damage_and_says_to_make_room(db, connection):
 
     assert not is_damage(raised.value)
     assert words.startswith(f"{db}: database or disk is full; make room on the disk")
+
+
+def test_a_backup_in_the_file_s_place_gets_its_journal_again(tmp_path):
+    path = tmp_path / "kp.db"
+    with closing(connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+    with closing(connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)

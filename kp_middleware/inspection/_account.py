@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
+from kp_middleware.inspection._alternatives import Case
 from kp_middleware.inspection._explanation import whereabouts
+from kp_middleware.inspection._facts import Facts
 from kp_middleware.inspection._reasons import kinds_of, reason, rule_reason
-from kp_middleware.inspection._remedies import Case, remedy
+from kp_middleware.inspection._remedies import remedy
 from kp_middleware.inspection._rescoring import SIGNALS, Change, Parts
 from kp_middleware.storage import Row
 
@@ -18,9 +20,9 @@ class SignalAccount(NamedTuple):
         weight: What it counts, from 0 to 1.
         amount: What it adds to the score: value times weight.
         reason: What of the run made it so.
-        least: The least value that reaches the threshold while the others stay, from 0 to 1; None
-            where not even 1 does.
-        remedy: In words, what it would have to be for the other verdict.
+        least: The least value that reaches the threshold while the others and the rules that fired
+            stay, from 0 to 1; None where not even 1 does.
+        remedy: In words, what it would have to be for the other verdict, with rules that fire anew.
     """
 
     signal: str
@@ -137,10 +139,10 @@ def _rule(trace: Row, parts: Parts, change: Change) -> RuleAccount:
 
 def _signal(trace: Row, parts: Parts, name: str, threshold: float) -> SignalAccount:
     value, weight = trace[name], parts.weights[SIGNALS.index(name)]
-    case = Case(trace, parts, threshold, name, parts.least(name, threshold))
-    return SignalAccount(
-        name, value, weight, value * weight, reason(trace, name), case.least, remedy(case)
-    )
+    case = Case(Facts.of(trace), parts, threshold, name)
+    told = remedy(case, measured=trace["embedder"] is not None)
+    least = parts.least(name, threshold)
+    return SignalAccount(name, value, weight, value * weight, reason(trace, name), least, told)
 
 
 def _known(trace: Row) -> Row:

@@ -1,6 +1,7 @@
 """The command line: what every command has in common, and which there are."""
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,9 @@ from kp_middleware import locations
 from kp_middleware.database import TROUBLE, in_words
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.inspection._exit_codes import BROKEN_PIPE, INTERRUPTED
+from kp_middleware.inspection._explanation import one_line
 from kp_middleware.inspection._manners import Manners, set_manners
+from kp_middleware.inspection._streams import prepare_streams
 
 if TYPE_CHECKING:
     from click import Group as DefaultGroup  # the package has no types
@@ -52,7 +55,13 @@ class _Group(DefaultGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [*_COMMANDS]
 
+    def main(self, *values: Any, **more: Any) -> Any:
+        prepare_streams()
+        return super().main(*values, **more)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if not ctx.resilient_parsing:  # else a word is being completed
+            _check_command(cmd_name)
         name = cmd_name if cmd_name in _COMMANDS else _DEFAULT
         if name not in self.commands:
             self.add_command(_command(name))
@@ -68,11 +77,24 @@ class _Group(DefaultGroup):
             raise click.ClickException(str(in_words(ctx.obj, error))) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
+        except UnicodeError as error:
+            raise click.ClickException("what was given is no UTF-8 text: type it anew") from error
+        except OverflowError as error:
+            raise click.ClickException("a number is too large: type a smaller one") from error
         except BrokenPipeError:
             sys.exit(BROKEN_PIPE)
         except OSError as error:
             raise click.ClickException(str(error)) from error
         return result
+
+
+def _check_command(name: str) -> None:
+    """Refuse what is neither a command nor an option of the default one, which has no arguments."""
+    if name in _COMMANDS or name.startswith("-"):
+        return
+    alike = get_close_matches(name, _COMMANDS, n=1)
+    remedy = f"did you mean {alike[0]}?" if alike else "--help names those that there are"
+    raise click.UsageError(f"there is no command {one_line(name)}: {remedy}")
 
 
 def _command(name: str) -> click.Command:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -10,6 +10,11 @@ from click.shell_completion import CompletionItem, get_completion_class
 from kp_middleware import locations
 from kp_middleware.inspection._explanation import one_line, short_id
 from kp_middleware.storage import domain_names, tool_names, trace_ids
+
+if TYPE_CHECKING:
+    from click import Group as DefaultGroup  # the package has no types
+else:
+    from click_default_group import DefaultGroup
 
 Completed: TypeAlias = list[CompletionItem]
 
@@ -44,6 +49,23 @@ def completion(context: click.Context, *, shell: str) -> None:
     click.echo(f"# To install: {_INSTALL[shell].format(name=name)}")
 
 
+class GroupWithDefault(DefaultGroup):
+    """A group of commands, of which one is run where none is named, and all are completed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """With nothing typed, what comes may be any command: only to run one is chosen."""
+        if ctx.resilient_parsing and not args:
+            return click.Group.parse_args(self, ctx, args)
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> Completed:
+        """The commands, or the options of the one that is run where none is named."""
+        default = self.get_command(ctx, "")
+        if incomplete.startswith("-") and default is not None:
+            return default.shell_complete(ctx, incomplete)
+        return super().shell_complete(ctx, incomplete)
+
+
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """The newest traces whose id begins so, with what was asked as help."""
     names = [
@@ -55,19 +77,19 @@ def complete_trace_id(context: click.Context, _: click.Parameter, start: str) ->
         *names,
         *(
             CompletionItem(_as_typed(trace_id, start), help=one_line(objective)[:_HELP_WIDTH])
-            for trace_id, objective in trace_ids(_file(context), start)
+            for trace_id, objective in trace_ids(file_of(context), start)
         ),
     ]
 
 
 def complete_domain(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """The domains that there are."""
-    return _items(domain_names(_file(context), start))
+    return _items(domain_names(file_of(context), start))
 
 
 def complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """The tools that were used."""
-    return _items(tool_names(_file(context), start))
+    return _items(tool_names(file_of(context), start))
 
 
 def trace_id_argument(
@@ -79,8 +101,8 @@ def trace_id_argument(
     )
 
 
-def _file(context: click.Context) -> Path:
-    """The same that a command gets, which click does not begin while it completes."""
+def file_of(context: click.Context) -> Path:
+    """The file of traces that a command gets: click begins none while it completes."""
     db: Path | None = context.find_root().params.get("db")
     return db or locations.database_file()
 

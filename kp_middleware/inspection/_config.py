@@ -3,27 +3,22 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
 from kp_middleware import locations
-from kp_middleware.inspection._completion import Completed
+from kp_middleware.inspection._completion import Completed, GroupWithDefault
 from kp_middleware.inspection._explanation import one_line
 from kp_middleware.inspection._output import Output, json_option, output_options, print_json
 from kp_middleware.storage import Row
-
-if TYPE_CHECKING:
-    from click import Group as DefaultGroup  # the package has no types
-else:
-    from click_default_group import DefaultGroup
 
 _COLUMNS: Final = ("setting", "value", "origin", "description")
 _WIDTH: Final = 44
 
 
-@click.group(cls=DefaultGroup, default="list", default_if_no_args=True)
+@click.group(cls=GroupWithDefault, default="list", default_if_no_args=True)
 def config() -> None:
     """See each setting, where it comes from and what it does; change the settings file.
 
@@ -52,7 +47,7 @@ _setting_argument: Callable[[Any], Any] = click.argument(
 
 
 @config.command("list")
-@output_options()
+@output_options(columns=_COLUMNS)
 @click.pass_context
 def list_(context: click.Context, *, output: Output) -> None:
     """List every setting: its value, where it comes from, and what it does.
@@ -101,6 +96,7 @@ def set_(*, name: str, value: str, as_json: bool) -> None:
     from kp_middleware.inspection._settings_file import write_setting
 
     _check_name(name, [*descriptions()])
+    _check_text(value)
     written = write_setting(locations.settings_file(), name, value)
     if as_json:
         print_json({"setting": name, "value": written, "path": str(locations.settings_file())})
@@ -136,6 +132,13 @@ def _rows(context: click.Context) -> list[Row]:
 def _check_name(name: str, names: list[str]) -> None:
     if name not in names:
         raise click.UsageError(f"there is no setting {name}: there are {', '.join(names)}")
+
+
+def _check_text(value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError("the value is no UTF-8 text: type it anew") from error
 
 
 def _for_people(row: Row) -> Row:

@@ -14,7 +14,8 @@ import click
 from kp_middleware.database import connect
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.inspection._explanation import short_id
-from kp_middleware.inspection._output import print_json, print_table
+from kp_middleware.inspection._output import print_json
+from kp_middleware.inspection._table import print_table
 from kp_middleware.pipeline import Backlog, KnowledgePulse
 from kp_middleware.storage import History, Row
 from kp_middleware.testing import LocalRegistry

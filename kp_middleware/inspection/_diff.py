@@ -8,14 +8,15 @@ import click
 from kp_middleware.database import connect
 from kp_middleware.inspection._comparison import compared
 from kp_middleware.inspection._comparison_lines import comparison_lines
+from kp_middleware.inspection._completion import trace_id_argument
 from kp_middleware.inspection._output import json_option, print_json
 from kp_middleware.inspection._screen import screen_width
 from kp_middleware.storage import History
 
 
 @click.command()
-@click.argument("left", metavar="A")
-@click.argument("right", metavar="B")
+@trace_id_argument("left", metavar="A")
+@trace_id_argument("right", metavar="B")
 @json_option
 @click.pass_obj
 def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Is all that we need usable, and what is to be done if not?"""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +23,7 @@ from kp_middleware.settings import Settings
 from kp_middleware.storage import SQLITE_VERSION, History, check_soundness
 
 _LITTLE_BYTES: Final = 100_000_000
+_WRITABLE: Final = "make it and its folder writable, or name another file with KP_DB or --db"
 _IN_WORDS: Final = {
     "sound": "sound",
     "damaged": "damaged",
@@ -60,18 +62,34 @@ def examine(db: Path, embedder: Embedder) -> Iterator[Finding]:
 
 
 def _file(path: Path) -> Finding:
+    """It is only read: a name that was mistyped must not become a file."""
+    path = path.expanduser()
+    if not path.exists() or path.stat().st_size == 0:
+        return _no_file(path)
     try:
-        with closing(connect(path)) as connection:
+        with closing(connect(path, read_only=True)) as connection:
             count, soundness = History(connection).count(), check_soundness(connection, limit_s=2)
     except TROUBLE as error:
         return Finding("file", ok=False, detail=str(in_words(path, error)))
-    free_bytes = disk_usage(path.expanduser().parent).free
+    if not os.access(path, os.W_OK):
+        return Finding("file", ok=False, detail=f"{path} is read-only for you: {_WRITABLE}")
+    free_bytes = disk_usage(path.parent).free
     facts = f"{path}: {count} traces, {_IN_WORDS[soundness]}, {free_bytes / 1e9:,.1f} GB free"
     if soundness == "damaged":
         return Finding("file", ok=False, detail=f"{facts}; record a run: that saves what it can")
     if free_bytes < _LITTLE_BYTES:
         return Finding("file", ok=False, detail=f"{facts}; make room, or runs will be lost")
     return Finding("file", ok=True, detail=f"{facts}, SQLite {SQLITE_VERSION}")
+
+
+def _no_file(path: Path) -> Finding:
+    """Nothing is wrong before the first run, if the file can be made."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not os.access(folder, os.W_OK):
+        return Finding("file", ok=False, detail=f"{path} cannot be made: {_WRITABLE}")
+    problem = "is empty" if path.exists() else "does not exist yet"
+    detail = f"{path} {problem}: record a run, or name another file with KP_DB or --db"
+    return Finding("file", ok=True, detail=detail)
 
 
 def _model(embedder: Embedder, settings: Settings) -> Finding:

@@ -8,6 +8,8 @@ import click
 from kp_middleware.database import connect
 from kp_middleware.inspection._account import account_of
 from kp_middleware.inspection._account_lines import account_lines
+from kp_middleware.inspection._completion import trace_id_argument
+from kp_middleware.inspection._number_range import UNIT
 from kp_middleware.inspection._output import json_option, print_json
 from kp_middleware.inspection._profiles import profile_weights, weights_option
 from kp_middleware.inspection._screen import screen_width
@@ -15,8 +17,8 @@ from kp_middleware.storage import History
 
 
 @click.command()
-@click.argument("trace_id", metavar="ID")
-@click.option("--threshold", type=click.FloatRange(0, 1), help="Hold it against this, 0 to 1.")
+@trace_id_argument()
+@click.option("--threshold", type=UNIT, help="Hold it against this, 0 to 1.")
 @weights_option
 @json_option
 @click.pass_obj

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from kp_middleware.storage import Row
 
 _PARTS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
+_JOINERS = "\u200c\u200d"
+"""Many languages and emoji are not written without them."""
 
 
 class Line(NamedTuple):
@@ -102,7 +104,7 @@ def one_line(text: str) -> str:
 
 def printable(line: str) -> str:
     """A line with nothing in it that steers a terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in line)
+    return "".join(sign if sign.isprintable() or sign in _JOINERS else "?" for sign in line)
 
 
 def in_words(counts: Mapping[str, int]) -> str:

@@ -89,7 +89,10 @@ class _Export:
 
     def write(self, file: Path, format_: str) -> None:
         """Write them to a file."""
-        with file.open("w", encoding="utf-8", newline="") as opened, redirect_stdout(opened):
+        with (
+            file.open("w", encoding="utf-8", errors="backslashreplace", newline="") as opened,
+            redirect_stdout(opened),
+        ):
             self.print(format_)
 
     def print(self, format_: str) -> None:

@@ -1,6 +1,7 @@
 """The command that lists traces."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -32,8 +33,16 @@ COLUMNS: Final = (
 _FEWER: Final = ("id", "started_at", "score", "success", "state", "objective")
 _ROOM: Final = 110
 
+_MOST: Final = 2**63 - 1  # SQLite has no larger number
+
 limit_option = click.option(
-    "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many."
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    callback=lambda _, __, number: min(number, _MOST),
+    help="How many.",
 )
 
 
@@ -41,7 +50,7 @@ limit_option = click.option(
 @limit_option
 @filter_options()
 @click.option("--near", is_flag=True, help="Those nearest to the threshold first, on both sides.")
-@output_options()
+@output_options(columns=COLUMNS)
 @click.pass_obj
 def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output) -> None:
     """List traces, the newest first.
@@ -56,6 +65,7 @@ def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output)
         rows = find(filters, limit=limit)
         count = listing.count(filters) if len(rows) == limit else limit
     tell_how_many(count, limit)
+    tell_if_none(rows)
     output.print(rows, _columns(output), for_people=for_people)
 
 
@@ -69,6 +79,12 @@ def tell_how_many(count: int, limit: int) -> None:
     if count > limit:
         told = f"{count:,}" if count <= COUNTED else f"more than {COUNTED:,}"
         hint(f"{told} traces in all: -n shows more")
+
+
+def tell_if_none(rows: Sequence[Row]) -> None:
+    """That nothing is no mistake of the terminal."""
+    if not rows:
+        hint("nothing matches")
 
 
 def for_people(row: Row) -> Row:

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kp_middleware import locations
-from kp_middleware.database import connect
-from kp_middleware.inspection._completion import trace_id_argument
+from kp_middleware.database import Connection, connect
+from kp_middleware.inspection._completion import GroupWithDefault, trace_id_argument
 from kp_middleware.inspection._exit_codes import BLOCKED
 from kp_middleware.inspection._explanation import in_words, printable, short_id
+from kp_middleware.inspection._list import limit_option, tell_if_none
+from kp_middleware.inspection._manners import hint
 from kp_middleware.inspection._output import Output, json_option, output_options, print_json
 from kp_middleware.inspection._user_settings import read_settings
 from kp_middleware.storage import Entry, History, OutboxCare, Row, lift_stops
 
 if TYPE_CHECKING:
-    from click import Group as DefaultGroup  # the package has no types
-
     from kp_middleware.pipeline import Rescan
-else:
-    from click_default_group import DefaultGroup
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "reason", "objective")
 _FAILED: Final = ("rejected", "blocked")
@@ -43,7 +41,7 @@ _alone_option = click.option(
 )
 
 
-@click.group(cls=DefaultGroup, default="list", default_if_no_args=True)
+@click.group(cls=GroupWithDefault, default="list", default_if_no_args=True)
 def outbox() -> None:
     """See what goes, exactly, and do something about what does not.
 
@@ -55,12 +53,12 @@ def outbox() -> None:
 
 
 @outbox.command("list")
-@click.option("-n", "--limit", default=20, show_default=True, help="How many, newest first.")
+@limit_option
 @click.option("--failed", "states", flag_value="rejected,blocked", help="Rejected or blocked.")
 @click.option("--blocked", "states", flag_value="blocked", help="Not certainly clean, or given up.")
 @click.option("--pending", "states", flag_value="pending,sending", help="Waits to be sent.")
 @click.option("--sent", "states", flag_value="sent", help="Arrived.")
-@output_options()
+@output_options(columns=_COLUMNS)
 @click.pass_obj
 def list_(db: Path, *, limit: int, states: str | None, output: Output) -> None:
     """List what is in the outbox, newest first.
@@ -73,7 +71,8 @@ def list_(db: Path, *, limit: int, states: str | None, output: Output) -> None:
         care = OutboxCare(connection)
         rows, count = care.rows(limit, states=wanted), care.count(states=wanted)
     if len(rows) == limit < count:
-        click.echo(f"{count} in all: -n shows more", err=True)
+        hint(f"{count} in all: -n shows more")
+    tell_if_none(rows)
     output.print(rows, _COLUMNS, for_people=_for_people)
 
 
@@ -119,9 +118,9 @@ def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool) -> None:
     from kp_middleware.pipeline import Rescan
 
     settings = read_settings(db)
-    if lift_stops(locations.pacing_file()):
-        click.echo("the API key that was refused is tried again", err=True)
-    with closing(connect(db)) as connection:
+    with closing(_opened(db)) as connection:
+        if sum(map(lift_stops, locations.pacing_files(db))):
+            click.echo("the API key that was refused is tried again", err=True)
         care, rescan = OutboxCare(connection), Rescan(connection, settings, alone=alone)
         seqs = care.seqs(*_FAILED) if trace_id is None else [History(connection).find(trace_id)]
         results = [_retried(care, rescan, seq, settings.agent_id) for seq in seqs]
@@ -143,9 +142,15 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     """
     from kp_middleware.pipeline import Rescan
 
-    with closing(connect(db)) as connection:
+    with closing(_opened(db)) as connection:
         results = Rescan(connection, read_settings(db), alone=alone).all_rows().values()
     _tell([*results], as_json=as_json)
+
+
+def _opened(db: Path) -> Connection:
+    """To write to, if it is there: a name that was mistyped must not become a file."""
+    connect(db, read_only=True).close()
+    return connect(db)
 
 
 def _retried(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None) -> str:

@@ -18,14 +18,11 @@ import click
 
 from kp_middleware.inspection._exit_codes import EMPTY
 from kp_middleware.inspection._explanation import one_line
-from kp_middleware.inspection._manners import wants_color
+from kp_middleware.inspection._table import as_text, print_table, put
 from kp_middleware.storage import Row
 
 Command: TypeAlias = Callable[..., Any]
 
-_PIPE_WIDTH: Final = 160
-_GAP: Final = 2
-_LEAST: Final = 10
 _STEERING: Final = re.compile("[\x7f-\x9f]")  # JSON escapes all others that steer a terminal
 _FORMATS: Final = {
     "json": "One JSON array.",
@@ -64,6 +61,7 @@ class Output(NamedTuple):
         columns: Sequence[str],
         *,
         for_people: Callable[[Row], Row] = lambda row: row,
+        all_columns: bool = False,
     ) -> None:
         """Print each row as soon as it is there; a table needs them all.
 
@@ -71,6 +69,7 @@ class Output(NamedTuple):
             rows: By column name.
             columns: What a table and text show; JSON has all that the rows have.
             for_people: How a row is told in a table.
+            all_columns: Whether a table has all of them on a narrow terminal too, in long lines.
 
         Raises:
             click.UsageError: If a column is asked for that the rows do not have.
@@ -91,7 +90,12 @@ class Output(NamedTuple):
             case "tsv":
                 self._print_tsv(rows, shown)
             case _:
-                print_table([for_people(row) for row in rows], shown, headers=self.headers)
+                print_table(
+                    [for_people(row) for row in rows],
+                    shown,
+                    headers=self.headers,
+                    all_columns=all_columns or bool(self.columns),
+                )
         if first is None and self.fail_empty:
             sys.exit(EMPTY)
 
@@ -99,7 +103,8 @@ class Output(NamedTuple):
         """Refuse columns that a row does not have."""
         unknown = [name for name in self.columns if row is not None and name not in row]
         if row is not None and unknown:
-            raise click.UsageError(f"there is no column {unknown[0]}: there are {', '.join(row)}")
+            names = one_line(", ".join(row))
+            raise click.UsageError(f"there is no column {one_line(unknown[0])}: there are {names}")
 
     def _cut(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
@@ -107,22 +112,25 @@ class Output(NamedTuple):
 
     def _print_csv(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
         if self.headers:
-            _put(_csv_line(columns))
+            put(_csv_line(columns))
         for row in rows:
-            _put(_csv_line([_text(row[name]) for name in columns]))
+            put(_csv_line([as_text(row[name]) for name in columns]))
 
     def _print_tsv(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
         if self.headers:
-            click.echo("\t".join(columns))
+            click.echo("\t".join(map(one_line, columns)))
         for row in rows:
-            click.echo("\t".join(one_line(_text(row[name])) for name in columns))
+            click.echo("\t".join(one_line(as_text(row[name])) for name in columns))
 
 
-def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
+def output_options(
+    *, in_pipe: str = "tsv", columns: Sequence[str] = ()
+) -> Callable[[Command], Command]:
     """Options that say how rows are wanted; the command gets them as ``output``.
 
     Args:
         in_pipe: The format where standard output is no terminal and none was asked for.
+        columns: What a shell offers for ``-c``.
     """
 
     def decorate(command: Command) -> Command:
@@ -139,20 +147,28 @@ def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
             return command(*values, output=Output(chosen, column, headers, fail_empty), **more)
 
         made: Command = run
-        for option in reversed(_options()):  # click lists the one applied last first
+        for option in reversed(_options(columns)):  # click lists the one applied last first
             made = option(made)
         return made
 
     return decorate
 
 
-def _options() -> list[Callable[[Command], Command]]:
+def _options(columns: Sequence[str]) -> list[Callable[[Command], Command]]:
     return [
         *(
             click.option(f"--{name}", "format_", flag_value=name, help=text)
             for name, text in _FORMATS.items()
         ),
-        click.option("-c", "--column", multiple=True, help="Only this column. May be repeated."),
+        click.option(
+            "-c",
+            "--column",
+            multiple=True,
+            shell_complete=lambda _context, _option, start: [
+                name for name in columns if name.startswith(start)
+            ],
+            help="Only this column. May be repeated.",
+        ),
         click.option("--headers/--no-headers", default=True, help="Name the columns first."),
         click.option("--fail-empty", is_flag=True, help="Exit with 4 where there is nothing."),
     ]
@@ -180,34 +196,6 @@ def escaped(text: str) -> str:
     return _STEERING.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
-def print_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool = True) -> None:
-    """A table as wide as the terminal: the last column is cut to what is left, the others never."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    console = Console(no_color=not wants_color(), highlight=False, width=width)
-    left = console.width - sum(_width(rows, name) + _GAP for name in columns[:-1])
-    table = Table(
-        box=None,
-        header_style="bold",
-        padding=(0, _GAP, 0, 0),
-        pad_edge=False,
-        show_header=headers,
-    )
-    for name in columns:
-        numeric = any(isinstance(row[name], int | float) for row in rows)
-        table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
-    for row in rows:
-        cells = [Text(cell(row[name]), no_wrap=True) for name in columns]
-        cells[-1].truncate(max(left, _LEAST), overflow="ellipsis")
-        table.add_row(*cells)
-    with console.capture() as drawn:
-        console.print(table, no_wrap=True, crop=False)
-    _put(drawn.get())  # where nobody reads, rich would end the program itself
-
-
 def _print_array(rows: Iterator[Row]) -> None:
     first = next(rows, None)
     if first is None:
@@ -225,30 +213,3 @@ def _csv_line(cells: Iterable[str]) -> str:
     on_terminal = sys.stdout.isatty()
     csv.writer(line, lineterminator="\n").writerow(map(one_line, cells) if on_terminal else cells)
     return line.getvalue()
-
-
-def _put(text: str) -> None:
-    """To standard output as it is, at once: click would take colour codes out of the data."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
-def _width(rows: Sequence[Row], column: str) -> int:
-    from rich.cells import cell_len  # some signs take two places, some none
-
-    return max(len(column), *(cell_len(cell(row[column])) for row in rows), 0)
-
-
-def cell(value: Any) -> str:
-    """A value as a table has it: on one line, a fraction with three digits."""
-    return f"{value:.3f}" if isinstance(value, float) else one_line(_text(value))
-
-
-def _text(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case dict() | list():
-            return json.dumps(value, ensure_ascii=False)
-        case _:
-            return str(value)

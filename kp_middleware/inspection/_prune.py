@@ -9,7 +9,9 @@ from typing import Final
 import click
 
 from kp_middleware.database import TROUBLE, Connection, connect, in_words
+from kp_middleware.inspection._completion import complete_domain
 from kp_middleware.inspection._manners import hint
+from kp_middleware.inspection._number_range import NumberRange
 from kp_middleware.inspection._output import json_option, print_json
 from kp_middleware.inspection._progress import progress
 from kp_middleware.storage import Doomed, Pruning, Row, count_all, vacuum
@@ -18,9 +20,11 @@ _GIVE_WAY_S: Final = 0.005
 
 
 @click.command()
-@click.option("--keep-days", type=click.FloatRange(min=0), help="Keep what is not older.")
+@click.option("--keep-days", type=NumberRange(min=0), help="Keep what is not older.")
 @click.option("--keep", type=click.IntRange(min=0), help="Keep so many of the newest.")
-@click.option("-d", "--domain", help="Remove only traces of this domain.")
+@click.option(
+    "-d", "--domain", shell_complete=complete_domain, help="Remove only traces of this domain."
+)
 @click.option("--dry-run", is_flag=True, help="Only say how many would go.")
 @click.option("--vacuum", "shrink", is_flag=True, help="Give the room back to the disk.")
 @json_option

@@ -1,132 +1,126 @@
-"""What one signal alone would have to be for the other verdict: pure functions of a case."""
+"""What one signal alone would have to be for the other verdict: in words."""
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from kp_middleware.inspection._reasons import counted, kinds_of
-from kp_middleware.inspection._rescoring import Parts
-from kp_middleware.storage import Row
+from kp_middleware.inspection._alternatives import Case
+from kp_middleware.inspection._facts import Facts
+from kp_middleware.inspection._reasons import counted
 
 _NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need
 
 
-class Case(NamedTuple):
-    """One signal of one score, held against a threshold.
+def remedy(case: Case, *, measured: bool = True) -> str:
+    """What would have changed the verdict, by this signal alone.
 
-    Attributes:
-        trace: The row of the run.
-        parts: What its score is made of.
-        threshold: From 0 to 1.
-        signal: Its name.
-        least: The least value of the signal that reaches the threshold while the others stay, from
-            0 to 1; None where not even 1 does.
+    Args:
+        case: The signal of a score.
+        measured: Whether there was a model to measure novelty with.
     """
-
-    trace: Row
-    parts: Parts
-    threshold: float
-    signal: str
-    least: float | None
-
-    @property
-    def cleared(self) -> bool:
-        """Whether the score reaches the threshold."""
-        return self.parts.score >= self.threshold
+    other, farthest = case.alternative(), case.farthest()
+    if (farthest >= case.threshold) == case.cleared:
+        return f"cannot alone: at {'least' if case.cleared else 'most'} {farthest:.3f}"
+    if case.signal == "novelty" and not case.cleared and not measured:
+        words = "with a model it would be measured, from 0 to 1"
+    else:
+        words = _without_promise(case) if other is None else _named(case, other)
+    value = _value(case) if other is None or other.rules == case.run.rules else ""
+    return ": ".join(filter(None, (value, words)))
 
 
-def remedy(case: Case) -> str:
-    """What would have changed the verdict, by this signal alone."""
-    edge = 0.0 if case.cleared else 1.0
-    if case.least is None or case.least == 0:
-        score = case.parts.changed(case.signal, edge).score
-        return f"cannot alone: even {edge:.0f} gives {score:.3f}"
-    value = case.trace[case.signal]
-    if case.cleared:
-        lower = _LOWERED[case.signal](case, case.least)
-        return f"below {_down(case.least)} instead of {value:.3f}" + (f": {lower}" if lower else "")
-    higher = _RAISED[case.signal](case, case.least)
-    return f"{_up(case.least)} instead of {value:.3f}: {higher}"
-
-
-def _complexity_raised(case: Case, _: float) -> str:
-    gains = (
-        ["a first recovery from an error adds 0.300"] if not case.trace["recovery_count"] else []
-    )
-    if len(kinds_of(case.trace)) < 4:
-        gains.append("each kind of step that is missing adds 0.125")
-    return ", ".join([*gains, "each further step adds 0.010"])
-
-
-def _novelty_raised(case: Case, least: float) -> str:
-    if case.trace["embedder"] is None:
-        return "with a model it would be measured, from 0 to 1"
-    return f"the nearest earlier trace would have to be at most {_down(1 - least)} like it"
-
-
-def _novelty_lowered(_: Case, least: float) -> str:
-    return f"an earlier trace that is more than {_up(1 - least)} like it"
-
-
-def _tools_raised(case: Case, _: float) -> str:
-    had, steps = case.trace["tool_count"], case.trace["step_count"]
-    enough = [n for n in range(had + 1, steps + 1) if _with_tools(case, n) >= case.threshold]
-    if not enough:
-        return "more tools than it has steps"
-    return f"{counted(enough[0], 'different tool')} in its {counted(steps, 'step')}, it had {had}"
-
-
-def _tools_lowered(case: Case, _: float) -> str:
-    had, steps = case.trace["tool_count"], case.trace["step_count"]
-    few = [n for n in range(had) if _with_tools(case, n) < case.threshold]
-    if not few:
+def _value(case: Case) -> str:
+    """Where its value would do, with the rules that fired; empty where none does."""
+    least = case.parts.least(case.signal, case.threshold)
+    if not least:
         return ""
-    return f"{counted(few[-1], 'different tool')} in its {counted(steps, 'step')}, it had {had}"
+    if not case.cleared:
+        edge = f"{_up(least):.3f}"
+    else:
+        edge = f"below {_down(least):.3f}" if _down(least) else "0"
+    return f"{edge} instead of {case.value:.3f}"
 
 
-def _with_tools(case: Case, tools: int) -> float:
-    """The score with so many different tools: with exactly one, a rule takes something away."""
-    others = [rule for rule in case.parts.rules if rule != "single_tool"]
-    rules = (*others, "single_tool") if tools == 1 else (*others,)
-    diversity = min(1.0, tools / max(1, case.trace["step_count"]) * 3)
-    return case.parts.changed("tool_diversity", diversity)._replace(rules=rules).score
+def _named(case: Case, other: Facts) -> str:
+    words = _WORDS[case.signal](case.run, other)
+    if case.signal == "novelty" or words.startswith("a confidence"):
+        return words  # it just does: what it makes is the threshold
+    return f"{words}; that makes {case.score(other):.3f}"
 
 
-def _confidence_raised(case: Case, least: float) -> str:
-    confidence = case.trace["confidence"]
-    if case.trace["success"]:
-        return f"a confidence of {_up(least)}"
-    if confidence >= least:
-        return f"had it succeeded, its confidence of {confidence:.3f} would count in full"
-    return f"a success, with a confidence of {_up(least)}"
+def _without_promise(case: Case) -> str:
+    """Where the value would do, and none of the runs that were tried has it."""
+    if not case.cleared:
+        why = ", they cut tool diversity" if case.run.tools else ""
+        return f"more steps alone do not do it{why}"
+    if case.parts.least(case.signal, case.threshold):
+        return ""
+    return "fewer than 3 recoveries from errors, and fewer steps or kinds of step"
 
 
-def _confidence_lowered(case: Case, least: float) -> str:
-    if case.trace["success"] and case.trace["confidence"] * 0.3 < least:
-        return "a failure would do, with the same confidence"
-    return ""
+def _complexity(run: Facts, other: Facts) -> str:
+    if other.steps < run.steps:
+        return _simpler(other)
+    told, more = [], other.steps - run.steps
+    if other.recoveries > run.recoveries:
+        more -= other.recoveries - run.recoveries
+        told.append(_recoveries(other.recoveries))
+    if missing := sorted(other.kinds - run.kinds - {"error_recovery"}):
+        more -= len(missing)
+        told.append(f"one {' and one '.join(missing)} step".replace("_", " "))
+    if more:
+        told.append(counted(more, "further step"))
+    return " and ".join(told)
 
 
-_Words = Callable[[Case, float], str]
-_RAISED: Final[Mapping[str, _Words]] = {
-    "complexity": _complexity_raised,
-    "novelty": _novelty_raised,
-    "tool_diversity": _tools_raised,
-    "outcome_confidence": _confidence_raised,
+def _simpler(other: Facts) -> str:
+    if other.recoveries:
+        return _recoveries(other.recoveries)
+    if other.rules[:1] == ("single_thought",):
+        return "one thought and nothing else"
+    return "no recovery from an error"
+
+
+def _recoveries(count: int) -> str:
+    return "a first recovery from an error" if count == 1 else f"{count} recoveries from errors"
+
+
+def _novelty(run: Facts, other: Facts) -> str:
+    similarity = f"{1 - other.novelty:.3f} like it"
+    if other.novelty > run.novelty:
+        return f"the nearest earlier trace would have to be at most {similarity}"
+    return f"an earlier trace that is at least {similarity}"
+
+
+def _tools(run: Facts, other: Facts) -> str:
+    tools, steps = counted(other.tools, "different tool"), counted(run.steps, "step")
+    return f"{tools} in its {steps}, it had {run.tools}"
+
+
+def _outcome(run: Facts, other: Facts) -> str:
+    confidence = f"a confidence of {other.confidence:.3f}"
+    if run.success == other.success:
+        return confidence
+    if run.confidence == other.confidence:
+        confidence = f"its confidence of {other.confidence:.3f}"
+    return f"a {'success' if other.success else 'failure'}, with {confidence}"
+
+
+_WORDS: Final[Mapping[str, Callable[[Facts, Facts], str]]] = {
+    "complexity": _complexity,
+    "novelty": _novelty,
+    "tool_diversity": _tools,
+    "outcome_confidence": _outcome,
 }
-_LOWERED: Final[Mapping[str, _Words]] = {
-    "complexity": lambda _case, _least: "",
-    "novelty": _novelty_lowered,
-    "tool_diversity": _tools_lowered,
-    "outcome_confidence": _confidence_lowered,
-}
 
 
-def _up(value: float) -> str:
-    """Rounded so that it is enough."""
-    return f"{math.ceil(value * 1000 - _NOISE) / 1000:.3f}"
+def _up(value: float) -> float:
+    """The least thousandth that is enough."""
+    thousandths = math.ceil(value * 1000 - _NOISE)
+    return (thousandths + (thousandths / 1000 < value)) / 1000
 
 
-def _down(value: float) -> str:
-    """Rounded so that it is not too much."""
-    return f"{math.floor(value * 1000 + _NOISE) / 1000:.3f}"
+def _down(value: float) -> float:
+    """The greatest thousandth that is not too much."""
+    thousandths = math.floor(value * 1000 + _NOISE)
+    return (thousandths - (thousandths / 1000 > value)) / 1000

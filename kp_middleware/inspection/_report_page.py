@@ -20,6 +20,7 @@ EXTENT: Final = Extent(steps=20, characters=600, body=4_000, draws_map=False)
 """How much of each trace the report has."""
 
 _CELL: Final = 160
+_UNBROKEN: Final = 24
 
 
 class Told(NamedTuple):
@@ -152,12 +153,17 @@ def _row(row: Row, links: Anchors) -> Markup:
     return element(
         "tr",
         element("td", linked(row["objective"][:_CELL], links.trace(row["id"]))),
-        element("td", element("bdi", row["domain"]), class_="kp-roomy"),
+        element("td", element("bdi", row["domain"]), class_=_domain_class(row["domain"])),
         element("td", row["started_at"][:16].replace("T", " "), class_="kp-roomy kp-narrow"),
         element("td", row["state"], class_="kp-roomy kp-narrow"),
         element("td", score, class_="kp-number"),
         id=f"row-{row['seq']}",
     )
+
+
+def _domain_class(domain: str) -> str:
+    """An ordinary name is not broken; a long one has to be."""
+    return "kp-roomy kp-narrow" if len(domain) <= _UNBROKEN else "kp-roomy"
 
 
 def _told(one: Told, links: Anchors, domains: Sequence[str]) -> Markup:

@@ -1,7 +1,7 @@
 """A stored score, computed again: with other weights, or with one signal changed.
 
 The scorer's arithmetic, operation by operation, on plain numbers: a command that reads must not
-load what scores. Rules depend on the run's steps alone, so those that fired would fire again.
+load what scores. The rules are those that fired; whether others would, `Facts` says.
 """
 
 from collections.abc import Callable, Mapping

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import click
 
 from kp_middleware.database import connect
+from kp_middleware.inspection._completion import trace_id_argument
 from kp_middleware.inspection._explanation import short_id
 from kp_middleware.inspection._output import Output, output_options
 from kp_middleware.inspection._progress import progress
@@ -27,11 +28,11 @@ class Found(NamedTuple):
 
 
 @click.command()
-@click.argument("trace_id", metavar="ID")
+@trace_id_argument()
 @click.option(
     "-n", "--limit", type=click.IntRange(1), default=10, show_default=True, help="How many."
 )
-@output_options()
+@output_options(columns=_COLUMNS)
 @click.pass_obj
 def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
     """List the traces that are most like one, by their embeddings.

@@ -45,7 +45,7 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
     values = {name.lstrip(":"): _value(text) for name, text in parameters}
     with closing(FreeQuery(db)) as free_query:
         answer = free_query.ask(query, values)
-        output.print(map(_readable, answer.rows), answer.columns)
+        output.print(map(_readable, answer.rows), answer.columns, all_columns=True)
 
 
 def _value(text: str) -> str | float:

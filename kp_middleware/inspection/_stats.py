@@ -9,8 +9,9 @@ import click
 
 from kp_middleware.database import connect
 from kp_middleware.inspection._bars import Bin, histogram, sparkline
-from kp_middleware.inspection._output import Output, output_options, print_json, print_table
+from kp_middleware.inspection._output import Output, output_options, print_json
 from kp_middleware.inspection._screen import screen_width
+from kp_middleware.inspection._table import print_table
 from kp_middleware.storage import Distribution, History, Hundredth, Row, read_groups
 
 _COUNTS: Final = ("recorded", "cleared", "queued", "sent", "blocked", "rejected")

@@ -64,7 +64,8 @@ def _status(db: Path) -> Row:
     registries = {registry.rstrip("/") for registry in condition.registries}
     pauses = [
         pause
-        for pause in read_pauses(locations.pacing_file(), now=time.time())
+        for path in locations.pacing_files(db)
+        for pause in read_pauses(path, now=time.time())
         if pause.registry.rstrip("/") in registries
     ]
     counts["dropped"] = condition.dropped

@@ -13,8 +13,9 @@ from kp_middleware.database import Connection, connect
 from kp_middleware.errors import DatabaseError
 from kp_middleware.inspection._list import COLUMNS, for_people
 from kp_middleware.inspection._manners import hint
-from kp_middleware.inspection._output import Output, cell, output_options
+from kp_middleware.inspection._output import Output, output_options
 from kp_middleware.inspection._screen import cut, padded, screen_width
+from kp_middleware.inspection._table import cell
 from kp_middleware.storage import Arrivals, Row
 
 _EVERY_S: Final = 0.5

@@ -19,7 +19,7 @@ def threshold_lines(rows: Sequence[Row], current: float | None, width: int) -> I
 
     Args:
         rows: For each threshold, as `by_threshold` gives them.
-        current: The threshold in force; None where there is none.
+        current: What the last scored trace was held against; None where there is none.
         width: Of the terminal, in characters.
     """
     traces = rows[0]["traces"]
@@ -31,7 +31,7 @@ def threshold_lines(rows: Sequence[Row], current: float | None, width: int) -> I
     shown = names[: max((width - fixed) // (_DOMAIN + len(_GAP)), 0)] if len(names) > 1 else []
     yield f"Of {traces:,} traces with a score would have gone, at each threshold:"
     yield ""
-    head = ["threshold", f"{'traces':>{_COUNT}}", " share", " " * _BAR]
+    head = ["threshold", f"{'would go':>{_COUNT}}", " share", " " * _BAR]
     yield _GAP.join(
         [*head, *(f"{cut(one_line(name), _DOMAIN):>{_DOMAIN}}" for name in shown)]
     ).rstrip()
@@ -54,7 +54,7 @@ def _told(row: Row) -> tuple[str, str]:
 
 
 def _remarks(current: float | None, names: Sequence[str], shown: Sequence[str]) -> str:
-    told = [] if current is None else [f"The threshold in force is {current:g}."]
+    told = [] if current is None else [f"The last scored trace was held against {current:g}."]
     if len(names) > 1 and len(shown) < len(names):
         told.append(f"Domains not shown: {len(names) - len(shown)} (-d, --json or a wider window).")
     told.append("--threshold 0.7 says which traces would change.")

@@ -1,5 +1,6 @@
 """The command that says what other thresholds would do."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Final
 import click
 
 from kp_middleware.database import connect
+from kp_middleware.inspection._completion import complete_domain
+from kp_middleware.inspection._exit_codes import EMPTY
+from kp_middleware.inspection._number_range import UNIT
 from kp_middleware.inspection._output import Output, output_options, print_json
 from kp_middleware.inspection._profiles import profile_weights, weights_option
 from kp_middleware.inspection._screen import screen_width
@@ -20,13 +24,13 @@ _HUNDREDTHS: Final = {"0.01": 1, "0.05": 5, "0.1": 10}
 
 
 @click.command("what-if")
-@click.option("--threshold", type=click.FloatRange(0, 1), help="Only this one, and what changes.")
+@click.option("--threshold", type=UNIT, help="Only this one, and what changes.")
 @click.option(
     "--step",
     type=click.Choice([*_HUNDREDTHS]),
     help="From one threshold to the next. Default: 0.1 in a table, 0.01 elsewhere.",
 )
-@click.option("-d", "--domain", help="Only traces of this domain.")
+@click.option("-d", "--domain", shell_complete=complete_domain, help="Only traces of this domain.")
 @since_option
 @click.option(
     "-n",
@@ -37,7 +41,7 @@ _HUNDREDTHS: Final = {"0.01": 1, "0.05": 5, "0.1": 10}
     help="With --threshold: how many of the traces that change.",
 )
 @weights_option
-@output_options()
+@output_options(columns=tuple(dict.fromkeys((*ROW_COLUMNS, *ONE_COLUMNS))))
 @click.pass_obj
 def what_if(
     db: Path,
@@ -63,10 +67,16 @@ def what_if(
     with closing(connect(db, read_only=True)) as connection:
         spread = Distribution(connection, domain=domain, since=since, weights=weights)
         if threshold is not None:
-            _print_one(effect_row(spread, threshold, limit), output)
+            effect = effect_row(spread, threshold, limit)
+            _print_one(effect, output)
+            traces = effect["traces"]
         else:
             size = _HUNDREDTHS[step or ("0.1" if output.format == "table" else "0.01")]
-            _print_all([*by_threshold(spread.hundredths(), size)], spread.threshold(), output)
+            rows = [*by_threshold(spread.hundredths(), size)]
+            _print_all(rows, spread.threshold(), output)
+            traces = rows[0]["traces"]
+    if output.fail_empty and not traces:
+        sys.exit(EMPTY)
 
 
 def _print_all(rows: list[Row], current: float | None, output: Output) -> None:

@@ -15,12 +15,14 @@ _EXIT_S: Final = 2.0
 
 _open: "weakref.WeakSet[KnowledgePulse]" = weakref.WeakSet()
 _promised: Final[set[int]] = set()
+_asked: Final[list[bool]] = []
 
 
 def close_at_exit(pipeline: "KnowledgePulse") -> None:
     """Close it when this process ends, unless it is gone by then."""
     _open.add(pipeline)
     _promise_for_multiprocessing()
+    _promise_after_fork()  # a fork server's child imports a program before it knows whose it is
 
 
 def still_open() -> "list[KnowledgePulse]":
@@ -48,7 +50,8 @@ def _promise_for_multiprocessing(_: object = None) -> None:
 def _promise_after_fork() -> None:
     """A child of multiprocessing forgets its parent's finalizers first, and then asks for more."""
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:
+    if util is not None and not _asked:
+        _asked.append(True)  # a child inherits this, and what was asked for
         util.register_after_fork(_close_all, _promise_for_multiprocessing)
 
 

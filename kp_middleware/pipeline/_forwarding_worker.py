@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Final
 
 from kp_middleware import locations
@@ -87,7 +88,7 @@ class ForwardingWorker:
                     registry=self._settings.registry_url,
                     agent_id=self._settings.agent_id,
                 )
-                pace = _shared_pace(self._registry)
+                pace = _shared_pace(self._registry, self._settings.db)
                 self._forwarder = Forwarder(outbox, self._registry, pace=pace, clock=time.time)
                 self._go_on(self._forwarder)
         except Exception:
@@ -130,11 +131,18 @@ class ForwardingWorker:
         self._stopping.wait(_LOOK_AGAIN_S)
 
 
-def _shared_pace(registry: Registry) -> SharedPace:
-    table = PacingTable(
-        locations.pacing_file(),
-        registry=registry.url.rstrip("/"),
-        agent_id=registry.agent_id,
-        key_hash=registry.key_hash,
+def _shared_pace(registry: Registry, db: Path) -> SharedPace:
+    def table(path: Path) -> PacingTable:
+        return PacingTable(
+            path,
+            registry=registry.url.rstrip("/"),
+            agent_id=registry.agent_id,
+            key_hash=registry.key_hash,
+        )
+
+    usual, beside = map(table, locations.pacing_files(db))
+    return SharedPace(
+        usual,
+        beside=beside,
+        longest_request_s=registry.timeout_s,
     )
-    return SharedPace(table, longest_request_s=registry.timeout_s)

@@ -48,6 +48,8 @@ class SharedPace:
 
     Args:
         table: What all processes know.
+        beside: The same next to the file of traces, for where the first cannot be used: a process
+            that sends can write there, so that all of one file still keep one pace.
         longest_request_s: Who is silent for this and half a minute has lost its turn.
         clock: Epoch seconds; may be set while we run.
         uptime: What nobody sets.
@@ -58,10 +60,12 @@ class SharedPace:
         table: PacingTable,
         *,
         longest_request_s: float,
+        beside: PacingTable | None = None,
         clock: Callable[[], float] = time.time,
         uptime: Callable[[], Uptime] = read_uptime,
     ) -> None:
         self._table = table
+        self._beside = beside
         self._gate = ForkGate()
         self._lease_s = longest_request_s + _MARGIN_S
         self._clock = clock
@@ -69,6 +73,7 @@ class SharedPace:
         self._us = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._known: Pacing | None = None
         self._unwritten: OwnPace | None = None
+        self._kept_beside: Pace | None = None
         self._said: set[str] = set()
 
     def take(self) -> float:
@@ -129,10 +134,29 @@ class SharedPace:
                 self._change(self._released)
 
     def _change(self, move: _Move, *, patience_s: float | None = None) -> Pacing:
-        with self._gate:
-            self._known = self._table.change(partial(self._after, move), patience_s=patience_s)
+        try:
+            with self._gate:
+                self._known = self._table.change(
+                    partial(self._after, partial(self._reunited, move)), patience_s=patience_s
+                )
+        except DatabaseError as error:
+            if self._beside is None:
+                raise
+            self._known = self._known or self._look()
+            with self._gate:
+                self._known = self._beside.change(partial(self._after, move), patience_s=patience_s)
+            self._say("beside", "the pace is kept next to the file of traces: %s", error)
+            self._kept_beside = replace(_pace_of(self._known), asked_at=-math.inf)
+        else:
+            self._kept_beside = None
         self._unwritten = None
         return self._known
+
+    def _reunited(self, move: _Move, pacing: Pacing, now: float) -> Pacing:
+        """A move that minds what was kept beside while the file could not be used."""
+        if self._kept_beside is not None:
+            pacing = _with(pacing, _pace_of(pacing).stricter(self._kept_beside))
+        return move(pacing, now)
 
     def _after(self, move: _Move, before: Pacing | None) -> Pacing:
         now, uptime = self._clock(), self._uptime()

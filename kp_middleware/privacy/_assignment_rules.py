@@ -5,7 +5,14 @@ from functools import cache
 
 from kp_middleware.privacy._rules import SPACE, Check, Rule, in_any_case, spelled
 from kp_middleware.privacy._signs import PLACEHOLDER, seen
-from kp_middleware.privacy._values import is_flag, is_given, is_opaque, is_token, is_told
+from kp_middleware.privacy._values import (
+    is_flag,
+    is_given,
+    is_no_code,
+    is_opaque,
+    is_token,
+    is_told,
+)
 
 _OWNERS = (
     *(
@@ -205,15 +212,21 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
         rf"(?i:requirepass|masterauth){_S}{{1,4}}{_loose(1)}", starts=("requirepass", "masterauth")
     ),
     _password(  # an element of XML
-        rf"{_NAME}(?: [^<>]{{0,80}})?>(?P<value>[^<>\n]{{1,512}}+)</", needs=("</",), check=is_told
+        rf"{_NAME}(?: [^<>]{{0,80}})?>"
+        r"(?:(?P<value>[^<>\n]{1,512}+)|<!\[CDATA\[(?P<value_data>[^<>\]\n]{1,512}+)\]\]>)</",
+        needs=("</",),
+        check=is_told,
     ),
     _password(  # attributes of XML
-        rf"""{_NAME}["']\s{{1,4}}value=["'](?P<value>[^"'\n]{{1,512}}+)["']""", needs=("value=",)
+        rf"""{_NAME}["']\s{{1,4}}(?:[a-z-]{{1,16}}=["'][^"'\n<>]{{0,40}}["']\s{{1,4}}){{0,3}}"""
+        r"""value=["'](?P<value>[^"'\n]{1,512}+)["']""",
+        needs=("value=",),
     ),
     _password(  # a list of names and values
         rf"""{_NAME}["']?,?\s{{0,16}}["']?(?i:value){_CLOSE}\s{{0,2}}[:=]\s{{0,2}}["']?"""
         rf"""(?P<value>[^{SPACE}"',}}]{{1,512}}+)""",
         needs=("value",),
+        check=is_no_code,
     ),
     _password(  # a row of a table
         rf"{_NAME}[\s*]{{0,8}}\|\s{{0,8}}{_loose(1)}", needs=("|",), check=is_told

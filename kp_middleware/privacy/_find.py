@@ -1,6 +1,7 @@
 """Find what has to go in one text, settle what overlaps, and put placeholders in its place."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,7 +14,7 @@ from kp_middleware.privacy._page import Page
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rulebook import Rulebook, rulebook
 from kp_middleware.privacy._rules import Group, Span
-from kp_middleware.privacy._signs import HIDDEN, PLACEHOLDER, Reading, readings
+from kp_middleware.privacy._signs import HIDDEN, PLACEHOLDER, Reading, escapes_in, readings
 from kp_middleware.privacy._time_limit import document
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _MAX_PASSES = 16
 _HARMLESS = re.compile(r"[A-Za-z_]{0,15}|[a-z_]{16,24}|[\W_]*")  # a word: most keys, many values
 _STRENGTH: dict[Group, int] = {"contact": 0, "sensitive": 1, "secret": 2}
 _NO_POLICY = Policy()
+_NO_ESCAPE = (sys.maxsize, sys.maxsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,21 @@ def find(text: str, book: Rulebook, *, cue: str = "") -> list[Span]:
         part._replace(start=max(0, part.start - len(cue)), end=part.end - len(cue))
         for part in _united(parts)
     )
-    return [span for span in moved if span.end > span.start]
+    return list(_whole(text, [span for span in moved if span.end > span.start]))
+
+
+def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
+    """Spans that begin and end where escapes do: half of one would not be JSON any more."""
+    escapes = iter(escapes_in(text) if spans else [])
+    start, end = next(escapes, _NO_ESCAPE)
+    for span in spans:
+        first, last = span.start, span.end
+        while end <= first:
+            start, end = next(escapes, _NO_ESCAPE)
+        first = min(first, start)
+        while end < last:
+            start, end = next(escapes, _NO_ESCAPE)
+        yield span._replace(start=first, end=end if start < last else last)
 
 
 def _parts(reading: Reading, book: Rulebook) -> Iterator[Span]:

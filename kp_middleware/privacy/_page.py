@@ -7,11 +7,10 @@ from functools import cache
 from kp_middleware.privacy._rules import Rule
 
 _RUNS = {
-    "0": re.compile(r"\d+", re.ASCII),
+    "0": re.compile(r"(?<!\d)\d(?=(?:[^0-9A-Za-z]{0,3}\d){5})", re.ASCII),
     "0.": re.compile(r"\d{1,3}(?=\.\d)", re.ASCII),
     "A": re.compile(r"[A-Z]+"),
 }
-_LEAST_DIGITS = 8
 _SHORT = 80
 
 
@@ -81,10 +80,7 @@ class Beginnings:
 
 
 def _runs(kind: str, text: str) -> list[int]:
-    runs = [run.span() for run in _RUNS[kind].finditer(text)]
-    if kind == "0" and sum(end - start for start, end in runs) < _LEAST_DIGITS:
-        return []
-    return [start for start, _ in runs]
+    return [run.start() for run in _RUNS[kind].finditer(text)]
 
 
 @cache

@@ -90,6 +90,11 @@ def readings(text: str) -> list[Reading]:
     return [Reading(text, signs) for signs in kinds]
 
 
+def escapes_in(text: str) -> list[tuple[int, int]]:
+    """Where in a text what stands for one character begins and ends."""
+    return [sign.span() for sign in _ESCAPED.finditer(text)]
+
+
 def seen(text: str) -> str:
     """The text without what nobody sees."""
     return Reading(text, _SEEN).text

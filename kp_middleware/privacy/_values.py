@@ -48,7 +48,7 @@ _NEXT_KEY = re.compile(r"\s{0,4}:(?!/)")
 _CONDITION = re.compile(r"\b(?:if|elif|while|for|with|unless|when|case|in|not|and|or) [^\n]*\Z")
 _OPENED = re.compile(r"([\"'`])[\w -]*\Z")
 _NAME_BEFORE = re.compile(
-    r"""([A-Za-z][\w.-]{0,40})(?:\\{0,7}["'`]|\*{1,2})?\]?\s{0,4}:?\Z""", re.ASCII
+    r"""([A-Za-z][\w.-]{0,40}+)(?:\\{0,7}["'`]|\*{1,2})?\]?\s{0,4}:?\Z""", re.ASCII
 )
 _FLAG_BEFORE = re.compile(r"(?<![\w-])--?(?:[A-Za-z]{1,12}-){0,3}\Z")
 _WORDY = re.compile(r"(?:\d+[-%])?[A-Za-z]?[a-z]*(?:[-_'/][A-Za-z][a-z]*)*|[A-Z]+(?:[-_/][A-Z]+)*")
@@ -107,6 +107,11 @@ def _in_one_quote(match: re.Match[str]) -> bool:
     opened = _OPENED.search(text[max(0, match.start("name") - 40) : match.start("name")])
     closed = text[match.end("name") : match.end("name") + 1] in {"'", '"', "`", "\\"}
     return opened is not None and not closed and opened[1] == text[start - 1]
+
+
+def is_no_code(match: re.Match[str]) -> bool:
+    """Beside a name: ``token, value = get_token(line)`` gives no secret away."""
+    return not _CODE.fullmatch(value_of(match))
 
 
 def is_told(match: re.Match[str]) -> bool:

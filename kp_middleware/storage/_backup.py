@@ -28,7 +28,8 @@ Soundness: TypeAlias = Literal["sound", "damaged", "not known"]
 def back_up(connection: sqlite3.Connection, into: Path, *, tell: Callable[[int, int], None]) -> int:
     """Write an exact copy of one moment, and check it; return how many traces are in it.
 
-    Other programs go on writing and never wait for this; their WAL grows until it is done. Not by
+    Other programs go on writing and never wait for this; their WAL grows until it is done. The copy
+    has no WAL, so that it can be read from a folder that nobody may write to. Not by
     ``VACUUM INTO``, which fails on a file with generated columns that is only read (SQLite 3.40).
 
     Args:
@@ -82,6 +83,7 @@ def _copy(connection: sqlite3.Connection, into: Path, tell: Callable[[int, int],
             connection.backup(
                 copy, pages=_PAGES, progress=lambda _, left, count: tell(count - left, count)
             )
+            copy.execute("PRAGMA journal_mode = DELETE")  # a WAL cannot be read where none can be
     finally:
         connection.rollback()
 

@@ -77,7 +77,52 @@ def test_a_copy_is_a_file_of_traces_like_any_other(agent, type_command, target):
     with closing(sqlite3.connect(target)) as connection:
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
     assert [row["objective"] for row in json.loads(listed.stdout)] == ["one"]
-    assert journal == "wal"
+    assert journal == "delete"
+
+
+def test_to_read_a_copy_makes_no_file_beside_it(agent, type_command, tmp_path):
+    agent("one")
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    copy = folder / "copy.db"
+    type_command("backup", str(copy))
+
+    with closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM traces").fetchone()
+
+        assert (count, [*folder.iterdir()]) == (1, [copy])
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-WAL"])
+@pytest.mark.parametrize(
+    "words",
+    [["backup"], ["report"], ["export"], ["export", "--format", "sqlite", "--raw"]],
+    ids=str,
+)
+def test_what_belongs_to_a_database_is_never_replaced(agent, type_command, db, words, suffix):
+    agent("one")
+    beside = db.with_name(db.name + suffix)
+    before = beside.read_bytes() if beside.exists() else None
+    link = db.with_name("link")
+    link.symlink_to(beside)
+
+    results = [type_command(*words, str(name), "--force") for name in (beside, link)]
+
+    assert [result.exit_code for result in results] == [2, 2]
+    assert f"belongs to {db}" in results[1].stderr
+    assert (beside.read_bytes() if beside.exists() else None) == before
+    assert type_command("list", "--no-headers").stdout.endswith("one\n")
+
+
+@pytest.mark.parametrize("command", ["backup", "report"])
+def test_no_file_is_named_like_standard_output(agent, type_command, tmp_path, monkeypatch, command):
+    agent("one")
+    monkeypatch.chdir(tmp_path)
+
+    result = type_command(command, "-")
+
+    assert (result.exit_code, (tmp_path / "-").exists()) == (2, False)
+    assert "name a file" in result.stderr
 
 
 def test_nothing_else_is_left_in_its_folder(agent, type_command, tmp_path):
@@ -124,6 +169,7 @@ def test_a_database_that_is_in_use_is_not_replaced(agent, type_command, target):
     agent("one")
     type_command("backup", str(target))
     with closing(sqlite3.connect(target)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("INSERT INTO meta VALUES ('mine', 'not yet in the file itself')")
         connection.commit()
 

@@ -24,6 +24,17 @@ def test_list_is_what_happens_when_no_command_is_named(agent, type_command):
     assert type_command().stdout == type_command("list").stdout
 
 
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [("statu", "did you mean status?"), ("1339", "--help names those that there are")],
+)
+def test_a_word_that_is_no_command_is_told_with_the_one_that_is_like_it(type_command, word, remedy):
+    result = type_command(word)
+
+    assert result.exit_code == 2
+    assert f"there is no command {word}: {remedy}" in result.stderr
+
+
 def test_a_list_as_json_has_numbers_as_numbers(agent, type_command):
     agent("one")
 

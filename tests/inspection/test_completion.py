@@ -7,9 +7,13 @@ import subprocess
 import sys
 from contextlib import closing
 
+import click
 import pytest
 
 from kp_middleware.database import connect
+from kp_middleware.inspection import main
+from kp_middleware.inspection._completion import complete_domain, complete_tool, complete_trace_id
+from kp_middleware.inspection._profiles import complete_profile
 from kp_middleware.storage import domain_names, tool_names, trace_ids
 
 
@@ -49,7 +53,46 @@ def short_ids(agent, type_command):
     return [row["id"][9:17] for row in json.loads(type_command("list", "--json").stdout)]
 
 
-@pytest.mark.parametrize("command", [["show"], ["outbox", "show"], ["outbox", "retry"]])
+COMPLETERS = {
+    **dict.fromkeys(("ID", "A", "B"), complete_trace_id),
+    "PROFILE": complete_profile,
+    "domain": complete_domain,
+    "tool": complete_tool,
+}
+
+
+def all_commands(group=main, path=()):
+    """Each command and what is typed for it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from all_commands(command, (*path, name))
+        else:
+            yield pytest.param(command, id=" ".join([*path, name]))
+
+
+@pytest.mark.parametrize("command", [*all_commands()])
+def test_each_id_domain_tool_and_profile_has_what_completes_it(command):
+    named = [param for param in command.params if {param.name, param.metavar} & {*COMPLETERS}]
+
+    offered = [param._custom_shell_complete for param in named]
+
+    assert offered == [COMPLETERS.get(p.metavar) or COMPLETERS[p.name] for p in named]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show"],
+        ["explain"],
+        ["similar"],
+        ["diff"],
+        ["diff", "@last"],
+        ["outbox", "show"],
+        ["outbox", "retry"],
+    ],
+)
 def test_ids_complete_with_what_was_asked(complete, db, short_ids, command):
     offered = complete("--db", str(db), *command, "")
 
@@ -124,6 +167,46 @@ def test_settings_complete_with_what_they_do(complete):
     offered = complete("config", "set", "thresh")
 
     assert offered == {"threshold": "What a score must reach to leave this machine, 0 to 1."}
+
+
+@pytest.mark.parametrize(
+    ("group", "commands"), [("outbox", {"list", "show", "retry"}), ("config", {"list", "set"})]
+)
+def test_the_commands_of_a_group_complete(complete, group, commands):
+    assert commands <= {*complete(group, "")}
+
+
+def test_the_options_of_the_command_that_a_group_runs_by_itself_complete(complete):
+    assert {"--failed", "--pending"} <= {*complete("outbox", "--")}
+
+
+@pytest.mark.parametrize("command", ["explain", "what-if"])
+def test_profiles_complete_with_those_of_the_user(complete, command, home):
+    settings = home / ".config" / "kp-middleware" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    weights = "complexity = 1\nnovelty = 0\ntool_diversity = 0\noutcome_confidence = 0\n"
+    settings.write_text(f"[profiles.custom]\n{weights}")
+
+    assert [*complete(command, "--weights", "cu")] == ["customer_service", "custom"]
+
+
+def test_profiles_complete_to_nothing_where_the_settings_are_wrong(complete, home):
+    settings = home / ".config" / "kp-middleware" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("threshold = 'much'")
+
+    assert complete("explain", "--weights", "") == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "start", "columns"),
+    [
+        ("list", "s", ["started_at", "score", "step_count", "success", "state"]),
+        ("similar", "si", ["similarity"]),
+    ],
+)
+def test_columns_complete(complete, command, start, columns):
+    assert [*complete(command, "-c", start)] == columns
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

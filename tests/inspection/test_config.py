@@ -210,3 +210,10 @@ def test_whatever_is_written_is_what_is_read(before, value):
 
     assert tomllib.loads(text)["mine"] == value
     assert tomllib.loads(again)["mine"] == before
+
+
+def test_what_is_no_text_is_not_written(type_command, file):
+    result = type_command("config", "set", "domain", "\udcff")
+
+    assert (result.exit_code, file.exists()) == (2, False)
+    assert "no UTF-8 text" in result.stderr

@@ -82,3 +82,15 @@ def test_a_file_too_large_for_the_time_is_not_called_damaged(agent, db, kp):
 
     assert (in_no_time, in_time) == ("not known", "sound")
     assert count == 20000
+
+
+@pytest.mark.parametrize(("content", "told"), [(None, "does not exist yet"), (b"", "is empty")])
+def test_before_the_first_run_there_is_no_file_and_none_is_made(examine, db, content, told):
+    if content is not None:
+        db.write_bytes(content)
+
+    found, exit_code = examine()
+
+    assert (exit_code, found["file"]["ok"]) == (0, True)
+    assert f"{db} {told}: record a run" in found["file"]["detail"]
+    assert (db.read_bytes() if db.exists() else None) == content

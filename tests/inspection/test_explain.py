@@ -84,10 +84,10 @@ Why
   single tool                        -0.100  all its tool calls are of one tool
 
 To reach 0.75, one of these alone would have to be
-  complexity          cannot alone: even 1 gives 0.351
-  novelty             cannot alone: even 1 gives 0.537
-  tool diversity      cannot alone: even 1 gives 0.514
-  outcome confidence  cannot alone: even 1 gives 0.479
+  complexity          cannot alone: at most 0.351
+  novelty             cannot alone: at most 0.537
+  tool diversity      cannot alone: at most 0.614
+  outcome confidence  cannot alone: at most 0.479
   single tool         without this rule 0.427
 """
     )
@@ -113,12 +113,11 @@ Why
   outcome confidence  0.900 × 0.45 = 0.405   the agent's confidence of 0.900, and success
 
 To reach 0.75, one of these alone would have to be
-  complexity          0.600 instead of 0.280: a first recovery from an error adds 0.300, each kind
-                      of step that is missing adds 0.125, each further step adds 0.010
+  complexity          0.600 instead of 0.280: a first recovery from an error; that makes 0.773
   novelty             0.756 instead of 0.500: the nearest earlier trace would have to be at most
                       0.244 like it
-  tool diversity      cannot alone: even 1 gives 0.686
-  outcome confidence  cannot alone: even 1 gives 0.731
+  tool diversity      cannot alone: at most 0.686
+  outcome confidence  cannot alone: at most 0.731
 """
     )
 
@@ -145,10 +144,10 @@ Why
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
 
 To stay below 0.75, one of these alone would have to be
-  complexity          cannot alone: even 0 gives 0.786
-  novelty             cannot alone: even 0 gives 0.756
-  tool diversity      cannot alone: even 0 gives 0.831
-  outcome confidence  below 0.497 instead of 0.800: a failure would do, with the same confidence
+  complexity          fewer than 3 recoveries from errors, and fewer steps or kinds of step
+  novelty             cannot alone: at least 0.756
+  tool diversity      cannot alone: at least 0.773
+  outcome confidence  a failure, with its confidence of 0.800; that makes 0.508
   many recoveries     without this rule 0.816
 """
     )
@@ -216,8 +215,8 @@ def test_novelty_without_a_model_is_said_to_be_assumed(db, account):
 @pytest.mark.parametrize(
     ("had", "steps", "threshold", "words"),
     [
-        (2, 12, 0.7, "3 different tools in its 12 steps, it had 2"),
-        (1, 12, 0.5, "2 different tools in its 12 steps, it had 1"),
+        (2, 12, 0.7, "3 different tools in its 12 steps, it had 2; that makes 0.714"),
+        (1, 12, 0.5, "2 different tools in its 12 steps, it had 1; that makes 0.639"),
     ],
     ids=["more tools", "a second tool ends the rule against one"],
 )
@@ -236,13 +235,13 @@ def test_one_tool_alone_does_not_do_where_the_rule_against_it_would_fire(db, acc
 
     told = account(put(db, made, scored(made, 0.2)), threshold=0.6).signals[2]
 
-    assert told.remedy.endswith("2 different tools in its 6 steps, it had 0")
+    assert told.remedy.endswith("2 different tools in its 6 steps, it had 0; that makes 0.777")
 
 
 @pytest.mark.parametrize(
     ("confidence", "words"),
     [
-        (0.9, "had it succeeded, its confidence of 0.900 would count in full"),
+        (0.9, "a success, with its confidence of 0.900"),
         (0.1, "a success, with a confidence of 0."),
     ],
     ids=["sure of itself", "not sure"],

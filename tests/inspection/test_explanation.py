@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from kp_middleware.inspection._explanation import arithmetic, whereabouts
+from kp_middleware.inspection._explanation import arithmetic, one_line, whereabouts
 from kp_middleware.inspection._show import trace_lines
 
 
@@ -94,3 +94,9 @@ def test_a_person_reads_the_question_the_sum_the_way_and_the_steps(shown):
     assert "→ kept here: score 0." in text
     assert "   0  thought" in text
     assert text.endswith("result: ONE")
+
+
+def test_signs_that_join_others_are_left_and_those_that_steer_are_not():
+    family, persian = "\U0001f469\u200d\U0001f467", "\u0645\u06cc\u200c\u062e\u0648"
+
+    assert one_line(f"{family} {persian} \x1b\u202e") == f"{family} {persian} ??"

@@ -160,3 +160,36 @@ def test_on_which_side_of_the_threshold_it_is_can_be_seen(db):
 
     assert "-0.0100" in first
     assert "+0.0500" in second
+
+
+@pytest.mark.usefixtures("traces")
+def test_that_nothing_fits_is_told_beside_the_data(type_command):
+    result = type_command("list", "-d", "law", "--json")
+
+    assert (result.stdout, result.stderr) == ("[]\n", "nothing matches\n")
+    assert type_command("-q", "list", "-d", "law").stderr == ""
+
+
+@pytest.mark.usefixtures("traces")
+def test_more_than_sqlite_can_count_is_all(listed):
+    assert listed("-n", "9" * 20) == listed("-n", "1000")
+
+
+@pytest.mark.usefixtures("traces")
+def test_on_a_narrow_terminal_no_id_and_no_number_is_cut(db):
+    lines = typed("--db", str(db), "list", columns=40).splitlines()
+
+    assert lines[0].split() == ["id", "score", "success", "objective"]
+    assert [line.split()[1] for line in lines[1:]] == ["0.740", "0.800", "0.200", "0.900"]
+    assert lines[2].startswith("abc ")
+    assert max(map(len, lines)) <= 40
+
+
+@pytest.mark.usefixtures("traces")
+def test_columns_that_were_asked_for_are_all_shown_on_a_narrow_terminal(db):
+    words = [word for name in ("objective", "started_at", "id") for word in ("-c", name)]
+
+    lines = typed("--db", str(db), "list", *words, columns=30).splitlines()
+
+    assert lines[0].split() == ["objective", "started_at", "id"]
+    assert lines[2].split()[-1] == "abc"

@@ -293,3 +293,23 @@ def test_people_see_a_table_and_what_a_trace_goes_without(record, db):
     assert listed[0].split()[:3] == ["id", "state", "attempts"]
     assert listed[1].split()[1] == "pending"
     assert "\n    without 1 email\n" in shown
+
+
+@pytest.mark.parametrize("words", [["retry", "--failed"], ["rescan"]], ids=str)
+def test_a_name_that_was_mistyped_does_not_become_a_file(type_command, db, words):
+    result = type_command("outbox", *words)
+
+    assert (result.exit_code, db.exists()) == (1, False)
+    assert "does not exist; record a run first" in result.stderr
+
+
+def test_an_empty_outbox_is_told(agent, type_command):
+    agent("one")
+
+    assert type_command("outbox", "--sent").stderr == "nothing matches\n"
+
+
+def test_how_many_is_at_least_one(agent, type_command):
+    agent("one")
+
+    assert type_command("outbox", "-n", "-3").exit_code == 2

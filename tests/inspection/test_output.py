@@ -126,6 +126,36 @@ def test_each_row_is_out_before_the_next_is_asked_for(capsys, format_):
     assert [str(number) in text for number, text in enumerate(seen[1:])] == [True, True]
 
 
+@pytest.mark.parametrize("format_", ["--table", "--tsv"])
+def test_a_name_of_a_column_is_a_text_that_steers_nothing(agent, db, format_):
+    agent("one")
+    query = 'SELECT 1 AS "[/x]", 2 AS "[red]y", 3 AS "\x1b[31mz", 4 AS score_mean'
+
+    shown = typed("--db", str(db), "sql", query, format_)
+
+    assert shown.splitlines()[0].split() == ["[/x]", "[red]y", "?[31mz", "score_mean"]
+
+
+def test_on_a_narrow_terminal_measures_are_left_out_last_and_no_number_is_cut(db, agent):
+    [agent(f"{number} " + "word " * 20) for number in range(2)]
+
+    heading, row = typed("--db", str(db), "similar", "@last", columns=40).splitlines()
+
+    assert heading.split() == ["id", "similarity", "score", "objective"]
+    assert [len(text) for text in row.split()[:3]] == [8, 5, 5]
+    assert len(row) <= 40
+
+
+def test_a_query_has_all_its_columns_however_narrow_the_terminal(db, agent):
+    agent("one")
+    query = "SELECT " + ", ".join(f"1.0 / {number} AS column_{number}" for number in range(3, 9))
+
+    heading, row = typed("--db", str(db), "sql", query, columns=30).splitlines()
+
+    assert len(heading.split()) == len(row.split()) == 6
+    assert row.split()[0] == "0.333"
+
+
 def test_a_wide_sign_takes_two_places_in_a_table(capsys):
     Output("table").print([{"a": "日" * 60, "b": "x" * 60}], ("a", "b"))
 
@@ -161,6 +191,73 @@ def test_a_reader_that_goes_away_is_no_reason_to_complain(agent, db, words):
     os.close(writer)
 
     assert ended == ("", 141)
+
+
+def shell(db, line, **variables):
+    """What a shell says when this is typed, with the command as $KP."""
+    command = f'"{sys.executable}" -m kp_middleware --db "{db}"'
+    return subprocess.run(
+        ["sh", "-c", line.replace("$KP", command)],
+        capture_output=True,
+        env={**os.environ, **variables},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_trouble(agent, db, closed):
+    agent("one")
+
+    done = shell(db, f"$KP list --table {closed}")
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252:strict"])
+@pytest.mark.parametrize("format_", ["--csv", "--tsv", "--table", "--json"])
+def test_a_pipe_gets_utf_8_whatever_the_locale(agent, db, encoding, format_):
+    agent("naïve 日本")
+
+    done = shell(db, f"$KP list {format_} -c objective", PYTHONIOENCODING=encoding)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "naïve 日本" in done.stdout.decode()
+
+
+@pytest.mark.parametrize("words", ["show", "list -d", "diff @last", "sql"])
+def test_what_is_no_text_is_an_error_in_words(agent, db, words):
+    agent("one")
+
+    done = shell(db, f"$KP {words} \"$(printf '\\377')\"")
+
+    assert done.returncode == 1
+    assert done.stderr == b"Error: what was given is no UTF-8 text: type it anew\n"
+
+
+def test_a_number_that_nothing_can_count_to_is_an_error_in_words(agent, type_command):
+    agent("one")
+
+    result = type_command("tools", "-n", "9" * 30)
+
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    assert "a number is too large" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "colour"),
+    [
+        ("list", {"NO_COLOR": "1"}, False),
+        ("--no-color list", {}, False),
+        ("list", {}, True),
+    ],
+    ids=str,
+)
+def test_who_wants_no_colour_gets_none_in_a_table(agent, db, words, variables, colour):
+    agent("one")
+
+    done = shell(db, f"$KP {words} --table", FORCE_COLOR="1", **variables)
+
+    assert (b"\x1b" in done.stdout) == colour
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")

@@ -220,3 +220,24 @@ def test_help_teaches_the_report(type_command):
     result = type_command("report", "--help")
 
     assert "kp-middleware report --since 7d --open" in result.stdout
+
+
+def test_an_ordinary_domain_is_on_one_line_and_a_long_one_is_broken(kp, write):
+    @kp.capture(domain="customer_service")
+    def ordinary(question):
+        return question
+
+    @kp.capture(domain="x" * 60)
+    def long(question):
+        return question
+
+    ordinary("one")
+    long("two")
+
+    cells = {
+        "".join(cell.itertext()): cell.get("class")
+        for cell in page(write("--raw")).iter("td")
+        if cell.find("bdi") is not None
+    }
+    assert cells["customer_service"] == "kp-roomy kp-narrow"
+    assert cells["x" * 60] == "kp-roomy"

@@ -208,7 +208,7 @@ def test_a_person_sees_eleven_thresholds_with_bars_and_domains(db):
     (row,) = [line for line in told if line.startswith("     0.70")]
     assert row.split() == ["0.70", "4", "66.7%", "█████████████▍", "3", "75.0%", "1", "50.0%"]
     assert sum(line.startswith("     ") for line in told) == 11
-    assert "The threshold in force is 0.75." in told[-1]
+    assert "The last scored trace was held against 0.75." in told[-1]
 
 
 @pytest.mark.usefixtures("spread")
@@ -235,3 +235,32 @@ def test_where_nothing_is_scored_it_is_said(db):
     told = typed("--db", str(db), "what-if")
 
     assert told == "no trace here has a score yet\n"
+
+
+@pytest.mark.parametrize("words", [[], ["--threshold", "0.7"]], ids=["all", "one"])
+@pytest.mark.parametrize("form", ["--json", "--csv", "--table"])
+@pytest.mark.parametrize(("domain", "exit_code"), [("law", 0), ("nope", 4)])
+@pytest.mark.usefixtures("spread")
+def test_where_nothing_is_scored_it_fails_if_asked_to(type_command, words, form, domain, exit_code):
+    result = type_command("what-if", *words, form, "-d", domain, "--fail-empty")
+
+    assert result.exit_code == exit_code
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1.1", "much"])
+@pytest.mark.parametrize("command", ["what-if", "explain"])
+@pytest.mark.usefixtures("spread")
+def test_a_threshold_that_is_no_number_is_refused(type_command, command, number):
+    words = ["@last"] if command == "explain" else []
+
+    result = type_command(command, *words, "--threshold", number)
+
+    assert result.exit_code == 2
+    assert "Invalid value for '--threshold'" in result.stderr
+
+
+@pytest.mark.usefixtures("spread")
+def test_a_table_names_what_would_go_as_csv_does(db):
+    told = typed("--db", str(db), "what-if", columns=110)
+
+    assert told.splitlines()[2].split()[:4] == ["threshold", "would", "go", "share"]

@@ -17,6 +17,7 @@ from kp_middleware.pipeline._uptime import Uptime, read_uptime
 from kp_middleware.storage import PacingTable
 from kp_middleware.storage._pauses import lift_stops
 from kp_middleware.testing import FakeClock
+from kp_middleware.testing._write_limit import WriteLimit
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -599,3 +600,33 @@ def test_a_registry_that_always_answers_429_is_not_asked_thrice_within_an_hour(e
         max((sum(0 <= at - first < HOUR_S for at in asked_at) for first in asked_at), default=0)
         <= 2
     )
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_where_the_shared_file_cannot_be_used_those_of_one_file_of_traces_still_keep_one_pace(
+    tmp_path, processes
+):
+    clock, whose = FakeClock(), {"registry": "r", "agent_id": "a", "key_hash": "k"}
+    unusable, beside = tmp_path / "pacing.db", tmp_path / "kp.db.pacing"
+    unusable.mkdir()
+    keepers = [
+        SharedPace(
+            PacingTable(unusable, **whose, clock=clock),
+            beside=PacingTable(beside, **whose, clock=clock),
+            longest_request_s=10,
+            clock=clock,
+        )
+        for _ in range(processes)
+    ]
+    limit, refused = WriteLimit(30, 2.0, clock), 0
+
+    for _ in range(1500):
+        clock.advance(0.1)
+        for keeper in keepers:
+            if keeper.take() == 0 and keeper.spend():
+                allowed = limit.allows()
+                refused += not allowed
+                keeper.settle(answered if allowed else limited)
+                keeper.release()
+
+    assert (refused, limit.revoked) == (0, False)

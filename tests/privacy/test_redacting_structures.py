@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy import Policy, check_clean, redact_jsonable
+from kp_middleware.privacy import Policy, check_clean, redact_jsonable, redact_text
 from kp_middleware.privacy._find import MAX_CHARACTERS
 
 BLANK = "[REDACTED:password]"
@@ -242,3 +242,13 @@ def test_a_text_that_grew_by_its_own_placeholders_is_not_too_large():
     redacted = redact_jsonable({"a": text}, level="aggregated")
 
     assert set(redacted.value["a"].split()) == {"[REDACTED:ip]"}
+
+
+@pytest.mark.parametrize("sign", ["\\n", "\\t", "\\u2028", "\\u00e9"])
+def test_json_in_a_text_is_still_json_where_something_went_beside_an_escape(sign):
+    line = '{"out": "x' + sign + "anna@example.org" + sign + 'y"}'
+
+    cleaned = redact_text(f"INFO {line}", level="aggregated").text
+
+    assert "anna" not in cleaned
+    assert set(json.loads(cleaned.removeprefix("INFO "))) == {"out"}

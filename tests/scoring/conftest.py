@@ -41,6 +41,12 @@ def tiny(tiny_folder):
     return loaded_from(tiny_folder)
 
 
+@pytest.fixture(scope="session")
+def window(tiny):
+    """The real tokenizer's."""
+    return tiny._loader().model().window
+
+
 @pytest.fixture
 def child(tmp_path):
     return Child(tmp_path)

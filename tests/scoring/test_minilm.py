@@ -11,39 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kp_middleware.errors import EmbedderUnavailableError
-from kp_middleware.scoring._minilm import MiniLMEmbedder, beginning
-
-WINDOW = 256
-HARD_TO_CUT = [
-    "hello ",
-    "antidisestablishmentarianism",
-    "[MASK]",
-    "[SEP] ",
-    "x" * 99,
-    "y" * 150,
-    " " * 40,
-    "\0" * 40,
-    "漢字",
-    "한국어",
-    "e\N{COMBINING ACUTE ACCENT}",
-    "a" + "\N{COMBINING TILDE}" * 60,
-    "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}ß",
-    "🙂",
-    "\N{ZERO WIDTH SPACE}" * 20,
-    "...",
-]
-
-
-@st.composite
-def long_texts(draw):
-    parts = draw(st.lists(st.sampled_from(HARD_TO_CUT) | st.text(max_size=20), min_size=1))
-    text = "".join(parts) * draw(st.integers(1, 400))
-    return text[draw(st.integers(0, 40)) :]
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tiny):
-    return tiny._loader().model()._tokenizer
+from kp_middleware.scoring._minilm import MiniLMEmbedder
 
 
 @pytest.mark.model
@@ -76,10 +44,10 @@ def test_a_vector_has_384_dimensions_and_the_length_1(minilm, text):
 
 
 @pytest.mark.model
-def test_the_name_is_a_fingerprint_of_weights_window_and_precision(minilm):
+def test_the_name_is_a_fingerprint_of_weights_window_reading_and_precision(minilm):
     name = minilm.name
 
-    assert name == "all-MiniLM-L6-v2:f91ae3c0b697:256:first:fp32"
+    assert name == "all-MiniLM-L6-v2:f91ae3c0b697:256:task-first:fp32"
 
 
 def test_another_model_has_another_name(tiny, tiny_folder):
@@ -87,7 +55,24 @@ def test_another_model_has_another_name(tiny, tiny_folder):
 
     name = tiny.name
 
-    assert name == f"all-MiniLM-L6-v2:{digest[:12]}:256:first:fp32"
+    assert name == f"all-MiniLM-L6-v2:{digest[:12]}:256:task-first:fp32"
+
+
+def test_another_reading_has_another_name(monkeypatch, tiny, tiny_folder):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+    specified = MiniLMEmbedder(reading="specified")
+
+    name = specified.name
+
+    assert name == tiny.name.replace(":task-first:", ":specified:")
+
+
+def test_what_a_repeat_is_given_is_its_own(tiny):
+    vector = tiny.embed("hello")
+
+    vector[:] = 0
+
+    assert tiny.embed("hello").any()
 
 
 @pytest.mark.parametrize("limit", [128, 512], ids=["of the download", "of the official folder"])
@@ -103,22 +88,6 @@ def test_the_window_is_256_tokens_whatever_the_limit(monkeypatch, tiny_folder, t
     assert not np.array_equal(inside, embedder.embed("a " * 201))
     assert not np.array_equal(at_the_end, embedder.embed("a " * 254))
     np.testing.assert_array_equal(outside, embedder.embed("a " * 255))
-
-
-@given(long_texts())
-@settings(deadline=None)
-def test_the_beginning_of_a_text_has_the_tokens_of_the_whole(tokenizer, text):
-    part = beginning(text, tokenizer)
-
-    assert tokenizer.encode(part).ids == tokenizer.encode(text).ids
-
-
-def test_a_long_text_is_not_tokenised_to_its_end(tokenizer):
-    text = "to be or not to be " * 100_000
-
-    part = beginning(text, tokenizer)
-
-    assert len(part) == 6 * WINDOW
 
 
 def test_nothing_is_looked_for_before_the_first_use(monkeypatch, tmp_path):

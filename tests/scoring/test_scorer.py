@@ -30,10 +30,11 @@ class OtherEmbedder(StandInEmbedder):
     name = "other"
 
 
-def test_the_text_is_the_objective_and_each_content_with_single_spaces():
-    recorded = trace(step(content="a"), step("tool_call", tool="t"), objective="goal")
+class ObjectiveEmbedder(StandInEmbedder):
+    """Reads nothing but the objective."""
 
-    assert embedded_text(recorded) == "goal a "
+    def text_of(self, recorded, /):
+        return recorded.task.objective
 
 
 def test_the_first_trace_is_half_novel_and_its_repeat_not_at_all():
@@ -132,6 +133,14 @@ def test_a_vector_that_is_given_is_not_made_again():
     scorer.score(trace(), vector=np.eye(384, dtype=np.float32)[0])
 
     assert embedder.asked == []
+
+
+def test_an_embedder_that_chooses_what_it_reads_is_asked():
+    embedder = ObjectiveEmbedder()
+
+    Scorer(embedder=embedder).score(trace(objective="sort a list"))
+
+    assert embedder.asked == ["sort a list"]
 
 
 def test_vectors_of_different_embedders_never_meet(tmp_path):

@@ -1,0 +1,89 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+WINDOW = 256
+HARD_TO_CUT = [
+    "hello ",
+    "antidisestablishmentarianism",
+    "[MASK]",
+    "[SEP] ",
+    "x" * 99,
+    "y" * 150,
+    " " * 40,
+    "\0" * 40,
+    "漢字",
+    "한국어",
+    "e\N{COMBINING ACUTE ACCENT}",
+    "a" + "\N{COMBINING TILDE}" * 60,
+    "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}ß",
+    "🙂",
+    "\N{ZERO WIDTH SPACE}" * 20,
+    "...",
+]
+
+
+@st.composite
+def long_texts(draw):
+    parts = draw(st.lists(st.sampled_from(HARD_TO_CUT) | st.text(max_size=20), min_size=1))
+    text = "".join(parts) * draw(st.integers(1, 400))
+    return text[draw(st.integers(0, 40)) :]
+
+
+@pytest.fixture(scope="session")
+def tokenizer(window):
+    return window._tokenizer
+
+
+@given(long_texts())
+@settings(deadline=None)
+def test_the_beginning_of_a_text_has_the_tokens_of_the_whole(window, tokenizer, text):
+    part = window.beginning(text)
+
+    assert tokenizer.encode(part).ids == tokenizer.encode(text).ids
+
+
+def test_a_long_text_is_not_tokenised_to_its_end(window):
+    text = "to be or not to be " * 100_000
+
+    part = window.beginning(text)
+
+    assert len(part) == 6 * WINDOW
+
+
+@pytest.mark.parametrize(
+    ("words", "held"), [(254, True), (255, False)], ids=["just full", "one too many"]
+)
+def test_the_window_holds_254_words_and_the_frame(window, words, held):
+    text = " ".join(["a"] * words)
+
+    assert window.holds(text) == held
+
+
+@given(long_texts())
+@settings(deadline=None)
+def test_a_text_is_held_if_nothing_of_it_overflows(window, tokenizer, text):
+    held = window.holds(text)
+
+    assert held == (not tokenizer.encode(text).overflowing)
+
+
+def test_the_ends_of_a_long_text_are_its_first_and_last_tokens(window):
+    piece = window.ends("one two three four five six seven", 2, 1)
+
+    assert piece == ("one two seven", 3)
+
+
+def test_of_a_text_with_no_more_tokens_all_is_taken(window):
+    piece = window.ends("one two three", 2, 1)
+
+    assert piece == ("one two three", 3)
+
+
+@given(long_texts(), st.integers(1, 64), st.integers(1, 64))
+@settings(deadline=None)
+def test_ends_are_bounded_in_tokens_and_in_characters(window, text, first, last):
+    piece = window.ends(text, first, last)
+
+    assert piece.tokens <= first + last
+    assert len(piece.text) <= 8 * (first + last) + 2
