@@ -30,7 +30,7 @@ WORDS: Final = (
     "memory",
     "module",
 )
-EMBEDDER: Final = "all-MiniLM-L6-v2:f91ae3c0b697:256:first:fp32"
+EMBEDDER: Final = "all-MiniLM-L6-v2:f91ae3c0b697:256:task-first:fp32"
 FIRST: Final = datetime(2025, 1, 1, tzinfo=UTC)
 SIGNALS: Final = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 WEIGHTS: Final = (0.2, 0.3, 0.3, 0.2)
