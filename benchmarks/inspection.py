@@ -136,7 +136,9 @@ def cases(chosen: list[str]) -> Iterator[Case]:
 
 
 def _walked(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         yield (*before, name), command
         if isinstance(command, click.Group):
             yield from _walked(command, (*before, name))
