@@ -59,6 +59,7 @@ VARIANTS: Final = {
     ],
     "outbox list": ["", "--failed", "--sent"],
     "prune": ["--keep 90000 --dry-run"],
+    "report": ["--force {folder}/report.html"],
     "search": ["", "-d law"],
     "show": ["", "--steps all"],
     "sql": [""],
