@@ -1,5 +1,8 @@
 """What becomes of finished runs when the program ends, however it was started."""
 
+import os
+import subprocess
+import sys
 import time
 from contextlib import closing
 
@@ -149,3 +152,32 @@ def test_pipelines_whose_model_is_slow_end_together_and_leave_their_runs(run_chi
         states = connection.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall()
     assert took_s < HALF_OF_AN_EMBEDDING_S
     assert states == [("recorded", 4)]
+
+
+def test_a_fork_server_s_child_that_finds_a_pipeline_in_its_program_keeps_its_runs(
+    db, objectives, tmp_path
+):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import multiprocessing
+from kp_middleware import KnowledgePulse
+from kp_middleware.testing import StandInEmbedder
+
+kp = KnowledgePulse(embedder=StandInEmbedder())
+shout = kp.capture(lambda text: text)
+
+def work():
+    shout("child")
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("forkserver").Process(target=work)
+    child.start()
+    child.join()
+"""
+    )
+
+    environment = {**os.environ, "KP_DB": str(db)}
+    subprocess.run([sys.executable, str(program)], env=environment, check=True, timeout=50)
+
+    assert objectives() == ["child"]
