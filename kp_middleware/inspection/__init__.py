@@ -1,5 +1,5 @@
 """Look at what was recorded: the command line."""
 
-from kp_middleware.inspection._commands import cli as main
+from kp_middleware.inspection._command_line import cli as main
 
 __all__ = ["main"]

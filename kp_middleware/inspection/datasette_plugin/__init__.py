@@ -3,6 +3,8 @@
 They appear for files of ours alone, also where a user types ``datasette kp.db``. Of Datasette they
 need no more than the hooks below, `render_template`, the names of its databases and its word on who
 may see them; what the file says they read themselves, as the commands do.
+
+Imports from `page`, `pictures` and `output`.
 """
 
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from shlex import quote
 
-from kp_middleware.inspection._explanation import short_id
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses
+from kp_middleware.inspection.output.wording import short_id
 from kp_middleware.inspection.pictures import Markup, element
 from kp_middleware.storage import Beside, Row
 

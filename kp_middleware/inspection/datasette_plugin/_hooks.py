@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from datasette import hookimpl
 from markupsafe import Markup
 
-from kp_middleware.inspection._explanation import short_id
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses
 from kp_middleware.inspection.datasette_plugin._files import our_files
 from kp_middleware.inspection.datasette_plugin._permission import Actor, may_see
 from kp_middleware.inspection.datasette_plugin._views import overview, trace, what_if
+from kp_middleware.inspection.output.wording import short_id
 from kp_middleware.inspection.pictures import element
 
 if TYPE_CHECKING:

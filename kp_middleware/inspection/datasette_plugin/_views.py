@@ -12,7 +12,6 @@ from datasette.utils import tilde_decode
 
 from kp_middleware.database import TROUBLE, Connection, connect
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
-from kp_middleware.inspection._explanation import one_line, short_id
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses
 from kp_middleware.inspection.datasette_plugin._files import our_files
 from kp_middleware.inspection.datasette_plugin._heads import (
@@ -21,6 +20,7 @@ from kp_middleware.inspection.datasette_plugin._heads import (
     what_if_head,
 )
 from kp_middleware.inspection.datasette_plugin._permission import may_see
+from kp_middleware.inspection.output.wording import one_line, short_id
 from kp_middleware.inspection.page import (
     Alike,
     overview_html,

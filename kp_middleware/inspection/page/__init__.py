@@ -1,4 +1,7 @@
-"""Pages as HTML fragments: pure functions of what the file says."""
+"""Pages as HTML fragments: pure functions of what the file says.
+
+Imports from `pictures`, `explanation` and `output`.
+"""
 
 from kp_middleware.inspection.page._alike import Alike
 from kp_middleware.inspection.page._card import card, linked, picture_card, table

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from kp_middleware.inspection._explanation import arithmetic, taken_out, whereabouts
+from kp_middleware.inspection.explanation.arithmetic import arithmetic
+from kp_middleware.inspection.explanation.whereabouts import taken_out, whereabouts
 from kp_middleware.inspection.page._alike import Alike, alike_card
 from kp_middleware.inspection.page._card import card, picture_card
 from kp_middleware.inspection.page._links import Links

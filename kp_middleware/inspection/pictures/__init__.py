@@ -1,4 +1,7 @@
-"""Pictures as inline SVG: values in, a drawing out, with its finding in words and as a table."""
+"""Pictures as inline SVG: values in, a drawing out, with its finding in words and as a table.
+
+Imports from no other room.
+"""
 
 from kp_middleware.inspection.pictures._by_domain import DomainBins, by_domain
 from kp_middleware.inspection.pictures._funnel import Stage, funnel

@@ -1,0 +1,192 @@
+"""The commands on the outbox: what goes, exactly, why it does not, and what to do about it."""
+
+import difflib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kp_middleware import locations
+from kp_middleware.database import Connection, connect
+from kp_middleware.inspection.input.default_group import GroupWithDefault
+from kp_middleware.inspection.input.limit import limit_option
+from kp_middleware.inspection.input.names import trace_id_argument
+from kp_middleware.inspection.installation.user_settings import read_settings
+from kp_middleware.inspection.output.exit_codes import BLOCKED
+from kp_middleware.inspection.output.manners import hint
+from kp_middleware.inspection.output.rows import Output, json_option, output_options, print_json
+from kp_middleware.inspection.output.trace_rows import tell_if_none
+from kp_middleware.inspection.output.wording import in_words, printable, short_id
+from kp_middleware.storage import Entry, History, OutboxCare, Row, lift_stops
+
+if TYPE_CHECKING:
+    from kp_middleware.pipeline import Rescan
+
+_COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "reason", "objective")
+_FAILED: Final = ("rejected", "blocked")
+_LEFT: Final = (
+    "what other redact_… settings blocked is left:"
+    " set the same here, or --force applies yours alone"
+)
+
+
+_alone_option = click.option(
+    "--force",
+    "alone",
+    is_flag=True,
+    help="Apply your settings here alone, whatever the program that recorded it was told.",
+)
+
+
+@click.group(cls=GroupWithDefault, default="list", default_if_no_args=True)
+def outbox() -> None:
+    """See what goes, exactly, and do something about what does not.
+
+    \b
+    kp-middleware outbox --failed            what was rejected or is blocked, and why
+    kp-middleware outbox show 1339 --diff    what redaction changes
+    kp-middleware outbox retry --failed      try them again
+    """
+
+
+@outbox.command("list")
+@limit_option
+@click.option("--failed", "states", flag_value="rejected,blocked", help="Rejected or blocked.")
+@click.option("--blocked", "states", flag_value="blocked", help="Not certainly clean, or given up.")
+@click.option("--pending", "states", flag_value="pending,sending", help="Waits to be sent.")
+@click.option("--sent", "states", flag_value="sent", help="Arrived.")
+@output_options(columns=_COLUMNS)
+@click.pass_obj
+def list_(db: Path, *, limit: int, states: str | None, output: Output) -> None:
+    """List what is in the outbox, newest first.
+
+    \b
+    kp-middleware outbox list --pending
+    """
+    wanted = states.split(",") if states else ()
+    with closing(connect(db, read_only=True)) as connection:
+        care = OutboxCare(connection)
+        rows, count = care.rows(limit, states=wanted), care.count(states=wanted)
+    if len(rows) == limit < count:
+        hint(f"{count} in all: -n shows more")
+    tell_if_none(rows)
+    output.print(rows, _COLUMNS, for_people=_for_people)
+
+
+@outbox.command()
+@trace_id_argument()
+@click.option("--diff", is_flag=True, help="Show how it differs from the local copy.")
+@click.pass_obj
+def show(db: Path, *, trace_id: str, diff: bool) -> None:
+    """Print the exact bytes that go, or went.
+
+    ID is the beginning of its id, @last or @best.
+
+    \b
+    kp-middleware outbox show @last --diff
+    """
+    with closing(connect(db, read_only=True)) as connection:
+        seq = History(connection).find(trace_id)
+        entry = OutboxCare(connection).entry(seq)
+    if entry.body is None:
+        raise click.ClickException(f"nothing would be sent: {entry.state}: {entry.reason}")
+    if diff:
+        click.echo("\n".join(_differences(entry, entry.body)))
+    else:
+        sys.stdout.buffer.write(entry.body)
+
+
+@outbox.command()
+@trace_id_argument(required=False)
+@click.option("--failed", is_flag=True, help="All that were rejected or are blocked.")
+@_alone_option
+@click.pass_obj
+def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool) -> None:
+    """Try again what was rejected or is blocked: as soon as a program of yours records.
+
+    An API key that the registry has refused is tried again, too. All is redacted anew, by your
+    settings here; what other redact_… settings blocked stays. Exits with 6 if something is blocked.
+
+    \b
+    kp-middleware outbox retry --failed
+    """
+    if (trace_id is None) != failed:
+        raise click.UsageError("name one ID, or all with --failed")
+    from kp_middleware.pipeline import Rescan
+
+    settings = read_settings(db)
+    with closing(_opened(db)) as connection:
+        if sum(map(lift_stops, locations.pacing_files(db))):
+            click.echo("the API key that was refused is tried again", err=True)
+        care, rescan = OutboxCare(connection), Rescan(connection, settings, alone=alone)
+        seqs = care.seqs(*_FAILED) if trace_id is None else [History(connection).find(trace_id)]
+        results = [_retried(care, rescan, seq, settings.agent_id) for seq in seqs]
+    _tell(results)
+
+
+@outbox.command()
+@_alone_option
+@json_option
+@click.pass_obj
+def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
+    """Apply today's rules to all that was not sent: rewrite it, release it or block it.
+
+    What a program prepared by other redact_… settings is cleaned by yours as well, never by less.
+    What was sent is not touched. Exits with 6 if something is blocked.
+
+    \b
+    kp-middleware config set redact_deny Bluebird && kp-middleware outbox rescan
+    """
+    from kp_middleware.pipeline import Rescan
+
+    with closing(_opened(db)) as connection:
+        results = Rescan(connection, read_settings(db), alone=alone).all_rows().values()
+    _tell([*results], as_json=as_json)
+
+
+def _opened(db: Path) -> Connection:
+    """To write to, if it is there: a name that was mistyped must not become a file."""
+    connect(db, read_only=True).close()
+    return connect(db)
+
+
+def _retried(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None) -> str:
+    entry = care.entry(seq)
+    if entry.state not in _FAILED:
+        raise click.ClickException(f"there is nothing to try again: it is {entry.state}")
+    result = rescan.row(seq)
+    if result in {"unchanged", "rewritten"} and care.retry(seq, agent_id=agent_id):
+        return "waiting"
+    return result
+
+
+def _tell(results: list[str], *, as_json: bool = False) -> None:
+    counts = Counter(results)
+    if as_json:
+        print_json(counts)
+    else:
+        click.echo(in_words(counts) or "there is nothing to do")
+    if counts["left"]:
+        click.echo(_LEFT, err=True)
+    if counts["blocked"]:
+        click.echo("kp-middleware outbox --blocked says why", err=True)
+    if counts["blocked"] or counts["left"]:
+        sys.exit(BLOCKED)
+
+
+def _differences(entry: Entry, body: bytes) -> Iterator[str]:
+    here, leaving = _lines(entry.document), _lines(body)
+    return map(printable, difflib.unified_diff(here, leaving, "kept here", "leaves", lineterm=""))
+
+
+def _lines(document: str | bytes) -> list[str]:
+    return json.dumps(json.loads(document), ensure_ascii=False, indent=2).splitlines()
+
+
+def _for_people(row: Row) -> Row:
+    return row | {"id": short_id(row["id"]), "redactions": in_words(row["redactions"])}

@@ -1,0 +1,89 @@
+"""The command that makes room: old traces go, and what waits stays."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kp_middleware.database import TROUBLE, Connection, connect, in_words
+from kp_middleware.inspection.input.names import complete_domain
+from kp_middleware.inspection.input.number_range import NumberRange
+from kp_middleware.inspection.output.manners import hint
+from kp_middleware.inspection.output.progress import progress
+from kp_middleware.inspection.output.rows import json_option, print_json
+from kp_middleware.storage import Doomed, Pruning, Row, count_all, vacuum
+
+_GIVE_WAY_S: Final = 0.005
+
+
+@click.command()
+@click.option("--keep-days", type=NumberRange(min=0), help="Keep what is not older.")
+@click.option("--keep", type=click.IntRange(min=0), help="Keep so many of the newest.")
+@click.option(
+    "-d", "--domain", shell_complete=complete_domain, help="Remove only traces of this domain."
+)
+@click.option("--dry-run", is_flag=True, help="Only say how many would go.")
+@click.option("--vacuum", "shrink", is_flag=True, help="Give the room back to the disk.")
+@json_option
+@click.pass_obj
+def prune(
+    db: Path,
+    *,
+    keep_days: float | None,
+    keep: int | None,
+    domain: str | None,
+    dry_run: bool,
+    shrink: bool,
+    as_json: bool,
+) -> None:
+    """Remove old traces, with their vectors. With both rules, what either keeps stays.
+
+    What waits to be scored, to be sent or for a person always stays. Programs may go on recording.
+
+    \b
+    kp-middleware prune --keep-days 90 --dry-run
+    kp-middleware prune --keep 10000 --vacuum
+    """
+    if keep_days is None and keep is None:
+        raise click.UsageError("say what to keep: --keep-days or --keep")
+    with closing(connect(db, read_only=dry_run or not db.exists())) as connection:
+        pruning, before = Pruning(connection), db.stat().st_size
+        doomed = pruning.doomed(now=time.time(), keep_days=keep_days, keep=keep, domain=domain)
+        count, recorded = pruning.count(doomed), count_all(connection).recorded
+        if not dry_run:
+            count = _prune(db, connection, doomed, count, shrink=shrink)
+    sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
+    result = {"dry_run": dry_run, "removed": count, "kept": recorded - count, **sizes}
+    _tell(result, as_json=as_json, shrink=shrink)
+
+
+def _prune(db: Path, connection: Connection, doomed: Doomed, count: int, *, shrink: bool) -> int:
+    """How many went."""
+    try:
+        removed = sum(_removed(Pruning(connection), doomed, count))
+        if shrink:
+            vacuum(connection)
+    except TROUBLE as error:
+        raise in_words(db, error) from error
+    return removed
+
+
+def _removed(pruning: Pruning, doomed: Doomed, count: int) -> Iterator[int]:
+    """Batch after batch."""
+    batches = pruning.batches(doomed)
+    for batch in progress(batches, total=count, what="traces removed", size=int):
+        yield batch
+        time.sleep(_GIVE_WAY_S)  # others want to write, too
+
+
+def _tell(result: Row, *, as_json: bool, shrink: bool) -> None:
+    if as_json:
+        print_json(result)
+        return
+    would = "would be removed, " if result["dry_run"] else "removed, "
+    click.echo(f"{result['removed']} {would}{result['kept']} kept")
+    if result["removed"] and not result["dry_run"] and not shrink:
+        hint("the file keeps its size and uses the room again; --vacuum shrinks it")

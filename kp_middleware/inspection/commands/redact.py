@@ -1,0 +1,134 @@
+"""The command that cleans a text, so that anyone sees what would go before anything leaves."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+
+import click
+
+from kp_middleware.inspection.input.given_text import given_text
+from kp_middleware.inspection.input.long_text import parts
+from kp_middleware.inspection.installation.user_settings import read_settings
+from kp_middleware.inspection.output.exit_codes import FOUND
+from kp_middleware.inspection.output.rows import Output, json_option
+from kp_middleware.inspection.output.wording import in_words
+from kp_middleware.privacy import Found, Policy, document_in, redact_jsonable, redact_text
+from kp_middleware.storage import Row
+
+if TYPE_CHECKING:
+    from kp_middleware.traces import PrivacyLevel
+
+_LEVELS: Final = ("aggregated", "federated", "private")
+_AT_ONCE: Final = 1 << 20  # characters; rules see them all
+_COLUMNS: Final = ("kind", "count", "path")
+
+
+class _Cleaned(NamedTuple):
+    """A text without what had to go, and where that was."""
+
+    text: str
+    found: tuple[Found, ...]
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option(
+    "--level", type=click.Choice(_LEVELS), help="What may stay. Default: your privacy_level."
+)
+@click.option("--report", is_flag=True, help="Print what goes, and where, instead of the text.")
+@click.option("--check", is_flag=True, help="Print no text; exit with 3 if something would go.")
+@json_option
+@click.pass_obj
+def redact(
+    db: Path,
+    *,
+    file: BinaryIO,
+    level: "PrivacyLevel | None",
+    report: bool,
+    check: bool,
+    as_json: bool,
+) -> None:
+    """Take out of a text or JSON what must not be shared, by your settings. Nothing is sent.
+
+    FILE is plain text, one JSON document, or one on each line; - is standard input.
+
+    \b
+    kp-middleware redact build.log
+    git diff | kp-middleware redact --check && git push
+    """
+    settings = read_settings(db)
+    text = given_text(file.read())
+    cleaned = _cleaned(text, level or settings.privacy_level, Policy.of(settings))
+    if report or as_json:
+        Output.usual(as_json=as_json).print(_rows(cleaned.found), _COLUMNS)
+    elif not check:
+        click.echo(cleaned.text, nl=False, color=True)  # a coloured text stays one
+    if check and cleaned.found:
+        counts = Counter(one.label for one in cleaned.found)
+        click.echo(f"{in_words(counts)} would go", err=True)
+        sys.exit(FOUND)
+
+
+def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
+    document = document_in(text)
+    if document is not None:
+        return _clean_json(text, document, level, policy)
+    lines = text.splitlines(keepends=True)
+    if any(line.strip() and document_in(line) is None for line in lines):
+        return _clean_text(text, level, policy)
+    cleaned = [_clean_json(line, document_in(line), level, policy) for line in lines]
+    return _Cleaned("".join(line.text for line in cleaned), tuple(_numbered(cleaned)))
+
+
+def _clean_text(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
+    """Plain text, of any length."""
+    if len(text) <= _AT_ONCE:
+        redacted = redact_text(text, level=level, policy=policy)
+        return _Cleaned(redacted.text, redacted.found)
+    clean = partial(redact_text, level=level, policy=replace(policy, numbered=False))
+    cleaned: list[str] = []
+    found: list[Found] = []
+    line = 0
+    for part in parts(text, clean):
+        redacted = clean(part)
+        cleaned.append(redacted.text)
+        found += _from_line(line, redacted.found)
+        line += part.count("\n")
+    unnumbered = ", without numbers" if policy.numbered else ""
+    click.echo(f"a long text: cleaned in {len(cleaned)} parts{unnumbered}", err=True)
+    return _Cleaned("".join(cleaned), tuple(found))
+
+
+def _clean_json(text: str, document: object, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
+    """The text itself where nothing had to go."""
+    redacted = redact_jsonable(document, level=level, policy=policy)
+    if not redacted.found:
+        return _Cleaned(text, ())
+    body = text.strip()
+    indent = 2 if "\n" in body else None
+    written = json.dumps(redacted.value, ensure_ascii=False, indent=indent)
+    return _Cleaned(text.replace(body, written, 1), redacted.found)
+
+
+def _numbered(parts: list[_Cleaned]) -> Iterator[Found]:
+    for number, part in enumerate(parts, 1):
+        for found in part.found:
+            yield found._replace(path=f"line {number}: {found.path}")
+
+
+def _from_line(lines: int, found: tuple[Found, ...]) -> Iterator[Found]:
+    """What was found in a part, by the lines of the whole."""
+    for one in found:
+        number = int(one.path.removeprefix("line "))
+        yield one._replace(path=f"line {lines + number}")
+
+
+def _rows(found: tuple[Found, ...]) -> Iterator[Row]:
+    counts = Counter((one.label, one.path) for one in found)
+    for (kind, path), count in sorted(counts.items()):
+        yield {"kind": kind, "count": count, "path": path}

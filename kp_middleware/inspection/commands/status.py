@@ -1,0 +1,129 @@
+"""The command that says how it is going: what is there, what waits, what to do about trouble."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kp_middleware import locations
+from kp_middleware.database import connect
+from kp_middleware.inspection.output.rows import json_option, print_json
+from kp_middleware.instants import instant
+from kp_middleware.storage import Pause, Row, count_all, read_condition, read_pauses
+
+_TROUBLES: Final = {
+    "dropped": "were lost because too many waited to be written: raise max_queue_bytes",
+    "failed": "could not be scored: kp-middleware show ID says why",
+    "rejected": "will not be accepted as they are: kp-middleware outbox --failed says why",
+    "blocked": "are kept from leaving: kp-middleware outbox --blocked says why, outbox retry tries"
+    " again",
+}
+_WAITING: Final = {
+    "unscored": "wait to be scored: the next program that records does it",
+    "paused": "wait for a person or the next turn: resume them, or kp.end_thread(…)",
+    "pending": "wait to be sent: the next program that records with your key does it",
+}
+_REFUSED: Final = (
+    "has refused the API key: get another and set KP_API_KEY, or try it again with kp-middleware"
+    " outbox retry --failed"
+)
+_PAUSED: Final = {
+    "": "has asked for patience, or was in trouble: nothing to do",
+    "limit": "has asked for patience: nothing to do",
+    "silence": "was silent when two processes ended, and a third 429 would cost the API key:"
+    " nothing to do now; kp.close(timeout_s=…) waits longer for an answer",
+    "trouble": "was in trouble: if it lasts, check KP_REGISTRY_URL and your network",
+}
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def status(db: Path, *, as_json: bool) -> None:
+    """Say how it is going: what is in the file, what waits since when, and what went wrong.
+
+    What only a running program knows, such as runs it had to drop, kp.stats() tells there.
+
+    \b
+    kp-middleware status --json
+    """
+    found = _status(db)
+    if as_json or not sys.stdout.isatty():
+        print_json(found)
+    else:
+        click.echo("\n".join(_lines(found)))
+
+
+def _status(db: Path) -> Row:
+    with closing(connect(db, read_only=True)) as connection:
+        counts, condition = count_all(connection)._asdict(), read_condition(connection, db)
+    registries = {registry.rstrip("/") for registry in condition.registries}
+    pauses = [
+        pause
+        for path in locations.pacing_files(db)
+        for pause in read_pauses(path, now=time.time())
+        if pause.registry.rstrip("/") in registries
+    ]
+    counts["dropped"] = condition.dropped
+    troubles = [*_troubles(counts, pauses, condition.set_aside)]
+    return {
+        "path": str(db),
+        **condition._asdict(),
+        **counts,
+        "pauses": [_as_row(pause) for pause in pauses],
+        "troubles": troubles,
+    }
+
+
+def _troubles(counts: Row, pauses: list[Pause], set_aside: tuple[str, ...]) -> Iterator[str]:
+    """One line for each kind, with what to do."""
+    for kind, words in _TROUBLES.items():
+        if counts[kind]:
+            yield f"{counts[kind]} {words}"
+    for pause in pauses:
+        if pause.until is None:
+            yield f"nothing is sent: {pause.registry} {_REFUSED}"
+        else:
+            words = _PAUSED[pause.paused_by]
+            yield f"nothing is sent until {instant(pause.until)}: {pause.registry} {words}"
+    for path in set_aside:
+        yield f"the file was damaged; as it was: {path}, to be removed when you do not need it"
+
+
+def _as_row(pause: Pause) -> Row:
+    until = None if pause.until is None else instant(pause.until)
+    return pause._asdict() | {"until": until}
+
+
+def _lines(found: Row) -> Iterator[str]:
+    yield f"file       {found['path']}"
+    yield f"           {found['size_bytes'] / 1e6:,.1f} MB, schema {found['schema']}"
+    if found["oldest"]:
+        yield f"           from {_minute(found['oldest'])} to {_minute(found['newest'])}"
+    yield ""
+    for name in (
+        "recorded",
+        "dropped",
+        "scored",
+        "incomplete",
+        "failed",
+        "sent",
+        "rejected",
+        "blocked",
+    ):
+        yield f"{name:<11}{found[name]:>8,}"
+    for name, words in _WAITING.items():
+        if found[name]:
+            since = _minute(found["waiting_since"][name])
+            yield f"{name:<11}{found[name]:>8,}  since {since}, {words}"
+    if found["troubles"]:
+        yield ""
+        yield from found["troubles"]
+
+
+def _minute(text: str) -> str:
+    return text[:16].replace("T", " ")

@@ -1,0 +1,72 @@
+"""Names from the file of traces, completed while they are typed: ids, domains and tools."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import click
+from click.shell_completion import CompletionItem
+
+from kp_middleware import locations
+from kp_middleware.inspection.output.wording import one_line, short_id
+from kp_middleware.storage import domain_names, tool_names, trace_ids
+
+Completed: TypeAlias = list[CompletionItem]
+
+_NEWEST_AND_BEST: Final = {"@last": "the newest trace", "@best": "the one that scored most"}
+_HELP_WIDTH: Final = 60
+
+
+def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> Completed:
+    """The newest traces whose id begins so, with what was asked as help."""
+    names = [
+        CompletionItem(name, help=text)
+        for name, text in _NEWEST_AND_BEST.items()
+        if name.startswith(start)
+    ]
+    return [
+        *names,
+        *(
+            CompletionItem(_as_typed(trace_id, start), help=one_line(objective)[:_HELP_WIDTH])
+            for trace_id, objective in trace_ids(file_of(context), start)
+        ),
+    ]
+
+
+def complete_domain(context: click.Context, _: click.Parameter, start: str) -> Completed:
+    """The domains that there are."""
+    return _items(domain_names(file_of(context), start))
+
+
+def complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
+    """The tools that were used."""
+    return _items(tool_names(file_of(context), start))
+
+
+def trace_id_argument(
+    name: str = "trace_id", *, metavar: str = "ID", required: bool = True
+) -> Callable[[Any], Any]:
+    """An argument that names a trace, completed from the file."""
+    return click.argument(
+        name, metavar=metavar, required=required, shell_complete=complete_trace_id
+    )
+
+
+def file_of(context: click.Context) -> Path:
+    """The file of traces that a command gets: click begins none while it completes."""
+    db: Path | None = context.find_root().params.get("db")
+    return db or locations.database_file()
+
+
+def _as_typed(trace_id: str, start: str) -> str:
+    """Short where that goes on with what was typed; a colon would end the word in bash."""
+    short = short_id(trace_id)
+    if short.startswith(start):
+        return short
+    whole = trace_id.removeprefix("kp:trace:")
+    return whole if whole.startswith(start) else trace_id
+
+
+def _items(names: list[str]) -> Completed:
+    """Names of tools may come from a model: a terminal must not be steered by them."""
+    return [CompletionItem(name) for name in names if name == one_line(name)]

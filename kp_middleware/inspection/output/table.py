@@ -1,0 +1,118 @@
+"""A table for people: as wide as the terminal, with nothing in it that is cut and looks whole."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kp_middleware.inspection.output.manners import wants_color
+from kp_middleware.inspection.output.screen import screen_width
+from kp_middleware.inspection.output.wording import one_line
+from kp_middleware.storage import Row
+
+_PIPE_WIDTH: Final = 160
+_GAP: Final = 2
+_LEAST: Final = 10
+
+
+def print_table(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    *,
+    headers: bool = True,
+    all_columns: bool = False,
+) -> None:
+    """A table as wide as the terminal: a text in the last column is cut to what is left.
+
+    Nothing else is ever cut, since half a number is a wrong one. Where there is no room for all
+    columns, the widest between the first and the last are left out, measures after all others; if
+    that does not do, or ``all_columns`` are wanted, lines are longer than the terminal.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    on_terminal, color = sys.stdout.isatty(), wants_color()
+    room = screen_width() if on_terminal else _PIPE_WIDTH
+    if on_terminal and not all_columns:
+        columns = _fitting(rows, columns, room)
+    left = max(room - _taken(rows, columns[:-1]), _LEAST)
+    table = Table(
+        box=None,
+        header_style="bold",
+        padding=(0, _GAP, 0, 0),
+        pad_edge=False,
+        show_header=headers,
+    )
+    for name in columns:
+        table.add_column(
+            Text(one_line(name)),
+            justify="right" if _is_numeric(rows, name) else "left",
+            no_wrap=True,
+        )
+    for row in rows:
+        cells = [Text(cell(row[name]), no_wrap=True) for name in columns]
+        if _may_be_cut(rows, columns[-1]):
+            cells[-1].truncate(left, overflow="ellipsis")
+        table.add_row(*cells)
+    width = max(room, _taken(rows, columns))
+    console = Console(no_color=not color, force_terminal=color, highlight=False, width=width)
+    with console.capture() as drawn:
+        console.print(table, no_wrap=True, crop=False)
+    put(drawn.get())  # where nobody reads, rich would end the program itself
+
+
+def _fitting(rows: Sequence[Row], columns: Sequence[str], room: int) -> Sequence[str]:
+    """Those that have room beside each other; the first and the last always."""
+    *others, last = columns
+    least = _LEAST if _may_be_cut(rows, last) else _width(rows, last)
+    while len(others) > 1 and _taken(rows, others) + min(least, _width(rows, last)) > room:
+        others.remove(max(others[1:], key=lambda name: _dispensable(rows, name)))
+    return (*others, last)
+
+
+def _dispensable(rows: Sequence[Row], column: str) -> tuple[bool, int]:
+    is_measure = any(isinstance(row[column], float) for row in rows)
+    return not is_measure, _width(rows, column)
+
+
+def _taken(rows: Sequence[Row], columns: Sequence[str]) -> int:
+    return sum(_width(rows, name) + _GAP for name in columns)
+
+
+def _is_numeric(rows: Sequence[Row], column: str) -> bool:
+    return any(isinstance(row[column], int | float) for row in rows)
+
+
+def _may_be_cut(rows: Sequence[Row], column: str) -> bool:
+    """Half an id is none, half a number another."""
+    is_id = column == "id" or column.endswith("_id")
+    return not (is_id or _is_numeric(rows, column))
+
+
+def put(text: str) -> None:
+    """To standard output as it is, at once: click would take colour codes out of the data."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _width(rows: Sequence[Row], column: str) -> int:
+    from rich.cells import cell_len  # some signs take two places, some none
+
+    return max(cell_len(one_line(column)), *(cell_len(cell(row[column])) for row in rows), 0)
+
+
+def cell(value: Any) -> str:
+    """A value as a table has it: on one line, a fraction with three digits."""
+    return f"{value:.3f}" if isinstance(value, float) else one_line(as_text(value))
+
+
+def as_text(value: Any) -> str:
+    """A value as text has it: nothing for None, JSON for what has parts."""
+    match value:
+        case None:
+            return ""
+        case dict() | list():
+            return json.dumps(value, ensure_ascii=False)
+        case _:
+            return str(value)

@@ -1,0 +1,26 @@
+"""A share of all runs, in a user's words: ``top 10%``."""
+
+import re
+from typing import Final
+
+_TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*", re.IGNORECASE)
+
+
+def top_share(words: str) -> float | None:
+    """The share that is meant, from 0.01 to 1; None where the words mean no such share.
+
+    >>> top_share("top 10%"), top_share("Top 2.5 %"), top_share("0.75"), top_share("top 0%")
+    (0.1, 0.025, None, None)
+    """
+    found = _TOP.fullmatch(words)
+    share = 0.0 if found is None else float(found[1]) / 100
+    return share if 0.01 <= share <= 1 else None
+
+
+def share_in_words(share: float) -> str:
+    """The words that mean a share, always the same.
+
+    >>> share_in_words(0.1)
+    'top 10%'
+    """
+    return f"top {share * 100:g}%"

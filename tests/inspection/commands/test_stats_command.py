@@ -1,0 +1,154 @@
+import json
+from contextlib import closing
+
+import pytest
+from hand_made import put, run, step, with_value
+from terminal import typed
+
+from kp_middleware.database import connect
+from kp_middleware.inspection.lines.bars import Bin, bar, histogram, sparkline
+
+
+@pytest.fixture
+def history(db):
+    """Traces of two models, two domains and two weeks; one is not scored."""
+    for value, domain, model, instant in (
+        (0.9, "code", "gpt-9", "2026-11-01T10:00:00Z"),  # a Sunday
+        (0.3, "code", "gpt-9", "2026-11-02T10:00:00Z"),
+        (0.5, "law", "claude", "2026-11-08T10:00:00Z"),
+    ):
+        steps = [step("tool_call", "search", latency_ms=2), step("error_recovery", "search")]
+        made = run("one", *steps, domain=domain, instant=instant, model=model)
+        put(db, made, with_value(value))
+    put(db, run("waits", step("thought"), domain="law", instant="2026-11-09T10:00:00Z"))
+
+
+@pytest.mark.usefixtures("history")
+def test_keys_stay_what_they_are(type_command):
+    numbers = json.loads(type_command("stats", "--json").stdout)
+
+    assert [*numbers] == [
+        "recorded", "cleared", "queued", "sent", "blocked", "rejected", "domains", "scores",
+        "states", "tools",
+    ]  # fmt: skip
+    assert numbers["domains"][0] == {
+        "domain": "code",
+        "traces": 2,
+        "cleared": 1,
+        "mean_score": 0.6,
+        "best_score": 0.9,
+        "mean_novelty": 0.6,
+    }
+    assert numbers["states"] == [
+        {"state": "withheld", "traces": 2},
+        {"state": "not queued", "traces": 1},
+        {"state": "recorded", "traces": 1},
+    ]
+    assert numbers["scores"] == [
+        {"at_least": 0.3, "traces": 1},
+        {"at_least": 0.5, "traces": 1},
+        {"at_least": 0.9, "traces": 1},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "values", "traces"),
+    [
+        ("domain", ["code", "law"], [2, 2]),
+        ("model", ["gpt-9", None, "claude"], [2, 1, 1]),
+        ("day", ["2026-11-01", "2026-11-02", "2026-11-08", "2026-11-09"], [1, 1, 1, 1]),
+        ("week", ["2026-10-26", "2026-11-02", "2026-11-09"], [1, 2, 1]),
+        ("state", ["withheld", "not queued", "recorded"], [2, 1, 1]),
+    ],
+)
+@pytest.mark.usefixtures("history")
+def test_they_are_counted_by_what_they_have_in_common(type_command, by, values, traces):
+    rows = json.loads(type_command("stats", "--by", by, "--json").stdout)
+
+    assert [row[by] for row in rows] == values
+    assert [row["traces"] for row in rows] == traces
+
+
+@pytest.mark.usefixtures("history")
+def test_tools_are_counted_by_their_calls(type_command):
+    rows = json.loads(type_command("stats", "--by", "tool", "--json").stdout)
+
+    assert rows == [{"tool": "search", "calls": 3, "failures": 3, "mean_ms": 2.0, "max_ms": 2.0}]
+
+
+@pytest.mark.usefixtures("history")
+def test_groups_are_rows_in_any_format(type_command):
+    told = type_command("stats", "--by", "domain", "--csv", "-c", "domain", "-c", "cleared").stdout
+
+    assert told == "domain,cleared\ncode,1\nlaw,0\n"
+
+
+@pytest.mark.usefixtures("history")
+def test_what_has_no_rows_says_what_is_missing(type_command):
+    result = type_command("stats", "--csv")
+
+    assert result.exit_code == 2
+    assert "--csv needs --by: domain, tool, day, week, model, state" in result.stderr
+
+
+@pytest.mark.usefixtures("history")
+def test_a_person_sees_how_scores_are_spread_and_where_the_threshold_is(db):
+    told = typed("--db", str(db), "stats", columns=90).splitlines()
+
+    (line,) = [number for number, text in enumerate(told) if "threshold 0.75" in text]
+    assert told[line - 1] == "0.70          0"
+    assert told[line + 1] == "0.75          0"
+    assert f"0.90          1  {'█' * 50}" in told
+    assert max(map(len, told)) <= 90
+
+
+@pytest.mark.usefixtures("history")
+def test_weeks_are_drawn_as_a_line(db):
+    told = typed("--db", str(db), "stats", "--by", "week")
+
+    assert "novelty by week, from 0 ▁ to 1 █: █▄" in told
+
+
+def test_a_threshold_beside_the_bins_is_drawn_before_the_first_that_reaches_it():
+    lines = [*histogram([Bin(0.7, 1), Bin(0.75, 2)], 0.72, 40)]
+
+    assert ["threshold 0.72" in line for line in lines] == [False, True, False]
+
+
+@pytest.mark.parametrize(("threshold", "at"), [(0.0, 0), (1.0, 2)], ids=["all", "none"])
+def test_a_threshold_at_the_end_is_drawn_there(threshold, at):
+    lines = [*histogram([Bin(0.0, 1), Bin(0.95, 2)], threshold, 40)]
+
+    assert "threshold" in lines[at]
+
+
+def test_without_a_threshold_no_line_is_drawn():
+    assert len([*histogram([Bin(0.0, 0)], None, 40)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [(0, ""), (1e-9, "▏"), (0.5, "██"), (0.51, "██"), (0.55, "██▎"), (1, "████")],
+)
+def test_a_bar_is_as_long_as_its_share(share, drawn):
+    assert bar(share, 4) == drawn
+
+
+def test_a_line_of_values_has_a_sign_for_each():
+    assert sparkline([0.0, 0.124, 0.125, 0.99, 1.0, None]) == "▁▁▂██ "
+
+
+@pytest.mark.usefixtures("history")
+def test_the_numbers_agree_with_the_views(db, type_command):
+    with closing(connect(db)) as connection:
+        connection.execute(
+            "INSERT INTO outbox (trace_seq, state, idempotency_key, registry, redactor)"
+            " VALUES (1, 'sent', 'k', 'https://r', 'x'), (2, 'blocked', 'k', 'https://r', 'x')"
+        )
+        states = connection.execute("SELECT state, count(*) FROM history GROUP BY 1").fetchall()
+        tools = connection.execute("SELECT * FROM tool_usage ORDER BY tool").fetchall()
+
+    numbers = json.loads(type_command("stats", "--json").stdout)
+
+    assert {row["state"]: row["traces"] for row in numbers["states"]} == dict(states)
+    assert [tuple(row.values()) for row in numbers["tools"]] == tools

@@ -1,0 +1,266 @@
+import json
+import math
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hand_made import put, run, step, with_value
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from terminal import typed
+
+from kp_middleware.database import connect
+from kp_middleware.inspection.explanation.rescoring import SIGNALS, Parts
+from kp_middleware.inspection.explanation.thresholds import by_threshold
+from kp_middleware.scores import Adjustment, Score, Signals
+from kp_middleware.scoring import PROFILES
+from kp_middleware.storage import Distribution
+
+ALL = [number / 100 for number in range(101)]
+JUST_BELOW = [math.nextafter(one, 0) for one in ALL[1:]]
+SCORES = st.floats(0, 1) | st.sampled_from([*ALL, *JUST_BELOW, 0.7500000000000001])
+RULES = st.sampled_from(
+    [
+        (),
+        ("single_thought",),
+        ("many_recoveries",),
+        ("single_tool",),
+        ("single_thought", "single_tool"),
+        ("many_recoveries", "single_tool"),
+    ]
+)
+SIGNAL_SETS = st.lists(st.tuples(st.tuples(*[st.floats(0, 1)] * 4), RULES), min_size=1, max_size=12)
+
+
+@pytest.fixture
+def spread(db):
+    """Six traces of two domains, of which two cleared 0.75."""
+    for value, domain in (
+        (0.9, "code"), (0.75, "code"), (0.7, "code"), (0.29, "code"), (0.72, "law"), (0.1, "law"),
+    ):  # fmt: skip
+        made = run(f"{domain} {value}", step("thought"), domain=domain)
+        put(db, made, with_value(value))
+    put(db, run("not scored", step("thought"), domain="law"))
+
+
+@pytest.mark.usefixtures("spread")
+def test_every_threshold_is_answered_at_once(type_command):
+    rows = json.loads(type_command("what-if", "--json").stdout)
+
+    assert [row["threshold"] for row in rows] == ALL
+    assert [rows[at]["would_go"] for at in (0, 10, 11, 29, 30, 70, 75, 76, 100)] == (
+        [6, 6, 5, 5, 4, 4, 2, 1, 0]
+    )
+    assert rows[75] == {
+        "threshold": 0.75,
+        "would_go": 2,
+        "traces": 6,
+        "share": 0.3333,
+        "domains": {
+            "code": {"would_go": 2, "traces": 4, "share": 0.5},
+            "law": {"would_go": 0, "traces": 2, "share": 0.0},
+        },
+    }
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(SCORES, min_size=1, max_size=20))
+def test_each_count_is_exact_to_the_last_bit(scores):
+    with TemporaryDirectory() as folder:
+        db = Path(folder, "kp.db")
+        [put(db, run("one", step("thought")), with_value(score)) for score in scores]
+        with closing(connect(db, read_only=True)) as connection:
+            rows = [*by_threshold(Distribution(connection).hundredths(), 1)]
+
+    assert [row["would_go"] for row in rows] == [
+        sum(score >= threshold for score in scores) for threshold in ALL
+    ]
+
+
+def test_what_is_just_below_a_threshold_does_not_reach_it(db):
+    [put(db, run("one", step("thought")), with_value(score)) for score in JUST_BELOW]
+
+    with closing(connect(db, read_only=True)) as connection:
+        found = Distribution(connection).hundredths()
+
+    assert [one.hundredth for one in found] == [*range(100)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(SIGNAL_SETS, st.sampled_from([*PROFILES.values()]))
+def test_other_weights_give_the_scorers_own_arithmetic(made, profile):
+    weights = tuple(getattr(profile, name) for name in SIGNALS)
+    with TemporaryDirectory() as folder:
+        db = Path(folder, "kp.db")
+        for values, rules in made:
+            score = Score(
+                value=0.5,
+                signals=Signals(**dict(zip(SIGNALS, values, strict=True))),
+                weights=PROFILES["default"],
+                adjustments=tuple(Adjustment(rule, 0.1) for rule in rules),
+            )
+            put(db, run("one", step("thought")), score)
+        with closing(connect(db, read_only=True)) as connection:
+            spread = Distribution(connection, weights=weights)
+            found = [row["score"] for row in spread.newly_go(0, 100)]
+
+    expected = [Parts(values, weights, rules).score for values, rules in made]
+    assert found == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "traces", "would_go"),
+    [(["-d", "law"], 2, 0), (["-d", "none"], 0, 0), (["--since", "2999-01-01"], 0, 0)],
+    ids=["a domain", "no such domain", "the future"],
+)
+@pytest.mark.usefixtures("spread")
+def test_it_can_be_asked_of_some_traces(type_command, words, traces, would_go):
+    row = json.loads(type_command("what-if", "--json", *words).stdout)[75]
+
+    assert (row["traces"], row["would_go"]) == (traces, would_go)
+
+
+@pytest.mark.parametrize(
+    ("since", "traces"),
+    [
+        ("2026-11-02T12:00", 1),
+        ("2026-11-02T11:59:59", 2),
+        ("2026-11-02", 2),
+        ("2026-11-02T13:00+01:00", 1),
+        ("2026-11-01", 3),
+        ("1h", 0),
+    ],
+)
+def test_since_is_to_the_second(db, type_command, since, traces):
+    for instant in ("2026-11-01T23:00:00.000Z", "2026-11-02T11:59:59.500Z", "2026-11-02T12:00:00Z"):
+        put(db, run("one", step("thought"), instant=instant), with_value(0.5))
+
+    rows = json.loads(type_command("what-if", "--json", "--since", since).stdout)
+
+    assert rows[0]["traces"] == traces
+
+
+@pytest.mark.parametrize("since", ["yesterday", "7", "9" * 400 + "d", "2026-13-01"])
+@pytest.mark.usefixtures("spread")
+def test_a_moment_that_is_none_is_an_error_with_examples(type_command, since):
+    result = type_command("what-if", "--since", since)
+
+    assert result.exit_code == 2
+    assert "is no date (2026-11-01) and no age (36h, 7d, 2w)" in result.stderr
+
+
+@pytest.mark.usefixtures("spread")
+def test_one_threshold_names_the_traces_that_would_newly_go(type_command):
+    told = json.loads(type_command("what-if", "--threshold", "0.7", "--json").stdout)
+
+    assert (told["would_go"], told["went"], told["share"]) == (4, 2, 0.6667)
+    assert told["newly_go"]["count"] == 2
+    assert [row["objective"] for row in told["newly_go"]["nearest"]] == ["code 0.7", "law 0.72"]
+    assert told["newly_stay"] == {"count": 0, "nearest": []}
+    assert told["domains"]["law"] == {
+        "would_go": 1,
+        "traces": 2,
+        "share": 0.5,
+        "went": 0,
+        "newly_go": 1,
+        "newly_stay": 0,
+    }
+
+
+@pytest.mark.usefixtures("spread")
+def test_one_threshold_names_the_traces_that_would_newly_stay(type_command):
+    told = json.loads(type_command("what-if", "--threshold", "0.95", "--json").stdout)
+
+    assert [row["objective"] for row in told["newly_stay"]["nearest"]] == ["code 0.9", "code 0.75"]
+    assert told["newly_go"]["count"] == 0
+
+
+@pytest.mark.usefixtures("spread")
+def test_the_traces_that_change_are_rows_in_a_pipe(type_command):
+    lines = type_command("what-if", "--threshold", "0.7", "-n", "1").stdout.splitlines()
+
+    assert lines[0] == "change\tid\tdomain\tscore\tthreshold\tobjective"
+    assert [line.split("\t")[-1] for line in lines[1:]] == ["code 0.7"]
+
+
+@pytest.mark.usefixtures("spread")
+def test_steps_may_be_coarser(type_command):
+    lines = type_command("what-if", "--step", "0.1", "--csv").stdout.splitlines()
+
+    assert lines[0] == "threshold,would_go,traces,share"
+    assert (len(lines), lines[8]) == (12, "0.7,4,6,0.6667")
+
+
+def test_other_weights_are_asked_for_by_name(db, type_command):
+    signals = Signals(complexity=1, novelty=0, tool_diversity=0, outcome_confidence=0)
+    put(db, run("one", step("thought")), Score(value=1, signals=signals, weights=PROFILES["code"]))
+
+    rows = json.loads(type_command("what-if", "--json", "--weights", "medical").stdout)
+
+    assert [row["would_go"] for row in rows] == [1] * 16 + [0] * 85
+
+
+@pytest.mark.usefixtures("spread")
+def test_a_person_sees_eleven_thresholds_with_bars_and_domains(db):
+    told = typed("--db", str(db), "what-if", columns=110).splitlines()
+
+    (row,) = [line for line in told if line.startswith("     0.70")]
+    assert row.split() == ["0.70", "4", "66.7%", "█████████████▍", "3", "75.0%", "1", "50.0%"]
+    assert sum(line.startswith("     ") for line in told) == 11
+    assert "The last scored trace was held against 0.75." in told[-1]
+
+
+@pytest.mark.usefixtures("spread")
+def test_a_narrow_terminal_leaves_domains_out_and_says_so(db):
+    told = typed("--db", str(db), "what-if", columns=60)
+
+    assert "Domains not shown: 2" in told.replace("\n", " ")
+    assert max(map(len, told.splitlines())) <= 60
+
+
+@pytest.mark.usefixtures("spread")
+def test_a_person_reads_what_one_threshold_would_change(db):
+    told = typed("--db", str(db), "what-if", "--threshold", "0.7", "-n", "1")
+
+    assert "At 0.7, 4 of 6 traces would have gone (66.7%); 2 did reach" in told
+    assert "2 would newly go, the nearest 1\n" in told
+    assert "0.700, was held against 0.75  code  code 0.7\n" in told
+    assert "0 would newly stay" in told
+
+
+def test_where_nothing_is_scored_it_is_said(db):
+    put(db, run("not scored", step("thought")))
+
+    told = typed("--db", str(db), "what-if")
+
+    assert told == "no trace here has a score yet\n"
+
+
+@pytest.mark.parametrize("words", [[], ["--threshold", "0.7"]], ids=["all", "one"])
+@pytest.mark.parametrize("form", ["--json", "--csv", "--table"])
+@pytest.mark.parametrize(("domain", "exit_code"), [("law", 0), ("nope", 4)])
+@pytest.mark.usefixtures("spread")
+def test_where_nothing_is_scored_it_fails_if_asked_to(type_command, words, form, domain, exit_code):
+    result = type_command("what-if", *words, form, "-d", domain, "--fail-empty")
+
+    assert result.exit_code == exit_code
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1.1", "much"])
+@pytest.mark.parametrize("command", ["what-if", "explain"])
+@pytest.mark.usefixtures("spread")
+def test_a_threshold_that_is_no_number_is_refused(type_command, command, number):
+    words = ["@last"] if command == "explain" else []
+
+    result = type_command(command, *words, "--threshold", number)
+
+    assert result.exit_code == 2
+    assert "Invalid value for '--threshold'" in result.stderr
+
+
+@pytest.mark.usefixtures("spread")
+def test_a_table_names_what_would_go_as_csv_does(db):
+    told = typed("--db", str(db), "what-if", columns=110)
+
+    assert told.splitlines()[2].split()[:4] == ["threshold", "would", "go", "share"]
