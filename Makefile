@@ -8,7 +8,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-names lint types imports docs bench bench-inspection bench-peers soak \
+.PHONY: demo test test-slow test-versions test-names lint types imports docs bench bench-growth bench-inspection bench-novelty bench-peers soak \
 	lock clean
 
 demo: $(READY)
@@ -42,10 +42,19 @@ imports: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/callbacks.py
 	$(BIN)/python benchmarks/scoring.py
+	$(BIN)/python benchmarks/model.py
+
+# What a file that grows costs: 1,000 to 100,000 traces. SIZES="1000000" for a million: 6 GB and some minutes.
+bench-growth: $(READY)
+	$(BIN)/python benchmarks/growth.py $(SIZES)
 
 # The help of the commands, as docs/command-line.md has it.
 docs: $(READY)
 	$(BIN)/python -m cogapp -r docs/command-line.md
+
+# How well novelty tells a task's first run from a repeated one, by kind of run.
+bench-novelty: $(READY)
+	$(BIN)/python benchmarks/novelty.py
 
 # Every command and page on a file of 100,000 traces, while another process writes.
 bench-inspection: $(READY)

@@ -7,6 +7,8 @@
 on the large file, `CPU` what it computes of that (the rest is waiting, for the disk or for other
 programs), and `answer` the command alone, in a process that has it loaded. Milliseconds. What
 misses its target is followed by its slowest statement, and how SQLite goes about it.
+
+`ui` stands for the pages: each is asked for several times of one server.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 from _big_file import build
+from _pages import pages
 from rich.console import Console
 from rich.table import Table
 
@@ -39,7 +42,15 @@ ROUNDS: Final = 5
 PATIENT: Final = {"backup", "doctor", "export", "prune", "report", "similar"}
 """Commands without a target: they read or write the whole file, or load the model."""
 
-NOT_MEASURED: Final = {"completion", "config set", "demo", "outbox rescan", "outbox retry", "ui"}
+NOT_MEASURED: Final = {
+    "completion",
+    "config set",
+    "demo",
+    "outbox cancel",
+    "outbox rescan",
+    "outbox retry",
+    "ui",
+}
 """What writes, waits for a person, or serves."""
 
 ARGUMENTS: Final = {
@@ -58,7 +69,7 @@ VARIANTS: Final = {
         "-d law --tool find_c --failed --above",
     ],
     "outbox list": ["", "--failed", "--sent"],
-    "prune": ["--keep 90000 --dry-run"],
+    "prune": ["--keep 90000"],
     "report": ["--force {folder}/report.html"],
     "search": ["", "-d law"],
     "show": ["", "--steps all"],
@@ -277,6 +288,17 @@ def measure(db: Path, chosen: list[str]) -> None:
             print(f"\n{case.typed}\n{slowest_statement(case, db, folder)}")
 
 
+def measure_pages(db: Path) -> None:
+    table = Table("page", "CPU, p50 / max", "by clock, p50 / max", "the first", "", box=None)
+    with writing(db):
+        for took in pages(db):
+            cpu = f"{took.p50_cpu_ms:.0f} / {max(took.cpu_ms):.0f}"
+            clock = f"{took.p50_ms:.0f} / {max(took.rounds_ms):.0f}"
+            missed = "missed" if took.p50_cpu_ms > ANSWER_MS else ""
+            table.add_row(took.page, cpu, clock, f"{took.first_ms:.0f}", missed)
+    Console(width=100).print(table)
+
+
 def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commands", nargs="*", help="Only these.")
@@ -290,7 +312,10 @@ def run() -> None:
             build(db, options.traces)
         print(f"{options.traces:,} traces, {db.stat().st_size / 1e6:,.0f} MB; targets: "
               f"{START_MS} ms to start, {ANSWER_MS} in all")  # fmt: skip
-        measure(db, options.commands)
+        if options.commands != ["ui"]:
+            measure(db, options.commands)
+        if not options.commands or "ui" in options.commands:
+            measure_pages(db)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,41 @@
-"""Handlers of other tracers that send nowhere, for comparison; those that are installed."""
+"""Handlers of other tracers that send nowhere, for comparison; those that are installed.
 
+Each serialises and queues as in production, with its own defaults. LangSmith, Langfuse and
+OpenInference can be told to drop what they would send; MLflow and Opik send it to a process on this
+machine that forgets it. What is queued is waited for between two measurements.
+"""
+
+import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from _nowhere import nowhere
 from langchain_core.callbacks import BaseCallbackHandler
 
 
 class Peer(NamedTuple):
-    """A handler to measure, by the name of its project."""
+    """A handler to measure, by the name of its project; and how it is made to have sent all."""
 
     name: str
-    make: Callable[[], BaseCallbackHandler]
+    handler: BaseCallbackHandler
+    flush: Callable[[], object]
 
 
 def installed_peers() -> Iterator[Peer]:
-    """Each of them serialises and queues as in production, and drops what it would send."""
-    for peer, module in (
-        (Peer("LangSmith", _langsmith), "langsmith"),
-        (Peer("Langfuse", _langfuse), "langfuse"),
-        (Peer("OpenInference", _openinference), "openinference"),
+    """All that can be imported here."""
+    for module, make in (
+        ("langsmith", _langsmith),
+        ("langfuse", _langfuse),
+        ("openinference", _openinference),
+        ("mlflow", _mlflow),
+        ("opik", _opik),
     ):
         if find_spec(module):
-            yield peer
+            yield make()
 
 
-def _langsmith() -> BaseCallbackHandler:
+def _langsmith() -> Peer:
     import requests
     from langchain_core.tracers.langchain import LangChainTracer
     from langsmith import Client
@@ -51,23 +61,24 @@ def _langsmith() -> BaseCallbackHandler:
         session=Nowhere(),
         info={"version": "0.12", "batch_ingest_config": batches},
     )
-    return LangChainTracer(client=client, project_name="benchmark")
+    tracer = LangChainTracer(client=client, project_name="benchmark")
+    return Peer("LangSmith", tracer, client.flush)
 
 
-def _langfuse() -> BaseCallbackHandler:
+def _langfuse() -> Peer:
     from langfuse import Langfuse
     from langfuse.langchain import CallbackHandler
 
-    Langfuse(
+    langfuse = Langfuse(
         public_key="pk-lf-x",
         secret_key="sk-lf-x",
         base_url="http://127.0.0.1:9",
         span_exporter=_nowhere(),
     )
-    return CallbackHandler(public_key="pk-lf-x")
+    return Peer("Langfuse", CallbackHandler(public_key="pk-lf-x"), langfuse.flush)
 
 
-def _openinference() -> BaseCallbackHandler:
+def _openinference() -> Peer:
     from openinference.instrumentation import OITracer, TraceConfig
     from openinference.instrumentation.langchain._tracer import OpenInferenceTracer
     from opentelemetry.sdk.trace import TracerProvider
@@ -75,7 +86,28 @@ def _openinference() -> BaseCallbackHandler:
 
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(_nowhere()))
-    return OpenInferenceTracer(OITracer(provider.get_tracer("x"), config=TraceConfig()), False)
+    tracer = OITracer(provider.get_tracer("x"), config=TraceConfig())
+    return Peer("OpenInference", OpenInferenceTracer(tracer, False), provider.force_flush)
+
+
+def _mlflow() -> Peer:
+    os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
+    import mlflow
+    from mlflow.entities.trace_location import MlflowExperimentLocation
+    from mlflow.langchain.langchain_tracer import MlflowLangchainTracer
+
+    mlflow.set_tracking_uri(nowhere())
+    mlflow.tracing.set_destination(MlflowExperimentLocation("0"))
+    return Peer("MLflow", MlflowLangchainTracer(), mlflow.flush_trace_async_logging)
+
+
+def _opik() -> Peer:
+    os.environ.update(OPIK_SENTRY_ENABLE="false", OPIK_ANALYTICS_ENABLE="false")
+    os.environ.update(OPIK_URL_OVERRIDE=f"{nowhere()}/api", OPIK_PROJECT_NAME="benchmark")
+    from opik.integrations.langchain import OpikTracer
+
+    tracer = OpikTracer()
+    return Peer("Opik", tracer, tracer.flush)
 
 
 def _nowhere() -> Any:

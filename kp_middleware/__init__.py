@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from kp_middleware.recording import current_trace
     from kp_middleware.scores import Score
     from kp_middleware.scoring import (
+        Decision,
         Embedder,
+        Gate,
         MiniLMEmbedder,
         Scorer,
         VectorCache,
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from kp_middleware.traces import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
 
 __all__ = [
+    "Decision",
     "Embedder",
+    "Gate",
     "KnowledgePulse",
     "Metadata",
     "MiniLMEmbedder",
@@ -42,7 +46,9 @@ _HOMES = {
     "recording": ("current_trace",),
     "scores": ("Score",),
     "scoring": (
+        "Decision",
         "Embedder",
+        "Gate",
         "MiniLMEmbedder",
         "Scorer",
         "VectorCache",

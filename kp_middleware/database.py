@@ -22,7 +22,7 @@ logger = logging.getLogger("kp_middleware")
 APPLICATION_ID: Final = 1263553869
 """``PRAGMA application_id`` of our files: the letters KPMM."""
 
-MIGRATIONS: Final = ("0001_traces", "0002_waiting", "0003_questions")
+MIGRATIONS: Final = ("0001_traces", "0002_waiting", "0003_questions", "0004_gates")
 """In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
 
 TROUBLE: Final = (DatabaseError, sqlite3.Error)
@@ -115,7 +115,15 @@ def transaction(connection: Connection) -> Iterator[None]:
 def _open_to_read(path: Path) -> Connection:
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file", path)
-    return _connection(f"{path.resolve().as_uri()}?mode=ro", busy_s=_BUSY_TO_READ_S)
+    path = path.resolve()
+    options = "mode=ro&immutable=1" if _is_at_rest(path) else "mode=ro"
+    return _connection(f"{path.as_uri()}?{options}", busy_s=_BUSY_TO_READ_S)
+
+
+def _is_at_rest(path: Path) -> bool:
+    """Whether nobody writes to a file now, and we could not make what SQLite wants beside it."""
+    beside = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
+    return not os.access(path.parent, os.W_OK) and not any(file.exists() for file in beside)
 
 
 def _open_to_write(path: Path) -> Connection:

@@ -3,8 +3,11 @@
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from platformdirs import PlatformDirs
+
+from kp_middleware.errors import SettingsFileError
 
 _dirs = PlatformDirs("kp-middleware", appauthor=False)
 
@@ -40,15 +43,27 @@ def reference_folder() -> Path:
 
 
 def database_file() -> Path:
-    """The file of traces: ``KP_DB``, else ``db`` of the settings file, else in the data folder."""
-    named = os.environ.get("KP_DB") or _from_settings_file("db")
+    """The file of traces: ``KP_DB``, else ``db`` of the settings file, else in the data folder.
+
+    Raises:
+        SettingsFileError: If the settings file would have to say it, and cannot.
+    """
+    named = os.environ.get("KP_DB") or settings_lines().get("db")
+    if not isinstance(named, str | None):
+        raise SettingsFileError(settings_file(), "db is no text")
     return Path(named).expanduser() if named else _dirs.user_data_path / "kp.db"
 
 
-def _from_settings_file(key: str) -> str | None:
+def settings_lines() -> dict[str, Any]:
+    """What the settings file says, unchecked; nothing where there is none.
+
+    Raises:
+        SettingsFileError: If it cannot be read.
+    """
+    path = settings_file()
     try:
-        with settings_file().open("rb") as file:
-            value = tomllib.load(file).get(key)
-    except (OSError, ValueError):
-        return None  # Settings reads the same file and says what is wrong with it
-    return value if isinstance(value, str) else None
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingsFileError(path, str(error)) from error

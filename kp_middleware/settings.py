@@ -5,6 +5,7 @@ Looked for in this order; what is set nowhere has a default: nothing has to be s
 
 import json
 import logging
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,8 @@ from kp_middleware import locations
 from kp_middleware.errors import MissingExtraError, SettingsFileError
 from kp_middleware.patterns import compiled, is_pattern
 from kp_middleware.scores import Weights
-from kp_middleware.traces import NonEmpty, PrivacyLevel, Unit, Visibility
+from kp_middleware.shares import share_in_words, top_share
+from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
 logger = logging.getLogger("kp_middleware")
 
@@ -63,6 +65,19 @@ def _listed(value: object) -> object:
     return [entry for entry in entries if entry]
 
 
+def _score_or_share(value: object) -> float | str:
+    """A threshold as it is kept: a number first, or else a share in the same words as ever."""
+    if isinstance(value, str) and (share := top_share(value)) is not None:
+        return share_in_words(share)
+    try:
+        score = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        score = math.nan
+    if not 0 <= score <= 1:
+        raise ValueError('a number from 0 to 1 is needed, or a share from "top 1%" to "top 100%"')
+    return score
+
+
 def _usable(entry: str) -> str:
     """A text, or a pattern that is one; without RE2, redaction will say what to install."""
     if is_pattern(entry):
@@ -89,7 +104,10 @@ class Settings(BaseSettings):
 
     Attributes:
         domain: Of runs that name none; picks the weights of the score.
-        threshold: What a score must reach to leave this machine, 0 to 1.
+        threshold: What a score must reach to leave this machine, 0 to 1; or ``top 10%``: what the
+            best tenth of each domain's last runs reach, at most 500 of 30 days, and 0.75 until a
+            domain has 50.
+        max_per_day: How many may leave in 24 hours; None means any number.
         visibility: Who may see a trace; ``private`` never leaves this machine.
         privacy_level: How much is removed before a trace leaves.
         redact_allow: What may stay: findings that are exactly such a text; ``/patterns/`` exempt
@@ -106,8 +124,9 @@ class Settings(BaseSettings):
         registry_url: Where traces go.
         api_key: Of the registry; without one, or with an empty one, nothing leaves this machine.
         agent_id: Under which the key was registered.
-        embedder: What measures novelty: ``minilm``, or ``none`` for 0.5. The keyword of
-            `KnowledgePulse` takes an object instead.
+        embedder: What measures novelty: ``minilm``; ``minilm-int8``, which is faster and less
+            exact; or ``none`` for 0.5. The keyword of `KnowledgePulse` takes an object instead.
+        embedder_threads: For one text: 1 leaves the other processors to the host.
         profiles: Weights by domain, beside the protocol's own.
         cache_size: With how many earlier traces a new one is compared.
         cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
@@ -139,7 +158,8 @@ class Settings(BaseSettings):
     )
 
     domain: NonEmpty = "general"
-    threshold: Unit = 0.75
+    threshold: Annotated[float | str, BeforeValidator(_score_or_share)] = 0.75
+    max_per_day: Annotated[int, Field(ge=0)] | None = None
     visibility: Visibility = "network"
     privacy_level: PrivacyLevel = "aggregated"
     redact_allow: Patterns = ()
@@ -157,7 +177,8 @@ class Settings(BaseSettings):
     )
     api_key: Annotated[SecretStr | None, AfterValidator(_none_if_empty)] = None
     agent_id: NonEmpty | None = None
-    embedder: Literal["minilm", "none"] = "minilm"
+    embedder: Literal["minilm", "minilm-int8", "none"] = "minilm"
+    embedder_threads: Annotated[int, Field(ge=1)] = 1
     profiles: dict[str, Weights] = {}
     cache_size: Annotated[int, Field(ge=0)] = 1000
     cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
@@ -193,7 +214,8 @@ class SettingsKeywords(TypedDict, total=False):
     """The settings as keywords of `KnowledgePulse`."""
 
     domain: str
-    threshold: float
+    threshold: float | str
+    max_per_day: int | None
     visibility: Visibility
     privacy_level: PrivacyLevel
     redact_allow: Sequence[str]
@@ -208,6 +230,7 @@ class SettingsKeywords(TypedDict, total=False):
     api_key: str | SecretStr
     agent_id: str
     profiles: Mapping[str, Weights | Mapping[str, float]]
+    embedder_threads: int
     cache_size: int
     cache_ttl_ms: int | None
     enabled: bool

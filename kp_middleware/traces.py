@@ -264,6 +264,17 @@ class ReasoningTrace(Part):
             outcome=Outcome(result_summary=result_summary, confidence=confidence),
         )
 
+    def ended(self, *, success: bool, confidence: float) -> Self:
+        """The same run with another end.
+
+        Args:
+            success: Whether its task was done.
+            confidence: How sure of it, 0 to 1.
+        """
+        metadata = self.metadata.model_copy(update={"success": success})
+        outcome = self.outcome.model_copy(update={"confidence": confidence})
+        return self.model_copy(update={"metadata": metadata, "outcome": outcome})
+
 
 def default_confidence(*, success: bool) -> float:
     """What the reference assumes of an agent that does not say: 0.8, or 0.2 after a failure."""

@@ -107,7 +107,7 @@ def test_a_new_file_has_the_agreed_tables_and_views(connection, shared):
 
     ours = connection.execute(SHARED_TABLES).fetchall()
 
-    assert {*ours} == {*agreed.execute(SHARED_TABLES)} | {("waiting",)}
+    assert {*ours} == {*agreed.execute(SHARED_TABLES)} | {("waiting",), ("feedback",)}
     agreed.close()
 
 
@@ -280,6 +280,19 @@ def test_another_user_is_refused_in_words(public_folder, folder_mode):
         f"kp_middleware.errors.DatabaseError: {path}: cannot be opened (Permission denied);"
         " name another file with KP_DB or --db"
     )
+
+
+@AS_ROOT
+def test_a_file_at_rest_is_read_where_nothing_can_be_written(public_folder):
+    path = public_folder / "kp.db"
+    with closing(connect(path)) as opened:
+        write(opened, "a", "1")
+    path.chmod(0o444)
+    read = "print(connect(sys.argv[1], read_only=True).execute('SELECT key FROM meta').fetchall())"
+
+    told, _ = child(f"os.setuid(54321); {read}", path).communicate()
+
+    assert told == "[('a',)]\n"
 
 
 @AS_ROOT

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kp_middleware import locations
+from kp_middleware.errors import SettingsFileError
 
 
 @pytest.fixture
@@ -47,12 +48,28 @@ def test_an_empty_variable_is_as_if_it_were_not_set(settings_file, monkeypatch):
     assert locations.database_file() == Path("/srv/kp.db")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"db = 5", b"db = ", b"\xff\xfe", b"", b"threshold = 0.5"],
-    ids=["a number", "no TOML", "no UTF-8", "empty", "something else"],
-)
+@pytest.mark.parametrize("content", [None, b"", b"threshold = 0.5"], ids=["none", "empty", "more"])
 def test_a_settings_file_that_names_no_file_leaves_the_default(settings_file, home, content):
-    settings_file.write_bytes(content)
+    if content is not None:
+        settings_file.write_bytes(content)
 
     assert locations.database_file() == home / "d" / "kp-middleware" / "kp.db"
+
+
+@pytest.mark.parametrize(
+    "content", [b"db = 5", b"db = ", b"\xff\xfe"], ids=["a number", "no TOML", "no UTF-8"]
+)
+def test_a_settings_file_that_cannot_say_is_no_reason_to_take_another(settings_file, content):
+    settings_file.write_bytes(content)
+
+    with pytest.raises(SettingsFileError, match=r"settings\.toml: .*; correct the file"):
+        locations.database_file()
+
+
+def test_what_the_settings_file_says_does_not_matter_where_the_environment_says_it(
+    settings_file, monkeypatch
+):
+    settings_file.write_text("db = ")
+    monkeypatch.setenv("KP_DB", "/tmp/other.db")
+
+    assert locations.database_file() == Path("/tmp/other.db")

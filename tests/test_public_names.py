@@ -17,6 +17,7 @@ PROMISED = {
     *("ReasoningTrace", "Step", "Tool", "Metadata", "Task", "Outcome"),
     *("evaluate_value", "aevaluate_value"),
     *("Scorer", "Score", "VectorCache", "MiniLMEmbedder", "Embedder"),
+    *("Gate", "Decision"),
     "current_trace",
     "Settings",
 }

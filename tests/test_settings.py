@@ -129,6 +129,16 @@ def test_every_setting_is_a_variable(monkeypatch):
     assert settings.profiles["law"].outcome_confidence == 0.4
 
 
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [("0.6", 0.6), ("1e-1", 0.1), ("top 10%", "top 10%"), (" Top  2.50 percent ", "top 2.5%")],
+)
+def test_a_threshold_is_a_number_or_a_share(words, kept, monkeypatch):
+    monkeypatch.setenv("KP_THRESHOLD", words)
+
+    assert Settings().threshold == kept
+
+
 def test_a_profile_can_be_set_in_the_file(write):
     write(
         "kp-middleware/settings.toml",
@@ -155,6 +165,10 @@ def test_an_empty_variable_is_as_if_it_were_not_set(monkeypatch):
         ("threshold", 1.5),
         ("threshold", "nan"),
         ("threshold", "high"),
+        ("threshold", True),
+        ("threshold", "top 0.5%"),
+        ("threshold", "top 101%"),
+        ("max_per_day", -1),
         ("visibility", "public"),
         ("privacy_level", "none"),
         ("domain", ""),

@@ -7,7 +7,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from kp_langchain._messages import messages_of, newest_first, read
 from kp_langchain._turns import said_in
-from kp_middleware.recording import stated_confidence
 
 _SAYS_IT: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
 
@@ -17,26 +16,21 @@ class Answer(NamedTuple):
 
     Attributes:
         result: The final answer, or None where the output names none.
-        confidence: How sure the agent says it is, or None where it does not say.
+        structured: The structured response, or None where there is none.
     """
 
     result: object | None
-    confidence: float | None
+    structured: object | None
 
 
 def answer_of(output: object) -> Answer:
     """The structured response, else the last thing said, else what else is an answer.
 
     >>> answer_of({"question": "1+2", "answer": "3", "confidence": 0.9})
-    Answer(result='3', confidence=0.9)
+    Answer(result='3', structured=None)
     """
     structured = _field(output, "structured_response")
-    confidence = stated_confidence(structured)
-    if confidence is None:
-        confidence = stated_confidence(output)
-    if structured is not None:
-        return Answer(structured, confidence)
-    return Answer(_result(output), confidence)
+    return Answer(_result(output) if structured is None else structured, structured)
 
 
 def _result(output: object) -> object | None:

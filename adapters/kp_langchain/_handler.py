@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
+from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import shield
 
@@ -22,7 +23,7 @@ except ModuleNotFoundError as exc:
 from kp_langchain._failures import Failure, failure_of, questions_in
 from kp_langchain._graph_events import watch_graphs
 from kp_langchain._resumption import resumption_of
-from kp_langchain._root import Confidence, Scope
+from kp_langchain._root import Scope
 from kp_langchain._roots import Recording, Roots
 from kp_langchain._runs import Run
 from kp_langchain._scope import is_node
@@ -45,14 +46,16 @@ class KPCallbackHandler(BaseCallbackHandler):
     Args:
         kp: Takes the traces; None means ``KnowledgePulse.default()``.
         domain: Picks the weights of the score; None means the pipeline's.
-        confidence: How sure the agent is, 0 to 1, told from the root's output; None where that does
-            not tell. Asked where the output has no ``confidence`` field of its own.
+        confidence: Tells from the root's output how sure the agent is, 0 to 1, or None where that
+            does not tell; or several, of which the first that knows is believed. Asked where the
+            agent does not say so itself. See `kp_middleware.confidence`.
         scope: ``run``: each root run is a trace. ``thread``: all runs of a ``thread_id`` are one,
             which waits in the file for the next turn until ``kp.end_thread(thread_id)``, or until
             the thread has been idle for ``thread_idle_s`` of the pipeline's settings.
 
     Raises:
         ValueError: If there is no such scope.
+        TypeError: If a confidence is not a function.
 
     Example:
         ``agent.invoke(inputs, config={"callbacks": [KPCallbackHandler(kp)]})``
@@ -66,18 +69,35 @@ class KPCallbackHandler(BaseCallbackHandler):
         kp: Recording | None = None,
         *,
         domain: str | None = None,
-        confidence: Confidence | None = None,
+        confidence: Confidences = None,
         scope: Scope = "run",
     ) -> None:
         if scope not in {"run", "thread"}:
             raise ValueError(f"scope is 'run' or 'thread', this is {scope!r}")
         kp = _default() if kp is None else kp
         self._runs = runs_of(kp)
-        self._roots = Roots(kp, domain=domain, confidence=confidence or _not_stated, scope=scope)
+        self._roots = Roots(kp, domain=domain, confidence=confidence, scope=scope)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """The same handler: copies of a config report to one place."""
         return self
+
+    def trace_id(self, run_id: UUID | None = None) -> str | None:
+        """The id of a run's trace, for ``kp.feedback``.
+
+        Args:
+            run_id: That you gave in the config of a root run, which is the way where several run
+                at once. None means the root that began last, with this handler.
+
+        Returns:
+            None where no such run is recorded, or thousands have begun since. A run that goes on
+            with one that waited has a part of that one's trace: its id is the first's.
+
+        Example:
+            ``agent.invoke(inputs, {"callbacks": [handler], "run_id": run_id})`` and, once it is
+            known, ``kp.feedback(handler.trace_id(run_id), success=True)``
+        """
+        return self._roots.last_trace_id if run_id is None else self._runs.trace_id(run_id)
 
     @property
     def ignore_retry(self) -> bool:
@@ -164,6 +184,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         turn = turn_of(response)
         run.ledger.announce(turn)
         run.root.say(turn, run)
+        if run.root.recorder.sureness.listens:
+            run.root.weigh(response, run)
         if run.ends_trace:
             run.root.succeed(turn.text or None)
 
@@ -294,10 +316,6 @@ class KPCallbackHandler(BaseCallbackHandler):
             )
         if run.ends_trace:
             root.fail(error)
-
-
-def _not_stated(_output: object) -> None:
-    return None
 
 
 def _default() -> Recording:

@@ -1,22 +1,22 @@
 """One root run: what its trace is for, and how it ended."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kp_langchain._answer import answer_of
 from kp_langchain._failures import Failure, failure_of
+from kp_langchain._log_probabilities import told_beside
 from kp_langchain._objective import last_human_text, objective_of
 from kp_langchain._resumption import Resumption
 from kp_langchain._turns import Call, Turn
 from kp_middleware.recording import Recorder, bounded_text, shield
 
 if TYPE_CHECKING:
+    from langchain_core.outputs import LLMResult
+
     from kp_langchain._ledger import Ledger
     from kp_langchain._messages import Message
     from kp_langchain._runs import Run
-
-Confidence: TypeAlias = Callable[[object], float | None]
-"""How sure the agent is, read from the root's output; None means it does not say."""
 
 Scope: TypeAlias = Literal["run", "thread"]
 """What one trace holds: one root run, or all of a thread's."""
@@ -41,9 +41,7 @@ class Root:
         one_ledger: Whether that was in this very recorder: what agents inside it owe, it knows.
     """
 
-    def __init__(
-        self, recorder: Recorder, confidence: Confidence, *, owned: bool, scope: Scope
-    ) -> None:
+    def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
         self.recorder = recorder
         self.owned = owned
         self.run_keys: set[int] = set()
@@ -51,7 +49,6 @@ class Root:
         self.agent_name: object = None
         self.follows = False
         self.one_ledger = False
-        self._confidence = confidence
         self._is_turn = owned and scope == "thread"
         self._asked = not owned
         self._questions: dict[str, None] = {}
@@ -156,6 +153,11 @@ class Root:
         if turn.tokens is not None:
             recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
 
+    @shield
+    def weigh(self, response: "LLMResult", run: "Run") -> None:
+        """Note how readily a model answered."""
+        self.recorder.sureness.hear(told_beside(response), inside=run.around is not None)
+
     def survive(self, error: BaseException, run: "Run") -> None:
         """Note what went wrong inside; should the same error end the run, it will be fatal."""
         if failure_of(error) is Failure.ERROR:
@@ -207,5 +209,5 @@ class Root:
         answer = answer_of(output)
         if answer.result is not None or self._answer:
             self.recorder.outcome(self._answer if answer.result is None else answer.result)
-        stated = answer.confidence
-        self.recorder.outcome(confidence=self._confidence(output) if stated is None else stated)
+        if self.recorder.confidence is None:
+            self.recorder.outcome(confidence=self.recorder.sureness.of(answer.structured, output))

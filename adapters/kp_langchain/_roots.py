@@ -4,12 +4,13 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kp_langchain._root import Confidence, Root, Scope
+from kp_langchain._root import Root, Scope
 from kp_langchain._runs import Run
 from kp_langchain._scope import agent_inside
 from kp_langchain._shared_runs import run_id_here, runs_of
 from kp_langchain._told import About
-from kp_middleware.recording import Recorder, captured_recorder
+from kp_middleware.confidence import Confidences
+from kp_middleware.recording import Recorder, Sureness, captured_recorder, extractors_of
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -30,19 +31,23 @@ class Roots:
     Args:
         kp: Makes the recorders.
         domain: Of every trace, or None for the pipeline's.
-        confidence: Of a root, told from its output.
+        confidence: Tell from a root's output how sure the agent is.
         scope: What one trace holds.
+
+    Attributes:
+        last_trace_id: Of the root that began last; None before the first.
     """
 
     def __init__(
-        self, kp: Recording, *, domain: str | None, confidence: Confidence, scope: Scope
+        self, kp: Recording, *, domain: str | None, confidence: Confidences, scope: Scope
     ) -> None:
         self._runs = runs_of(kp)
         self._kp = kp
         self._domain = domain
-        self._confidence = confidence
+        self._extractors = extractors_of(confidence)
         self._scope = scope
         self._has_warned = False
+        self.last_trace_id: str | None = None
 
     def begin(self, run_id: "UUID", about: About) -> Run | None:
         """Begin a model, a tool or a retriever; where its parent is unknown, it is left out."""
@@ -75,9 +80,11 @@ class Roots:
         if recorder is None:
             self._runs.ignore(run_id)
             return None
-        root = Root(recorder, self._confidence, owned=outer is None, scope=self._scope)
+        self.last_trace_id = recorder.trace_id
+        root = Root(recorder, owned=outer is None, scope=self._scope)
         if root.owned:
             recorder.domain = self._domain
+            recorder.sureness = Sureness(self._extractors)
         root.introduce(about.get("name"), metadata, about.get("tags") or ())
         return self._runs.open(run_id, root)
 

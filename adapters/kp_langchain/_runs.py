@@ -130,6 +130,7 @@ class Runs:
         self._roots: dict[Root, int] = {}
         self._over: set[int] = set()
         self._over_before: set[int] = set()
+        self._trace_ids: dict[int, str] = {}
 
     def renew_lock(self) -> None:
         """Nobody holds it."""
@@ -141,6 +142,10 @@ class Runs:
     def get(self, run_id: "UUID | None") -> Run | None:
         """A live run, else None."""
         return None if run_id is None else self._live.get(run_id.int)
+
+    def trace_id(self, run_id: "UUID") -> str | None:
+        """Of a root's trace, live or over; None where it is none, or too long ago."""
+        return self._trace_ids.get(run_id.int)
 
     def join(self, run_id: "UUID", parent_id: "UUID | None") -> Run | None:
         """Begin a run inside a live one; None where there is none, or it has begun already."""
@@ -174,6 +179,9 @@ class Runs:
         with self._lock:
             self._live[key] = run
             self._roots[root] = key
+            self._trace_ids[key] = root.recorder.trace_id
+            if len(self._trace_ids) > _REMEMBERED:
+                del self._trace_ids[next(iter(self._trace_ids))]
             abandoned = self._one_too_many()
         if abandoned is not None:
             abandoned.give_up()

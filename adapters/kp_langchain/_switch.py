@@ -14,11 +14,12 @@ from typing import Final, TypeAlias, cast
 from uuid import UUID
 
 from kp_langchain._handler import KPCallbackHandler
-from kp_langchain._root import Confidence, Scope
+from kp_langchain._root import Scope
 from kp_langchain._roots import Recording
 from kp_langchain._shared_runs import run_id_here
 from kp_langchain._told import About, told
-from kp_middleware.recording import shield
+from kp_middleware.confidence import Confidences
+from kp_middleware.recording import extractors_of, shield
 
 _YES: Final = {"1", "on", "t", "true", "y", "yes"}
 _NO: Final = {"0", "f", "false", "n", "no", "off"}
@@ -33,7 +34,7 @@ def enable(
     kp: Recording | None = None,
     *,
     domain: str | None = None,
-    confidence: Confidence | None = None,
+    confidence: Confidences = None,
     scope: Scope = "run",
 ) -> None:
     """Record every run of this process that begins from now on, in all its threads and tasks.
@@ -46,7 +47,11 @@ def enable(
         domain: See `KPCallbackHandler`.
         confidence: See `KPCallbackHandler`.
         scope: See `KPCallbackHandler`.
+
+    Raises:
+        TypeError: If a confidence is not a function.
     """
+    extractors_of(confidence)  # what is wrong is told now, not when a run begins
     if _allowed():
         _install()
         make = partial(_make, kp, domain=domain, confidence=confidence, scope=scope)
@@ -63,13 +68,14 @@ def recording_runs(
     kp: Recording | None = None,
     *,
     domain: str | None = None,
-    confidence: Confidence | None = None,
+    confidence: Confidences = None,
     scope: Scope = "run",
-) -> Iterator[None]:
+) -> Iterator[KPCallbackHandler]:
     """Record every run that begins in the block: in this thread, and in tasks that begin there.
 
-    Inside the block it counts more than `enable`. A run inside one that is recorded already stays
-    a part of that. Where ``KP_ENABLED`` is false, nothing is switched on.
+    It gives the block its handler, whose ``trace_id`` knows the ids of the traces. Inside the block
+    it counts more than `enable`. A run inside one that is recorded already stays a part of that.
+    Where ``KP_ENABLED`` is false, nothing is switched on.
 
     Args:
         kp: Takes the traces; None means ``KnowledgePulse.default()``.
@@ -81,13 +87,13 @@ def recording_runs(
         ``with recording_runs(kp): agent.invoke(inputs)``
     """
     if not _allowed():
-        yield
+        yield KPCallbackHandler(_Off())
         return
     _install()
     handler = KPCallbackHandler(kp, domain=domain, confidence=confidence, scope=scope)
     token = _of_block.set(handler)
     try:
-        yield
+        yield handler
     finally:
         with suppress(ValueError):  # a generator may be closed from another context
             _of_block.reset(token)
@@ -95,6 +101,13 @@ def recording_runs(
 
 def _nothing() -> None:
     return None
+
+
+class _Off:
+    """Takes no traces."""
+
+    def start_recording(self, framework: str, /) -> None:
+        """Nothing is recorded."""
 
 
 class _ProcessHandler(KPCallbackHandler):
@@ -127,7 +140,7 @@ class _Switch:
 
 @shield
 def _make(
-    kp: Recording | None, *, domain: str | None, confidence: Confidence | None, scope: Scope
+    kp: Recording | None, *, domain: str | None, confidence: Confidences, scope: Scope
 ) -> KPCallbackHandler:
     return _ProcessHandler(kp, domain=domain, confidence=confidence, scope=scope)
 

@@ -8,7 +8,7 @@ from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, trans
 from kp_middleware.errors import RedactionError
 from kp_middleware.pipeline._outgoing import Outgoing, outgoing
 from kp_middleware.settings import Settings
-from kp_middleware.storage import NO_KEY, OutboxTable, TraceStore, adopt_registry
+from kp_middleware.storage import NO_KEY, OutboxTable, TraceStore, adopt_registry, agree
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -44,9 +44,9 @@ class Dispatch:
         self._looked_until = 0
         self._caught_up = settings.visibility == "private" or settings.api_key is None
 
-    def hindrance(self, trace: ReasoningTrace) -> str | None:
-        """Why a trace that cleared stays here all the same."""
-        if trace.metadata.visibility == "private":
+    def hindrance(self, visibility: str) -> str | None:
+        """Why a trace that cleared, and may be seen by these, stays here all the same."""
+        if visibility == "private":
             return _PRIVATE
         return NO_KEY if self._settings.api_key is None else None
 
@@ -75,20 +75,24 @@ class Dispatch:
         if seq is None:
             self._caught_up = True
             return False
+        self.queue_stored(seq)
+        self._looked_until = seq
+        return True
+
+    def queue_stored(self, seq: int) -> None:
+        """Put a stored trace that cleared into the outbox; what cannot be read is said, and left.
+
+        If it cannot be written now, `queue_left` comes back to it.
+        """
         try:
             trace = ReasoningTrace.model_validate_json(self._store.document(seq))
-            leaving = self._outgoing(trace, self._store.score_of(seq))
-            with transaction(self._connection):
-                self._add(seq, leaving)
-                self._store.reword(seq, NO_KEY, now="queued when there was an API key")
+            self.queue(seq, trace, self._store.score_of(seq))
         except PASSING_TROUBLE:
             raise
         except Exception as error:
             if is_damage(error):
                 raise
             logger.warning("trace %d cleared, but cannot be queued", seq, exc_info=True)
-        self._looked_until = seq
-        return True
 
     def any_pending(self) -> bool:
         """Whether a row of the outbox waits to be sent."""
@@ -106,7 +110,11 @@ class Dispatch:
 
     def _add(self, seq: int, leaving: Outgoing | str) -> None:
         redactor = self._policy.redactor
-        if isinstance(leaving, str):
-            self._outbox.add_blocked(seq, leaving, redactor=redactor)
-        else:
-            self._outbox.add(seq, leaving.body, redactor=redactor, redactions=leaving.redactions)
+        with transaction(self._connection):
+            if isinstance(leaving, str):
+                self._outbox.add_blocked(seq, leaving, redactor=redactor)
+            else:
+                body, redactions = leaving
+                self._outbox.add(seq, body, redactor=redactor, redactions=redactions)
+            self._store.reword(seq, NO_KEY, now="queued when there was an API key")
+            agree(self._connection, seq, agent_id=self._settings.agent_id)

@@ -2,52 +2,81 @@
 
 import logging
 import time
-from importlib.metadata import version
+from typing import Final
 
 from kp_middleware import privacy
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
-from kp_middleware.errors import EmbedderNotReadyError
+from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.pipeline._dispatch import Dispatch
+from kp_middleware.pipeline._drought import Drought
+from kp_middleware.pipeline._hindsight import Hindsight
 from kp_middleware.pipeline._intake import Intake
 from kp_middleware.pipeline._next_run import NextRun
 from kp_middleware.pipeline._retention import Retention
-from kp_middleware.pipeline._run_queue import FinishedRun
-from kp_middleware.scores import Shape
-from kp_middleware.scoring import Decision, Embedder, Scorer, Threshold, Vector, VectorCache
+from kp_middleware.pipeline._run_queue import Feedback, FinishedRun
+from kp_middleware.pipeline._said import Said
+from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
+from kp_middleware.pipeline._verdicts import Verdicts
+from kp_middleware.recording import shield
+from kp_middleware.scores import Score, Shape
+from kp_middleware.scoring import Embedder, Gate, Scorer, Vector, VectorCache, gate_of
 from kp_middleware.settings import Settings
-from kp_middleware.storage import TraceStore, Verdict
+from kp_middleware.storage import GateHistory, Verdict
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
+
+_ON_NO_TRACE: Final = (
+    "feedback was dropped, %s: give it after the run has ended, to a pipeline on the same file;"
+    " more are counted, not logged"
+)
 
 
 class Evaluation:
     """All stages on one connection, in one thread at a time; each call is one short step."""
 
     def __init__(
-        self, connection: Connection, settings: Settings, embedder: Embedder | None
+        self,
+        connection: Connection,
+        settings: Settings,
+        embedder: Embedder | None,
+        gate: Gate | None = None,
     ) -> None:
         self._connection = connection
         self._cache = VectorCache.sharing(
             connection, settings.cache_size, ttl_ms=settings.cache_ttl_ms
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
-        self._gate = Threshold(settings.threshold)
-        self._said: set[str] = set()
+        self._verdicts = Verdicts(gate or gate_of(settings.threshold, settings.max_per_day))
+        self._drought = Drought(connection)
+        self._said = Said()
         policy = privacy.Policy.of(settings)
-        self._store = TraceStore(connection, scorer=f"kp-middleware {version('kp-middleware')}")
+        self._store = trace_store(connection)
         self._intake = Intake(connection, self._store, settings, policy)
         self._dispatch = Dispatch(connection, self._store, settings, policy)
+        self._hindsight = Hindsight(
+            connection,
+            SecondDecision(
+                connection,
+                self._store,
+                self._dispatch,
+                self._verdicts,
+                agent_id=settings.agent_id,
+            ),
+        )
         self._retention = Retention(connection, settings.retention_days)
         self._next = NextRun(self._store)
 
     def keep(self, run: FinishedRun) -> None:
-        """Write a run to the file without its secrets, unless it has no step.
+        """Write a run, if it has a step, to the file without its secrets, or what is told of one.
 
         Raises:
             DatabaseError, sqlite3.OperationalError: If it could not be written: try again.
         """
-        self._add(self._intake.keep(run))
+        if isinstance(run, Feedback):
+            self._learn(run)
+        else:
+            self._add(self._intake.keep(run))
 
     def score_next(self, *, at_once: bool = False) -> bool:
         """Score a run that waits, ours first, or do what else is left; False if nothing is, now.
@@ -120,22 +149,31 @@ class Evaluation:
         started = time.perf_counter()
         shape = self._shape(seq, trace)
         vector = self._embedded(trace)  # slow, so outside the transaction; as is redaction
-        hindrance = self._dispatch.hindrance(trace)
+        hindrance = self._dispatch.hindrance(trace.metadata.visibility)
         try:
             with transaction(self._connection):
                 if not self._store.is_recorded(seq):
                     self._next.go_elsewhere()  # another process was first
                     return
+                success, confidence = self._store.outcome(seq)  # feedback may have come meanwhile
+                trace = trace.ended(success=success, confidence=confidence)
                 score = self._scorer.compare(trace, vector, shape)
-                decision = self._gate.decide(score)
+                verdict = self._verdict(seq, trace, score, hindrance)
                 took_ms = (time.perf_counter() - started) * 1000
-                verdict = self._verdict(decision, hindrance)
                 self._store.save_score(seq, score, verdict, took_ms=took_ms)
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
-        if decision.decision == "forward" and hindrance is None:
+        self._drought.note(verdict)
+        if verdict.decision == "forward" and hindrance is None:
             self._dispatch.queue(seq, trace, score.value)
+
+    def _learn(self, told: Feedback) -> None:
+        try:
+            self._hindsight.take(told)
+        except TraceNotFoundError as error:
+            if shield.count("feedback on no trace"):
+                logger.warning(_ON_NO_TRACE, error)
 
     def _embedded(self, trace: ReasoningTrace) -> Vector | None:
         """The embedding, or None where the embedder fails: one warning for each kind of failure."""
@@ -144,10 +182,7 @@ class Evaluation:
         except (EmbedderNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
-            kind = type(error).__name__
-            level = logging.DEBUG if kind in self._said else logging.WARNING
-            self._said.add(kind)
-            logger.log(level, "novelty is 0.5, the embedder failed: %s: %s", kind, error)
+            self._said.warn_once("novelty is 0.5, the embedder failed", error)
             return None
 
     def _shape(self, seq: int, trace: ReasoningTrace) -> Shape:
@@ -155,8 +190,11 @@ class Evaluation:
         types = Shape.of(trace).types
         return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
 
-    def _verdict(self, decision: Decision, hindrance: str | None) -> Verdict:
-        reason = decision.reason
-        if decision.decision == "forward" and hindrance is not None:
-            reason = f"{reason}; {hindrance}"
-        return Verdict(self._gate.name, self._gate.threshold, decision.decision, reason)
+    def _verdict(
+        self, seq: int, trace: ReasoningTrace, score: Score, hindrance: str | None
+    ) -> Verdict:
+        domain, began = trace.metadata.task_domain, trace.metadata.created_at
+        verdict = self._verdicts.of(score, GateHistory(self._connection, domain, seq, began))
+        if verdict.decision == "withhold" or hindrance is None:
+            return verdict
+        return verdict.adding(hindrance)

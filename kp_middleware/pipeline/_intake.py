@@ -7,7 +7,7 @@ from typing import Final
 from kp_middleware import privacy
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import RedactionError
-from kp_middleware.pipeline._run_queue import FinishedRun, ThreadEnd
+from kp_middleware.pipeline._run_queue import ThreadEnd
 from kp_middleware.pipeline._threads import Threads
 from kp_middleware.recording import Limits, Recorder, assemble, bounded
 from kp_middleware.runs import RecordedRun
@@ -57,7 +57,7 @@ class Intake:
         self._threads = Threads(connection, store, settings)
         self._said: set[str] = set()
 
-    def keep(self, run: FinishedRun) -> list[int]:
+    def keep(self, run: Recorder | ReasoningTrace | ThreadEnd) -> list[int]:
         """Write a run to the file without its secrets, unless it has no step.
 
         Returns:

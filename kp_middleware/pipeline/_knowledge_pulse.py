@@ -9,12 +9,13 @@ from contextlib import closing
 from types import EllipsisType, TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
+from kp_middleware.confidence import Confidences
 from kp_middleware.database import TROUBLE
 from kp_middleware.forwarding import Registry
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._exit import close_at_exit, still_open
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
-from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue, ThreadEnd
+from kp_middleware.pipeline._run_queue import Feedback, FinishedRun, RunQueue, ThreadEnd
 from kp_middleware.pipeline._scoring_worker import ScoringWorker
 from kp_middleware.pipeline._stats import Stats, read_stats
 from kp_middleware.recording import (
@@ -23,11 +24,12 @@ from kp_middleware.recording import (
     Recorder,
     captured,
     carried,
+    extractors_of,
     recorded_tool,
     shield,
 )
 from kp_middleware.runs import fingerprint
-from kp_middleware.scoring import DEFAULT_EMBEDDER, Embedder
+from kp_middleware.scoring import Embedder, Gate, shared_embedder
 from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.storage import RestingConnection, count_backlog
 from kp_middleware.traces import ReasoningTrace
@@ -53,6 +55,8 @@ class KnowledgePulse:
     Args:
         embedder: Measures novelty; None means novelty is 0.5. By default MiniLM, shared by the
             process, unless ``KP_EMBEDDER`` is ``none``.
+        gate: A rule of your own for what may leave, in place of ``threshold`` and ``max_per_day``.
+            What it fails to decide stays here.
         settings: See `Settings`; each is also ``KP_…`` in the environment.
 
     Raises:
@@ -78,6 +82,7 @@ class KnowledgePulse:
         self,
         *,
         embedder: Embedder | EllipsisType | None = ...,
+        gate: Gate | None = None,
         **settings: Unpack[SettingsKeywords],
     ) -> None:
         self.settings = Settings(**settings)
@@ -85,8 +90,10 @@ class KnowledgePulse:
         if isinstance(embedder, str):
             raise TypeError("embedder is an object that embeds, or None; KP_EMBEDDER takes words")
         if embedder is ...:
-            embedder = None if self.settings.embedder == "none" else DEFAULT_EMBEDDER
+            threads = self.settings.embedder_threads
+            embedder = shared_embedder(self.settings.embedder, threads=threads)
         self._embedder = embedder
+        self._gate = gate
         self._start_afresh()
         self._closed = False
         close_at_exit(self)
@@ -127,6 +134,7 @@ class KnowledgePulse:
         name: str | None = None,
         objective: str | None = None,
         domain: str | None = None,
+        confidence: Confidences = None,
     ) -> Callable[[F], F]: ...
 
     def capture(
@@ -137,6 +145,7 @@ class KnowledgePulse:
         name: str | None = None,
         objective: str | None = None,
         domain: str | None = None,
+        confidence: Confidences = None,
     ) -> Any:
         """Record each call of a function as a run; inside a run, as a part of that.
 
@@ -147,9 +156,16 @@ class KnowledgePulse:
             name: Of the agent; by default the function's.
             objective: The parameter that says what is asked; by default the first text argument.
             domain: Picks the weights of the score; by default the pipeline's.
+            confidence: Tells from a result how sure the agent is, 0 to 1, or None where that does
+                not tell; or several, of which the first that knows is believed. Asked where the
+                agent does not say so itself. See `kp_middleware.confidence`.
+
+        Raises:
+            TypeError: If a confidence is not a function.
         """
         if function is None:
-            return lambda function: self._capture(function, Naming(name, objective, domain))
+            naming = Naming(name, objective, domain, extractors_of(confidence))
+            return lambda function: self._capture(function, naming)
         return self._capture(function, Naming())
 
     @overload
@@ -209,10 +225,42 @@ class KnowledgePulse:
         Raises:
             ValueError: If the confidence is not from 0 to 1.
         """
-        if confidence is not None and not 0 <= confidence <= 1:
-            raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
+        _check_confidence(confidence)
         if self.settings.enabled:
             self._take(ThreadEnd(fingerprint(str(thread_id)), success, confidence))
+
+    def feedback(
+        self,
+        trace_id: str | None,
+        *,
+        success: bool | None = None,
+        confidence: float | None = None,
+    ) -> None:
+        """Say how a run really went, once it is known: minutes, or months, after its end.
+
+        It is scored and decided again in the background. What clears now is sent; what waits to be
+        sent, and does not any more, stays here; what was sent is not sent again.
+
+        Args:
+            trace_id: Of its trace: what ``current_trace().trace_id`` was inside of it, or the
+                ``trace_id`` of a LangChain handler. None, where nothing was recorded, is ignored.
+            success: Whether its task was done; None means as it is known.
+            confidence: How sure of it, 0 to 1; None means what the agent said, or where it did not
+                say, as ``success`` suggests.
+
+        Raises:
+            ValueError: If the confidence is not from 0 to 1, or nothing is said.
+            TypeError: If the id is not a text.
+        """
+        _check_confidence(confidence)
+        if success is None and confidence is None:
+            raise ValueError("feedback says something: give success, confidence or both")
+        if trace_id is not None and not isinstance(trace_id, str):
+            raise TypeError(f"a trace's id is a text, this is a {type(trace_id).__name__}")
+        if self.settings.enabled and trace_id is not None:
+            said = None if success is None else bool(success)
+            sure = None if confidence is None else float(confidence)
+            self._take(Feedback(trace_id, said, sure, time.time()))
 
     def flush(self, timeout_s: float = 5.0) -> Backlog:
         """Wait until what was recorded is scored and what may leave is sent, or the time is over.
@@ -315,7 +363,7 @@ class KnowledgePulse:
         self._queue = RunQueue(self.settings.max_queue_bytes)
         self._sender = self._make_sender()
         self._scorer = ScoringWorker(
-            self._queue, self.settings, self._embedder, on_queued=self._start_sending
+            self._queue, self.settings, self._embedder, self._gate, on_queued=self._start_sending
         )
 
     def _make_sender(self) -> ForwardingWorker | None:
@@ -337,6 +385,11 @@ class KnowledgePulse:
         except TROUBLE:
             unscored = unsent = 0
         return Backlog(self._queue.waiting + unscored, unsent)
+
+
+def _check_confidence(confidence: float | None) -> None:
+    if confidence is not None and not 0 <= confidence <= 1:
+        raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
 
 
 def _start_afresh_in_the_child() -> None:

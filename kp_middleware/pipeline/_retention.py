@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kp_middleware.database import Connection
+from kp_middleware.instants import instant
 from kp_middleware.storage import Pruning
 
 _HOUR_S: Final = 3600.0
@@ -45,9 +46,8 @@ class Retention:
             return False
         if next(self._batches, None) is not None:
             return True
-        self._batches = self._pruning.batches(
-            self._pruning.doomed(now=self._now(), keep_days=self._days)
-        )
+        before = instant(max(0.0, self._now() - self._days * _DAY_S))
+        self._batches = self._pruning.batches(self._pruning.doomed(before=before))
         if next(self._batches, None) is not None:
             return True
         self._next_s = self._steady() + _HOUR_S

@@ -26,8 +26,24 @@ class ThreadEnd(NamedTuple):
     confidence: float | None
 
 
-FinishedRun: TypeAlias = Recorder | ReasoningTrace | ThreadEnd
-"""What was recorded, a trace that a user built, or the end of what was recorded before."""
+class Feedback(NamedTuple):
+    """What is learned of a run after its end.
+
+    Attributes:
+        trace_id: Of the run's trace.
+        success: Whether its task was done, or None where nothing is said of it.
+        confidence: How sure of it, 0 to 1, or None where nothing is said of it.
+        given_at_s: Epoch seconds.
+    """
+
+    trace_id: str
+    success: bool | None
+    confidence: float | None
+    given_at_s: float
+
+
+FinishedRun: TypeAlias = Recorder | ReasoningTrace | ThreadEnd | Feedback
+"""What was recorded, a trace that a user built, or what is told of those that came before."""
 
 _OVERHEAD_BYTES: Final = 3072
 _STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
@@ -201,7 +217,7 @@ def _size_bytes(run: FinishedRun) -> int:
     if isinstance(run, Recorder):
         texts = len(run.objective) + len(run.result_summary)
         return run.log.size_bytes + run.log.kept * _STEP_BYTES + texts + _OVERHEAD_BYTES
-    if isinstance(run, ThreadEnd):
+    if isinstance(run, ThreadEnd | Feedback):
         return _OVERHEAD_BYTES
     steps = len(run.steps) * _BUILT_STEP_BYTES
     return len(run.model_dump_json()) + steps + _OVERHEAD_BYTES

@@ -15,7 +15,7 @@ from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.privacy import Policy
-from kp_middleware.scoring import Embedder
+from kp_middleware.scoring import Embedder, Gate
 from kp_middleware.settings import Settings
 from kp_middleware.storage import ForkGate, Identity, RestingConnection, rescue
 
@@ -50,12 +50,14 @@ class ScoringWorker:
         queue: RunQueue,
         settings: Settings,
         embedder: Embedder | None,
+        gate: Gate | None,
         *,
         on_queued: Callable[[], None],
     ) -> None:
         self._queue = queue
         self._settings = settings
         self._embedder = embedder
+        self._gate = gate
         self._on_queued = on_queued
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
@@ -292,7 +294,9 @@ class ScoringWorker:
         self._connection.open()
         if self._evaluation is None or self._file != self._connection.file:
             self._file = self._connection.file
-            self._evaluation = Evaluation(self._connection, self._settings, self._embedder)
+            self._evaluation = Evaluation(
+                self._connection, self._settings, self._embedder, self._gate
+            )
         return self._evaluation
 
     def _close(self) -> None:

@@ -11,7 +11,7 @@ from kp_middleware.pipeline._run_queue import ThreadEnd
 from kp_middleware.recording import Limits, alone, ended, joined
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
-from kp_middleware.storage import TraceStore, WaitingRun, WaitingRuns
+from kp_middleware.storage import FeedbackTable, TraceStore, WaitingRun, WaitingRuns
 
 _NOT_RESUMED: Final = "it was not resumed"
 _NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
@@ -37,6 +37,7 @@ class Threads:
         self._connection = connection
         self._store = store
         self._waiting = WaitingRuns(connection)
+        self._feedback = FeedbackTable(connection)
         self._clock = clock
         self._limits = Limits.of(settings)
         self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
@@ -47,8 +48,9 @@ class Threads:
             self._waiting.leave(run)
             earlier = self._waiting.before(run)
             if earlier is not None:
-                self._waiting.take(earlier)
-                return [self._write(self._joined(earlier.run, run), earlier.seq)]
+                with self._feedback.outliving(earlier.seq):
+                    self._waiting.take(earlier)
+                    return [self._write(self._joined(earlier.run, run), earlier.seq)]
             whole = self._alone(run)
             return [] if whole is None else [self._write(whole, None)]
 
@@ -90,11 +92,12 @@ class Threads:
         return seq
 
     def _end(self, waiting: WaitingRun, end: ThreadEnd) -> int:
-        self._waiting.take(waiting)
-        if not waiting.run.shape.steps:
-            return waiting.seq
         over = ended(waiting.run, success=end.success, confidence=end.confidence)
-        self._store.record(over, seq=waiting.seq)
+        with self._feedback.outliving(waiting.seq):
+            self._waiting.take(waiting)
+            if not waiting.run.shape.steps:
+                return waiting.seq
+            self._store.record(over, seq=waiting.seq)
         if not over.complete and waiting.part.awaits == "human":
             self._store.say_why(waiting.seq, _NOT_RESUMED)
         return waiting.seq

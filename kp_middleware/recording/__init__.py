@@ -4,7 +4,7 @@ from kp_middleware.recording._assembly import assemble
 from kp_middleware.recording._bounds import bounded
 from kp_middleware.recording._capture import GIVEN_UP, Naming, captured, recorded_tool
 from kp_middleware.recording._carried import carried
-from kp_middleware.recording._confidence import stated_confidence
+from kp_middleware.recording._confidence import Sureness, extractors_of
 from kp_middleware.recording._current import (
     captured_recorder,
     current_recorder,
@@ -26,6 +26,7 @@ __all__ = [
     "Naming",
     "Recorder",
     "Sink",
+    "Sureness",
     "alone",
     "assemble",
     "bounded",
@@ -37,11 +38,11 @@ __all__ = [
     "current_recorder",
     "current_trace",
     "ended",
+    "extractors_of",
     "inside",
     "joined",
     "jsonable",
     "recorded_tool",
     "register_finder",
     "shield",
-    "stated_confidence",
 ]

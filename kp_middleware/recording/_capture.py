@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kp_middleware.recording._confidence import stated_confidence
+from kp_middleware.confidence import Confidence
+from kp_middleware.recording._confidence import Sureness
 from kp_middleware.recording._current import current_recorder, current_trace, inside
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
 from kp_middleware.recording._recorder import Recorder
@@ -31,11 +32,13 @@ class Naming:
         name: Of the agent; by default, the function's own.
         objective: The parameter that holds the objective; by default, the first text argument.
         domain: Picks the weights of the score; by default, the pipeline's.
+        confidence: Tell from a result how sure the agent is, where it does not say so itself.
     """
 
     name: str | None = None
     objective: str | None = None
     domain: str | None = None
+    confidence: tuple[Confidence, ...] | None = None
 
 
 def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) -> F:
@@ -132,6 +135,7 @@ class _Run:
             self._recorder.observation(output_summary="None" if result is None else result)
         if self._is_root:
             self._conclude(result)
+            self._be_sure(result)
             self._recorder.finish()
 
     @shield
@@ -151,8 +155,11 @@ class _Run:
     def _conclude(self, result: object) -> None:
         if result is not None and not self._recorder.result_summary:
             self._recorder.outcome(result)
+
+    @shield
+    def _be_sure(self, result: object) -> None:
         if self._recorder.confidence is None:
-            self._recorder.outcome(confidence=stated_confidence(result))
+            self._recorder.outcome(confidence=self._recorder.sureness.of(result))
 
 
 class _ToolUse:
@@ -197,6 +204,7 @@ class _ToolUse:
 def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
     recorder.agent_name = naming.name or call.name
     recorder.domain = naming.domain
+    recorder.sureness = Sureness(naming.confidence)
     if naming.objective is not None:
         recorder.asked(call.arguments.get(naming.objective, str(call)))
         return

@@ -69,12 +69,7 @@ def ended(
         confidence = trace.outcome.confidence
     elif confidence is None:
         confidence = default_confidence(success=success)
-    changed = trace.model_copy(
-        update={
-            "metadata": trace.metadata.model_copy(update={"success": success}),
-            "outcome": trace.outcome.model_copy(update={"confidence": confidence}),
-        }
-    )
+    changed = trace.ended(success=success, confidence=confidence)
     over = run.model_copy(update={"trace": changed, "complete": complete, "part": None})
     return over if run.error_type is None else _fatal(over)
 

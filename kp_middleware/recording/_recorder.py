@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any, Final, NamedTuple, Protocol
 
+from kp_middleware.recording._confidence import Sureness
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
 from kp_middleware.recording._limits import NAME_BYTES, Limits, bounded_text, size_bytes
 from kp_middleware.recording._shield import shield
@@ -64,6 +65,7 @@ class Recorder:
         self.objective = ""
         self.result_summary = ""
         self.confidence: float | None = None
+        self.sureness = Sureness()
         self.success: bool | None = None
         self.complete = True
         self.finished = False

@@ -39,13 +39,16 @@ class Shield:
     def _renew_lock(self) -> None:
         self._lock = threading.RLock()  # a finalizer may come back here in the same thread
 
+    def count(self, kind: str) -> bool:
+        """Count a failure; whether it is the first of its kind."""
+        with self._lock:
+            self.failures[kind] += 1
+            return self.failures[kind] == 1
+
     def swallow(self, what: str, error: Exception) -> None:
         """Count a failure of ours, and log the first of its kind."""
         kind = f"{what}: {type(error).__name__}"
-        with self._lock:
-            self.failures[kind] += 1
-            first = self.failures[kind] == 1
-        if first:
+        if self.count(kind):
             logger.warning(
                 "a step was not recorded (%s); more of this kind are counted, not logged",
                 kind,

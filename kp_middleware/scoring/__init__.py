@@ -1,13 +1,15 @@
 """Say how much a trace is worth sharing, and let through what is."""
 
-from kp_middleware.scoring._default import DEFAULT_EMBEDDER
+from kp_middleware.scoring._default import DEFAULT_EMBEDDER, shared_embedder
+from kp_middleware.scoring._embed_many import embed_many
 from kp_middleware.scoring._embedded_text import embedded_text, specified_text
 from kp_middleware.scoring._embedder import Embedder, Reader, Vector
 from kp_middleware.scoring._evaluate import aevaluate_value, evaluate_value
-from kp_middleware.scoring._gate import Decision, Threshold
+from kp_middleware.scoring._gate import SPECIFIED, Decision, Gate, GateHistory, fewest_runs, gate_of
 from kp_middleware.scoring._minilm import MiniLMEmbedder
 from kp_middleware.scoring._model_source import describe_source
 from kp_middleware.scoring._profiles import PROFILES
+from kp_middleware.scoring._rescored import rescored
 from kp_middleware.scoring._ring import Neighbour
 from kp_middleware.scoring._scorer import Scorer
 from kp_middleware.scoring._vector_cache import VectorCache
@@ -15,18 +17,25 @@ from kp_middleware.scoring._vector_cache import VectorCache
 __all__ = [
     "DEFAULT_EMBEDDER",
     "PROFILES",
+    "SPECIFIED",
     "Decision",
     "Embedder",
+    "Gate",
+    "GateHistory",
     "MiniLMEmbedder",
     "Neighbour",
     "Reader",
     "Scorer",
-    "Threshold",
     "Vector",
     "VectorCache",
     "aevaluate_value",
     "describe_source",
+    "embed_many",
     "embedded_text",
     "evaluate_value",
+    "fewest_runs",
+    "gate_of",
+    "rescored",
+    "shared_embedder",
     "specified_text",
 ]

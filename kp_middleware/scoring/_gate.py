@@ -1,15 +1,55 @@
-"""Decide what may leave, from the score alone."""
+"""Decide what may leave: from the score, and from what was decided before."""
 
-from typing import Literal, NamedTuple
+import math
+from typing import Final, Literal, NamedTuple, Protocol
 
 from kp_middleware.scores import Score
+from kp_middleware.shares import share_in_words, top_share
+
+SPECIFIED: Final = 0.75
+"""The protocol's own threshold."""
+
+_FEWEST: Final = 50  # runs of which a share can be told
 
 
 class Decision(NamedTuple):
-    """What the gate says of one trace, and why in words."""
+    """What the gate says of one trace.
+
+    Attributes:
+        decision: Whether it may leave.
+        reason: Why, in words.
+        threshold: The score that was asked for this time, 0 to 1.
+    """
 
     decision: Literal["forward", "withhold"]
     reason: str
+    threshold: float
+
+
+class GateHistory(Protocol):
+    """What was decided before a run."""
+
+    def standing(self, score: float, *, share: float) -> tuple[int, int, float]:
+        """Where a score stands among the last runs of the same domain.
+
+        Returns:
+            How many those are (of the last 30 days, at most 500); how many of them scored more, or
+            as much and were forwarded; and the lowest score among the best ``share`` of them.
+        """
+
+    def forwarded_in_a_day(self) -> int:
+        """How many of all domains were let through in the last 24 hours."""
+
+
+class Gate(Protocol):
+    """Decides what may leave; stored by its name with each decision."""
+
+    @property
+    def name(self) -> str:
+        """Its rule in a few words."""
+
+    def decide(self, score: Score, history: GateHistory) -> Decision:
+        """Say whether a trace may leave. The history is as it is in the file, for all processes."""
 
 
 class Threshold:
@@ -23,8 +63,91 @@ class Threshold:
         self.threshold = threshold
         self.name = f"threshold {threshold:g}"
 
-    def decide(self, score: Score) -> Decision:
+    def decide(self, score: Score, history: GateHistory) -> Decision:  # noqa: ARG002 - any gate's
         """Forward at or above the threshold."""
         if score.value >= self.threshold:
-            return Decision("forward", f"score {score.value:.3f} is at least {self.threshold:g}")
-        return Decision("withhold", f"score {score.value:.3f} is below {self.threshold:g}")
+            reason = f"score {score.value:.3f} is at least {self.threshold:g}"
+            return Decision("forward", reason, self.threshold)
+        reason = f"score {score.value:.3f} is below {self.threshold:g}"
+        return Decision("withhold", reason, self.threshold)
+
+
+class TopShare:
+    """Lets through the best share of each domain's runs: those that few of the last ones excel.
+
+    As long as it does not know enough runs to tell, the protocol's own threshold holds. Among runs
+    that score the same, the first ones go, and the others only when those are long ago.
+
+    Args:
+        share: From 0.01 to 1.
+
+    >>> TopShare(0.1).name
+    'top 10%'
+    """
+
+    def __init__(self, share: float) -> None:
+        self.name = share_in_words(share)
+        self._share = share
+        self._fewest = fewest_runs(share)
+        self._until_then = Threshold(SPECIFIED)
+
+    def decide(self, score: Score, history: GateHistory) -> Decision:
+        """Forward where fewer than the share of the last runs are ahead."""
+        runs, ahead, bar = history.standing(score.value, share=self._share)
+        if runs < self._fewest:
+            decided = self._until_then.decide(score, history)
+            known = f"which holds until the domain has {self._fewest} runs, not {runs}"
+            return decided._replace(reason=f"{decided.reason}, {known}")
+        among = f"the {self.name} of the domain's last {runs} runs"
+        if ahead < round(self._share * runs, 6):
+            return Decision("forward", f"score {score.value:.3f} is among {among}", bar)
+        if score.value >= bar:
+            reason = f"score {score.value:.3f} is only as good as {among}, which have gone"
+            return Decision("withhold", reason, bar)
+        reason = f"score {score.value:.3f} is below {bar:.3f}, where {among} begin"
+        return Decision("withhold", reason, bar)
+
+
+class DailyLimit:
+    """Lets through what another gate does, but no more than so many in 24 hours.
+
+    >>> DailyLimit(TopShare(0.1), 20).name
+    'top 10%, at most 20 a day'
+    """
+
+    def __init__(self, gate: Gate, most: int) -> None:
+        self.name = f"{gate.name}, at most {most} a day"
+        self._gate = gate
+        self._most = most
+
+    def decide(self, score: Score, history: GateHistory) -> Decision:
+        """Forward what the other gate forwards, while there is room."""
+        decided = self._gate.decide(score, history)
+        if decided.decision == "withhold" or history.forwarded_in_a_day() < self._most:
+            return decided
+        limit = f"but max_per_day = {self._most} were let through in the last 24 hours"
+        return decided._replace(decision="withhold", reason=f"{decided.reason}, {limit}")
+
+
+def fewest_runs(share: float) -> int:
+    """Of how many runs a share can be told; until a domain has them, `SPECIFIED` holds.
+
+    >>> fewest_runs(0.1), fewest_runs(0.01)
+    (50, 100)
+    """
+    return max(_FEWEST, math.ceil(1 / share))
+
+
+def gate_of(threshold: float | str, max_per_day: int | None = None) -> Gate:
+    """The gate that the settings describe.
+
+    Args:
+        threshold: A score, or a share in words.
+        max_per_day: How many may leave in 24 hours; None means any number.
+
+    >>> gate_of("top 10%", 20).name, gate_of(0.6).name
+    ('top 10%, at most 20 a day', 'threshold 0.6')
+    """
+    share = top_share(threshold) if isinstance(threshold, str) else None
+    gate: Gate = Threshold(float(threshold)) if share is None else TopShare(share)
+    return gate if max_per_day is None else DailyLimit(gate, max_per_day)

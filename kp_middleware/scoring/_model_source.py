@@ -6,12 +6,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
 from kp_middleware import locations
-from kp_middleware.errors import EmbedderUnavailableError, MissingExtraError
+from kp_middleware.errors import EmbedderError, EmbedderUnavailableError, MissingExtraError
 
 T = TypeVar("T")
 
@@ -62,6 +63,26 @@ def describe_source() -> str:
     return "the model hub, from which it is downloaded when first needed"
 
 
+def int8_folder(folder: Path, digest: str) -> Path:
+    """The same model in 8-bit integers, made of it once and kept in our cache.
+
+    Args:
+        folder: Of the model in floats.
+        digest: What tells its ``model.onnx`` from others.
+
+    Raises:
+        EmbedderError: If it cannot be made: no other folder would do.
+    """
+    made = locations.cache_folder() / f"all-MiniLM-L6-v2-{digest}-int8"
+    if not _missing(made):
+        return made
+    try:
+        return _made(made, partial(_quantize, folder))
+    except Exception as exc:
+        problem = f"the embedding model in 8-bit integers cannot be made: {exc}"
+        raise EmbedderError(f"{problem}; or set KP_EMBEDDER to minilm") from exc
+
+
 def file_sha256(path: Path) -> str:
     """In hexadecimal."""
     with path.open("rb") as file:
@@ -101,13 +122,7 @@ def _downloaded() -> Path:
 
 def _converted() -> Path:
     folder = _conversion()
-    if _missing(folder):
-        weights = _installed()
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder.with_suffix(".lock")):
-            if _missing(folder):
-                _convert(weights, folder)
-    return folder
+    return _made(folder, partial(_convert, _installed())) if _missing(folder) else folder
 
 
 def _convertible() -> Path:
@@ -129,16 +144,31 @@ def _installed() -> Path:
     return Path(package.origin).parent / "model"
 
 
-def _convert(weights: Path, folder: Path) -> None:
+def _convert(weights: Path, target: Path) -> None:
     from kp_middleware.scoring._onnx_export import export_onnx
 
     if file_sha256(weights / "model.safetensors") != _WEIGHTS_SHA256:
         raise EmbedderUnavailableError(f"{weights} does not have the official weights (sha256)")
-    partial = folder.with_suffix(".partial")
-    for unusable in (partial, folder):  # left by a conversion that was cut off, or by a cleaner
-        shutil.rmtree(unusable, ignore_errors=True)
-    export_onnx(weights, partial)
-    partial.replace(folder)
+    export_onnx(weights, target)
+
+
+def _quantize(source: Path, target: Path) -> None:
+    from kp_middleware.scoring._onnx_int8 import export_int8
+
+    export_int8(source, target)
+
+
+def _made(folder: Path, make: Callable[[Path], None]) -> Path:
+    """A folder of our cache, made by whoever comes first, and there as a whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(folder.with_suffix(".lock")):
+        if _missing(folder):
+            partial_folder = folder.with_suffix(".partial")
+            for unusable in (partial_folder, folder):  # cut off while it was made, or by a cleaner
+                shutil.rmtree(unusable, ignore_errors=True)
+            make(partial_folder)
+            partial_folder.replace(folder)
+    return folder
 
 
 @contextmanager

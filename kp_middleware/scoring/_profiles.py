@@ -5,27 +5,12 @@ from types import MappingProxyType
 from typing import Final
 
 from kp_middleware.scores import Weights
-
-DEFAULT_PROFILE: Final = "default"
-
-
-def _weights(*values: float) -> Weights:
-    complexity, novelty, tool_diversity, outcome_confidence = values
-    return Weights(
-        complexity=complexity,
-        novelty=novelty,
-        tool_diversity=tool_diversity,
-        outcome_confidence=outcome_confidence,
-    )
-
+from kp_middleware.specified_weights import SIGNALS, SPECIFIED_WEIGHTS
 
 PROFILES: Final[Mapping[str, Weights]] = MappingProxyType(
     {
-        DEFAULT_PROFILE: _weights(0.25, 0.35, 0.15, 0.25),
-        "finance": _weights(0.20, 0.25, 0.10, 0.45),
-        "code": _weights(0.20, 0.30, 0.30, 0.20),
-        "medical": _weights(0.15, 0.20, 0.10, 0.55),
-        "customer_service": _weights(0.20, 0.30, 0.20, 0.30),
+        domain: Weights(**dict(zip(SIGNALS, weights, strict=True)))
+        for domain, weights in SPECIFIED_WEIGHTS.items()
     }
 )
 """The protocol's weights by domain, exact and case-sensitive; any other domain has the default."""

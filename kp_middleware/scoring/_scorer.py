@@ -9,8 +9,9 @@ from kp_middleware.scores import Nearest, Score, Shape, Signals, Weights
 from kp_middleware.scoring import _signals as signals
 from kp_middleware.scoring._embedded_text import embedded_text
 from kp_middleware.scoring._embedder import Embedder, Vector
-from kp_middleware.scoring._profiles import DEFAULT_PROFILE, PROFILES
+from kp_middleware.scoring._profiles import PROFILES
 from kp_middleware.scoring._vector_cache import VectorCache
+from kp_middleware.specified_weights import DEFAULT_PROFILE
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -64,16 +65,25 @@ class Scorer:
             vector = self._embed_if_ready(trace)
         return self.compare(trace, vector, shape or Shape.of(trace))
 
-    def compare(self, trace: ReasoningTrace, vector: Vector | None, shape: Shape) -> Score:
+    def compare(
+        self,
+        trace: ReasoningTrace,
+        vector: Vector | None,
+        shape: Shape,
+        *,
+        known: Nearest | None = None,
+    ) -> Score:
         """Score one trace of which all is known, then remember it; nothing is embedded.
 
         Args:
             trace: The document.
             vector: Its embedding; None means that there is none.
             shape: The true counts of its steps.
+            known: A trace before it that the cache does not hold any more.
         """
         success = trace.metadata.success
         nearest = None if vector is None else self._look_up(trace.id, vector)
+        nearest = max(filter(None, (nearest, known)), key=lambda near: near.similarity, default=None)
         measured = Signals(
             complexity=signals.complexity(shape),
             novelty=signals.novelty(None if nearest is None else nearest.similarity),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kp_middleware.database import connect, transaction
 from kp_middleware.scoring._embedder import Vector
@@ -18,6 +18,8 @@ from kp_middleware.scoring._ring import Neighbour, Ring
 from kp_middleware.scoring._vector_table import VectorTable
 
 _UNNAMED: Final = ""  # of a vector whose embedder was not said
+_SMALL: Final = 1e-200  # between these, a sum of squares has lost nothing
+_LARGE: Final = 1e200
 
 
 class VectorCache:
@@ -161,6 +163,16 @@ class VectorCache:
                 last = self._table.last_seq()
                 self._seen_seq = dict.fromkeys(self._rings, last)
 
+    def load(self, *, embedder: str) -> None:
+        """Read from the file what a look-up needs, unless that is done.
+
+        The first look-up does it otherwise. Before a transaction begins nobody waits for it: of
+        100,000 vectors it takes 0.3 s.
+        """
+        with self._lock:
+            for name in {embedder, _UNNAMED} - self._rings.keys():
+                self._ring(name)
+
     def reload(self) -> None:
         """Read the file anew: after a transaction on a shared connection was rolled back."""
         with self._lock:
@@ -191,30 +203,26 @@ class VectorCache:
     def _ring(self, embedder: str) -> Ring:
         """The memory of one embedder, with what other processes added since the last look."""
         ring = self._rings.get(embedder)
-        if ring is None:
-            ring = self._rings[embedder] = Ring(self.max_elements, self.dimensions)
-            self._load(embedder, ring)
-        elif self._table is not None:
-            for row in self._table.since(embedder, self._seen_seq[embedder]):
-                self._take(embedder, ring, row.seq, row.added_at_ms, row.key, row.vector)
+        if ring is not None:
+            self._catch_up(embedder, ring)
+            return ring
+        ring = Ring(self.max_elements, self.dimensions)
+        if self._table is not None:
+            newest_seq = self._table.before_newest(embedder, 0)
+            self._seen_seq[embedder] = self._table.before_newest(embedder, self.max_elements)
+            self._catch_up(embedder, ring, after_ms=self._expired_ms())
+            self._seen_seq[embedder] = max(self._seen_seq[embedder], newest_seq)
+        self._rings[embedder] = ring
         return ring
 
-    def _load(self, embedder: str, ring: Ring) -> None:
-        self._seen_seq[embedder] = 0
+    def _catch_up(self, embedder: str, ring: Ring, *, after_ms: int | None = None) -> None:
+        """Copy in what the file has of an embedder since the last look, or has at all."""
         if self._table is None:
             return
-        for row in self._table.newest(
-            embedder, limit=self.max_elements, after_ms=self._expired_ms()
-        ):
-            self._take(embedder, ring, row.seq, row.added_at_ms, row.key, row.vector)
-
-    def _take(
-        self, embedder: str, ring: Ring, seq: int, added_at_ms: int, key: str | None, unit: Vector
-    ) -> None:
-        self._latest_ms = max(self._latest_ms, added_at_ms)
-        stamp_ms = max(ring.newest_ms, added_at_ms)
-        ring.append(unit, key=key, stamp_ms=stamp_ms, seq=seq)
-        self._seen_seq[embedder] = seq
+        for rows in self._table.since(embedder, self._seen_seq[embedder], after_ms=after_ms):
+            ring.extend(rows)
+            self._latest_ms = max(self._latest_ms, *rows.stamps_ms)
+            self._seen_seq[embedder] = rows.seqs[-1]
 
     def _expire(self, ring: Ring) -> int:
         until_ms = self._expired_ms()
@@ -254,13 +262,23 @@ class VectorCache:
             raise ValueError(
                 f"a vector of {self.dimensions} dimensions is needed, this has {shape}"
             )
-        largest = float(np.abs(values).max())
-        if not np.isfinite(largest):
-            raise ValueError("a vector must not hold NaN or infinity")
-        if largest:
-            values /= largest  # first, or the squares of huge and tiny numbers leave float's range
-            values /= np.linalg.norm(values)
+        squares = float(values.dot(values))
+        if not _SMALL < squares < _LARGE:  # nor is it where NaN is among them
+            values, squares = _within_range(values)
+        if squares:
+            values /= math.sqrt(squares)
         return values.astype(np.float32)
+
+
+def _within_range(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """The same direction, and the sum of its squares, where they were too large or too small."""
+    largest = float(np.abs(values).max())
+    if not math.isfinite(largest):
+        raise ValueError("a vector must not hold NaN or infinity")
+    if not largest:
+        return values, 0.0
+    values /= largest
+    return values, float(values.dot(values))
 
 
 def _system_clock_ms() -> float:

@@ -1,22 +1,26 @@
 """The vectors of the file, as the caches of several processes share them."""
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final
 
 import numpy as np
 
 from kp_middleware.database import transaction
 from kp_middleware.scoring._embedder import Vector
+from kp_middleware.scoring._ring import Rows
 
+_CHUNK: Final = 4096  # rows: 6.3 MB
 
-class StoredVector(NamedTuple):
-    """One row: ``seq`` grows and is never used again, so that nobody misses one."""
-
-    seq: int
-    added_at_ms: int
-    key: str | None
-    vector: Vector
+# One row for thousands: sqlite3 gives up the GIL for each, and a busy agent keeps it for 5 ms.
+_SINCE: Final = f"""
+    SELECT json_group_array(json_array(seq, added_at_ms, key)),
+           CAST(group_concat(vector, '') AS BLOB)
+    FROM (SELECT seq, added_at_ms, key, vector FROM vectors
+          WHERE embedder = ? AND seq > ? AND length(vector) = ? AND added_at_ms > ?
+          ORDER BY seq LIMIT {_CHUNK})
+"""  # noqa: S608 - a number of ours
 
 
 class VectorTable:
@@ -26,29 +30,47 @@ class VectorTable:
         self._connection = connection
         self._size_bytes = 4 * dimensions
 
-    def newest(self, embedder: str, *, limit: int, after_ms: int | None) -> list[StoredVector]:
-        """The last ``limit`` rows of an embedder added after a time, oldest first."""
-        rows = self._connection.execute(
-            "SELECT seq, added_at_ms, key, vector FROM vectors"
-            " WHERE embedder = ? AND length(vector) = ? AND added_at_ms > ?"
-            " ORDER BY seq DESC LIMIT ?",
-            (embedder, self._size_bytes, -1 if after_ms is None else after_ms, limit),
-        ).fetchall()
-        return [*_read(reversed(rows))]
+    def before_newest(self, embedder: str, limit: int) -> int:
+        """The highest ``seq`` below the last ``limit`` rows of an embedder, 0 if there is none."""
+        row = self._connection.execute(
+            "SELECT seq FROM vectors WHERE embedder = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
+            (embedder, limit),
+        ).fetchone()
+        return 0 if row is None else int(row[0])
 
-    def since(self, embedder: str, seq: int) -> Iterator[StoredVector]:
-        """What was added after ``seq``, in order: by this process or any other."""
-        return _read(
-            self._connection.execute(
-                "SELECT seq, added_at_ms, key, vector FROM vectors"
-                " WHERE seq > ? AND embedder = ? AND length(vector) = ? ORDER BY seq",
-                (seq, embedder, self._size_bytes),
-            )
-        )
+    def since(self, embedder: str, seq: int, *, after_ms: int | None = None) -> Iterator[Rows]:
+        """What an embedder's vectors are that were added after ``seq``, by any process, in order.
+
+        Args:
+            embedder: Whose vectors.
+            seq: The last that is known.
+            after_ms: Those added at this time or before are left out; None leaves none out.
+        """
+        while True:
+            facts, units = self._connection.execute(
+                _SINCE, (embedder, seq, self._size_bytes, -1 if after_ms is None else after_ms)
+            ).fetchone()
+            if units is None:
+                return
+            rows = _as_columns(facts, units)
+            yield rows
+            if len(rows.seqs) < _CHUNK:
+                return
+            seq = rows.seqs[-1]
 
     def embedders(self) -> list[str]:
-        """Whose vectors there are."""
-        rows = self._connection.execute("SELECT DISTINCT embedder FROM vectors").fetchall()
+        """Whose vectors there are: one look into the index for each of them."""
+        rows = self._connection.execute(
+            """
+            WITH RECURSIVE names (name) AS (
+              SELECT min(embedder) FROM vectors
+              UNION ALL
+              SELECT (SELECT min(embedder) FROM vectors WHERE embedder > name) FROM names
+              WHERE name IS NOT NULL
+            )
+            SELECT name FROM names WHERE name IS NOT NULL
+            """
+        ).fetchall()
         return [embedder for (embedder,) in rows]
 
     def last_seq(self) -> int:
@@ -83,6 +105,6 @@ class VectorTable:
             )
 
 
-def _read(rows: Iterable[tuple[int, int, str | None, bytes]]) -> Iterator[StoredVector]:
-    for seq, added_at_ms, key, blob in rows:
-        yield StoredVector(seq, added_at_ms, key, np.frombuffer(blob, dtype="<f4"))
+def _as_columns(facts: str, units: bytes) -> Rows:
+    seqs, stamps_ms, keys = zip(*json.loads(facts), strict=True)
+    return Rows(np.frombuffer(units, dtype="<f4").reshape(len(seqs), -1), keys, stamps_ms, seqs)

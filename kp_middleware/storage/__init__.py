@@ -1,17 +1,27 @@
 """The file of traces: what was recorded, how it scored, what was sent."""
 
+from kp_middleware.storage._agreement import agree
 from kp_middleware.storage._arrivals import Arrivals
 from kp_middleware.storage._backup import SQLITE_VERSION, Soundness, back_up, check_soundness
 from kp_middleware.storage._beside import Beside, read_beside
 from kp_middleware.storage._condition import Condition, read_condition
 from kp_middleware.storage._counts import Counts, count_all, count_backlog
 from kp_middleware.storage._distribution import Distribution, Effect, Hundredth
+from kp_middleware.storage._domain_scores import DomainScores
+from kp_middleware.storage._feedback_table import Belief, FeedbackTable
 from kp_middleware.storage._fork_gate import ForkGate
 from kp_middleware.storage._free_query import FreeQuery
+from kp_middleware.storage._gate_history import GateHistory
+from kp_middleware.storage._gate_trial import GateTrial, Outcome
 from kp_middleware.storage._highlights import best, listed, newest, some_of_each_score
 from kp_middleware.storage._history import History, Row
+from kp_middleware.storage._last_decisions import (
+    LastDecisions,
+    is_to_be_said,
+    read_last_decisions,
+)
 from kp_middleware.storage._listing import COUNTED, STATES, Filters, Listing
-from kp_middleware.storage._map_points import MapPoint, read_points
+from kp_middleware.storage._map_points import MOST_POINTS, MapPoint, read_points
 from kp_middleware.storage._neighbours import Neighbours, TraceVector
 from kp_middleware.storage._outbox_care import Entry, OutboxCare
 from kp_middleware.storage._outbox_table import OutboxTable
@@ -19,63 +29,93 @@ from kp_middleware.storage._overview import (
     Funnel,
     NoveltyDay,
     Overview,
-    Removal,
-    ToolUse,
     first_since,
+    read_domains,
     read_overview,
 )
 from kp_middleware.storage._pacing_table import Pacing, PacingTable
+from kp_middleware.storage._past_runs import PastRun, PastRuns, Remembered, Selection
 from kp_middleware.storage._pauses import Pause, lift_stops, read_pauses
 from kp_middleware.storage._pruning import Doomed, Pruning, vacuum
+from kp_middleware.storage._recent_overviews import RecentOverviews
 from kp_middleware.storage._registries import adopt_registry
+from kp_middleware.storage._rehearsal import Rehearsal
+from kp_middleware.storage._removals import Removal
+from kp_middleware.storage._rescoring_progress import (
+    RescoringProgress,
+    forget_progress,
+    read_progress,
+    save_progress,
+)
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY, Rescue, rescue
 from kp_middleware.storage._resting_connection import Identity, RestingConnection
 from kp_middleware.storage._score_slices import ScoreSlices, Slice, read_score_slices
+from kp_middleware.storage._scored_traces import Decided, ScoredTraces
 from kp_middleware.storage._tool_usage import read_tool_usage
 from kp_middleware.storage._totals import read_groups
-from kp_middleware.storage._trace_store import NO_KEY, TraceStore, Verdict
+from kp_middleware.storage._trace_store import CANCELLED_BY_HAND, NO_KEY, TraceStore, Verdict
+from kp_middleware.storage._used_tools import ToolTotals, ToolUse
 from kp_middleware.storage._waiting_runs import WaitingRun, WaitingRuns
 from kp_middleware.storage._words import domain_names, tool_names, trace_ids
 
 __all__ = [
+    "CANCELLED_BY_HAND",
     "COUNTED",
     "LOST_ON_ITS_WAY",
+    "MOST_POINTS",
     "NO_KEY",
     "SQLITE_VERSION",
     "STATES",
     "Arrivals",
+    "Belief",
     "Beside",
     "Condition",
     "Counts",
+    "Decided",
     "Distribution",
+    "DomainScores",
     "Doomed",
     "Effect",
     "Entry",
+    "FeedbackTable",
     "Filters",
     "ForkGate",
     "FreeQuery",
     "Funnel",
+    "GateHistory",
+    "GateTrial",
     "History",
     "Hundredth",
     "Identity",
+    "LastDecisions",
     "Listing",
     "MapPoint",
     "Neighbours",
     "NoveltyDay",
     "OutboxCare",
     "OutboxTable",
+    "Outcome",
     "Overview",
     "Pacing",
     "PacingTable",
+    "PastRun",
+    "PastRuns",
     "Pause",
     "Pruning",
+    "RecentOverviews",
+    "Rehearsal",
+    "Remembered",
     "Removal",
+    "RescoringProgress",
     "Rescue",
     "RestingConnection",
     "Row",
     "ScoreSlices",
+    "ScoredTraces",
+    "Selection",
     "Slice",
     "Soundness",
+    "ToolTotals",
     "ToolUse",
     "TraceStore",
     "TraceVector",
@@ -83,6 +123,7 @@ __all__ = [
     "WaitingRun",
     "WaitingRuns",
     "adopt_registry",
+    "agree",
     "back_up",
     "best",
     "check_soundness",
@@ -90,18 +131,24 @@ __all__ = [
     "count_backlog",
     "domain_names",
     "first_since",
+    "forget_progress",
+    "is_to_be_said",
     "lift_stops",
     "listed",
     "newest",
     "read_beside",
     "read_condition",
+    "read_domains",
     "read_groups",
+    "read_last_decisions",
     "read_overview",
     "read_pauses",
     "read_points",
+    "read_progress",
     "read_score_slices",
     "read_tool_usage",
     "rescue",
+    "save_progress",
     "some_of_each_score",
     "tool_names",
     "trace_ids",

@@ -13,7 +13,7 @@ class Condition(NamedTuple):
     Attributes:
         size_bytes: With what is written, but not yet in the file itself.
         schema: The version of its tables.
-        oldest: When the first trace that was recorded had started; None if there is none.
+        oldest: When the first trace had started; None if there is none.
         newest: When the last one had.
         waiting_since: When what waits had started, the first recorded, by state: ``unscored``,
             ``paused`` and ``pending``; only those that there are.
@@ -37,8 +37,7 @@ def read_condition(connection: sqlite3.Connection, path: Path) -> Condition:
     (schema,) = connection.execute("PRAGMA user_version").fetchone()
     oldest, newest, *waiting = connection.execute(
         """
-        SELECT (SELECT started_at FROM traces ORDER BY seq LIMIT 1),
-               (SELECT started_at FROM traces ORDER BY seq DESC LIMIT 1),
+        SELECT (SELECT min(started_at) FROM traces), (SELECT max(started_at) FROM traces),
                (SELECT started_at FROM traces WHERE state = 'recorded' ORDER BY seq LIMIT 1),
                (SELECT started_at FROM traces WHERE state = 'paused' ORDER BY seq LIMIT 1),
                (SELECT started_at FROM traces WHERE seq = (

@@ -13,31 +13,44 @@ _SOME: Final = """
 _STORED: Final = f"""
     WITH spread AS (SELECT domain, score FROM traces INDEXED BY traces_day WHERE {_SOME}),
     cleared AS (
+      SELECT seq, domain, score FROM traces INDEXED BY traces_gate
+      WHERE decision = 'forward' AND score IS NOT NULL AND (:domain IS NULL OR domain = :domain)
+        AND (:since IS NULL OR started_at >= :since)),
+    private AS (SELECT domain, score FROM traces NOT INDEXED
+                WHERE visibility = 'private' AND {_SOME}),
+    leaving AS (SELECT domain, score FROM traces INDEXED BY traces_day
+                WHERE visibility <> 'private' AND {_SOME}),
+    went AS (
       SELECT seq, domain, score FROM traces INDEXED BY traces_cleared
-      WHERE decision = 'forward' AND {_SOME}),
-    withheld AS (SELECT seq, domain, score FROM traces WHERE decision = 'withhold' AND {_SOME})
+      WHERE decision = 'forward' AND visibility <> 'private' AND {_SOME}),
+    withheld AS (
+      SELECT seq, domain, score FROM traces
+      WHERE decision = 'withhold' AND visibility <> 'private' AND {_SOME})
 """  # noqa: S608 - all of these statements are our own texts
 # The scorer's own arithmetic, in its order. One thought is one step, so it has no recoveries.
 _RESCORED: Final = f"""
     WITH weighted AS (
-      SELECT seq, domain, decision, rules,
+      SELECT seq, domain, decision, visibility, rules,
              complexity * :w0 + novelty * :w1 + tool_diversity * :w2 + outcome_confidence * :w3
                AS score
       FROM traces WHERE {_SOME}),
     lifted AS (
-      SELECT seq, domain, decision, rules,
+      SELECT seq, domain, decision, visibility, rules,
              CASE WHEN rules = '[]' THEN score
                   WHEN instr(rules, '"single_thought"') THEN 0.1
                   WHEN instr(rules, '"many_recoveries"') THEN min(1.0, score + 0.1)
                   ELSE score END AS score
       FROM weighted),
     spread AS MATERIALIZED (
-      SELECT seq, domain, decision,
+      SELECT seq, domain, decision, visibility,
              min(1.0, CASE WHEN instr(rules, '"single_tool"') THEN max(0.0, score - 0.1)
                            ELSE score END) AS score
       FROM lifted),
     cleared AS (SELECT * FROM spread WHERE decision = 'forward'),
-    withheld AS (SELECT * FROM spread WHERE decision = 'withhold')
+    private AS (SELECT * FROM spread WHERE visibility = 'private'),
+    leaving AS (SELECT * FROM spread WHERE visibility <> 'private'),
+    went AS (SELECT * FROM leaving WHERE decision = 'forward'),
+    withheld AS (SELECT * FROM leaving WHERE decision = 'withhold')
 """  # noqa: S608
 _ROUGHLY: Final = "CAST(score * 100 AS INTEGER)"  # of 0.29 it is 28: the product is 28.999…
 
@@ -57,15 +70,15 @@ class Hundredth(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one threshold does to the traces of one domain.
+    """What one threshold does to the traces of one domain that may leave: that are not private.
 
     Attributes:
         domain: Of all of them.
         traces: How many have a score.
         would_go: How many reach the threshold.
-        went: How many reached the one of their day.
-        newly_go: How many reach this one, and did not reach that.
-        newly_stay: How many reached that, and do not reach this one.
+        went: How many the gate of their day let through.
+        newly_go: How many reach this one, and were withheld.
+        newly_stay: How many were let through, and do not reach this one.
     """
 
     domain: str
@@ -102,19 +115,26 @@ class Distribution:
             self._values |= {f"w{number}": weight for number, weight in enumerate(weights)}
 
     def threshold(self) -> float | None:
-        """The one that the last scored trace was held against; None where there is none."""
+        """The fixed one of the last scored trace; None where its gate's bar moves, or none is."""
         row = self._connection.execute(
-            "SELECT threshold FROM traces WHERE threshold IS NOT NULL ORDER BY seq DESC LIMIT 1"
+            "SELECT iif(gate LIKE 'threshold%', threshold, NULL) FROM traces"
+            " WHERE threshold IS NOT NULL ORDER BY seq DESC LIMIT 1"
         ).fetchone()
-        return None if row is None else float(row[0])
+        return None if row is None or row[0] is None else float(row[0])
 
-    def hundredths(self) -> list[Hundredth]:
-        """How many traces reach which hundredth, exactly; those with none are left out."""
+    def hundredths(self, *, cleared: bool = False, private: bool = False) -> list[Hundredth]:
+        """How many traces reach which hundredth, exactly; those with none are left out.
+
+        Args:
+            cleared: Only those that the gate let through.
+            private: Only those that never leave.
+        """
+        which = "cleared" if cleared else "private" if private else "spread"
         rows = self._execute(
             f"""
             SELECT domain, {_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0)
                            - (score < {_ROUGHLY} / 100.0) AS hundredth, count(*)
-            FROM spread GROUP BY domain, hundredth
+            FROM {which} GROUP BY domain, hundredth
             """  # noqa: S608
         )
         return [*map(Hundredth._make, rows)]
@@ -125,12 +145,12 @@ class Distribution:
             """
             , now AS (
               SELECT domain, count(*) AS traces, sum(score >= :threshold) AS would_go
-              FROM spread GROUP BY domain),
+              FROM leaving GROUP BY domain),
             then_ AS (
-              SELECT domain, count(*) AS went, sum(score < :threshold) AS newly_stay
-              FROM cleared GROUP BY domain)
-            SELECT domain, traces, would_go, coalesce(went, 0),
-                   would_go - coalesce(went - newly_stay, 0), coalesce(newly_stay, 0)
+              SELECT domain, count(*) AS gone, sum(score < :threshold) AS newly_stay
+              FROM went GROUP BY domain)
+            SELECT domain, traces, would_go, coalesce(gone, 0),
+                   would_go - coalesce(gone - newly_stay, 0), coalesce(newly_stay, 0)
             FROM now LEFT JOIN then_ USING (domain) ORDER BY traces DESC, domain
             """,
             threshold=threshold,
@@ -138,12 +158,12 @@ class Distribution:
         return [*map(Effect._make, rows)]
 
     def newly_go(self, threshold: float, limit: int) -> list[Row]:
-        """Traces that reach this threshold and did not reach that of their day, least first."""
+        """Traces that may leave, reach this threshold and were withheld, least first."""
         return self._traces("withheld WHERE score >= :threshold ORDER BY score", threshold, limit)
 
     def newly_stay(self, threshold: float, limit: int) -> list[Row]:
-        """Traces that reached the threshold of their day and do not reach this, most first."""
-        which = "cleared WHERE score < :threshold ORDER BY score DESC"
+        """Traces that may leave, were let through and do not reach this threshold, most first."""
+        which = "went WHERE score < :threshold ORDER BY score DESC"
         return self._traces(which, threshold, limit)
 
     def _traces(self, which: str, threshold: float, limit: int) -> list[Row]:

@@ -3,11 +3,12 @@
 import json
 import sqlite3
 import sys
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.storage._totals import read_totals
+from kp_middleware.storage._verdict_kinds import VERDICT
 
 Row: TypeAlias = dict[str, Any]
 """One row, by column name, as it is printed as JSON."""
@@ -17,6 +18,9 @@ _OUTBOX_COLUMNS = (
     "state, reason, attempts, next_attempt_at, last_error, http_status, sent_at, remote_id,"
     " registry, redactor, redactions"
 )
+
+_CANDIDATES: Final = 5
+_NAMES: Final = {"@last": "seq DESC", "@best": "score DESC, seq DESC"}
 
 
 class History:
@@ -48,30 +52,38 @@ class History:
         Raises:
             TraceNotFoundError: If there is none, or more than one.
         """
-        order = {"@last": "seq DESC", "@best": "score DESC, seq DESC"}.get(name)
+        order = _NAMES.get(name)
         if order:
             found = self._rows(f"SELECT seq FROM traces ORDER BY {order} LIMIT 1")  # noqa: S608 - ours
-        else:
-            start = _ID_PREFIX + name.removeprefix(_ID_PREFIX)
-            found = self._rows(
-                "SELECT seq, id FROM traces WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
-                (start, start + chr(sys.maxunicode)),
-            )
-            if found and found[0]["id"] == start:
-                return int(found[0]["seq"])  # the whole id of one may begin another
-        if len(found) > 1:
-            raise TraceNotFoundError(f"several traces start with {name}: give more of the id")
+            if not found:
+                raise TraceNotFoundError(f"there is no trace yet for {name}: record a run")
+            return int(found[0]["seq"])
+        if not name:
+            raise TraceNotFoundError("type the beginning of an id, @last or @best")
+        found = self._beginning(name) or self._beginning(name.lower())
         if not found:
-            raise TraceNotFoundError(f"no trace starts with {name}")
-        return int(found[0]["seq"])
+            raise TraceNotFoundError(f"no trace starts with {name}{_remedy(name)}")
+        start = _whole(name)
+        if len(found) > 1 and start not in (row["id"] for row in found):
+            raise TraceNotFoundError(f"several traces start with {name}: {_candidates(found)}")
+        return int(found[0]["seq"])  # the whole id of one may begin another
+
+    def _beginning(self, name: str) -> list[Row]:
+        """Some of the traces whose id begins so, in order."""
+        start = _whole(name)
+        return self._rows(
+            "SELECT seq, id FROM traces WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (start, start + chr(sys.maxunicode), _CANDIDATES + 1),
+        )
 
     def trace(self, seq: int) -> Row:
-        """One trace: all its columns, its nearest neighbour's, its steps and its outbox row."""
+        """One trace: all its columns, its nearest's, its steps, outbox row and feedback."""
         (row,) = self._rows(
-            """
+            f"""
             SELECT t.*, n.id AS nearest_id, n.objective AS nearest_objective
-            FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?
-            """,
+            FROM (SELECT *, {VERDICT} AS verdict FROM traces WHERE seq = ?) t
+            LEFT JOIN traces n ON n.seq = t.nearest_seq
+            """,  # noqa: S608 - ours
             (seq,),
         )
         row["rules"] = json.loads(row["rules"])
@@ -79,6 +91,11 @@ class History:
         row["redactions"] = json.loads(row["redactions"])
         row["steps"] = [_present(step) for step in self._steps(seq)]
         row["outbox"] = self._outbox(seq)
+        row["feedback"] = self._rows(
+            "SELECT given_at, success, confidence, success_before, confidence_before FROM feedback"
+            " WHERE trace_seq = ? ORDER BY seq",
+            (seq,),
+        )
         return row
 
     def document(self, seq: int) -> str | None:
@@ -111,3 +128,17 @@ class History:
 
 def _present(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
+
+
+def _whole(name: str) -> str:
+    return _ID_PREFIX + name.removeprefix(_ID_PREFIX)
+
+
+def _remedy(name: str) -> str:
+    return "; the names that there are: @last, @best" if name.startswith("@") else ""
+
+
+def _candidates(found: Sequence[Row]) -> str:
+    ids = [row["id"].removeprefix(_ID_PREFIX) for row in found[:_CANDIDATES]]
+    more = " …" if len(found) > _CANDIDATES else ""
+    return f"give more of the id; there are {', '.join(ids)}{more}"

@@ -6,7 +6,10 @@ from typing import Final, NamedTuple
 MOST_POINTS: Final = 2000
 """How many traces are on a map, the newest first."""
 
-_COLUMNS: Final = "t.seq, t.id, t.domain, t.objective, t.score, coalesce(t.above, 0), v.vector"
+_COLUMNS: Final = (
+    "t.seq, t.id, t.domain, t.objective, t.score, coalesce(t.decision = 'forward', 0), v.vector"
+)
+_OF_THE_TRACE: Final = "WHERE trace_seq = :around"
 
 
 class MapPoint(NamedTuple):
@@ -17,7 +20,7 @@ class MapPoint(NamedTuple):
     domain: str
     objective: str
     score: float | None
-    above: bool
+    cleared: bool
     vector: bytes
 
 
@@ -43,8 +46,8 @@ def read_points(
         f"""
         SELECT {_COLUMNS} FROM vectors v CROSS JOIN traces t ON t.seq = v.trace_seq
         WHERE (v.embedder, length(v.vector)) = (
-            SELECT embedder, length(vector) FROM vectors
-            WHERE :around IS NULL OR trace_seq = :around ORDER BY seq DESC LIMIT 1)
+            SELECT embedder, length(vector) FROM vectors {"" if around is None else _OF_THE_TRACE}
+            ORDER BY seq DESC LIMIT 1)
           AND t.seq >= :first
         ORDER BY v.seq DESC LIMIT :limit
         """,  # noqa: S608 - ours
@@ -67,4 +70,4 @@ def _rows(connection: sqlite3.Connection, where: str, seq: int | None) -> list[M
 
 def _point(row: tuple[int, str, str, str, float | None, int, bytes]) -> MapPoint:
     point = MapPoint._make(row)
-    return point._replace(above=bool(point.above))
+    return point._replace(cleared=bool(point.cleared))

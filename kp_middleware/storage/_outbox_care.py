@@ -3,14 +3,21 @@
 import json
 import sqlite3
 from collections.abc import Collection, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.database import transaction
 from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.instants import instant
 from kp_middleware.parcels import idempotency_key
+from kp_middleware.storage._agreement import agree
 from kp_middleware.storage._history import Row
+from kp_middleware.storage._trace_store import CANCELLED_BY_HAND
 
 Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
+
+_BY_HAND: Final = f"(state = 'cancelled' AND reason = '{CANCELLED_BY_HAND}')"
+_TO_RETRY: Final = f"(state IN ('rejected', 'blocked') OR {_BY_HAND})"
+_NOT_SENT: Final = f"(state IN ('pending', 'blocked', 'rejected') OR {_BY_HAND})"
 
 
 class Entry(NamedTuple):
@@ -18,7 +25,7 @@ class Entry(NamedTuple):
 
     Attributes:
         state: Of its row.
-        reason: Why it is blocked or was rejected.
+        reason: Why it is blocked, or was rejected or cancelled.
         body: Exactly the bytes that go, or went; None if it could not be redacted.
         document: The local copy, as JSON.
         score: Of the trace.
@@ -93,15 +100,18 @@ class OutboxCare:
         return [seq for (seq,) in cursor]
 
     def retry(self, seq: int, *, agent_id: str | None) -> bool:
-        """Send it again as if for the first time; False unless it was rejected or is blocked.
+        """Send it again as if for the first time, unless its trace no longer clears.
 
         The registry replays its answer to an idempotency key that it has refused, so a rejected row
         gets another.
+
+        Returns:
+            False unless it was rejected, is blocked, or was cancelled by hand.
         """
         with transaction(self._connection):
             row = self._connection.execute(
-                "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"
-                " WHERE trace_seq = ? AND state IN ('rejected', 'blocked') AND body IS NOT NULL",
+                "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"  # noqa: S608 - ours
+                f" WHERE trace_seq = ? AND {_TO_RETRY} AND body IS NOT NULL",
                 (seq,),
             ).fetchone()
             if row is None:
@@ -113,14 +123,33 @@ class OutboxCare:
                 " idempotency_key = ? WHERE trace_seq = ?",
                 (rejections, idempotency_key(body, agent_id=agent_id, rejections=rejections), seq),
             )
+            agree(self._connection, seq, agent_id=agent_id)
         return True
+
+    def cancel(self, seq: int, now: float, /) -> bool:
+        """Nothing leaves of it, until a person has it tried again; False unless it was not sent.
+
+        Args:
+            seq: Of the trace.
+            now: Epoch seconds: whoever was sending it, and whose lease has ended, has died.
+        """
+        with transaction(self._connection):
+            cursor = self._connection.execute(
+                "UPDATE outbox SET state = 'cancelled', reason = ?, claimed_by = NULL,"
+                " claimed_until = NULL, next_attempt_at = NULL, last_error = NULL,"
+                " rejections = rejections + (state = 'rejected')"
+                " WHERE trace_seq = ? AND (state IN ('pending', 'blocked', 'rejected')"
+                " OR (state = 'sending' AND claimed_until <= ?))",
+                (CANCELLED_BY_HAND, seq, instant(now)),
+            )
+        return cursor.rowcount > 0
 
     def block(self, seq: int, reason: str, *, redactor: str) -> None:
         """It is not certain that what was not sent is clean: nothing of its body is kept."""
         with transaction(self._connection):
             self._connection.execute(
-                "UPDATE outbox SET state = 'blocked', reason = ?, redactor = ?, body = NULL"
-                " WHERE trace_seq = ? AND state IN ('pending', 'blocked', 'rejected')",
+                "UPDATE outbox SET state = 'blocked', reason = ?, redactor = ?, body = NULL"  # noqa: S608 - ours
+                f" WHERE trace_seq = ? AND {_NOT_SENT}",
                 (reason, redactor, seq),
             )
 
@@ -139,8 +168,7 @@ class OutboxCare:
         """
         with transaction(self._connection):
             row = self._connection.execute(
-                "SELECT CAST(body AS BLOB), rejections FROM outbox"
-                " WHERE trace_seq = ? AND state IN ('pending', 'blocked', 'rejected')",
+                f"SELECT CAST(body AS BLOB), rejections FROM outbox WHERE trace_seq = ? AND {_NOT_SENT}",  # noqa: S608 - ours
                 (seq,),
             ).fetchone()
             if row is None:

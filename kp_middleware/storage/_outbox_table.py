@@ -17,6 +17,8 @@ from kp_middleware.errors import (
 )
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.parcels import Parcel, Receipt, idempotency_key
+from kp_middleware.storage._agreement import agree
+from kp_middleware.storage._trace_store import CANCELLED_BY_HAND
 
 _LEASE_S: Final = 120.0
 _LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry's makes a row wait longer
@@ -126,7 +128,10 @@ class OutboxTable:
     def postpone(
         self, parcel: Parcel, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        """It is due again at an epoch second; ``counted`` adds one to its attempts."""
+        """It is due again at an epoch second; ``counted`` adds one to its attempts.
+
+        If its trace was decided anew meanwhile, the row follows.
+        """
         status = None
         if isinstance(error, RegistryForbiddenError | RegistryUnavailableError):
             status = error.status
@@ -149,6 +154,7 @@ class OutboxTable:
                 ),
                 attempts=int(counted),
             )
+            agree(self._connection, parcel.trace_seq, agent_id=self._agent_id)
 
     def give_back(self, parcel: Parcel, /) -> None:
         """It is due as before we claimed it. Waits for no other program that has locked the file.
@@ -159,7 +165,9 @@ class OutboxTable:
         ((wait_ms,),) = self._connection.execute("PRAGMA busy_timeout")
         self._connection.execute(f"PRAGMA busy_timeout = {_LAST_WAIT_MS}")
         try:
-            self._end(parcel, "state = 'pending'", (), attempts=0)
+            with transaction(self._connection):
+                self._end(parcel, "state = 'pending'", (), attempts=0)
+                agree(self._connection, parcel.trace_seq, agent_id=self._agent_id)
         finally:
             self._connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
 
@@ -193,21 +201,32 @@ class OutboxTable:
         redactor: str,
         redactions: Mapping[str, int],
     ) -> None:
-        self._connection.execute(
-            "INSERT INTO outbox (trace_seq, state, reason, idempotency_key, registry, redactor,"
-            " redactions, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (trace_seq) DO NOTHING",  # another process was first
-            (
-                trace_seq,
-                state,
-                reason,
-                idempotency_key(body or b"", agent_id=self._agent_id),
-                self._registry,
-                redactor,
-                json.dumps(dict(redactions)),
-                None if body is None else body.decode(),
-            ),
-        )
+        """Unless another process was first; what was cancelled begins anew, but by hand."""
+        with transaction(self._connection):
+            row = self._connection.execute(
+                "SELECT rejections FROM outbox WHERE trace_seq = ?", (trace_seq,)
+            ).fetchone()
+            rejections = row[0] if row else 0
+            key = idempotency_key(body or b"", agent_id=self._agent_id, rejections=rejections)
+            self._connection.execute(
+                """
+                INSERT INTO outbox (trace_seq, state, reason, idempotency_key, registry, redactor,
+                                    redactions, body)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT (trace_seq) DO UPDATE SET
+                  state = excluded.state, reason = excluded.reason, attempts = 0,
+                  idempotency_key = excluded.idempotency_key, registry = excluded.registry,
+                  redactor = excluded.redactor, redactions = excluded.redactions,
+                  body = excluded.body, http_status = NULL
+                WHERE outbox.state = 'cancelled' AND outbox.reason IS NOT ?
+                """,
+                (
+                    *(trace_seq, state, reason, key, self._registry, redactor),
+                    json.dumps(dict(redactions)),
+                    None if body is None else body.decode(),
+                    CANCELLED_BY_HAND,
+                ),
+            )
 
     def _end(
         self, parcel: Parcel, change: str, values: tuple[object, ...], *, attempts: int = 1

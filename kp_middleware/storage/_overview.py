@@ -6,13 +6,14 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from kp_middleware.storage._history import Row
+from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
 from kp_middleware.storage._map_points import MapPoint, read_points
+from kp_middleware.storage._removals import Removal, read_removals, removes
 from kp_middleware.storage._score_slices import ScoreSlices, read_score_slices
+from kp_middleware.storage._used_tools import ToolTotals, ToolUse, read_used_tools
 
 _DAYS: Final = "-89 days"
-_WEEKS: Final = "-83 days"
 _SAMPLE: Final = 6_000  # of 90 days: a median of 66 traces a day
-_TOOLS: Final = 10
 _SIDE: Final = 5
 
 
@@ -21,7 +22,7 @@ class Funnel(NamedTuple):
 
     Attributes:
         recorded: All.
-        cleared: Those that the gate let through, by the threshold of their day.
+        cleared: Those that the gate of their day let through.
         queued: Those that are or were in the outbox.
         waiting: Those that are to be sent.
         reasons: Why those that are blocked are, with how many, the most first.
@@ -46,23 +47,6 @@ class NoveltyDay(NamedTuple):
     high: float
 
 
-class ToolUse(NamedTuple):
-    """One tool: how often it was called, failed, and how long it took."""
-
-    tool: str
-    calls: int
-    failures: int
-    mean_ms: float | None
-
-
-class Removal(NamedTuple):
-    """What was taken out before sending, in the week that begins on this Monday."""
-
-    week: str
-    kind: str
-    times: int
-
-
 class Overview(NamedTuple):
     """What the pictures need.
 
@@ -71,18 +55,24 @@ class Overview(NamedTuple):
         funnel: What became of the traces.
         novelty: By day, of the last 90 days; where there are many traces, of every nth.
         tools: The ten most used.
+        last: How the gate decided last, whatever is asked for.
         missed: The traces nearest to their threshold, those that reach it first.
         points: The newest traces that have vectors.
-        removals: By week and kind, of the last twelve weeks.
+        removals: By week and kind, of the twelve weeks up to the newest trace.
+        tool_totals: Of all tools, also of those that are not among the ten.
+        removed_earlier: Whether something was taken out before these weeks.
     """
 
     scores: ScoreSlices
     funnel: Funnel
+    last: LastDecisions = LastDecisions()
     novelty: tuple[NoveltyDay, ...] = ()
     tools: tuple[ToolUse, ...] = ()
     missed: tuple[Row, ...] = ()
     points: tuple[MapPoint, ...] = ()
     removals: tuple[Removal, ...] = ()
+    tool_totals: ToolTotals = ToolTotals()
+    removed_earlier: bool = False
 
 
 def read_overview(connection: sqlite3.Connection, *, since: str | None = None) -> Overview:
@@ -96,17 +86,36 @@ def read_overview(connection: sqlite3.Connection, *, since: str | None = None) -
     try:
         first = 0 if since is None else first_since(connection, since)
         funnel = _funnel(connection, first)
+        tools, tool_totals = read_used_tools(connection, first)
+        removals = read_removals(connection, first)
         return Overview(
             read_score_slices(connection, since=since),
             funnel,
+            read_last_decisions(connection),
             (*_novelty(connection, first, nth=max(1, funnel.recorded // _SAMPLE)),),
-            (*_tools(connection, first),),
+            tools,
             (*_beside(connection, first, reached=True), *_beside(connection, first, reached=False)),
             read_points(connection, first=first),
-            (*_removals(connection, first),),
+            removals,
+            tool_totals,
+            not removals and removes(connection, first),
         )
     finally:
         connection.rollback()
+
+
+def read_domains(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Their names, from one to the next in the index: quick where the file is large."""
+    rows = connection.execute(
+        """
+        WITH RECURSIVE names(name) AS (
+          SELECT min(domain) FROM traces
+          UNION ALL SELECT (SELECT min(domain) FROM traces WHERE domain > name) FROM names
+          WHERE name IS NOT NULL)
+        SELECT name FROM names WHERE name IS NOT NULL
+        """
+    )
+    return tuple(name for (name,) in rows)
 
 
 def first_since(connection: sqlite3.Connection, since: str) -> int:
@@ -165,19 +174,6 @@ def _quantile(values: list[float], part: float) -> float:
     return values[below] + (values[above] - values[below]) * (place - below)
 
 
-def _tools(connection: sqlite3.Connection, first: int) -> Iterator[ToolUse]:
-    rows = connection.execute(
-        """
-        SELECT tool, sum(type = 'tool_call') AS calls, sum(type = 'error_recovery'),
-               avg(latency_ms)
-        FROM steps WHERE tool IS NOT NULL AND trace_seq >= ?
-        GROUP BY tool ORDER BY calls DESC, tool LIMIT ?
-        """,
-        (first, _TOOLS),
-    )
-    return map(ToolUse._make, rows)
-
-
 def _beside(connection: sqlite3.Connection, first: int, *, reached: bool) -> list[Row]:
     """The nearest on one side, from high to low."""
     where, order = ("margin >= 0 AND above", "margin")
@@ -191,21 +187,3 @@ def _beside(connection: sqlite3.Connection, first: int, *, reached: bool) -> lis
     names = [column[0] for column in cursor.description]
     rows = [dict(zip(names, row, strict=True)) for row in cursor]
     return rows[::-1] if reached else rows
-
-
-def _removals(connection: sqlite3.Connection, first: int) -> Iterator[Removal]:
-    """By week: grouped by day and text first, so that few texts are read as JSON."""
-    rows = connection.execute(
-        """
-        WITH daily AS (
-          SELECT t.day, o.redactions, count(*) AS rows
-          FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
-          WHERE o.redactions <> '{}' AND o.trace_seq >= :first AND t.day >= (
-            SELECT date(max(day), :weeks) FROM traces)
-          GROUP BY 1, 2)
-        SELECT date(day, 'weekday 0', '-6 days'), r.key, sum(r.value * rows)
-        FROM daily CROSS JOIN json_each(redactions) r GROUP BY 1, 2 ORDER BY 1, 2
-        """,
-        {"first": first, "weeks": _WEEKS},
-    )
-    return map(Removal._make, rows)

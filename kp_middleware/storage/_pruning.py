@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kp_middleware.database import transaction
-from kp_middleware.instants import instant
 
-_DAY_S: Final = 86_400.0
 _AIM_S: Final = 0.015  # others wait for the lock so long; of the slowest batch, three times
 _FIRST: Final = 8
 _MOST: Final = 500
+_NEVER: Final = "9999"  # later than any instant
 _DOOMED: Final = """
     FROM traces t
     WHERE t.seq > :after AND t.seq < :newest AND t.started_at < :before
-      AND (:domain IS NULL OR t.domain = :domain) AND t.state IN ('scored', 'incomplete', 'failed')
-      AND NOT EXISTS (SELECT 1 FROM outbox o
-                      WHERE o.trace_seq = t.seq AND o.state IN ('pending', 'sending'))
+      AND (:domain IS NULL OR t.domain = :domain) AND (:below IS NULL OR t.score < :below)
+      AND t.state IN ('scored', 'incomplete', 'failed')
+      AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.trace_seq = t.seq
+                      AND o.state IN ('pending', 'sending', iif(:keep_sent, 'sent', 'sending')))
 """
 
 
@@ -29,11 +29,16 @@ class Doomed(NamedTuple):
         newest: The traces from this ``seq`` on are kept.
         before: What started at this instant or later is kept.
         domain: All others are kept; None means that it may be any.
+        below: What scored so much or more is kept, and what has no score; None keeps nothing for
+            its score.
+        keep_sent: Whether what was sent is kept.
     """
 
     newest: int
     before: str
-    domain: str | None = None
+    domain: str | None
+    below: float | None
+    keep_sent: bool
 
 
 class Pruning:
@@ -56,21 +61,24 @@ class Pruning:
     def doomed(
         self,
         *,
-        now: float,
-        keep_days: float | None = None,
+        before: str | None = None,
         keep: int | None = None,
         domain: str | None = None,
+        below: float | None = None,
+        keep_sent: bool = False,
     ) -> Doomed:
-        """What goes at this epoch second: what is older, and not among the newest.
+        """What goes: what none of these keeps.
 
         Args:
-            now: Epoch seconds.
-            keep_days: What has started within so many days is kept; None keeps nothing for its age.
+            before: What started at this instant or later is kept; None keeps nothing for its age.
             keep: So many of the newest are kept; None keeps none for that.
             domain: Only traces of this domain go, and only they are counted.
+            below: What scored so much or more is kept, and what has no score; None keeps nothing
+                for its score.
+            keep_sent: Whether what was sent is kept.
         """
-        before = "9999" if keep_days is None else instant(max(0.0, now - keep_days * _DAY_S))
-        return Doomed(self._newest(keep or 0, domain), before, domain)
+        newest = self._newest(keep or 0, domain)
+        return Doomed(newest, before or _NEVER, domain, below, keep_sent)
 
     def count(self, doomed: Doomed) -> int:
         """How many go."""

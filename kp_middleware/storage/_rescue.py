@@ -21,7 +21,9 @@ _TABLES: Final = {
     "vectors": "seq",
     "outbox": "trace_seq",
     "waiting": "trace_seq",
+    "feedback": "seq",
 }
+_OWN_KEYS: Final = ("vectors", "feedback")  # which are not those of traces
 _BLOCK: Final = 64  # a document may have a megabyte
 _MOST_FAILURES: Final = 20_000
 _MOST_KEYS: Final = 10_000_000  # a damaged page may hold any number
@@ -228,7 +230,9 @@ def _names(connection: sqlite3.Connection, table: str) -> set[str]:
 
 def _range(connection: sqlite3.Connection, table: str, key: str) -> tuple[int, int]:
     """The keys to look for; where an end cannot be read, other tables know how far it may be."""
-    others = {} if table == "vectors" else {**_TABLES, "vectors": "trace_seq"}
+    others = {**_TABLES, **dict.fromkeys(_OWN_KEYS, "trace_seq")}
+    if table in _OWN_KEYS:
+        others = {}
     found = [0]
     for name, column in {**others, table: key}.items():
         for end in ("min", "max"):
@@ -259,7 +263,7 @@ def _readable(
 def _mend(new: sqlite3.Connection) -> None:
     """Nothing without its trace; nothing waits that has lost what it waits with."""
     new.execute("UPDATE vectors SET trace_seq = (SELECT seq FROM traces WHERE id = key)")
-    for table in ("documents", "steps", "outbox", "waiting"):
+    for table in ("documents", "steps", "outbox", "waiting", "feedback"):
         new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")  # noqa: S608
     new.execute(
         "UPDATE traces SET nearest_seq = NULL WHERE nearest_seq NOT IN (SELECT seq FROM traces)"

@@ -14,7 +14,8 @@ class Slice(NamedTuple):
         domain: Of all of them.
         hundredth: From 0 to 100.
         traces: How many.
-        above: How many of them reach the threshold, which may lie between two hundredths.
+        above: How many of them reach the threshold, which may lie between two hundredths; where
+            none is fixed, how many cleared the bar of their own run.
     """
 
     domain: str
@@ -27,7 +28,8 @@ class ScoreSlices(NamedTuple):
     """All of them.
 
     Attributes:
-        threshold: The one in force when the last trace was scored; None if none was.
+        threshold: The fixed one in force when the last trace was scored; None where none was, or
+            where the bar is another for each run.
         slices: Those that have traces.
     """
 
@@ -49,7 +51,7 @@ class ScoreSlices(NamedTuple):
 
     @property
     def above(self) -> int:
-        """How many of them reach the threshold."""
+        """How many of them reach the threshold, or cleared where none is fixed."""
         return sum(one.above for one in self.slices)
 
     def of(self, domain: str) -> "ScoreSlices":
@@ -71,7 +73,7 @@ def read_score_slices(connection: sqlite3.Connection, *, since: str | None = Non
     distribution = Distribution(connection, since=since)
     threshold = distribution.threshold()
     if threshold is None:
-        return ScoreSlices(None)
+        return ScoreSlices(None, (*_by_verdict(distribution),))
     above = dict(
         connection.execute(
             "SELECT domain, count(*) FROM traces INDEXED BY traces_day"
@@ -81,6 +83,15 @@ def read_score_slices(connection: sqlite3.Connection, *, since: str | None = Non
     )
     hundredths = distribution.hundredths()
     return ScoreSlices(threshold, (*_divided(hundredths, threshold, above),))
+
+
+def _by_verdict(distribution: Distribution) -> Iterator[Slice]:
+    """Each with how many of it the gate let through."""
+    cleared = {
+        (one.domain, one.hundredth): one.traces for one in distribution.hundredths(cleared=True)
+    }
+    for one in distribution.hundredths():
+        yield Slice(*one, cleared.get((one.domain, one.hundredth), 0))
 
 
 def _divided(

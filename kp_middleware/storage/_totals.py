@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from kp_middleware.storage._verdict_kinds import VERDICT, WITHHELD
+
 if TYPE_CHECKING:  # it counts with this module
     from kp_middleware.storage._history import Row
 
@@ -18,7 +20,7 @@ _IN_TIME: Final = ("day", "week")
 
 
 def read_totals(connection: sqlite3.Connection) -> "Row":
-    """In all, by domain, by score, by where they are, and what tools were used."""
+    """In all, by domain, by score, by where they are, by gate, and what tools were used."""
     return {
         **_rows(connection, "SELECT * FROM funnel")[0],
         "domains": read_groups(connection, "domain"),
@@ -28,6 +30,7 @@ def read_totals(connection: sqlite3.Connection) -> "Row":
             " count(*) AS traces FROM traces WHERE score IS NOT NULL GROUP BY 1 ORDER BY 1",
         ),
         "states": _states(connection),
+        "gates": _gates(connection),
         "tools": _tools(connection)[:10],
     }
 
@@ -38,10 +41,12 @@ def read_groups(connection: sqlite3.Connection, by: str) -> "list[Row]":
     Args:
         connection: Of the file.
         by: ``domain``, ``model``, ``day``, ``week`` (the Monday it begins on), ``state`` (where a
-            trace is) or ``tool``.
+            trace is), ``gate`` (and why the others stayed) or ``tool``.
     """
     if by == "state":
         return _states(connection)
+    if by == "gate":
+        return _gates(connection)
     if by == "tool":
         return _tools(connection)
     order = f'"{by}"' if by in _IN_TIME else f'traces DESC, "{by}"'
@@ -83,6 +88,23 @@ def _states(connection: sqlite3.Connection) -> "list[Row]":
         counts[state] += traces
     found = sorted((+counts).items(), key=lambda item: (-item[1], item[0]))
     return [{"state": state, "traces": traces} for state, traces in found]
+
+
+def _gates(connection: sqlite3.Connection) -> "list[Row]":
+    """How many of each it let through, and why it withheld the others; the last one first."""
+    kinds = ", ".join(
+        f"""coalesce(sum(verdict = '{kind}'), 0) AS "{kind.replace(" ", "_")}\""""
+        for kind in WITHHELD
+    )
+    return _rows(
+        connection,
+        f"""
+        WITH decided AS MATERIALIZED (
+          SELECT seq, gate, {VERDICT} AS verdict FROM traces NOT INDEXED WHERE gate IS NOT NULL)
+        SELECT gate, count(*) AS traces, sum(verdict = 'let through') AS cleared, {kinds}
+        FROM decided GROUP BY gate ORDER BY max(seq) DESC
+        """,  # noqa: S608 - ours
+    )
 
 
 def _tools(connection: sqlite3.Connection) -> "list[Row]":

@@ -2,10 +2,11 @@
 
 import json
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.database import transaction
-from kp_middleware.instants import to_milliseconds
+from kp_middleware.instants import instant, to_milliseconds
 
 if TYPE_CHECKING:  # read-only commands load this module, and none of these
     from kp_middleware.runs import RecordedRun
@@ -14,6 +15,9 @@ if TYPE_CHECKING:  # read-only commands load this module, and none of these
 
 NO_KEY: Final = "not queued: there is no API key"
 """In the reason of a trace that cleared, until there is one."""
+
+CANCELLED_BY_HAND: Final = "by hand"
+"""The reason of an outbox row that a person has cancelled: nothing queues it but that person."""
 
 _LAST: Final = 2**63 - 1  # the largest that SQLite knows
 
@@ -32,6 +36,10 @@ class Verdict(NamedTuple):
     threshold: float
     decision: str
     reason: str
+
+    def adding(self, words: str) -> "Verdict":
+        """The same, with more of the reason."""
+        return self._replace(reason=f"{self.reason}; {words}")
 
 
 class TraceStore:
@@ -96,31 +104,47 @@ class TraceStore:
 
     def save_score(self, seq: int, score: "Score", verdict: Verdict, *, took_ms: float) -> None:
         """Complete a recorded run with its score and what the gate said."""
+        self._save(seq, score, verdict, state="recorded", took_ms=round(took_ms, 3))
+
+    def save_score_again(self, seq: int, score: "Score", verdict: Verdict) -> None:
+        """Replace the score of a scored run, and what the gate said.
+
+        What was let through before, and is so now, keeps its place in that day's room.
+        """
+        self._save(seq, score, verdict, state="scored", took_ms=None)
+
+    def _save(
+        self, seq: int, score: "Score", verdict: Verdict, *, state: str, took_ms: float | None
+    ) -> None:
         signals, weights, nearest = score.signals, score.weights, score.nearest
         self._connection.execute(
             """
             UPDATE traces SET
-              state = 'scored', score = ?, rules = ?, scorer = ?, embedder = ?, scored_ms = ?,
+              state = 'scored', score = ?, rules = ?, scorer = ?, embedder = ?,
+              scored_ms = coalesce(?, scored_ms),
               complexity = ?, novelty = ?, tool_diversity = ?, outcome_confidence = ?,
               complexity_weight = ?, novelty_weight = ?,
               tool_diversity_weight = ?, outcome_confidence_weight = ?,
               nearest_seq = (SELECT seq FROM traces WHERE id = ?), nearest_similarity = ?,
-              gate = ?, threshold = ?, decision = ?, reason = ?
-            WHERE seq = ? AND state = 'recorded'
+              gate = ?, threshold = ?, decision = ?, reason = ?,
+              decided_at = CASE
+                WHEN decision = 'forward' AND ? = 'forward' THEN decided_at ELSE ? END
+            WHERE seq = ? AND state = ?
             """,
             (
                 score.value,
                 json.dumps([adjustment._asdict() for adjustment in score.adjustments]),
                 self._scorer,
                 score.embedder,
-                round(took_ms, 3),
+                took_ms,
                 *(signals.complexity, signals.novelty),
                 *(signals.tool_diversity, signals.outcome_confidence),
                 *(weights.complexity, weights.novelty),
                 *(weights.tool_diversity, weights.outcome_confidence),
                 *((nearest.id, nearest.similarity) if nearest else (None, None)),
                 *verdict,
-                seq,
+                *(verdict.decision, instant(time.time())),
+                *(seq, state),
             ),
         )
 
@@ -142,18 +166,25 @@ class TraceStore:
         )
 
     def next_cleared_but_not_queued(self, *, after: int) -> int | None:
-        """The next run that the gate let through, and that nobody put into the outbox."""
+        """The next run that the gate let through, and that nobody put into the outbox since."""
         row = self._connection.execute(
             """
             SELECT t.seq FROM traces t JOIN documents d ON d.trace_seq = t.seq
             LEFT JOIN outbox o ON o.trace_seq = t.seq
             WHERE t.seq > ? AND t.decision = 'forward' AND t.visibility <> 'private'
-              AND o.trace_seq IS NULL
+              AND coalesce(o.state, 'cancelled') = 'cancelled' AND o.reason IS NOT ?
             ORDER BY t.seq LIMIT 1
             """,
-            (after,),
+            (after, CANCELLED_BY_HAND),
         ).fetchone()
         return None if row is None else int(row[0])
+
+    def outcome(self, seq: int) -> tuple[bool, float]:
+        """Whether a run's task was done, and how sure of it, as is known now."""
+        row = self._connection.execute(
+            "SELECT success, confidence FROM traces WHERE seq = ?", (seq,)
+        ).fetchone()
+        return bool(row[0]), float(row[1])
 
     def score_of(self, seq: int) -> float:
         """The score of a scored run."""

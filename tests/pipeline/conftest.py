@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 
 import pytest
 
@@ -61,3 +62,10 @@ def run_child(db):
 def _made(made, settings):
     made.append(KnowledgePulse(**settings))
     return made[-1]
+
+
+@pytest.fixture
+def connection(db):
+    """To look into the file beside the pipelines."""
+    with closing(connect(db)) as opened:
+        yield opened

@@ -18,12 +18,6 @@ HAVING_A_KEY = {"api_key": "kp_x", "registry_url": "https://registry.example", "
 
 
 @pytest.fixture
-def connection(db):
-    with closing(connect(db)) as opened:
-        yield opened
-
-
-@pytest.fixture
 def cleared(connection):
     """Six traces that could not be sent without a key."""
     evaluation = Evaluation(connection, Settings(threshold=0), None)

@@ -1,11 +1,6 @@
 """One step after another, on a file that others use too."""
 
-from contextlib import closing
-
-import pytest
-
 from kp_middleware import ReasoningTrace, Step
-from kp_middleware.database import connect
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.settings import Settings
 from kp_middleware.testing import StandInEmbedder
@@ -30,12 +25,6 @@ class Meeting(StandInEmbedder):
 
 def trace_of(objective):
     return ReasoningTrace.of(objective, [Step(step_id=0, type="thought", content=objective)])
-
-
-@pytest.fixture
-def connection(db):
-    with closing(connect(db)) as opened:
-        yield opened
 
 
 def scores(connection):

@@ -1,10 +1,7 @@
 """Old traces go by themselves, if that is wished."""
 
-from contextlib import closing
-
 import pytest
 
-from kp_middleware.database import connect
 from kp_middleware.instants import instant
 from kp_middleware.pipeline._retention import Retention
 from kp_middleware.testing import FakeClock
@@ -20,12 +17,6 @@ def steady():
 @pytest.fixture
 def clock():
     return FakeClock()
-
-
-@pytest.fixture
-def connection(db):
-    with closing(connect(db)) as opened:
-        yield opened
 
 
 @pytest.fixture

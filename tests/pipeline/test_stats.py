@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline import Stats
@@ -91,6 +92,20 @@ def test_what_was_dropped_the_file_knows(pulse, db):
 
     with closing(connect(db, read_only=True)) as connection:
         assert read_condition(connection, db).dropped == 1
+
+
+def test_the_file_goes_from_its_earliest_run_to_its_latest(pulse, connection, db):
+    kp = pulse(sync=True)
+    days = ["2026-11-02", "2026-11-01", "2026-11-03", "2026-11-02"]
+    for day in days:
+        step = Step(step_id=0, type="thought", content=day)
+        trace = ReasoningTrace.of("x", [step])
+        metadata = trace.metadata.model_copy(update={"created_at": f"{day}T00:00:00Z"})
+        kp.submit(trace.model_copy(update={"metadata": metadata}))
+
+    found = read_condition(connection, db)
+
+    assert (found.oldest[:10], found.newest[:10]) == ("2026-11-01", "2026-11-03")
 
 
 def test_trouble_is_told_where_the_file_can_be_read_but_not_written(pulse):

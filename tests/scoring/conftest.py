@@ -42,6 +42,18 @@ def tiny(tiny_folder):
 
 
 @pytest.fixture(scope="session")
+def minilm_int8(minilm_folder, tmp_path_factory):
+    """The real model in 8-bit integers, loaded."""
+    return loaded_from(minilm_folder, precision="int8", cache=tmp_path_factory.mktemp("int8"))
+
+
+@pytest.fixture(scope="session")
+def tiny_int8(tiny_folder, tmp_path_factory):
+    """The quick model in 8-bit integers, loaded."""
+    return loaded_from(tiny_folder, precision="int8", cache=tmp_path_factory.mktemp("int8"))
+
+
+@pytest.fixture(scope="session")
 def window(tiny):
     """The real tokenizer's."""
     return tiny._loader().model().window
@@ -61,9 +73,10 @@ def empty_caches(monkeypatch, tmp_path):
     return tmp_path / "cache" / "kp-middleware"
 
 
-def loaded_from(folder):
-    embedder = MiniLMEmbedder()
+def loaded_from(folder, *, precision="fp32", cache=None):
+    embedder = MiniLMEmbedder(precision=precision)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("KP_MODEL_PATH", str(folder))
+        environment.setenv("XDG_CACHE_HOME", str(cache or folder))
         embedder.embed("loads it")
     return embedder

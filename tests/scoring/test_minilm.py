@@ -1,6 +1,7 @@
 import hashlib
 import logging
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -65,6 +66,98 @@ def test_another_reading_has_another_name(monkeypatch, tiny, tiny_folder):
     name = specified.name
 
     assert name == tiny.name.replace(":task-first:", ":specified:")
+
+
+def test_another_precision_has_another_name(tiny, tiny_int8):
+    name = tiny_int8.name
+
+    assert name == tiny.name.replace(":fp32", ":int8")
+
+
+@pytest.mark.model
+def test_integers_find_nearly_the_same_similarities(minilm, minilm_int8):
+    texts = [
+        "How do I sort a list?",
+        "What is the way to order an array?",
+        "The cat is asleep.",
+        "Die Katze schläft.",
+        '{"order": "A-1029", "state": "paid"}',
+        "def sort(items: list[int]) -> list[int]: return sorted(items)",
+    ]
+
+    exact, rough = (np.array([*map(e.embed, texts)]) for e in (minilm, minilm_int8))
+
+    np.testing.assert_allclose(rough @ rough.T, exact @ exact.T, atol=0.02)
+    assert not np.array_equal(rough, exact)
+
+
+@pytest.mark.usefixtures("empty_caches")
+def test_integers_are_made_once(monkeypatch, tiny_folder):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+    vector = MiniLMEmbedder(precision="int8").embed("hello")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.delitem(sys.modules, "kp_middleware.scoring._onnx_int8", raising=False)
+
+    again = MiniLMEmbedder(precision="int8").embed("hello")
+
+    np.testing.assert_array_equal(again, vector)
+
+
+@pytest.mark.usefixtures("empty_caches")
+def test_without_onnx_integers_name_the_remedy(monkeypatch, tiny_folder):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.delitem(sys.modules, "kp_middleware.scoring._onnx_int8", raising=False)
+
+    with pytest.raises(EmbedderUnavailableError) as raised:
+        MiniLMEmbedder(precision="int8").embed("hello")
+
+    assert str(raised.value) == (
+        "the embedding model in 8-bit integers cannot be made: this needs more packages: "
+        'pip install "kp-middleware[weights]"; or set KP_EMBEDDER to minilm'
+    )
+
+
+def test_a_conversion_to_integers_that_was_cut_off_is_made_anew(
+    monkeypatch, empty_caches, tiny_folder, tiny_int8
+):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+    digest = tiny_int8.name.split(":")[1]
+    folder = empty_caches / f"all-MiniLM-L6-v2-{digest}-int8"
+    left = folder.with_suffix(".partial")
+    left.mkdir(parents=True)
+    (left / "model.onnx").write_bytes(b"half of it")
+
+    vector = MiniLMEmbedder(precision="int8").embed("hello")
+
+    np.testing.assert_array_equal(vector, tiny_int8.embed("hello"))
+    assert not left.exists()
+
+
+def test_one_thread_is_what_a_text_gets(tiny):
+    options = tiny._loader().model()._embedding.model.model.get_session_options()
+
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (1, 1)
+
+
+def test_more_threads_do_not_spin(monkeypatch, tiny_folder):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+    embedder = MiniLMEmbedder(threads=2)
+
+    options = embedder._loader().model()._embedding.model.model.get_session_options()
+
+    assert options.intra_op_num_threads == 2
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+@pytest.mark.model
+def test_more_threads_make_the_same_vectors(monkeypatch, minilm_folder, minilm):
+    monkeypatch.setenv("KP_MODEL_PATH", str(minilm_folder))
+    text = "The cat is asleep. " * 20
+
+    vector = MiniLMEmbedder(threads=2).embed(text)
+
+    np.testing.assert_allclose(vector, minilm.embed(text), atol=1e-6)
 
 
 def test_what_a_repeat_is_given_is_its_own(tiny):

@@ -218,12 +218,65 @@ def test_a_smaller_cache_loads_the_newest(tmp_path):
     second.close()
 
 
+def test_more_than_is_read_at_once_is_loaded_and_only_the_newest(tmp_path):
+    vectors = np.random.default_rng(1).standard_normal((5000, 3)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    _store(tmp_path / "kp.db", vectors)
+
+    cache = VectorCache(4500, 3, path=tmp_path / "kp.db")
+
+    found = [cache.nearest(vectors[number]).key for number in (500, 4595, 4596, 4999)]
+    assert found == ["500", "4595", "4596", "4999"]
+    assert cache.nearest(vectors[499]).key != "499"
+    assert len(cache) == 4500
+    cache.close()
+
+
+@pytest.mark.parametrize("key", [None, "", 'said "x"\n\\', "Grüße\u2028\0", "\U0001f600"])
+def test_any_key_comes_back_from_the_file(tmp_path, key):
+    first = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+    first.add(EAST, key)
+    first.close()
+
+    second = VectorCache(dimensions=2, path=tmp_path / "kp.db")
+
+    assert second.nearest(EAST) == (1, key)
+    second.close()
+
+
+def test_after_loading_a_look_up_asks_only_for_what_is_new(tmp_path):
+    connection = connect(tmp_path / "kp.db")
+    VectorCache.sharing(connection, 10).add(np.ones(384), "first", embedder="one")
+    cache = VectorCache.sharing(connection, 10)
+    cache.load(embedder="one")
+    asked = []
+    connection.set_trace_callback(asked.append)
+
+    found = cache.nearest(np.ones(384), embedder="one")
+
+    assert found.key == "first"
+    assert not any("OFFSET" in sql for sql in asked)
+    connection.close()
+
+
 def test_caches_on_one_file_see_what_the_other_adds(tmp_path):
     here, there = (VectorCache(dimensions=2, path=tmp_path / "kp.db") for _ in range(2))
     here.add(EAST, "one")
     there.add(NORTH, "two")
 
     assert (len(here), here.nearest(NORTH), there.nearest(EAST)) == (2, (1, "two"), (1, "one"))
+    here.close()
+    there.close()
+
+
+def test_what_another_process_added_is_taken_once(tmp_path):
+    here, there = (VectorCache(dimensions=2, path=tmp_path / "kp.db") for _ in range(2))
+    here.add(EAST)
+    there.add(NORTH)
+
+    sizes = [len(here) for _ in range(3)]
+
+    assert sizes == [2, 2, 2]
     here.close()
     there.close()
 
@@ -239,6 +292,24 @@ def test_vectors_that_expired_meanwhile_are_not_loaded_and_leave_the_file(tmp_pa
     assert second.nearest(EAST) is None
     assert _stored(tmp_path / "kp.db") == 0
     second.close()
+
+
+def test_what_had_expired_before_the_start_is_not_read_later_either(tmp_path, clock):
+    connection = connect(tmp_path / "kp.db")
+    first, second = (
+        VectorCache.sharing(connection, 10, ttl_ms=1000, clock=clock.ms) for _ in range(2)
+    )
+    first.add(np.ones(384))
+    clock.advance(1)
+    second.load(embedder="")
+    asked = []
+    connection.set_trace_callback(asked.append)
+
+    found = second.nearest(np.ones(384))
+
+    assert found is None
+    assert not any("DELETE" in sql for sql in asked)
+    connection.close()
 
 
 def test_what_is_evicted_leaves_the_file_unless_a_trace_owns_it(tmp_path):
@@ -321,6 +392,17 @@ def _cosine(one, other):
         return 0.0
     one = one / largest
     return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+def _store(path, vectors):
+    connection = connect(path)
+    connection.execute("BEGIN")
+    connection.executemany(
+        "INSERT INTO vectors (key, embedder, added_at_ms, vector) VALUES (?, '', ?, ?)",
+        [(f"{at}", at, vector.tobytes()) for at, vector in enumerate(vectors)],
+    )
+    connection.commit()
+    connection.close()
 
 
 def _stored(path):

@@ -130,6 +130,86 @@ def test_what_was_given_up_is_tried_again_under_the_same_key(care, outbox, queue
     assert outbox.claim(NOW).attempts == 0
 
 
+@pytest.mark.parametrize("body", [BODY, None], ids=["pending", "blocked"])
+def test_of_what_a_person_cancels_nothing_leaves(care, outbox, queue, row, body):
+    seq = queue(body)
+
+    assert care.cancel(seq, NOW)
+
+    assert (row(seq)["state"], row(seq)["reason"]) == ("cancelled", "by hand")
+    assert (outbox.claim(NOW), outbox.next_due(), outbox.any_pending()) == (None, None, False)
+
+
+def test_nobody_queues_anew_what_a_person_has_cancelled(care, outbox, queue, row, store):
+    seq = queue()
+    care.cancel(seq, NOW)
+    before = row(seq)
+
+    outbox.add(seq, b"{}", redactor="rules 2", redactions={})
+
+    assert row(seq) == before
+    assert store.next_cleared_but_not_queued(after=0) is None
+
+
+def test_what_a_person_has_cancelled_is_tried_again_if_that_person_says_so(care, outbox, queue):
+    seq = queue()
+    care.cancel(seq, NOW)
+
+    assert care.retry(seq, agent_id="agent-1")
+
+    assert outbox.claim(NOW).body == BODY
+
+
+def test_it_is_made_anew_by_the_rules_of_that_day(care, outbox, queue, row):
+    first, second = queue(), queue()
+    care.cancel(first, NOW), care.cancel(second, NOW)
+
+    assert renewed(care, first, b"{}") == "rewritten"
+    care.block(second, "residual_secret", redactor="rules 2")
+
+    assert (row(first)["state"], row(first)["body"]) == ("cancelled", "{}")
+    assert (row(second)["state"], row(second)["body"]) == ("blocked", None)
+
+
+def test_it_stays_cancelled_if_it_no_longer_clears(care, outbox, queue, row, connection):
+    seq = queue()
+    care.cancel(seq, NOW)
+    connection.execute("UPDATE traces SET decision = 'withhold', reason = 'below 0.95'")
+
+    care.retry(seq, agent_id="agent-1")
+
+    assert row(seq)["state"] == "cancelled"
+    assert row(seq)["reason"] == "it cleared before it was decided anew: below 0.95"
+
+
+def test_what_the_registry_refused_gets_another_key_all_the_same(care, rejected, row):
+    before = row(rejected)["idempotency_key"]
+    care.cancel(rejected, NOW)
+
+    care.retry(rejected, agent_id="agent-1")
+
+    assert (row(rejected)["rejections"], row(rejected)["idempotency_key"] != before) == (1, True)
+
+
+def test_what_arrived_or_is_on_its_way_is_not_cancelled(care, outbox, sent, queue, row):
+    queue()
+    on_its_way = outbox.claim(NOW).trace_seq
+
+    assert not care.cancel(sent, NOW)
+    assert not care.cancel(on_its_way, NOW)
+
+    assert (row(sent)["state"], row(on_its_way)["state"]) == ("sent", "sending")
+
+
+def test_what_a_process_that_died_was_sending_is_cancelled(care, outbox, queue, row):
+    seq = queue()
+    outbox.claim(NOW)
+
+    assert care.cancel(seq, NOW + 1000)
+
+    assert (row(seq)["state"], outbox.claim(NOW + 2000)) == ("cancelled", None)
+
+
 def test_without_a_body_there_is_nothing_to_try(care, queue, row):
     seq = queue(None)
 

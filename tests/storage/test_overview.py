@@ -8,6 +8,7 @@ from kp_middleware.storage import (
     first_since,
     listed,
     newest,
+    read_domains,
     read_overview,
     read_points,
     read_score_slices,
@@ -58,6 +59,17 @@ def put_in_outbox(connection, seq, state, *, reason=None, redactions=None):
         " redactions) VALUES (?, ?, ?, '', '', '', ?)",
         (seq, state, reason, json.dumps(redactions or {})),
     )
+
+
+def test_where_the_bar_is_another_for_each_run_those_that_cleared_are_counted(connection, keep):
+    for score in (0.291, 0.292, 0.6):
+        keep(score=score, decision="forward" if score == 0.291 else "withhold")
+    connection.execute("UPDATE traces SET gate = 'top 10%'")
+
+    slices = read_score_slices(connection)
+
+    assert slices.threshold is None
+    assert [one[1:] for one in slices.slices] == [(29, 2, 1), (60, 1, 0)]
 
 
 def test_scores_are_counted_by_domain_and_hundredth(connection, keep):
@@ -129,6 +141,16 @@ def test_tools_are_counted_with_their_failures(connection, store):
     assert read_overview(connection).tools == (("read", 2, 1, 15.0), ("write", 1, 0, None))
 
 
+def test_of_many_tools_the_ten_most_used_are_named_and_all_are_counted(connection, store):
+    calls = [tool_step("tool_call", f"tool-{n:02}") for n in range(12) for _ in range(12 - n)]
+    store.record(run("a", *calls, tool_step("error_recovery", "tool-11")))
+
+    overview = read_overview(connection)
+
+    assert [use.tool for use in overview.tools] == [f"tool-{n:02}" for n in range(10)]
+    assert overview.tool_totals == (12, 78, 1)
+
+
 def test_what_is_nearest_to_its_threshold_is_found_on_both_sides(connection, keep):
     for score in (0.1, 0.74996, 0.75004, 0.76, 0.9, 0.2):
         keep(score=score)
@@ -158,15 +180,39 @@ def test_removals_are_summed_by_the_week_they_began_in(connection, keep, at):
     ]
 
 
+@pytest.mark.parametrize(
+    ("redactions", "earlier"), [({"email": 9}, True), ({}, False)], ids=["something", "nothing"]
+)
+def test_whether_something_was_removed_before_is_known_where_nothing_was_lately(
+    connection, keep, at, redactions, earlier
+):
+    old, new = (keep(score=0.8, decision="forward") for _ in range(2))
+    at(old, "2026-01-01")
+    at(new, "2026-11-01")
+    put_in_outbox(connection, old, "sent", redactions=redactions)
+    put_in_outbox(connection, new, "sent")
+
+    overview = read_overview(connection)
+
+    assert (overview.removals, overview.removed_earlier) == ((), earlier)
+
+
+def test_domains_are_named_without_counting_them(connection, keep):
+    for domain in ("law", "code", "law"):
+        keep(domain=domain)
+
+    assert read_domains(connection) == ("code", "law")
+
+
 def test_points_are_the_newest_that_can_be_compared(connection, keep, add_vector):
-    old, other, new = keep(), keep(), keep(score=0.9)
+    old, other, new = keep(), keep(), keep(score=0.9, decision="forward")
     add_vector(old, 1, 0)
     add_vector(other, 1, 0, embedder="another")
     add_vector(new, 0, 1)
 
     points = read_points(connection)
 
-    assert [(point.seq, point.above) for point in points] == [(new, True), (old, False)]
+    assert [(point.seq, point.cleared) for point in points] == [(new, True), (old, False)]
 
 
 def test_around_a_trace_it_comes_first_and_then_the_one_it_was_nearest_to(
@@ -207,7 +253,8 @@ def test_an_empty_file_has_an_overview(connection):
 
     assert overview.scores.threshold is None
     assert overview.funnel.recorded == 0
-    assert overview[2:] == ((), (), (), (), ())
+    assert overview.last.runs == 0
+    assert overview[3:] == ((), (), (), (), (), (0, 0, 0), False)
 
 
 def test_the_best_the_newest_and_some_of_each_score(connection, keep):

@@ -8,10 +8,9 @@ import pytest
 from stored_runs import run
 
 from kp_middleware.database import connect
-from kp_middleware.instants import epoch_s
 from kp_middleware.storage import Pruning, TraceStore
 
-NOW = epoch_s("2026-11-21T00:00:00.000Z")
+MONTH = "2026-10-22T00:00:00.000Z"
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-11-20T00:00:00Z"
 
 
@@ -34,7 +33,7 @@ def seqs(connection):
 
 
 def pruned(pruning, **rules):
-    doomed = pruning.doomed(now=NOW, **rules)
+    doomed = pruning.doomed(**rules)
     counted = pruning.count(doomed)
     assert sum(pruning.batches(doomed)) == counted
     return counted
@@ -43,15 +42,15 @@ def pruned(pruning, **rules):
 @pytest.mark.parametrize(
     ("rules", "left"),
     [
-        ({"keep_days": 30}, [2, 3, 4]),
-        ({"keep_days": 0}, []),
-        ({"keep_days": 100_000_000}, [1, 2, 3, 4]),
+        ({"before": MONTH}, [2, 3, 4]),
+        ({"before": "2026-11-21T00:00:00.000Z"}, []),
+        ({"before": "1970-01-01T00:00:00.000Z"}, [1, 2, 3, 4]),
         ({"keep": 1}, [4]),
         ({"keep": 4}, [1, 2, 3, 4]),
         ({"keep": 9}, [1, 2, 3, 4]),
         ({"keep": 0}, []),
-        ({"keep_days": 30, "keep": 4}, [1, 2, 3, 4]),
-        ({"keep_days": 0, "keep": 2}, [3, 4]),
+        ({"before": MONTH, "keep": 4}, [1, 2, 3, 4]),
+        ({"before": "2026-11-21T00:00:00.000Z", "keep": 2}, [3, 4]),
     ],
 )
 def test_what_either_rule_keeps_stays(pruning, keep_of, seqs, rules, left):
@@ -60,6 +59,39 @@ def test_what_either_rule_keeps_stays(pruning, keep_of, seqs, rules, left):
     pruned(pruning, **rules)
 
     assert seqs() == left
+
+
+def test_what_was_learned_of_a_trace_goes_with_it(pruning, keep_of, connection):
+    keep_of(OLD, NEW)
+    connection.execute(
+        "INSERT INTO feedback (trace_seq, given_at, success, success_before, confidence_before)"
+        " SELECT seq, started_at, 0, 1, 0.8 FROM traces"
+    )
+
+    pruned(pruning, before=MONTH)
+
+    assert connection.execute("SELECT trace_seq FROM feedback").fetchall() == [(2,)]
+
+
+def test_what_scored_enough_stays_and_so_does_what_has_no_score(pruning, keep, connection, seqs):
+    for score in (0.29, 0.3, 0.9):
+        keep(score=score)
+    unscored = keep()
+    connection.execute("UPDATE traces SET state = 'failed' WHERE seq = ?", (unscored,))
+
+    pruned(pruning, below=0.3)
+
+    assert seqs() == [2, 3, 4]
+
+
+def test_what_was_sent_stays_if_it_shall(pruning, keep_of, connection, outbox, seqs):
+    for seq in keep_of(OLD, OLD, OLD)[:2]:
+        outbox.add(seq, b"{}", redactor="r", redactions={})
+    connection.execute("UPDATE outbox SET state = iif(trace_seq = 1, 'sent', 'rejected')")
+
+    pruned(pruning, keep=0, keep_sent=True)
+
+    assert seqs() == [1]
 
 
 def test_only_a_domain_s_traces_go_and_only_they_are_counted(pruning, keep_of, seqs):
@@ -81,7 +113,11 @@ def test_what_waits_in_the_file_stays(pruning, keep, connection, seqs, state):
 
 @pytest.mark.parametrize(
     ("state", "left"),
-    [("pending", [1]), ("sending", [1]), ("sent", []), ("rejected", []), ("blocked", [])],
+    [
+        ("pending", [1]),
+        ("sending", [1]),
+        *((state, []) for state in ("sent", "rejected", "blocked", "cancelled")),
+    ],
 )
 def test_what_waits_to_be_sent_stays(pruning, keep_of, connection, outbox, seqs, state, left):
     (seq,) = keep_of(OLD)
@@ -114,7 +150,7 @@ def test_all_that_is_its_own_goes_with_a_trace(pruning, keep_of, connection, out
 
 def test_what_begins_to_wait_meanwhile_stays(pruning, keep_of, outbox, seqs):
     keep_of(*[OLD] * 20)
-    doomed = pruning.doomed(now=NOW, keep=0)
+    doomed = pruning.doomed(keep=0)
 
     batches = pruning.batches(doomed)
     removed = next(batches)
@@ -130,14 +166,14 @@ def test_batches_are_as_large_as_the_lock_may_be_held(connection, keep_of, took_
     ticks = count()
     pruning = Pruning(connection, timer=lambda: next(ticks) * took_s)
 
-    batches = pruning.batches(pruning.doomed(now=NOW, keep=0))
+    batches = pruning.batches(pruning.doomed(keep=0))
 
     assert [next(batches) for _ in sizes] == sizes
 
 
 def test_others_may_write_between_two_batches(pruning, keep_of, db):
     keep_of(*[OLD] * 20)
-    batches = pruning.batches(pruning.doomed(now=NOW, keep=0))
+    batches = pruning.batches(pruning.doomed(keep=0))
     next(batches)
 
     with closing(connect(db)) as other:
@@ -153,6 +189,6 @@ def test_a_file_that_is_locked_is_an_error_and_nothing_is_half_gone(pruning, kee
         other.execute("BEGIN IMMEDIATE")
         pruning._connection.execute("PRAGMA busy_timeout = 0")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            next(pruning.batches(pruning.doomed(now=NOW, keep=0)))
+            next(pruning.batches(pruning.doomed(keep=0)))
 
     assert seqs() == [1]

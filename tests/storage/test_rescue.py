@@ -272,7 +272,7 @@ def test_what_may_have_been_sent_is_pruned_like_any_other(sent):
 
     with closing(connect(sent)) as connection:
         pruning = Pruning(connection)
-        removed = sum(pruning.batches(pruning.doomed(now=4e9)))
+        removed = sum(pruning.batches(pruning.doomed()))
 
         assert removed == 8
         assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
@@ -302,6 +302,26 @@ def test_a_nearest_trace_that_is_lost_is_named_no_more(full):
 
     with closing(connect(full)) as connection:
         assert connection.execute("SELECT DISTINCT nearest_seq FROM traces").fetchall() == [(None,)]
+
+
+def test_what_was_learned_of_a_trace_and_when_it_was_decided_stay_with_it(full):
+    with closing(connect(full)) as connection:
+        connection.execute(
+            "INSERT INTO feedback (seq, trace_seq, given_at, success, success_before,"
+            " confidence_before) SELECT seq + 5000, seq, started_at, 0, 1, 0.8 FROM traces"
+        )
+        connection.execute("UPDATE traces SET decided_at = '2026-11-22T00:00:00.000Z'")
+    overwrite(full, *middle_of(full))
+
+    found = rescue(full)
+
+    assert 100 < found.traces < 200
+    with closing(connect(full)) as connection:
+        feedback, traces = "SELECT trace_seq FROM feedback", "SELECT seq FROM traces"
+        assert connection.execute(f"{feedback} EXCEPT {traces}").fetchall() == []
+        assert len(connection.execute(f"{feedback} INTERSECT {traces}").fetchall()) > 100
+        decided = connection.execute("SELECT DISTINCT decided_at FROM traces").fetchall()
+        assert decided == [("2026-11-22T00:00:00.000Z",)]
 
 
 def test_what_waits_for_a_turn_that_nobody_remembers_has_failed(full):

@@ -9,6 +9,7 @@ from kp_langchain._answer import answer_of
 from kp_langchain._objective import objective_of
 from kp_langchain._tool_results import result_of
 from kp_langchain._turns import turn_of
+from kp_middleware.recording import Sureness
 
 KINDS = st.sampled_from(
     [
@@ -64,7 +65,7 @@ def test_no_input_can_break_the_objective(value):
 
 @given(VALUES)
 def test_no_output_can_break_the_answer(value):
-    assert answer_of(value).confidence is None
+    assert Sureness().of(answer_of(value).structured, value) is None
 
 
 @given(VALUES)

@@ -13,6 +13,7 @@ from kp_langchain._messages import read
 from kp_langchain._objective import objective_of
 from kp_langchain._tool_results import result_of
 from kp_langchain._turns import Call, Served, turn_of
+from kp_middleware.recording import Sureness
 
 
 def turn(message):
@@ -262,7 +263,10 @@ class Parsed(BaseModel):
     ],
 )
 def test_the_answer_is_found_in_every_form_of_output(output, result, confidence):
-    assert answer_of(output) == (result, confidence)
+    answer = answer_of(output)
+
+    assert answer.result == result
+    assert Sureness().of(answer.structured, output) == confidence
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""How sure an agent is of its answer, read from what it returned.
+
+An extractor is any function from a run's result to a number from 0 to 1, or to None where the
+result does not tell. Here are those for the usual places. ``docs/confidence.md`` says when to use
+which.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, TypeAlias
+
+Confidence: TypeAlias = Callable[[Any], float | None]
+"""From what a run returned to how sure the agent is, 0 to 1; None means it does not say."""
+
+Confidences: TypeAlias = Confidence | Sequence[Confidence] | None
+"""One extractor, or several of which the first that knows is believed; None means there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Reads a number from a field of the result, or of an agent's structured response.
+
+    A field that is absent or None tells nothing. Words are not numbers: give a function for them.
+
+    Args:
+        name: Of a key or an attribute; ``review.certainty`` is one inside another.
+        of: What it is when the agent is sure: 1, or 100 where it counts in percent.
+
+    Raises:
+        ValueError: If ``of`` is not a positive number; when it is called, if the field holds
+            anything but a number from 0 to that.
+
+    >>> Field("certainty", of=100)({"answer": "yes", "certainty": 85})
+    0.85
+    """
+
+    name: str
+    of: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.of < math.inf:
+            raise ValueError(f"of is what a sure agent says, above 0; this is {self.of!r}")
+
+    def __call__(self, result: object) -> float | None:
+        """From 0 to 1, or None where there is no such field."""
+        value = result
+        for name in self.name.split("."):
+            value = _part(value, name)
+        return None if value is None else unit(value, of=self.of)
+
+
+def log_probabilities(answer: object) -> float | None:
+    """How readily a model chose the words of its answer: the geometric mean of their probabilities.
+
+    That is ``exp(mean(log-probabilities))``, also known as length-normalised sequence probability
+    (Malinin and Gales 2021, arXiv:2002.07650), and 1 divided by the perplexity. It compares answers
+    of one model to like questions, whatever their length. It is not the probability that an answer
+    is right: models are sure of what is fluent, and the more so after training with human feedback.
+
+    Args:
+        answer: A response of an OpenAI client, or what tells of one: ``logprobs`` as chat models,
+            completion models or Ollama give them, or Gemini's ``avg_logprobs``. Of a LangChain
+            message, its ``response_metadata``.
+
+    Returns:
+        From 0 to 1; None where the model gave no log-probabilities.
+
+    >>> said = [{"token": "Yes", "logprob": -0.05}, {"token": ".", "logprob": -0.15}]
+    >>> log_probabilities({"logprobs": {"content": said}})
+    0.904837
+    """
+    choices = _part(answer, "choices")
+    said = choices[0] if choices else answer
+    mean = _part(said, "avg_logprobs")
+    if mean is None:
+        logs = _logs(_part(said, "logprobs"))
+        if not logs:
+            return None
+        mean = sum(logs) / len(logs)
+    return round(math.exp(mean), 6)  # float32 may have a log a little above 0
+
+
+def unit(value: object, *, of: float = 1.0) -> float:
+    """The share that a value is of the whole, from 0 to 1.
+
+    Raises:
+        ValueError: If it is not a number from 0 to the whole.
+    """
+    if isinstance(value, Real) and not isinstance(value, bool):
+        share = float(value) / of
+        if 0 <= share <= 1:
+            return share
+    raise ValueError(f"a confidence is a number from 0 to {of:g}, this is {value!r:.50}")
+
+
+def _logs(logprobs: object) -> Sequence[float]:
+    """The log-probabilities of the chosen tokens, in each of the forms that providers give."""
+    logs = _part(logprobs, "token_logprobs")
+    if logs is not None:
+        return [log for log in logs if log is not None]  # an echoed first token has none
+    tokens = logprobs if isinstance(logprobs, list) else _part(logprobs, "content")
+    return [
+        token["logprob"] if isinstance(token, dict) else token.logprob for token in tokens or ()
+    ]
+
+
+def _part(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

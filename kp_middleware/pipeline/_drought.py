@@ -1,0 +1,40 @@
+"""That nothing comes through is said, once a day for each file."""
+
+import logging
+import time
+from typing import Final
+
+from kp_middleware.database import Connection, transaction
+from kp_middleware.storage import Verdict, is_to_be_said, read_last_decisions
+
+logger = logging.getLogger("kp_middleware")
+
+_EVERY: Final = 100  # runs that stay: one look takes a millisecond
+
+
+class Drought:
+    """Looks now and then whether any of a file's last runs cleared the gate, whoever scored them.
+
+    It speaks of the gate alone: whether what clears may leave is another question.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._withheld = 0
+
+    def note(self, verdict: Verdict) -> None:
+        """One more verdict is in the file; outside the transaction that stored it."""
+        if verdict.decision == "forward":
+            return
+        if self._withheld % _EVERY == 0:
+            self._look()
+        self._withheld += 1
+
+    def _look(self) -> None:
+        last = read_last_decisions(self._connection)
+        if not last.is_dry:
+            return
+        with transaction(self._connection):
+            is_news = is_to_be_said(self._connection, now_s=time.time())
+        if is_news:
+            logger.warning("nothing leaves: %s", last.in_words())

@@ -1,0 +1,82 @@
+"""The outbox follows the traces: what is sent is what is known, and what clears no more stays."""
+
+import json
+import sqlite3
+from typing import Final
+
+from kp_middleware.parcels import idempotency_key
+from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
+
+_WAITS: Final = ("pending", "blocked")
+_NOT_SENT: Final = (*_WAITS, "rejected")
+_PUT_RIGHT: Final = """
+    UPDATE outbox SET body = json_set(
+      body, '$.metadata.success', json(:success_json), '$.outcome.confidence',
+      json(:confidence_json), '$.metadata.quality_score', json(:score_json))
+    WHERE trace_seq = :seq AND (
+      json_extract(body, '$.metadata.success') <> :success
+      OR json_extract(body, '$.outcome.confidence') <> :confidence
+      OR json_extract(body, '$.metadata.quality_score') <> :score)
+    RETURNING body
+"""
+
+
+def agree(connection: sqlite3.Connection, seq: int, *, agent_id: str | None) -> None:
+    """Let the outbox's row of a trace, if there is one, follow what the trace's row says now.
+
+    What waits, and no longer clears, is cancelled. The body of what was not sent gets the trace's
+    success, confidence and score, which need no redaction. What was sent, or is on its way, stays
+    as it is, and so does what may have been sent before its file was damaged.
+
+    Args:
+        connection: In the transaction that has changed the trace.
+        seq: Of the trace.
+        agent_id: Under which the API key was registered, or None.
+    """
+    row = connection.execute(
+        """
+        SELECT o.state, o.reason, o.rejections, t.decision, t.reason, t.success,
+               t.confidence, t.score
+        FROM outbox o JOIN traces t ON t.seq = o.trace_seq WHERE o.trace_seq = ?
+        """,
+        (seq,),
+    ).fetchone()
+    if row is None or row[0] not in _NOT_SENT or row[1] == LOST_ON_ITS_WAY:
+        return
+    state, _, rejections, decision, why, *facts = row
+    if decision == "withhold" and state in _WAITS:
+        _cancel(connection, seq, why)
+    else:
+        _put_right(connection, seq, tuple(facts), agent_id=agent_id, rejections=rejections)
+
+
+def _cancel(connection: sqlite3.Connection, seq: int, why: str) -> None:
+    connection.execute(
+        "UPDATE outbox SET state = 'cancelled', reason = ?, body = NULL, redactions = '{}',"
+        " next_attempt_at = NULL, last_error = NULL WHERE trace_seq = ?",
+        (f"it cleared before it was decided anew: {why}", seq),
+    )
+
+
+def _put_right(
+    connection: sqlite3.Connection,
+    seq: int,
+    facts: tuple[int, float, float],
+    *,
+    agent_id: str | None,
+    rejections: int,
+) -> None:
+    success, confidence, score = facts
+    told = {
+        "seq": seq,
+        "success": success,
+        "confidence": confidence,
+        "score": score,
+        "success_json": json.dumps(bool(success)),
+        "confidence_json": json.dumps(confidence),  # SQLite would write fewer digits
+        "score_json": json.dumps(score),
+    }
+    row = connection.execute(_PUT_RIGHT, told).fetchone()
+    if row is not None:
+        key = idempotency_key(row[0].encode(), agent_id=agent_id, rejections=rejections)
+        connection.execute("UPDATE outbox SET idempotency_key = ? WHERE trace_seq = ?", (key, seq))

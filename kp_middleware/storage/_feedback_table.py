@@ -1,0 +1,103 @@
+"""What is learned of runs after their end: kept with what was believed before."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+_COLUMNS: Final = "seq, trace_seq, given_at, success, confidence, success_before, confidence_before"
+
+
+class Belief(NamedTuple):
+    """What the file says of how a run ended.
+
+    Attributes:
+        seq: Of its trace.
+        state: Of its trace.
+        success: Whether its task was done.
+        confidence: How sure of it, 0 to 1.
+        is_stated: Whether feedback has said that confidence before.
+        last_told: The success and confidence of the last feedback; None where there was none.
+    """
+
+    seq: int
+    state: str
+    success: bool
+    confidence: float
+    is_stated: bool
+    last_told: tuple[bool | None, float | None] | None
+
+
+class FeedbackTable:
+    """The feedback of one file. Use it inside a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def belief(self, trace_id: str) -> Belief | None:
+        """What is believed of a run; None where no trace has this id."""
+        row = self._connection.execute(
+            "SELECT seq, state, success, confidence FROM traces WHERE id = ?", (trace_id,)
+        ).fetchone()
+        if row is None:
+            return None
+        seq, state, success, confidence = row
+        told = self._connection.execute(
+            "SELECT success, confidence FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,)
+        ).fetchall()
+        is_stated = any(stated is not None for _, stated in told)
+        last = _told(*told[-1]) if told else None
+        return Belief(seq, state, bool(success), confidence, is_stated, last)
+
+    def add(
+        self,
+        before: Belief,
+        *,
+        given_at: str,
+        told: tuple[bool | None, float | None],
+        success: bool,
+        confidence: float,
+    ) -> None:
+        """From now on the trace's row and its document say so.
+
+        Args:
+            before: What was believed.
+            given_at: An instant, as every column has them.
+            told: The success and confidence that were given, None where nothing was said of it.
+            success: What is believed now.
+            confidence: What is believed now, 0 to 1.
+        """
+        seq = before.seq
+        self._connection.execute(
+            "INSERT INTO feedback (trace_seq, given_at, success, confidence, success_before,"
+            " confidence_before) VALUES (?, ?, ?, ?, ?, ?)",
+            (seq, given_at, *told, before.success, before.confidence),
+        )
+        self._connection.execute(
+            "UPDATE traces SET success = ?, confidence = ? WHERE seq = ?",
+            (success, confidence, seq),
+        )
+        self._connection.execute(
+            "UPDATE documents SET body = json_set(body, '$.metadata.success', json(?),"
+            " '$.outcome.confidence', json(?)) WHERE trace_seq = ?",
+            (json.dumps(success), json.dumps(confidence), seq),  # as SQLite's own it is rounded
+        )
+
+    @contextmanager
+    def outliving(self, seq: int) -> Iterator[None]:
+        """Keep what is told of a trace while its row is written anew in the same place."""
+        kept = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM feedback WHERE trace_seq = ?",  # noqa: S608 - our own names
+            (seq,),
+        ).fetchall()
+        yield
+        self._connection.executemany(
+            f"INSERT OR IGNORE INTO feedback ({_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?"  # noqa: S608
+            " WHERE EXISTS (SELECT 1 FROM traces WHERE seq = ?)",
+            ((*row, seq) for row in kept),
+        )
+
+
+def _told(success: int | None, confidence: float | None) -> tuple[bool | None, float | None]:
+    return None if success is None else bool(success), confidence

@@ -1,0 +1,200 @@
+"""What other gates would have let through of the stored runs: the gates' own rules, all at once.
+
+`GateHistory` looks back for one run; here all runs of a file look back together, in numpy, which is
+loaded when it is needed.
+"""
+
+import math
+import sqlite3
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from kp_middleware.storage._domain_scores import DomainScores, spread
+from kp_middleware.storage._gate_history import DAY_S, LAST_RUNS
+from kp_middleware.storage._standings import WINDOW_MS, Numbers, Standings, standings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Flags: TypeAlias = "NDArray[np.bool_]"
+
+_DAY_MS: Final = DAY_S * 1000
+
+
+class Outcome(NamedTuple):
+    """What one gate would have let through.
+
+    Attributes:
+        let_through: How many runs.
+        succeeded: How many of them did their task, as far as is known today.
+        domains: How many, by domain, the most runs first.
+    """
+
+    let_through: int
+    succeeded: int
+    domains: Mapping[str, int]
+
+
+class GateTrial:
+    """The scored runs of a file, in the order in which they were recorded.
+
+    Args:
+        connection: To the file.
+        domain: Counts only this domain, beside which the others have their part of each day; None
+            means any.
+        since: Counts only what started at this instant or later; what was before is looked back on
+            all the same. None means all.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, *, domain: str | None = None, since: str | None = None
+    ) -> None:
+        import numpy as np
+
+        rows = connection.execute(
+            """
+            SELECT domain, score, success, visibility <> 'private',
+                   substr(started_at, 1, 23), substr(coalesce(decided_at, started_at), 1, 23)
+            FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
+            """
+        ).fetchall()
+        columns = [*zip(*rows, strict=True)] or [()] * 6
+        self._domains = np.array(columns[0], dtype=object)
+        self._scores = np.array(columns[1], dtype=np.float64)
+        self._succeeded, self._leaves = np.array(columns[2], dtype=bool), columns[3]
+        self._started_ms, self._decided_ms = map(_milliseconds, columns[4:])
+        self._counted = np.ones(len(rows), dtype=bool)
+        if domain is not None:
+            self._counted &= self._domains == domain
+        if since is not None:
+            self._counted &= self._started_ms >= _milliseconds((since[:23],))[0]
+        self._places = _places(columns[0])
+        self._standings: Standings | None = None
+
+    @property
+    def runs(self) -> int:
+        """How many are counted."""
+        return int(self._counted.sum())
+
+    @property
+    def days(self) -> float:
+        """From the start of the first that is counted to that of the last, at least 1."""
+        if not self.runs:
+            return 1.0
+        started_ms = self._started_ms[self._counted]
+        return max(1.0, float(started_ms.max() - started_ms.min()) / _DAY_MS)
+
+    def domains(self) -> list[DomainScores]:
+        """How the scores are spread in each, the most runs first."""
+        return [spread(name, self._scores[places]) for name, places in self._counted_places()]
+
+    def threshold(self, least: float, *, most: int | None = None) -> Outcome:
+        """What reaches a score.
+
+        Args:
+            least: From 0 to 1.
+            most: How many in 24 hours; None means any number.
+        """
+        return self._outcome(self._let_through(self._scores >= least, most))
+
+    def top_share(
+        self, share: float, *, fewest: int, until_then: float, most: int | None = None
+    ) -> Outcome:
+        """The best share of each domain's last runs.
+
+        Args:
+            share: From 0.01 to 1.
+            fewest: How many runs a domain must have for it.
+            until_then: The score that is asked for before.
+            most: How many in 24 hours; None means any number.
+        """
+        import numpy as np
+
+        found = self._standings = self._standings or self._all_standings()
+        room, early = np.round(share * found.runs, 6), found.runs < fewest
+        may_go = np.where(early, self._scores >= until_then, found.more < room)
+        doubtful = ~early & (found.more + found.equal >= room)
+        spare = np.where(doubtful, room - found.more, math.inf)
+        return self._outcome(self._let_through(may_go, most, spare))
+
+    def _let_through(
+        self, may_go: Flags, most: int | None, spare: "Numbers | None" = None
+    ) -> Flags:
+        """In their order, because what goes takes room from what scores as much, and of its day.
+
+        Args:
+            may_go: By the score alone.
+            most: How many in 24 hours; None means any number.
+            spare: Room for how many that score as much; None means for any number.
+        """
+        import numpy as np
+
+        went, gone_ms = np.zeros(len(may_go), dtype=bool), list[int]()
+        for place in np.flatnonzero(may_go).tolist():
+            if spare is not None and self._is_full(place, spare[place], went):
+                continue
+            if most is not None:
+                at_ms = int(self._decided_ms[place])
+                if _in_the_day_before(gone_ms, at_ms) >= most:
+                    continue
+                if self._leaves[place]:
+                    insort(gone_ms, at_ms)
+            went[place] = True
+        return went
+
+    def _is_full(self, place: int, spare: float, went: Flags) -> bool:
+        """Whether so many have gone of those that scored as much, in its domain and time."""
+        if spare == math.inf:
+            return False
+        of_domain = self._places[self._domains[place]]
+        rank = int(of_domain.searchsorted(place))
+        last = of_domain[max(0, rank - LAST_RUNS) : rank]
+        young = self._started_ms[last] >= self._started_ms[place] - WINDOW_MS
+        equal = young & (self._scores[last] == self._scores[place])
+        return bool(went[last[equal]].sum() >= spare)
+
+    def _all_standings(self) -> Standings:
+        import numpy as np
+
+        found = Standings(*(np.zeros(len(self._scores), dtype=np.int64) for _ in range(3)))
+        for places in self._places.values():
+            parts = [*standings(self._scores[places], self._started_ms[places])]
+            for of_all, of_domain in zip(found, zip(*parts, strict=True), strict=True):
+                of_all[places] = np.concatenate(of_domain)
+        return found
+
+    def _outcome(self, went: Flags) -> Outcome:
+        counted = went & self._counted
+        return Outcome(
+            int(counted.sum()),
+            int((counted & self._succeeded).sum()),
+            {name: int(went[places].sum()) for name, places in self._counted_places()},
+        )
+
+    def _counted_places(self) -> list[tuple[str, Numbers]]:
+        """Of each domain, the most first."""
+        found = ((name, places[self._counted[places]]) for name, places in self._places.items())
+        return sorted((one for one in found if len(one[1])), key=lambda one: (-len(one[1]), one[0]))
+
+
+def _places(domains: Sequence[str]) -> Mapping[str, Numbers]:
+    """Where the runs of each domain are."""
+    import numpy as np
+
+    places: dict[str, list[int]] = {}
+    for place, domain in enumerate(domains):
+        places.setdefault(domain, []).append(place)
+    return {domain: np.array(of) for domain, of in places.items()}
+
+
+def _milliseconds(instants: "Sequence[str]") -> Numbers:
+    """Since the epoch; the instants are without their Z."""
+    import numpy as np
+
+    return np.array(instants, dtype="datetime64[ms]").astype(np.int64)
+
+
+def _in_the_day_before(gone_ms: list[int], at_ms: int) -> int:
+    return bisect_right(gone_ms, at_ms) - bisect_left(gone_ms, at_ms - _DAY_MS)

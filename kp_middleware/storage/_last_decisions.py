@@ -1,0 +1,128 @@
+"""What the gate decided last: whether anything comes through, and what would."""
+
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kp_middleware.storage._gate_history import DAY_S
+from kp_middleware.storage._verdict_kinds import VERDICT
+
+_LAST: Final = 100
+_TENTH: Final = 0.1
+_OF_A_DOMAIN: Final = 10  # fewer have no best tenth
+_DOMAINS: Final = 3
+_SAID: Final = "said_that_none_cleared_at_s"
+_MORE: Final = "kp-middleware calibrate shows what each setting would do"
+
+
+class LastDecisions(NamedTuple):
+    """Of the last scored runs of a file, at most 100.
+
+    Attributes:
+        runs: How many they are.
+        cleared: How many of them the gate let through.
+        gate: Its name at the last of them; empty where there is none.
+        best: The highest score of them; 0 where there is none.
+        top_tenth: The score that the best tenth of them reach.
+        domains: The same of each domain that has 10 of them or more, the most first.
+        withheld: Why the others stayed: how many of each of `WITHHELD`.
+    """
+
+    runs: int = 0
+    cleared: int = 0
+    gate: str = ""
+    best: float = 0.0
+    top_tenth: float = 0.0
+    domains: Mapping[str, float] = {}
+    withheld: Mapping[str, int] = {}
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether there are enough to tell, and none of them cleared."""
+        return self.runs >= _LAST and not self.cleared
+
+    def in_words(self) -> str:
+        """How many cleared; where none of 100 did, what they reach and what to do about it."""
+        if not self.runs:
+            return "no run is scored yet"
+        if not self.is_dry:
+            of = f"{self.cleared} of the last {self.runs} scored runs"
+            return f"{of} cleared the gate ({self.gate})"
+        return (
+            f"none of the last {self.runs} scored runs cleared the gate ({self.gate}):"
+            f" the best scored {self.best:.3f}, the best tenth {self.top_tenth:.3f} and"
+            f" more{self._by_domain()}; {self._remedy()}; {_MORE}"
+        )
+
+    def _by_domain(self) -> str:
+        if len(self.domains) < 2:
+            return ""
+        told = [f"{name!r} {score:.3f}" for name, score in [*self.domains.items()][:_DOMAINS]]
+        return f" ({', '.join(told)}{', …' if len(self.domains) > _DOMAINS else ''})"
+
+    def _remedy(self) -> str:
+        if limited := self.withheld.get("daily limit"):
+            return f"{limited} were good enough for it, and stayed for max_per_day: a higher one"
+        if self.withheld.get("gate failed") == self.runs:
+            return "the gate fails each time: the log of your program says how"
+        if self.withheld.get("warming up", 0) > self.runs // 2:
+            return "0.75 holds until a domain has enough runs to tell its best: nothing to do"
+        if self.gate.startswith("top "):
+            return "the runs before these were better: a larger share lets more through"
+        if self.gate.startswith("threshold"):
+            return (
+                'KP_THRESHOLD="top 10%", or threshold="top 10%" in the program, lets the best tenth'
+                " of each domain through"
+            )
+        return "that rule is your program's own"
+
+
+def read_last_decisions(connection: sqlite3.Connection) -> LastDecisions:
+    """Of the last 100 scored runs, or as many as there are."""
+    rows = connection.execute(
+        f"SELECT domain, score, gate, {VERDICT} FROM traces WHERE score IS NOT NULL"  # noqa: S608 - ours
+        " ORDER BY seq DESC LIMIT ?",
+        (_LAST,),
+    ).fetchall()
+    if not rows:
+        return LastDecisions()
+    verdicts = Counter(verdict for *_, verdict in rows if verdict)
+    scores = [score for _, score, *_ in rows]
+    return LastDecisions(
+        runs=len(rows),
+        cleared=verdicts.pop("let through", 0),
+        gate=rows[0][2] or "",
+        best=max(scores),
+        top_tenth=_top_tenth(scores),
+        domains=_by_domain([(domain, score) for domain, score, *_ in rows]),
+        withheld=verdicts,
+    )
+
+
+def is_to_be_said(connection: sqlite3.Connection, *, now_s: float) -> bool:
+    """Whether nobody was told for a day that none cleared; from now on somebody is.
+
+    Args:
+        connection: To the file, which all processes ask.
+        now_s: Seconds since the epoch.
+    """
+    changed = connection.execute(
+        "INSERT INTO meta (key, value) VALUES (:key, :now) ON CONFLICT (key) DO UPDATE"
+        " SET value = :now WHERE CAST(value AS REAL) NOT BETWEEN :now - :day AND :now RETURNING 1",
+        {"key": _SAID, "now": str(now_s), "day": DAY_S},
+    )
+    return changed.fetchone() is not None
+
+
+def _by_domain(runs: list[tuple[str, float]]) -> Mapping[str, float]:
+    scores: dict[str, list[float]] = {}
+    for domain, score in runs:
+        scores.setdefault(domain, []).append(score)
+    largest = sorted(scores.items(), key=lambda item: (-len(item[1]), item[0]))
+    return {name: _top_tenth(of) for name, of in largest if len(of) >= _OF_A_DOMAIN}
+
+
+def _top_tenth(scores: list[float]) -> float:
+    return sorted(scores, reverse=True)[math.ceil(len(scores) * _TENTH) - 1]

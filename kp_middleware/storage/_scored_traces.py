@@ -1,0 +1,81 @@
+"""What is stored of a trace that was scored, as far as it takes to score it and decide anew."""
+
+import sqlite3
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:  # read-only commands load this module, and none of these
+    from kp_middleware.scores import Score, Shape
+
+
+class Decided(NamedTuple):
+    """What the gate said of a trace, and what became of it.
+
+    Attributes:
+        domain: Of the trace.
+        started_at: When its run began.
+        visibility: Who may see it.
+        let_through_at: When it was let through; None where it was withheld.
+        outbox_state: Of its row in the outbox; None where it has none.
+        outbox_reason: Why it is in that state, where somebody has said so.
+    """
+
+    domain: str
+    started_at: str
+    visibility: str
+    let_through_at: str | None
+    outbox_state: str | None
+    outbox_reason: str | None
+
+
+class ScoredTraces:
+    """The traces in state ``scored``."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def decided(self, seq: int) -> Decided:
+        """What the gate said of one."""
+        row = self._connection.execute(
+            """
+            SELECT t.domain, t.started_at, t.visibility,
+                   CASE t.decision WHEN 'forward' THEN t.decided_at END, o.state, o.reason
+            FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq WHERE t.seq = ?
+            """,
+            (seq,),
+        ).fetchone()
+        return Decided(*row)
+
+    def shape(self, seq: int) -> "Shape":
+        """What the score needs to know of its steps."""
+        from kp_middleware.scores import Shape
+
+        steps, tools, recoveries = self._connection.execute(
+            "SELECT step_count, tool_count, recovery_count FROM traces WHERE seq = ?", (seq,)
+        ).fetchone()
+        types = self._connection.execute(
+            "SELECT DISTINCT type FROM steps WHERE trace_seq = ?", (seq,)
+        ).fetchall()
+        kinds = frozenset(kind for (kind,) in types)
+        return Shape(steps=steps, types=kinds, tools=tools, recoveries=recoveries)
+
+    def score(self, seq: int) -> "Score":
+        """Its score, without what the rules did; the id of a nearest that is gone is empty."""
+        from kp_middleware.scores import Nearest, Score, Signals, Weights
+
+        value, embedder, similarity, nearest, *parts = self._connection.execute(
+            """
+            SELECT t.score, t.embedder, t.nearest_similarity, n.id,
+                   t.complexity, t.novelty, t.tool_diversity, t.outcome_confidence,
+                   t.complexity_weight, t.novelty_weight,
+                   t.tool_diversity_weight, t.outcome_confidence_weight
+            FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?
+            """,
+            (seq,),
+        ).fetchone()
+        return Score(
+            value=value,
+            signals=Signals(**dict(zip(Signals.model_fields, parts[:4], strict=True))),
+            weights=Weights(**dict(zip(Weights.model_fields, parts[4:], strict=True))),
+            nearest=None if similarity is None else Nearest(nearest or "", similarity),
+            embedder=embedder,
+        )

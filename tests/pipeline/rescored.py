@@ -1,0 +1,95 @@
+"""Runs that are scored, and scored anew: what several tests of rescoring need."""
+
+import random
+from contextlib import closing
+from zlib import crc32
+
+import numpy as np
+
+from kp_middleware import ReasoningTrace, Step
+from kp_middleware.database import connect
+from kp_middleware.pipeline import Rescoring
+from kp_middleware.settings import Settings
+from kp_middleware.storage import Selection
+from kp_middleware.testing import StandInEmbedder
+
+_WORDS = [
+    "flight",
+    "hotel",
+    "refund",
+    "invoice",
+    "train",
+    "seat",
+    "bill",
+    "map",
+    "tax",
+    "ticket",
+    "name",
+    "date",
+]
+_CHANGES_BY_THEMSELVES = {"decided_at", "scored_ms"}
+
+
+class OtherEmbedder(StandInEmbedder):
+    """Another model: it hears beginnings of words alone."""
+
+    name = "other"
+
+    def embed(self, text, /):
+        self.asked.append(text)
+        vector = np.zeros(384, np.float32)
+        for word in text.casefold().split():
+            vector[crc32(word[:1].encode()) % 384] += 1
+        return vector / np.linalg.norm(vector)
+
+
+def traces(count, *, seed=1, domain="general", **facts):
+    """Runs that repeat one another more or less."""
+    luck = random.Random(seed)
+    return [_trace(luck, domain, facts) for _ in range(count)]
+
+
+def _trace(luck, domain, facts):
+    task = " ".join(luck.choices(_WORDS, k=4))
+    steps = [
+        Step(step_id=0, type="thought", content=task),
+        Step(step_id=1, type="observation", output_summary="done"),
+    ]
+    facts = {"confidence": round(luck.random(), 3), **facts}
+    return ReasoningTrace.of(task, steps, domain=domain, **facts)
+
+
+def rescore(db, embedder, *, domain=None, since=None, dry_run=False, steps=None, **settings):
+    """Scores the runs of a file anew, or only so many steps of it; returns what it counted."""
+    with closing(connect(db, read_only=dry_run)) as connection:
+        rescoring = Rescoring(
+            connection,
+            Settings(db=db, **settings),
+            embedder,
+            Selection(domain, since),
+            dry_run=dry_run,
+        )
+        for done, _ in enumerate(rescoring.steps(), start=1):
+            if done == steps:
+                break
+        return rescoring
+
+
+def contents(connection):
+    """All that the file holds, by table, without the times of the clock on the wall."""
+    return {table: rows(connection, table) for table in ("traces", "vectors", "outbox", "meta")}
+
+
+def rows(connection, table):
+    cursor = connection.execute(f"SELECT * FROM {table} ORDER BY 1")
+    names = [column[0] for column in cursor.description]
+    return [
+        {n: v for n, v in zip(names, row, strict=True) if n not in _CHANGES_BY_THEMSELVES}
+        for row in cursor
+    ]
+
+
+def column_of(db, name):
+    """One column of all traces of a file, in their order."""
+    with closing(connect(db, read_only=True)) as connection:
+        return [row[name] for row in rows(connection, "traces")]

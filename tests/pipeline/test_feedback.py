@@ -1,0 +1,624 @@
+"""What is learned of a run after its end: the file says it, and so does what leaves."""
+
+import json
+import logging
+import math
+from contextlib import closing
+
+import pytest
+
+from kp_middleware import ReasoningTrace, Step, current_trace
+from kp_middleware.database import connect, transaction
+from kp_middleware.errors import EmbedderNotReadyError
+from kp_middleware.pipeline import Rescan
+from kp_middleware.pipeline._dispatch import Dispatch
+from kp_middleware.pipeline._hindsight import Hindsight
+from kp_middleware.pipeline._run_queue import Feedback
+from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
+from kp_middleware.privacy import Policy
+from kp_middleware.recording import shield
+from kp_middleware.settings import Settings
+from kp_middleware.storage import CANCELLED_BY_HAND, ScoredTraces
+from kp_middleware.testing import StandInEmbedder
+
+GATE = 0.5
+DEAD = {"api_key": "kp_x", "registry_url": "http://127.0.0.1:9"}
+
+
+@pytest.fixture
+def at_once(pulse):
+    """Makes pipelines that do all at once, and send nothing: what waits, waits."""
+
+    def make(**settings):
+        made = pulse(**{"embedder": None, "sync": True, "threshold": GATE, **DEAD, **settings})
+        made._sender = None
+        return made
+
+    return make
+
+
+@pytest.fixture
+def kp(at_once):
+    return at_once()
+
+
+@pytest.fixture
+def submit(kp):
+    """Submits a run; returns its id."""
+
+    def put(success=True, **facts):
+        trace = trace_of(success=success, **facts)
+        kp.submit(trace)
+        return trace.id
+
+    return put
+
+
+@pytest.fixture
+def told(connection):
+    """The feedback of the file, in order."""
+    return lambda: connection.execute(
+        "SELECT success, confidence, success_before, confidence_before FROM feedback ORDER BY seq"
+    ).fetchall()
+
+
+def trace_of(*, success=True, confidence=None, recoveries=0):
+    kinds = ["thought", *["error_recovery"] * recoveries, "observation"]
+    steps = [Step(step_id=at, type=kind, content="x") for at, kind in enumerate(kinds)]
+    return ReasoningTrace.of(
+        "Diagnose", steps, domain="medical", success=success, confidence=confidence
+    )
+
+
+def body(connection, trace_id):
+    (row,) = connection.execute(
+        "SELECT o.state, o.reason, o.body, o.idempotency_key FROM outbox o"
+        " JOIN traces t ON t.seq = o.trace_seq WHERE t.id = ?",
+        (trace_id,),
+    ).fetchall()
+    return row[0], row[1], json.loads(row[2] or "null"), row[3]
+
+
+def end_of(document):
+    return document["metadata"]["success"], document["outcome"]["confidence"]
+
+
+def document(connection, trace_id):
+    (text,) = connection.execute(
+        "SELECT body FROM documents JOIN traces ON seq = trace_seq WHERE id = ?", (trace_id,)
+    ).fetchone()
+    return json.loads(text)
+
+
+def test_a_failed_run_that_really_succeeded_is_sent_after_all(pulse, registry, stored):
+    kp = pulse(embedder=None, threshold=GATE, registry_url=registry.url, api_key=registry.api_key)
+    trace = trace_of(success=False)
+    kp.submit(trace)
+    kp.flush()
+    before = stored(trace.id)
+
+    kp.feedback(trace.id, success=True, confidence=0.95)
+    kp.flush()
+
+    assert (before["decision"], before["outbox"]) == ("withhold", None)
+    (sent,) = registry.documents.values()
+    assert (sent.metadata.success, sent.outcome.confidence) == (True, 0.95)
+    assert sent.metadata.quality_score == stored(trace.id)["score"] > before["score"]
+    assert stored(trace.id)["outbox"]["state"] == "sent"
+
+
+def test_the_score_is_the_same_as_if_the_run_had_ended_so(kp, submit, stored):
+    learned = submit(success=False, recoveries=3)
+    known = submit(success=True, confidence=0.7, recoveries=3)
+
+    kp.feedback(learned, success=True, confidence=0.7)
+
+    names = ("score", "rules", "decision", "threshold", "gate", "reason", "scorer", "base_score")
+    ours, theirs = stored(learned), stored(known)
+    assert {name: ours[name] for name in names} == {name: theirs[name] for name in names}
+    assert [rule["rule"] for rule in ours["rules"]] == ["many_recoveries"]
+
+
+def test_what_was_measured_stays(at_once, stored):
+    embedder = StandInEmbedder()
+    kp = at_once(embedder=embedder)
+    kp.submit(trace_of())
+    trace = trace_of()
+    kp.submit(trace)
+    before = stored(trace.id)
+
+    kp.feedback(trace.id, success=False)
+
+    after = stored(trace.id)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= {
+        *("success", "confidence", "outcome_confidence", "score", "base_score", "margin", "above"),
+        *("decision", "reason", "decided_at", "outbox", "feedback", "rules"),
+    }
+    assert after["nearest_similarity"] > 0.99
+    assert len(embedder.asked) == 2
+
+
+def test_what_waits_and_clears_no_more_is_cancelled(kp, submit, connection, stored):
+    trace_id = submit()
+    before, _, there, _ = body(connection, trace_id)
+
+    kp.feedback(trace_id, success=False)
+
+    assert (before, there["id"]) == ("pending", trace_id)
+    state, reason, left, _ = body(connection, trace_id)
+    assert (state, left) == ("cancelled", None)
+    assert reason == f"it cleared before it was decided anew: {stored(trace_id)['reason']}"
+    assert end_of(document(connection, trace_id)) == (False, 0.2)
+
+
+def test_what_waits_and_still_clears_says_what_is_true(kp, submit, connection, stored):
+    trace_id = submit()
+    *_, before, key = body(connection, trace_id)
+
+    kp.feedback(trace_id, confidence=0.9123456789012345)
+
+    state, _, after, other_key = body(connection, trace_id)
+    assert (state, other_key != key) == ("pending", True)
+    assert end_of(after) == (True, 0.9123456789012345)
+    assert after["metadata"]["quality_score"] == stored(trace_id)["score"]
+    after["outcome"]["confidence"] = before["outcome"]["confidence"]
+    after["metadata"]["quality_score"] = before["metadata"]["quality_score"]
+    assert after == before
+
+
+def test_what_was_cancelled_and_clears_again_is_redacted_and_waits(kp, submit, connection):
+    trace_id = submit()
+    connection.execute("UPDATE outbox SET rejections = 2, attempts = 5")
+    *_, before, key = body(connection, trace_id)
+    kp.feedback(trace_id, success=False)
+
+    kp.feedback(trace_id, success=True)
+
+    state, reason, after, other_key = body(connection, trace_id)
+    assert (state, reason, after) == ("pending", None, before)
+    assert other_key != key  # a registry has answered 4xx to that one
+    assert connection.execute("SELECT attempts, rejections FROM outbox").fetchone() == (0, 2)
+
+
+def test_what_was_cancelled_by_hand_stays_here(kp, submit, connection, stored):
+    trace_id = submit()
+    connection.execute(
+        "UPDATE outbox SET state = 'cancelled', body = NULL, reason = ?", (CANCELLED_BY_HAND,)
+    )
+
+    kp.feedback(trace_id, success=False)
+    kp.feedback(trace_id, success=True)
+
+    assert body(connection, trace_id)[:2] == ("cancelled", CANCELLED_BY_HAND)
+    assert stored(trace_id)["decision"] == "forward"
+
+
+def test_what_was_sent_stays_sent_and_is_not_sent_again(pulse, registry, stored, connection):
+    kp = pulse(embedder=None, threshold=GATE, registry_url=registry.url, api_key=registry.api_key)
+    trace = trace_of()
+    kp.submit(trace)
+    kp.flush()
+    before = connection.execute("SELECT * FROM outbox").fetchall()
+
+    kp.feedback(trace.id, success=False)
+    kp.flush()
+    withheld = stored(trace.id)
+    kp.feedback(trace.id, success=True, confidence=1)
+    kp.flush()
+
+    assert (withheld["decision"], withheld["success"]) == ("withhold", 0)
+    assert withheld["reason"].endswith("is below 0.5; it was sent before")
+    assert stored(trace.id)["reason"].endswith("is at least 0.5; it was sent before")
+    assert connection.execute("SELECT * FROM outbox").fetchall() == before
+    assert registry.times_received == {trace.id: 1}
+
+
+def test_what_is_being_sent_stays_as_it_is(kp, submit, connection, stored):
+    trace_id = submit()
+    connection.execute("UPDATE outbox SET state = 'sending', claimed_by = 'somebody'")
+    before = connection.execute("SELECT * FROM outbox").fetchall()
+
+    kp.feedback(trace_id, success=False)
+
+    assert connection.execute("SELECT * FROM outbox").fetchall() == before
+    assert stored(trace_id)["reason"].endswith("it was on its way before")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({}, "there is no API key"), ({**DEAD, "visibility": "private"}, "visibility is private")],
+    ids=["no key", "private"],
+)
+def test_what_clears_and_may_not_leave_says_so(pulse, stored, settings, words):
+    kp = pulse(embedder=None, sync=True, threshold=GATE, **settings)
+    trace = trace_of(success=False)
+    kp.submit(trace)
+
+    kp.feedback(trace.id, success=True)
+
+    assert (stored(trace.id)["decision"], stored(trace.id)["outbox"]) == ("forward", None)
+    assert words in stored(trace.id)["reason"]
+
+
+def test_what_cleared_without_a_key_is_sent_by_who_runs_next_with_one(pulse, registry):
+    without = pulse(embedder=None, sync=True, threshold=GATE)
+    trace = trace_of(success=False)
+    without.submit(trace)
+    without.feedback(trace.id, success=True)
+
+    run_next(pulse, registry)
+
+    assert [*registry.documents] == [trace.id]
+
+
+def run_next(pulse, registry):
+    """A program that records something that stays here."""
+    settings = {"registry_url": registry.url, "api_key": registry.api_key}
+    kp = pulse(embedder=None, threshold=GATE, **settings)
+    kp.submit(trace_of(success=False))
+    kp.flush()
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "then"),
+    [
+        (None, {"success": False}, 0.2),
+        (0.6, {"success": False}, 0.6),
+        (0.6, {"success": True}, 0.6),
+        (None, {"confidence": 0.4}, 0.4),
+        (0.6, {"success": False, "confidence": 0.1}, 0.1),
+        (None, {"confidence": 1}, 1.0),
+    ],
+    ids=["default", "stated", "as before", "confidence alone", "both", "sure"],
+)
+def test_the_confidence_is_what_somebody_said_else_the_default(
+    kp, submit, stored, stated, given, then
+):
+    trace_id = submit(confidence=stated)
+
+    kp.feedback(trace_id, **given)
+
+    assert stored(trace_id)["confidence"] == then
+    assert math.isclose(
+        stored(trace_id)["outcome_confidence"], then if stored(trace_id)["success"] else 0.3 * then
+    )
+
+
+def test_a_confidence_that_feedback_stated_outlives_the_next(kp, submit, stored):
+    trace_id = submit(success=False)
+    kp.feedback(trace_id, confidence=0.2)
+
+    kp.feedback(trace_id, success=True)
+
+    assert (stored(trace_id)["success"], stored(trace_id)["confidence"]) == (1, 0.2)
+
+
+def test_the_same_feedback_twice_is_one(kp, submit, told, connection):
+    trace_id = submit()
+    kp.feedback(trace_id, success=False)
+    before = connection.execute("SELECT * FROM traces").fetchall()
+
+    kp.feedback(trace_id, success=False)
+    kp.feedback(trace_id, success=False)
+
+    assert told() == [(0, None, 1, 0.8)]
+    assert connection.execute("SELECT * FROM traces").fetchall() == before
+
+
+def test_a_change_of_mind_and_back_is_three(kp, submit, told):
+    trace_id = submit()
+
+    for success in (False, True, False):
+        kp.feedback(trace_id, success=success)
+
+    assert told() == [(0, None, 1, 0.8), (1, None, 0, 0.2), (0, None, 1, 0.8)]
+
+
+def test_that_a_run_went_as_it_said_is_kept_too(kp, submit, told, stored):
+    trace_id = submit()
+    before = stored(trace_id)["score"]
+
+    kp.feedback(trace_id, success=True)
+
+    assert told() == [(1, None, 1, 0.8)]
+    assert stored(trace_id)["score"] == before
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"trace_id": "kp:trace:x"}, ValueError, "give success, confidence or both"),
+        ({"trace_id": "kp:trace:x", "confidence": 1.1}, ValueError, "from 0 to 1"),
+        ({"trace_id": "kp:trace:x", "confidence": math.nan}, ValueError, "from 0 to 1"),
+        ({"trace_id": 12, "success": True}, TypeError, "this is a int"),
+    ],
+    ids=["nothing", "too sure", "not a number", "no text"],
+)
+def test_wrong_arguments_are_told_at_once(pulse, given, error, words):
+    with pytest.raises(error, match=words):
+        pulse(enabled=False).feedback(**given)
+
+
+def test_an_id_that_nobody_knows_is_said_once_and_counted(kp, submit, caplog, told):
+    before = kp.stats().swallowed.get("feedback on no trace", 0)
+    shield.failures.pop("feedback on no trace", None)
+
+    with caplog.at_level(logging.WARNING):
+        [kp.feedback(f"kp:trace:{number}", success=True) for number in range(3)]
+    kp.feedback(None, success=True)
+    submit()
+
+    assert caplog.text.count("feedback was dropped") == 1
+    assert "no trace has the id 'kp:trace:0'" in caplog.text
+    assert kp.stats().swallowed["feedback on no trace"] == 3
+    assert (before >= 0, told(), kp.stats().dropped) == (True, [], 0)
+
+
+def test_feedback_comes_after_its_run_however_soon_it_is_given(pulse, stored):
+    kp = pulse(embedder=None, threshold=GATE)
+    ids = []
+
+    @kp.capture
+    def agent(text):
+        current_trace().thought(text)
+        ids.append(current_trace().trace_id)
+
+    for number in range(20):
+        agent(f"task {number}")
+        kp.feedback(ids[-1], success=False)
+    kp.flush()
+
+    assert [stored(trace_id)["success"] for trace_id in ids] == [0] * 20
+    assert not kp.stats().swallowed.get("feedback on no trace: TraceNotFoundError")
+
+
+class NotYet(StandInEmbedder):
+    def embed(self, text, /):  # noqa: ARG002
+        raise EmbedderNotReadyError("downloading")
+
+
+def test_a_run_that_waits_for_the_model_is_scored_as_feedback_said(pulse, stored, told):
+    waiting = pulse(embedder=NotYet(), sync=True, threshold=GATE)
+    trace = trace_of(success=False)
+    waiting.submit(trace)
+    waiting.feedback(trace.id, success=True, confidence=0.9)
+    recorded = stored(trace.id)
+
+    pulse(threshold=GATE).flush()
+
+    assert (recorded["state"], recorded["success"], len(told())) == ("recorded", 1, 1)
+    assert (stored(trace.id)["state"], stored(trace.id)["decision"]) == ("scored", "forward")
+    assert stored(trace.id)["outcome_confidence"] == 0.9
+
+
+class Meanwhile(StandInEmbedder):
+    """While this process embeds a run, another one is told how it went."""
+
+    def __init__(self, db, trace_id):
+        super().__init__()
+        self.db, self.told = db, Feedback(trace_id, success=False, confidence=0.1, given_at_s=0)
+
+    def embed(self, text, /):
+        with closing(connect(self.db)) as connection:
+            hindsight = Hindsight(connection, SecondDecision.of(connection, Settings()))
+            hindsight.take(self.told)
+        return super().embed(text)
+
+
+def test_what_another_process_is_told_while_we_embed_counts(at_once, db, connection, stored):
+    trace = trace_of()
+    kp = at_once(embedder=Meanwhile(db, trace.id), threshold=0)
+
+    kp.submit(trace)
+
+    assert stored(trace.id)["outcome_confidence"] == pytest.approx(0.03)
+    assert end_of(body(connection, trace.id)[2]) == (False, 0.1)
+
+
+def test_what_another_process_is_told_while_we_redact_counts(pulse, db, connection):
+    kp, trace = pulse(embedder=None, sync=True, threshold=GATE), trace_of()
+    kp.submit(trace)
+    settings = Settings(db=db, threshold=GATE, **DEAD)
+    ours = Dispatch(connection, trace_store(connection), settings, Policy.of(settings))
+
+    kp.feedback(trace.id, success=False)
+    ours.queue(1, trace, 0.58)
+
+    assert body(connection, trace.id)[0] == "cancelled"
+
+
+@pytest.fixture
+def thread(kp):
+    """Runs one turn of a conversation, which waits for the next; returns its id."""
+
+    def turn(thread_id="T", *, error=None, awaits="turn"):
+        recorder = kp.start_recording("test")
+        recorder.domain, recorder.thread_id = "medical", thread_id
+        recorder.asked("Diagnose")
+        recorder.thread_notes.go_on()
+        recorder.thought("said")
+        recorder.observation("seen")
+        recorder.thread_notes.wait(awaits, questions=(), owed=())
+        recorder.finish(error)
+        return recorder.trace_id
+
+    return turn
+
+
+def test_the_end_of_a_run_that_waited_wins_and_what_was_told_is_kept(kp, thread, stored, told):
+    trace_id = thread()
+    kp.feedback(trace_id, success=False, confidence=0.3)
+    paused = stored(trace_id)
+
+    thread(error=None)
+    kp.end_thread("T", success=True, confidence=0.9)
+
+    assert (paused["state"], paused["success"], paused["confidence"]) == ("paused", 0, 0.3)
+    assert (stored(trace_id)["state"], stored(trace_id)["success"]) == ("scored", 1)
+    assert told() == [(0, 0.3, 1, 0.8)]
+
+
+def test_where_nothing_follows_what_was_told_of_a_waiting_run_holds(kp, thread, stored, told):
+    trace_id = thread()
+    kp.feedback(trace_id, success=False, confidence=0.3)
+
+    kp.end_thread("T")
+
+    assert (stored(trace_id)["state"], stored(trace_id)["success"]) == ("scored", 0)
+    assert (stored(trace_id)["confidence"], len(told())) == (0.3, 1)
+
+
+def test_an_incomplete_run_takes_feedback_and_stays_unscored(kp, thread, stored):
+    trace_id = thread(awaits="human")
+    kp.end_thread("T")
+
+    kp.feedback(trace_id, success=True)
+
+    assert (stored(trace_id)["state"], stored(trace_id)["success"]) == ("incomplete", 1)
+    assert (stored(trace_id)["score"], stored(trace_id)["outbox"]) == (None, None)
+
+
+def test_a_run_that_could_not_be_scored_takes_feedback(kp, submit, connection, stored):
+    trace_id = submit(success=False)
+    connection.execute("UPDATE traces SET state = 'failed', score = NULL, decision = NULL")
+    connection.execute("UPDATE documents SET body = '{}'")
+
+    kp.feedback(trace_id, success=True)
+
+    assert (stored(trace_id)["state"], stored(trace_id)["success"]) == ("failed", 1)
+
+
+def test_a_document_that_cannot_be_read_is_said_and_nothing_is_lost(
+    kp, submit, connection, stored, caplog
+):
+    trace_id = submit(success=False)
+    connection.execute("UPDATE documents SET body = '{}'")
+
+    kp.feedback(trace_id, success=True)
+
+    assert (stored(trace_id)["success"], stored(trace_id)["decision"]) == (1, "forward")
+    assert caplog.text.count("cleared, but cannot be queued") == 1
+
+
+@pytest.fixture
+def limited(at_once):
+    """A pipeline with room for two a day."""
+    return at_once(max_per_day=2)
+
+
+def test_who_was_let_through_keeps_the_place_in_that_day_s_room(limited, connection, stored):
+    traces = [trace_of() for _ in range(3)]
+    [limited.submit(trace) for trace in traces]
+    connection.execute(
+        "UPDATE traces SET decided_at = '2026-01-01T00:00:00.000Z' WHERE decision = 'forward'"
+    )
+    later = [trace_of() for _ in range(2)]
+    [limited.submit(trace) for trace in later]
+
+    limited.feedback(traces[0].id, confidence=0.9)
+
+    kept = [stored(trace.id) for trace in (traces[0], *later)]
+    assert kept[0]["decided_at"] == "2026-01-01T00:00:00.000Z"
+    assert [trace["decision"] for trace in kept] == ["forward"] * 3
+
+
+def test_who_clears_by_feedback_needs_room_today(limited, stored):
+    late = trace_of(success=False)
+    [limited.submit(trace) for trace in (late, trace_of(), trace_of())]
+
+    limited.feedback(late.id, success=True)
+
+    assert stored(late.id)["decision"] == "withhold"
+    assert "max_per_day = 2 were let through" in stored(late.id)["reason"]
+
+
+def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(
+    pulse, at_once, registry, db, connection
+):
+    kp, trace = at_once(registry_url=registry.url), trace_of()
+    kp.submit(trace)
+    kp.feedback(trace.id, success=False)
+    second = SecondDecision.of(connection, Settings(db=db, threshold=GATE, **DEAD))
+    with transaction(connection):
+        connection.execute("UPDATE traces SET success = 1, confidence = 0.8")
+        better = ScoredTraces(connection).score(1).model_copy(update={"value": 0.9})
+        has_to_be_queued = second.save(1, better)
+
+    run_next(pulse, registry)
+
+    assert (has_to_be_queued, [*registry.documents]) == (True, [trace.id])
+    assert body(connection, trace.id)[0] == "sent"
+
+
+def test_another_process_tells_how_a_run_went(run_child, submit, stored):
+    trace_id = submit(success=False)
+
+    run_child(f"""
+        from kp_middleware import KnowledgePulse
+
+        with KnowledgePulse(embedder=None, threshold={GATE}) as kp:
+            kp.feedback({trace_id!r}, success=True)
+    """)
+
+    assert (stored(trace_id)["success"], stored(trace_id)["decision"]) == (1, "forward")
+
+
+def test_a_process_that_is_killed_in_the_middle_leaves_all_of_it_or_nothing(
+    run_child, submit, connection
+):
+    trace_id = submit()
+    tables = ("traces", "documents", "outbox", "feedback")
+    before = [connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables]
+
+    run_child(
+        f"""
+        import os, signal
+        from kp_middleware import KnowledgePulse
+
+        class Killing:
+            name = "killing"
+            def decide(self, score, history):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        kp = KnowledgePulse(embedder=None, sync=True, gate=Killing())
+        kp.feedback({trace_id!r}, success=False)
+        """,
+        returns=-9,
+    )
+
+    after = [connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables]
+    assert after == before
+
+
+def test_a_closed_pipeline_and_a_disabled_one_take_none(kp, submit, pulse, told):
+    trace_id = submit()
+    pulse(enabled=False).feedback(trace_id, success=False)
+    kp.close()
+
+    kp.feedback(trace_id, success=False)
+
+    assert (told(), kp.stats().dropped) == ([], 1)
+
+
+def test_a_rescanned_body_says_the_same(kp, submit, connection, db):
+    trace_id = submit()
+    kp.feedback(trace_id, confidence=0.97)
+    before = body(connection, trace_id)
+
+    result = Rescan(connection, Settings(db=db, **DEAD)).row(1)
+
+    assert (result, body(connection, trace_id)) == ("unchanged", before)
+
+
+def test_what_another_program_has_prepared_keeps_its_rules_and_registry(at_once, connection):
+    rules = "SELECT registry, redactor, redactions FROM outbox"
+    ours, trace = at_once(redact_deny=["Diagnose"]), trace_of()
+    ours.submit(trace)
+    before = connection.execute(rules).fetchall()
+
+    at_once(registry_url="http://127.0.0.1:10").feedback(trace.id, confidence=0.9)
+
+    assert connection.execute(rules).fetchall() == before
+    _, _, leaving, _ = body(connection, trace.id)
+    assert (end_of(leaving), "Diagnose" in leaving["task"]["objective"]) == ((True, 0.9), False)

@@ -1,0 +1,140 @@
+"""What a trial says of a gate, the gate itself has decided: both look at the same runs."""
+
+import random
+from contextlib import closing
+
+import pytest
+
+from kp_middleware import ReasoningTrace, Step
+from kp_middleware.database import connect
+from kp_middleware.instants import instant
+from kp_middleware.scoring import SPECIFIED, fewest_runs
+from kp_middleware.shares import top_share
+from kp_middleware.storage import GateTrial
+
+DAY_S = 24 * 3600
+BEGAN_S = 1.76e9
+DOMAINS = ("medical",) * 4 + ("law",)
+
+
+@pytest.fixture
+def decided(pulse, db):
+    """Submits runs; returns what the real gate let through, by domain, and a trial on the file."""
+    opened = []
+
+    def submit(traces, **settings):
+        kp = pulse(embedder=None, sync=True, **settings)
+        for trace in traces:
+            kp.submit(trace)
+        kp.close()
+        opened.append(connect(db, read_only=True))
+        went = opened[-1].execute(
+            "SELECT domain, sum(decision = 'forward') FROM traces GROUP BY domain"
+        )
+        return dict(went.fetchall()), GateTrial(opened[-1])
+
+    yield submit
+    [connection.close() for connection in opened]
+
+
+def runs(seed, count, *, days=20.0, values=40):
+    """Of two domains, whose scores often are the same, in no strict order of time."""
+    chance = random.Random(seed)
+    return [
+        run(
+            chance.randrange(values) / values,
+            chance.choice(DOMAINS),
+            BEGAN_S + (place / count * days + chance.random() * 3) * DAY_S,
+            private=chance.random() < 0.2,
+        )
+        for place in range(count)
+    ]
+
+
+def run(confidence, domain, began_s, *, private=False):
+    steps = [Step(step_id=0, type="thought", content="x"), Step(step_id=1, type="observation")]
+    trace = ReasoningTrace.of("Ask", steps, domain=domain, confidence=confidence)
+    facts = {
+        "created_at": instant(began_s),
+        "visibility": "private" if private else "network",
+    }
+    return trace.model_copy(update={"metadata": trace.metadata.model_copy(update=facts)})
+
+
+def tried(trial, threshold, most=None):
+    share = top_share(threshold) if isinstance(threshold, str) else None
+    if share is None:
+        return trial.threshold(threshold, most=most)
+    fewest = fewest_runs(share)
+    return trial.top_share(share, fewest=fewest, until_then=SPECIFIED, most=most)
+
+
+FILES = {
+    "often the same": (150, 20, 20),
+    "long ago": (220, 70, 6),
+    "more than it looks back on": (760, 20, 1),
+    "all the same": (120, 1, 1),
+}
+GATES = [(0.5, None), (0.5, 9), ("top 10%", None), ("top 10%", 9), ("top 33.3%", None)]
+
+
+@pytest.mark.parametrize(
+    ("file", "threshold", "most"),
+    [
+        *((file, *gate) for file in ("often the same", "all the same") for gate in GATES),
+        ("often the same", "top 2.5%", None),
+        ("often the same", "top 100%", 9),
+        ("long ago", "top 10%", None),
+        ("long ago", "top 33.3%", None),
+        ("more than it looks back on", "top 10%", None),
+    ],
+)
+def test_a_trial_lets_through_what_the_gate_did(decided, file, threshold, most):
+    count, days, values = FILES[file]
+    traces = runs(count + values, count, days=days, values=values)
+
+    went, trial = decided(traces, threshold=threshold, max_per_day=most)
+
+    assert dict(tried(trial, threshold, most).domains) == went
+
+
+def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db):
+    traces = runs(1, 200)
+    went, _ = decided(traces, threshold="top 10%")
+    with closing(connect(db, read_only=True)) as connection:
+        half = connection.execute("SELECT started_at FROM traces WHERE seq = 100").fetchone()[0]
+        since = connection.execute(
+            "SELECT count(*), sum(decision = 'forward') FROM traces WHERE started_at >= ?", (half,)
+        ).fetchone()
+        law, late = GateTrial(connection, domain="law"), GateTrial(connection, since=half)
+
+    assert dict(tried(law, "top 10%").domains) == {"law": went["law"]}
+    assert (late.runs, tried(late, "top 10%").let_through) == since
+
+
+def test_how_many_of_them_succeeded_is_counted(decided):
+    good, bad = run(0.9, "law", BEGAN_S), run(0.9, "law", BEGAN_S)
+    bad = bad.model_copy(update={"metadata": bad.metadata.model_copy(update={"success": False})})
+
+    _, trial = decided([good, bad])
+
+    assert trial.threshold(0.0)[:2] == (2, 1)
+
+
+def test_the_scores_of_each_domain_are_described(decided):
+    _, trial = decided([run(place / 10, "law", BEGAN_S + place * DAY_S) for place in range(11)])
+
+    (law,) = trial.domains()
+
+    scores = sorted(trial._scores, reverse=True)
+    assert law[:2] == ("law", 11)
+    assert law[2:5] == (scores[5], scores[1], scores[0])
+    assert sum(law.bins) == 11
+    assert trial.days == 10
+
+
+def test_a_file_without_scores_has_nothing_to_try(decided):
+    _, trial = decided([])
+
+    assert (trial.runs, trial.days, trial.domains()) == (0, 1, [])
+    assert tried(trial, "top 10%") == (0, 0, {})

@@ -1,0 +1,117 @@
+"""What leaves by which gate: the same for all who share the file."""
+
+import random
+
+import pytest
+
+from kp_middleware import Decision, ReasoningTrace, Step
+
+SURE = 0.9
+
+
+@pytest.fixture
+def scored(pulse):
+    """Submits runs of these confidences, the most of the score; returns the decisions."""
+
+    def submit(confidences, **settings):
+        kp = pulse(embedder=None, sync=True, **settings)
+        for confidence in confidences:
+            kp.submit(trace_of(confidence))
+        kp.close()
+        return kp
+
+    return submit
+
+
+def trace_of(confidence, domain="medical"):
+    steps = [Step(step_id=0, type="thought", content="x"), Step(step_id=1, type="observation")]
+    return ReasoningTrace.of("Ask", steps, domain=domain, confidence=confidence)
+
+
+def rows(connection):
+    return connection.execute(
+        "SELECT decision, gate, threshold, score, reason FROM traces ORDER BY seq"
+    ).fetchall()
+
+
+def test_the_best_tenth_goes_once_there_are_enough_runs_to_tell(scored, connection):
+    shuffled = random.Random(1)
+    scored([shuffled.random() for _ in range(350)], threshold="top 10%")
+
+    early, late = rows(connection)[:50], rows(connection)[50:]
+
+    assert {row[2] for row in early} == {0.75}
+    went = [row for row in late if row[0] == "forward"]
+    assert 0.06 <= len(went) / len(late) <= 0.14
+    assert {row[1] for row in late} == {"top 10%"}
+    assert all((row[0] == "forward") == (row[3] >= row[2]) for row in late)
+
+
+def test_of_runs_that_all_score_the_same_a_tenth_goes(scored, connection):
+    scored([0.5] * 250, threshold="top 10%")
+
+    went = [place for place, row in enumerate(rows(connection)) if row[0] == "forward"]
+
+    assert 15 <= len(went) <= 25
+    assert any("only as good as" in row[4] for row in rows(connection))
+
+
+def test_two_pipelines_share_one_day_s_room(scored, connection):
+    scored([SURE] * 3, threshold=0.1, max_per_day=4)
+    scored([SURE] * 3, threshold=0.1, max_per_day=4)
+
+    decisions = [row[0] for row in rows(connection)]
+
+    assert decisions == ["forward"] * 4 + ["withhold"] * 2
+    assert rows(connection)[-1][1] == "threshold 0.1, at most 4 a day"
+    assert "max_per_day = 4 were let through" in rows(connection)[-1][4]
+
+
+class OnlyEven:
+    """A rule of a user's own."""
+
+    name = "every other"
+
+    def __init__(self):
+        self.asked = 0
+
+    def decide(self, score, history):
+        self.asked += 1
+        history.standing(score.value, share=0.5)
+        if self.asked % 2:
+            return Decision("withhold", "odd", 0.5)
+        return Decision("forward", "even", 0.5)
+
+
+def test_a_rule_of_the_user_s_own_decides(scored, connection):
+    scored([SURE] * 2, gate=OnlyEven())
+
+    assert [row[:3] for row in rows(connection)] == [
+        ("withhold", "every other", 0.5),
+        ("forward", "every other", 0.5),
+    ]
+
+
+class Broken:
+    name = "broken"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def decide(self, score, history):  # noqa: ARG002
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer", [KeyError("x"), None, True, Decision("perhaps", "", 0.5)], ids=repr
+)
+def test_what_a_gate_fails_to_decide_stays_here_with_one_warning(
+    scored, connection, caplog, answer
+):
+    scored([SURE] * 2, gate=Broken(answer))
+
+    assert {row[0] for row in rows(connection)} == {"withhold"}
+    assert all(row[4].startswith("the gate failed: ") for row in rows(connection))
+    assert caplog.text.count("the gate failed") == 1

@@ -1,0 +1,173 @@
+"""What becomes of the outbox when runs are scored anew: what has left stays as it was."""
+
+import json
+
+import pytest
+from rescored import OtherEmbedder, rescore, rows, traces
+
+from kp_middleware.pipeline._evaluation import Evaluation
+from kp_middleware.settings import Settings
+from kp_middleware.storage import CANCELLED_BY_HAND, LOST_ON_ITS_WAY, NO_KEY
+from kp_middleware.testing import StandInEmbedder
+
+KEYED = {
+    "api_key": "kp_0123456789abcdef0123456789abcdef",
+    "registry_url": "https://registry.example",
+    "agent_id": "agent-1",
+}
+SURE = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 1}
+
+
+@pytest.fixture
+def keep(connection):
+    """Scores runs as a pipeline does that sends nothing."""
+
+    def keep(runs, *, embedder=None, **settings):
+        evaluation = Evaluation(connection, Settings(**{**KEYED, **settings}), embedder)
+        [evaluation.keep(run) for run in runs]
+        while evaluation.score_next():
+            pass
+
+    return keep
+
+
+@pytest.fixture
+def outbox(connection):
+    return lambda: {row["trace_seq"]: row for row in rows(connection, "outbox")}
+
+
+def states(outbox):
+    return {seq: row["state"] for seq, row in outbox().items()}
+
+
+@pytest.mark.parametrize("state", ["sent", "sending", "rejected", "blocked"])
+def test_what_has_left_keeps_score_decision_and_row_and_gets_a_vector(
+    keep, connection, outbox, db, state
+):
+    keep(traces(4), threshold=0)
+    reason = LOST_ON_ITS_WAY if state == "blocked" else None
+    connection.execute("UPDATE outbox SET state = ?, reason = ?", (state, reason))
+    before = rows(connection, "traces"), outbox()
+
+    rescoring = rescore(db, StandInEmbedder(), threshold=1, profiles={"general": SURE}, **KEYED)
+
+    assert (rows(connection, "traces"), outbox()) == before
+    assert [row["embedder"] for row in rows(connection, "vectors")] == ["stand-in"] * 4
+    assert rescoring.counts == {"left": 4, "embedded": 4}
+
+
+def test_others_are_compared_with_what_was_sent(keep, connection, db):
+    keep(traces(1), threshold=0)
+    keep(traces(1), threshold=1)
+    connection.execute("UPDATE outbox SET state = 'sent'")
+
+    rescore(db, StandInEmbedder(), threshold=1, **KEYED)
+
+    assert [row["nearest_seq"] for row in rows(connection, "traces")] == [None, 1]
+
+
+def test_what_waits_goes_with_its_new_score(keep, connection, outbox, db):
+    keep(traces(1), threshold=0)
+
+    rescoring = rescore(db, OtherEmbedder(), threshold=0, profiles={"general": SURE}, **KEYED)
+
+    (trace,), row = rows(connection, "traces"), outbox()[1]
+    body = json.loads(row["body"])
+    assert trace["score"] == trace["confidence"] == body["metadata"]["quality_score"]
+    assert (row["state"], rescoring.counts["changed"]) == ("pending", 1)
+
+
+def test_what_waits_and_no_longer_clears_is_cancelled(keep, outbox, db):
+    keep(traces(3), threshold=0)
+
+    rescoring = rescore(db, None, threshold=1, **KEYED)
+
+    assert states(outbox) == dict.fromkeys((1, 2, 3), "cancelled")
+    assert "is below 1" in outbox()[1]["reason"]
+    counts = {"changed": 3, "withdrawn": 3, "cancelled": 3}
+    assert rescoring.counts == counts
+
+
+def test_what_clears_again_waits_again_and_is_redacted_by_today_s_rules(keep, outbox, db):
+    (run,) = traces(1)
+    keep([run], threshold=0)
+    rescore(db, None, threshold=1, **KEYED)
+    word = run.task.objective.split()[0]
+
+    rescoring = rescore(db, None, threshold=0, redact_deny=(word,), **KEYED)
+
+    row = outbox()[1]
+    assert (row["state"], rescoring.counts["queued"]) == ("pending", 1)
+    assert json.loads(row["redactions"])
+    assert word not in row["body"]
+
+
+def test_what_clears_now_is_queued(keep, outbox, db):
+    keep(traces(3), threshold=1)
+
+    rescoring = rescore(db, None, threshold=0, **KEYED)
+
+    assert states(outbox) == dict.fromkeys((1, 2, 3), "pending")
+    assert rescoring.counts == {"changed": 3, "cleared": 3, "queued": 3}
+
+
+def test_without_a_key_what_clears_waits_for_one(keep, connection, outbox, db):
+    keep(traces(2), threshold=1)
+
+    rescoring = rescore(db, None, threshold=0)
+    waits = [row["reason"].endswith(NO_KEY) for row in rows(connection, "traces")]
+    keep([], threshold=0)
+
+    assert waits == [True, True]
+    assert rescoring.counts == {"changed": 2, "cleared": 2}
+    assert states(outbox) == {1: "pending", 2: "pending"}
+
+
+def test_what_is_private_stays(keep, outbox, db):
+    keep(traces(2), threshold=1, visibility="private")
+
+    rescoring = rescore(db, None, threshold=0, **KEYED)
+
+    assert outbox() == {}
+    assert rescoring.counts == {"changed": 2, "cleared": 2}
+
+
+def test_what_was_cancelled_by_hand_stays_cancelled(keep, connection, outbox, db):
+    keep(traces(1), threshold=0)
+    connection.execute("UPDATE outbox SET state = 'cancelled', reason = ?", (CANCELLED_BY_HAND,))
+
+    rescore(db, None, threshold=1, **KEYED)
+    rescoring = rescore(db, None, threshold=0, **KEYED)
+
+    assert (outbox()[1]["state"], outbox()[1]["reason"]) == ("cancelled", CANCELLED_BY_HAND)
+    assert rescoring.counts == {"changed": 1, "cleared": 1}
+
+
+def test_what_is_sent_between_reading_and_writing_stays(keep, connection, outbox, db):
+    keep(traces(1), threshold=0)
+    before = rows(connection, "traces")
+
+    class Meanwhile(StandInEmbedder):
+        def embed(self, text, /):
+            connection.execute("UPDATE outbox SET state = 'sent'")
+            return super().embed(text)
+
+    rescoring = rescore(db, Meanwhile(), threshold=1, **KEYED)
+
+    assert (rows(connection, "traces"), states(outbox)) == (before, {1: "sent"})
+    assert rescoring.counts["left"] == 1
+
+
+def test_what_is_learned_of_a_run_between_reading_and_writing_stays(keep, connection, db):
+    keep(traces(1, confidence=0.5), threshold=0)
+
+    class Meanwhile(StandInEmbedder):
+        def embed(self, text, /):
+            connection.execute("UPDATE traces SET confidence = 0.9, score = 0.6")
+            return super().embed(text)
+
+    rescoring = rescore(db, Meanwhile(), profiles={"general": SURE}, **KEYED)
+
+    (row,) = rows(connection, "traces")
+    assert (row["confidence"], row["score"], row["outcome_confidence_weight"]) == (0.9, 0.6, 0.25)
+    assert rescoring.counts == {"left": 1, "embedded": 1}

@@ -1,0 +1,193 @@
+"""How sure a run's agent is: what it says itself, else the first extractor that knows, else 0.8."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from hostile_objects import HOSTILE
+
+from kp_middleware.confidence import Field, log_probabilities
+from kp_middleware.recording import Sureness, current_trace, extractors_of, shield
+
+LIKELY = {"logprobs": [{"token": "yes", "logprob": 0.0}]}
+UNLIKELY = {"logprobs": [{"token": "yes", "logprob": -1.0}]}
+
+
+@pytest.fixture
+def confidence_of(notebook):
+    """The confidence of a run that returns this, by these extractors."""
+
+    def run(result, extractors):
+        assert notebook.capture(lambda: result, confidence=extractors_of(extractors))() is result
+        return notebook.run.trace.outcome.confidence
+
+    return run
+
+
+@pytest.fixture
+def failures():
+    before = shield.failures.total()
+    return lambda: shield.failures.total() - before
+
+
+@pytest.mark.parametrize(
+    ("extractors", "sure"),
+    [
+        (Field("certainty", of=100), 0.85),
+        (lambda result: len(result["answer"]) / 10, 0.3),
+        ([Field("missing"), Field("certainty", of=100)], 0.85),
+        ((lambda _: None, Field("certainty", of=100), lambda _: 0.1), 0.85),
+        ([], 0.8),
+        (None, 0.8),
+        (Field("missing"), 0.8),
+    ],
+    ids=["field", "function", "list", "tuple", "empty", "none", "none knows"],
+)
+def test_the_first_extractor_that_knows_is_believed(confidence_of, failures, extractors, sure):
+    assert confidence_of({"answer": "yes", "certainty": 85}, extractors) == sure
+    assert failures() == 0
+
+
+def test_what_the_agent_says_itself_counts_more_than_its_field_and_any_extractor(notebook):
+    @notebook.capture
+    def agent():
+        current_trace().outcome(confidence=0.4)
+        return {"confidence": 0.9}
+
+    agent()
+
+    assert notebook.run.trace.outcome.confidence == 0.4
+
+
+def test_the_agents_own_field_counts_more_than_an_extractor(confidence_of):
+    assert confidence_of({"confidence": 0.9}, lambda _: 0.1) == 0.9
+
+
+@pytest.mark.parametrize("value", [90, -1, "high", True, None, [0.9]], ids=repr)
+def test_an_own_field_that_holds_something_else_is_no_failure(confidence_of, failures, value):
+    assert confidence_of({"confidence": value}, None) == 0.8
+    assert failures() == 0
+
+
+def test_an_own_field_on_another_scale_is_read_on_that_scale(confidence_of):
+    assert confidence_of({"confidence": 1}, Field("confidence", of=100)) == 0.01
+
+
+def test_an_own_field_deep_inside_is_read_on_its_scale_too(confidence_of):
+    result = {"confidence": 0.9, "review": {"confidence": 1}}
+
+    assert confidence_of(result, Field("review.confidence", of=100)) == 0.01
+
+
+@pytest.mark.parametrize(
+    "extractor",
+    [
+        *(lambda _, said=said: said for said in (2.0, -1, float("nan"), "high", True, b"1", [1])),
+        lambda result: result["missing"],
+        lambda: 1.0,
+        Field("answer"),
+    ],
+    ids=[
+        *("too high", "too low", "NaN", "word", "bool", "bytes", "list"),
+        *("raises", "takes nothing", "no number"),
+    ],
+)
+def test_what_an_extractor_gets_wrong_is_counted_and_the_next_is_asked(
+    confidence_of, failures, extractor
+):
+    assert confidence_of({"answer": "yes"}, [extractor, lambda _: 0.3]) == 0.3
+    assert failures() == 1
+
+
+def test_a_number_of_numpy_s_is_a_number(confidence_of, failures):
+    assert confidence_of("yes", lambda _: np.float32(0.5)) == 0.5
+    assert failures() == 0
+
+
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
+def test_no_result_and_no_return_value_can_break_the_run(confidence_of, make):
+    hostile = make()
+
+    sure = confidence_of(hostile, [Field("a.b"), log_probabilities, lambda _: hostile])
+
+    assert sure in {0.8, 1.0}  # one of them is a mapping that says 1 to any question
+
+
+def test_an_extractor_is_not_asked_of_a_run_that_failed(notebook):
+    def failing():
+        raise KeyError("why")
+
+    asked = []
+    agent = notebook.capture(failing, confidence=extractors_of(asked.append))
+
+    with pytest.raises(KeyError):
+        agent()
+    assert asked == []
+    assert notebook.run.trace.outcome.confidence == 0.2
+
+
+def test_the_function_inside_does_not_ask_for_the_run(notebook):
+    inner = notebook.capture(lambda: "yes", confidence=extractors_of(lambda _: 0.1))
+    outer = notebook.capture(inner, confidence=extractors_of(lambda _: 0.6))
+
+    outer()
+
+    assert notebook.run.trace.outcome.confidence == 0.6
+
+
+def test_of_a_generator_what_it_yielded_is_asked(notebook):
+    async def agent():
+        yield "certainly "
+        yield "yes"
+
+    async def read(items):
+        return [item async for item in items]
+
+    sure = extractors_of(lambda text: 0.7 if text == "certainly yes" else None)
+    asyncio.run(read(notebook.capture(agent, confidence=sure)()))
+
+    assert notebook.run.trace.outcome.confidence == 0.7
+
+
+@pytest.mark.parametrize("wrong", ["certainty", 0.9, [0.9], [Field("a"), "b"]], ids=str)
+def test_what_is_no_function_is_refused_at_once(wrong):
+    with pytest.raises(TypeError):
+        extractors_of(wrong)
+
+
+@pytest.mark.parametrize(
+    ("heard", "sure"),
+    [
+        ([(UNLIKELY, False), (LIKELY, False)], 1.0),
+        ([(LIKELY, False), (UNLIKELY, True)], 1.0),
+        ([(LIKELY, True), (UNLIKELY, True)], 0.367879),
+        ([(LIKELY, False), ({}, False)], None),
+        ([(LIKELY, True), ({}, False)], None),
+        ([(LIKELY, False), ({"logprobs": [1]}, False)], None),
+        ([], None),
+    ],
+    ids=[
+        *("the last", "not inside", "only inside", "the last has none", "inside, but not the last"),
+        *("the last is odd", "none"),
+    ],
+)
+def test_log_probabilities_are_those_of_the_last_answer(heard, sure):
+    sureness = Sureness(extractors_of(log_probabilities))
+
+    for answer, inside in heard:
+        sureness.hear(answer, inside=inside)
+
+    assert sureness.of("a result") == sure
+
+
+def test_log_probabilities_may_be_in_the_result_itself(confidence_of):
+    assert confidence_of({"choices": [UNLIKELY]}, log_probabilities) == 0.367879
+
+
+@pytest.mark.parametrize(
+    ("extractors", "listens"),
+    [(None, False), (Field("certainty"), False), ([Field("certainty"), log_probabilities], True)],
+    ids=["none", "other", "asked for"],
+)
+def test_answers_are_only_heard_where_log_probabilities_are_asked_for(extractors, listens):
+    assert Sureness(extractors_of(extractors)).listens is listens

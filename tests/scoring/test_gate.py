@@ -1,0 +1,88 @@
+"""What may leave: by a score, by a share of the last runs, and no more than so many a day."""
+
+from typing import NamedTuple
+
+import pytest
+
+from kp_middleware import Score
+from kp_middleware.scores import Signals, Weights
+from kp_middleware.scoring import gate_of
+
+
+class Past(NamedTuple):
+    """A history of one domain that answers as it was told."""
+
+    runs: int = 100
+    ahead: int = 0
+    bar: float = 0.5
+    in_a_day: int = 0
+
+    def standing(self, score, *, share):  # noqa: ARG002
+        return self.runs, self.ahead, self.bar
+
+    def forwarded_in_a_day(self):
+        return self.in_a_day
+
+
+def score(value):
+    even = dict.fromkeys(Weights.model_fields, 0.25)
+    signals = Signals(**dict.fromkeys(Signals.model_fields, 0.5))
+    return Score(value=value, signals=signals, weights=Weights(**even))
+
+
+def decided(gate, value, past=None):
+    return gate_of(*gate).decide(score(value), past or Past())
+
+
+def test_a_threshold_lets_through_what_reaches_it():
+    assert decided([0.75], 0.75) == ("forward", "score 0.750 is at least 0.75", 0.75)
+    assert decided([0.75], 0.7499) == ("withhold", "score 0.750 is below 0.75", 0.75)
+
+
+def test_the_best_share_goes_and_says_among_which():
+    told = decided(["top 10%"], 0.6, Past(runs=200, ahead=19, bar=0.58))
+
+    assert told == (
+        "forward",
+        "score 0.600 is among the top 10% of the domain's last 200 runs",
+        0.58,
+    )
+
+
+def test_what_is_not_among_the_best_share_says_where_it_begins():
+    told = decided(["top 10%"], 0.4, Past(runs=200, ahead=20, bar=0.58))
+
+    reason = "score 0.400 is below 0.580, where the top 10% of the domain's last 200 runs begin"
+    assert told == ("withhold", reason, 0.58)
+
+
+def test_of_equal_scores_no_more_than_the_share_goes():
+    told = decided(["top 10%"], 0.58, Past(runs=200, ahead=20, bar=0.58))
+
+    assert told.decision == "withhold"
+    assert "only as good as" in told.reason
+
+
+@pytest.mark.parametrize(("words", "needed"), [("top 10%", 50), ("top 1%", 100), ("top 100%", 50)])
+def test_until_enough_runs_are_known_the_protocols_threshold_holds(words, needed):
+    before = decided([words], 0.74, Past(runs=needed - 1, ahead=0, bar=0.2))
+    after = decided([words], 0.74, Past(runs=needed, ahead=0, bar=0.2))
+
+    assert (before.decision, before.threshold) == ("withhold", 0.75)
+    assert f"until the domain has {needed} runs, not {needed - 1}" in before.reason
+    assert (after.decision, after.threshold) == ("forward", 0.2)
+
+
+def test_a_day_has_room_for_so_many():
+    assert decided([0.5, 20], 0.6, Past(in_a_day=19)).decision == "forward"
+
+    told = decided([0.5, 20], 0.6, Past(in_a_day=20))
+
+    assert told.decision == "withhold"
+    assert told.reason == (
+        "score 0.600 is at least 0.5, but max_per_day = 20 were let through in the last 24 hours"
+    )
+
+
+def test_what_is_withheld_anyway_does_not_blame_the_day():
+    assert decided([0.5, 0], 0.4).reason == "score 0.400 is below 0.5"

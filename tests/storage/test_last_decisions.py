@@ -1,0 +1,103 @@
+"""Whether anything comes through, told in words that say what would."""
+
+from contextlib import closing
+
+import pytest
+from stored_runs import run, scored
+
+from kp_middleware.database import connect
+from kp_middleware.storage import Verdict, is_to_be_said, read_last_decisions
+
+DAY_S = 86_400
+BELOW = "score 0.500 is below 0.75"
+
+
+@pytest.fixture
+def decide(store):
+    """Scores runs, and lets the gate say so of each."""
+
+    def put(*values, domain="code", gate="threshold 0.75", decision="withhold", reason=BELOW):
+        for value in values:
+            seq = store.record(run(domain=domain))
+            verdict = Verdict(gate, 0.75, decision, reason)
+            store.save_score(seq, scored(value), verdict, took_ms=1)
+
+    return put
+
+
+@pytest.fixture
+def words(connection):
+    return lambda: read_last_decisions(connection).in_words()
+
+
+def test_where_none_of_100_cleared_the_remedy_is_told_with_what_the_best_reach(decide, words):
+    decide(*(place / 200 for place in range(100)))
+
+    assert words() == (
+        "none of the last 100 scored runs cleared the gate (threshold 0.75): the best scored 0.495,"
+        ' the best tenth 0.450 and more; KP_THRESHOLD="top 10%", or threshold="top 10%" in the'
+        " program, lets the best tenth of each domain through; kp-middleware calibrate shows what"
+        " each setting would do"
+    )
+
+
+def test_99_runs_are_too_few_to_tell(decide, words):
+    decide(*[0.1] * 99)
+
+    assert words() == "0 of the last 99 scored runs cleared the gate (threshold 0.75)"
+
+
+@pytest.mark.parametrize(("at", "is_dry"), [(0, True), (1, False)])
+def test_the_last_100_runs_count_and_no_more(decide, connection, at, is_dry):
+    decide(*[0.1] * at)
+    decide(0.9, decision="forward")
+    decide(*[0.1] * (100 - at))
+
+    assert read_last_decisions(connection).is_dry == is_dry
+
+
+def test_runs_without_a_score_are_passed_over(decide, store, connection):
+    decide(*[0.1] * 100)
+    store.record(run())
+
+    assert read_last_decisions(connection).is_dry
+
+
+def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):
+    decide(*[0.25] * 60)
+    decide(*[0.5] * 31, domain="chat\n")
+    decide(*[0.7] * 9, domain="law")
+
+    assert "the best tenth 0.500 and more ('code' 0.250, 'chat\\n' 0.500);" in words()
+
+
+@pytest.mark.parametrize(
+    ("gate", "reason", "remedy"),
+    [
+        ("threshold 0.1", "… but max_per_day = 2 were …", "for max_per_day: a higher one"),
+        ("every other", "the gate failed: KeyError", "the gate fails each time"),
+        ("top 10%", f"{BELOW}, which holds until the domain has 50 …", "nothing to do"),
+        ("top 10%", BELOW, "a larger share lets more through"),
+        ("every other", "odd", "that rule is your program's own"),
+    ],
+)
+def test_the_remedy_is_that_of_the_gate(decide, words, gate, reason, remedy):
+    decide(*[0.5] * 100, gate=gate, reason=reason)
+
+    assert remedy in words()
+    assert "KP_THRESHOLD" not in words()
+
+
+def test_an_empty_file_says_so(words):
+    assert words() == "no run is scored yet"
+
+
+@pytest.mark.parametrize(
+    ("later_s", "again"), [(DAY_S - 1, False), (DAY_S + 1, True), (-1, True)], ids=str
+)
+def test_it_is_to_be_said_once_a_day_for_all_who_share_the_file(connection, db, later_s, again):
+    now_s = 1.7e9
+
+    assert is_to_be_said(connection, now_s=now_s)
+    with closing(connect(db)) as another:
+        assert is_to_be_said(another, now_s=now_s + later_s) == again
