@@ -1,25 +1,24 @@
 """The command line: what every command has in common, and which there are."""
 
 import sys
-from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
+from click.shell_completion import add_completion_class
 
-from kp_middleware import locations
 from kp_middleware.database import TROUBLE, in_words
 from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.inspection.input.bash_completion import BashWords
+from kp_middleware.inspection.input.default_group import GroupWithDefault
+from kp_middleware.inspection.input.options_of_all import (
+    file_of,
+    take_options_of_all,
+    take_them_too,
+)
 from kp_middleware.inspection.output.exit_codes import BROKEN_PIPE, INTERRUPTED
-from kp_middleware.inspection.output.manners import Manners, set_manners
 from kp_middleware.inspection.output.streams import prepare_streams
-from kp_middleware.inspection.output.wording import one_line
-
-if TYPE_CHECKING:
-    from click import Group as DefaultGroup  # the package has no types
-else:
-    from click_default_group import DefaultGroup
+from kp_middleware.inspection.output.wording import printable
 
 _DEFAULT: Final = "list"
 _COMMANDS: Final = (
@@ -32,6 +31,7 @@ _COMMANDS: Final = (
     "diff",
     "stats",
     "what-if",
+    "calibrate",
     "ui",
     "report",
     "tools",
@@ -43,6 +43,8 @@ _COMMANDS: Final = (
     "export",
     "backup",
     "prune",
+    "rescore",
+    "feedback",
     "config",
     "path",
     "completion",
@@ -50,18 +52,20 @@ _COMMANDS: Final = (
 )
 """In the order in which help names them; each in a module of its name in `commands`."""
 
+_WITHOUT_FILE: Final = {"completion", "config", "doctor"}
+"""They work where ``settings.toml``, which may name the file of traces, cannot be read."""
 
-class _Group(DefaultGroup):
+
+class _Group(GroupWithDefault):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [*_COMMANDS]
 
     def main(self, *values: Any, **more: Any) -> Any:
         prepare_streams()
+        add_completion_class(BashWords)
         return super().main(*values, **more)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if not ctx.resilient_parsing:  # else a word is being completed
-            _check_command(cmd_name)
         name = cmd_name if cmd_name in _COMMANDS else _DEFAULT
         if name not in self.commands:
             self.add_command(_command(name))
@@ -72,9 +76,10 @@ class _Group(DefaultGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()  # at exit, a pipe that nobody reads would be complained of
         except KnowledgePulseError as error:
-            raise click.ClickException(str(error)) from error
+            words = "\n".join(map(printable, str(error).splitlines()))  # it may quote what was read
+            raise click.ClickException(words) from error
         except TROUBLE as error:  # the file is damaged, locked, or on a disk that fails
-            raise click.ClickException(str(in_words(ctx.obj, error))) from error
+            raise click.ClickException(str(in_words(file_of(ctx), error))) from error
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except UnicodeError as error:
@@ -88,57 +93,30 @@ class _Group(DefaultGroup):
         return result
 
 
-def _check_command(name: str) -> None:
-    """Refuse what is neither a command nor an option of the default one, which has no arguments."""
-    if name in _COMMANDS or name.startswith("-"):
-        return
-    alike = get_close_matches(name, _COMMANDS, n=1)
-    remedy = f"did you mean {alike[0]}?" if alike else "--help names those that there are"
-    raise click.UsageError(f"there is no command {one_line(name)}: {remedy}")
-
-
 def _command(name: str) -> click.Command:
     noun = name.replace("-", "_")
     module = import_module(f"kp_middleware.inspection.commands.{noun}")
     command: click.Command = getattr(module, "list_" if noun == "list" else noun)
+    take_them_too(command, needs_file=name not in _WITHOUT_FILE)
     return command
 
 
 @click.group(
     cls=_Group,
     default=_DEFAULT,
-    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar="KP_DB",
-    help="The file of traces. Default: KP_DB, or kp.db in your data folder.",
-)
-@click.option("--no-color", is_flag=True, help="No colour; NO_COLOR and TERM=dumb say the same.")
-@click.option("--no-progress", is_flag=True, help="No bars where something takes long.")
-@click.option("-q", "--quiet", is_flag=True, help="No hints and bars, warnings and errors alone.")
-@click.option("-v", "--verbose", is_flag=True, help="Show what the library logs.")
 @click.version_option(package_name="kp-middleware", message="%(version)s")
-@click.pass_context
-def cli(
-    context: click.Context,
-    *,
-    db: Path | None,
-    no_color: bool,
-    no_progress: bool,
-    quiet: bool,
-    verbose: bool,
-) -> None:
+def cli() -> None:
     """Look at what your agents did, how it scored, and what was sent.
+
+    Its options may be typed after a command, too.
 
     \b
     kp-middleware demo          see it work, on this machine alone
     kp-middleware               the newest traces
     kp-middleware show @last    why the last one scored as it did
     """
-    set_manners(context, Manners(not no_color, not no_progress, quiet, verbose))
-    context.obj = db or locations.database_file()
-    if context.invoked_subcommand is None:
-        context.invoke(_command(_DEFAULT))
+
+
+take_options_of_all(cli)

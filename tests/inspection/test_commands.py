@@ -133,7 +133,7 @@ def test_the_doctor_finds_nothing_where_all_is_well(agent, type_command):
 
     result = type_command("doctor", "--json")
 
-    assert [finding["ok"] for finding in json.loads(result.stdout)] == [True] * 4
+    assert [finding["ok"] for finding in json.loads(result.stdout)] == [True] * 5
     assert result.exit_code == 0
 
 

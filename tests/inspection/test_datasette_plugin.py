@@ -15,6 +15,7 @@ from kp_middleware.database import connect
 from kp_middleware.inspection.datasette_plugin import our_files
 
 OVERVIEW = "/-/kp/kp"
+SEARCH = f"{OVERVIEW}/search?q={{}}"
 ANNA = {"id": "anna"}
 
 
@@ -95,18 +96,18 @@ def test_the_overview_leads_to_the_gate_the_tables_and_a_search(show, file):
     page = show(file).get(OVERVIEW)
 
     assert {f"{OVERVIEW}/what-if", "/kp/history?_sort_desc=seq", "/kp"} <= {*ways(page.text)}
-    assert re.search(r"""<form[^>]* action="/kp/traces".*name="_search".*</form>""", page.text)
+    assert re.search(rf"""<form[^>]* action="{OVERVIEW}/search".*name="q".*</form>""", page.text)
 
 
 def test_each_link_of_our_pages_leads_to_a_page(show, agent, db, short):
     agent("fix another test")
     shown = show(db)
-    pages = [OVERVIEW, f"{OVERVIEW}/what-if", f"{OVERVIEW}/traces/{short}"]
+    pages = [OVERVIEW, f"{OVERVIEW}/what-if", f"{OVERVIEW}/traces/{short}", SEARCH.format("fix")]
     hrefs = {href for page in pages for href in ways(shown.get(page).text) if href[:2] != "ht"}
 
     answers = {href: shown.get(href).status_code for href in hrefs if "static" not in href}
 
-    assert len(answers) > 15
+    assert len(answers) > 14
     assert {*answers.values()} == {200}
 
 
@@ -182,6 +183,110 @@ def test_ids_in_tables_are_short_and_lead_to_their_pages(show, trace_id, short, 
 
 def test_ids_in_json_stay_whole(show, trace_id, file):
     assert trace_id in show(file).get("/kp/traces.json?_shape=array").text
+
+
+def test_numbers_in_tables_can_be_read_and_are_whole_where_they_are_pointed_at(show, db):
+    put(db, run("one", step("thought")), with_value(0.9))
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE traces SET score = 0.4410000145435333")
+
+    page = show(db).get("/kp/history").text
+
+    assert '<span title="0.4410000145435333">0.441</span>' in page
+    assert "0.4410000145435333" in show(db).get("/kp/history.json?_shape=array").text
+
+
+def test_numbers_of_another_program_stay_as_they_are(show, file, other):
+    with closing(sqlite3.connect(other)) as connection, connection:
+        connection.execute("CREATE TABLE numbers (number REAL)")
+        connection.execute("INSERT INTO numbers VALUES (0.4410000145435333)")
+
+    assert "<span title=" not in show(file, other).get("/other/numbers").text
+
+
+def test_a_tool_leads_to_its_calls_alone(show, file):
+    shown = show(file)
+    (href,) = {href for href in ways(shown.get(OVERVIEW).text) if "tool__exact" in href}
+
+    rows = shown.get(href.replace("steps?", "steps.json?") + "&_shape=array").json()
+
+    assert [row["type"] for row in rows] == ["tool_call"]
+
+
+def test_a_search_lists_traces_that_can_be_read_and_opened(show, agent, db, short):
+    agent("write a poem")
+    shown = show(db)
+
+    found = shown.get(SEARCH.format("tests")).text
+
+    assert "1 trace." in found
+    assert f"{OVERVIEW}/traces/{short}" in own_ways(found)
+    assert "write a poem" not in found
+    assert 'value="tests"' in found
+
+
+@pytest.mark.parametrize(
+    "words", ["%22", "%22a", "AND", "*", "a%20NEAR(", "%00", "nothing-of-this"]
+)
+def test_a_search_that_finds_nothing_says_so(show, file, words):
+    page = show(file).get(SEARCH.format(words))
+
+    assert page.status_code == 200
+    assert "No objective and no result says that." in page.text
+
+
+@pytest.mark.parametrize("rest", ["", "?q=", "?q=%20"])
+def test_a_search_for_nothing_asks_for_words(show, file, rest):
+    page = show(file).get(f"{OVERVIEW}/search{rest}")
+
+    assert page.status_code == 200
+    assert "Nothing was asked for" in page.text
+
+
+def test_what_was_searched_for_is_text_and_not_markup(show, file):
+    page = show(file).get(SEARCH.format("%22%3E%3Cscript%3Ealert(1)%3C/script%3E")).text
+
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize("rest", ["", "/what-if", "/traces/@last", "/search?q=fix", "/traces/none"])
+def test_no_page_of_ours_has_or_may_run_a_script(show, file, rest):
+    page = show(file).get(f"{OVERVIEW}{rest}")
+
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'; script-src 'none'" in policy
+    assert not re.search(r"<script|javascript:|<[^>]*\son\w+=", page.text)
+    assert page.text.count('lang="en"') == page.text.count("<main") == 1
+
+
+def test_every_page_of_ours_says_which_file_it_is_of(show, file, tmp_path):
+    shown = show(file, copied(file, tmp_path / "second.db"))
+
+    titles = [
+        re.search("<title>(.*)</title>", shown.get(page).text).group(1)
+        for page in (OVERVIEW, "/-/kp/second", "/-/kp/second/what-if")
+    ]
+
+    assert titles == ["Overview · kp.db", "Overview · second.db", "The gate · second.db"]
+    assert ">second.db</a>" in shown.get("/-/kp/second/traces/@last").text
+
+
+def test_tables_and_views_lead_back_to_the_overview_from_their_own_menu(show, file):
+    shown = show(file)
+
+    for page in ("/kp", "/kp/traces", "/kp/history"):
+        assert ways(shown.get(page).text).count(OVERVIEW) == 2
+
+
+def test_a_page_that_is_not_there_costs_no_traceback(show, file, capsys):
+    shown = show(file)
+
+    answers = [
+        shown.get(path) for path in ("/-/kp/none", f"{OVERVIEW}/traces/x", "/kp/none", "/x/y")
+    ]
+
+    assert {answer.status_code for answer in answers} == {404}
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_file_of_another_program_gets_nothing_of_ours(show, other):
@@ -305,6 +410,17 @@ def test_another_file_in_its_place_is_seen_as_what_it_is(show, file, other, tmp_
     other.replace(place)
 
     assert (before, shown.get("/-/kp/place").status_code) == (200, 404)
+
+
+def test_that_the_file_was_replaced_is_said(show, file, tmp_path):
+    place, another = (copied(file, tmp_path / name) for name in ("place.db", "another.db"))
+    shown = show(place)
+    before = shown.get("/-/kp/place").text
+
+    another.replace(place)
+
+    assert "taken the place" not in before
+    assert "taken the place" in shown.get("/-/kp/place").text
 
 
 def test_what_a_trace_says_is_text_and_not_markup(show, db):

@@ -12,15 +12,18 @@ from kp_middleware.inspection import main
 
 HEAVY = {"pydantic", "numpy", "sqlite_utils", "rich", "httpx2", "langchain", "datasette"}
 NEEDS_MORE = {
-    "config get": "validates the settings",
-    "config list": "validates the settings",
-    "config set": "validates the settings",
+    "calibrate": "asks the gates",
+    "config get": "validates the settings, all of which go through pydantic",
+    "config list": "the same",
+    "config set": "the same",
     "demo": "runs an agent",
     "doctor": "tries everything",
+    "feedback": "scores anew",
     "outbox rescan": "redacts anew",
     "outbox retry": "redacts anew",
-    "redact": "knows the user's rules",
-    "similar": "compares vectors",
+    "redact": "knows the user's rules, which are settings",
+    "rescore": "may embed",
+    "similar": "compares vectors, with numpy",
     "ui": "is a server",
 }
 WORDS = {
@@ -32,7 +35,7 @@ WORDS = {
     "text": "one",
     "trace_id": "@last",
 }
-ALSO = {"prune": ["--keep", "1", "--dry-run"], "tail": ["-n", "1", "--no-follow"]}
+ALSO = {"prune": ["--keep", "1"], "tail": ["-n", "1", "--no-follow"]}
 
 
 def walked(group, names=()):
@@ -89,6 +92,20 @@ def test_help_is_printed_without_a_file(names, command, type_command, db):
     assert not db.exists()
 
 
+def heavy_modules(*words):
+    """What a command has loaded when it ends, and what it printed."""
+    code = (
+        "import sys\n"
+        "from kp_middleware.inspection import main\n"
+        "code = main(sys.argv[1:], standalone_mode=False)\n"
+        f"print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    return done.stderr.splitlines()[-1].split(), done.stdout
+
+
 @pytest.mark.parametrize(("names", "command"), WITH_JSON)
 def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp_path):
     agent("one")
@@ -96,19 +113,31 @@ def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp
     arguments = [one for one in command.params if isinstance(one, click.Argument) and one.required]
     words = [WORDS[one.name] for one in arguments]
     typed = ["--db", str(db), *names, "--json", *ALSO.get(" ".join(names), []), *words]
-    code = (
-        "import sys\n"
-        "from kp_middleware.inspection import main\n"
-        "code = main(sys.argv[1:], standalone_mode=False)\n"
-        f"print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)\n"
+
+    heavy, printed = heavy_modules(*(word.format(folder=tmp_path) for word in typed))
+
+    assert heavy == []
+    assert [json.loads(line) for line in [printed] if line]
+
+
+@pytest.mark.parametrize("words", [["explain", "@last"], ["what-if"]], ids=" ".join)
+def test_other_weights_of_the_protocol_load_nothing_heavy(words, agent, db):
+    agent("one")
+
+    heavy, printed = heavy_modules("--db", str(db), *words, "--weights", "finance", "--json")
+
+    assert heavy == []
+    assert json.loads(printed)
+
+
+@pytest.mark.parametrize("name", ["KP_PROFILES", "kp_profiles"])
+def test_weights_of_the_user_s_own_win_over_those_of_the_protocol(name, agent, db, monkeypatch):
+    agent("one")
+    weights = {"complexity": 1, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 0}
+    monkeypatch.setenv(name, json.dumps({"finance": weights}))
+
+    _, printed = heavy_modules(
+        "--db", str(db), "explain", "@last", "--weights", "finance", "--json"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", code, *(word.format(folder=tmp_path) for word in typed)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stderr.splitlines()[-1] == ""
-    assert [json.loads(line) for line in [done.stdout] if line]
+    assert [one["weight"] for one in json.loads(printed)["signals"]] == [1, 0, 0, 0]

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from kp_middleware import locations
 from kp_middleware.inspection.input.default_group import GroupWithDefault
 from kp_middleware.inspection.input.names import Completed
+from kp_middleware.inspection.input.options_of_all import named_file
+from kp_middleware.inspection.input.thresholds import complete_threshold
 from kp_middleware.inspection.output.rows import Output, json_option, output_options, print_json
 from kp_middleware.inspection.output.wording import one_line
 from kp_middleware.storage import Row
@@ -19,7 +19,7 @@ _COLUMNS: Final = ("setting", "value", "origin", "description")
 _WIDTH: Final = 44
 
 
-@click.group(cls=GroupWithDefault, default="list", default_if_no_args=True)
+@click.group(cls=GroupWithDefault, default="list")
 def config() -> None:
     """See each setting, where it comes from and what it does; change the settings file.
 
@@ -40,6 +40,12 @@ def _complete_setting(_: click.Context, __: click.Parameter, start: str) -> Comp
         for name, text in descriptions().items()
         if name.startswith(start)
     ]
+
+
+def _complete_value(context: click.Context, parameter: click.Parameter, start: str) -> Completed:
+    if context.params.get("name") == "threshold":
+        return complete_threshold(context, parameter, start)
+    return []
 
 
 _setting_argument: Callable[[Any], Any] = click.argument(
@@ -82,7 +88,7 @@ def get(context: click.Context, *, name: str, as_json: bool) -> None:
 
 @config.command("set")
 @_setting_argument
-@click.argument("value")
+@click.argument("value", shell_complete=_complete_value)
 @json_option
 def set_(*, name: str, value: str, as_json: bool) -> None:
     """Write one setting to settings.toml, after a check. Other lines stay as they are.
@@ -90,11 +96,11 @@ def set_(*, name: str, value: str, as_json: bool) -> None:
     A list is JSON, or texts divided by commas.
 
     \b
-    kp-middleware config set threshold 0.8
+    kp-middleware config set threshold "top 10%"
     kp-middleware config set redact_deny '["Bluebird", "/ACME-[0-9]+/"]'
     """
-    from kp_middleware.inspection.installation.origins import descriptions, variable_of
-    from kp_middleware.inspection.installation.settings_file import write_setting
+    from kp_middleware.inspection.installation.origins import descriptions
+    from kp_middleware.inspection.installation.settings_file import tell_what_wins, write_setting
 
     _check_name(name, [*descriptions()])
     _check_text(value)
@@ -103,8 +109,7 @@ def set_(*, name: str, value: str, as_json: bool) -> None:
         print_json({"setting": name, "value": written, "path": str(locations.settings_file())})
     else:
         click.echo(f"{name} is {json.dumps(written, ensure_ascii=False)} from the next program on")
-    if variable := variable_of(name):
-        click.echo(f"{variable} is set, and wins over the file", err=True)
+    tell_what_wins(name)
 
 
 @config.command()
@@ -125,9 +130,7 @@ def path(*, as_json: bool) -> None:
 def _rows(context: click.Context) -> list[Row]:
     from kp_middleware.inspection.installation.origins import settings_with_origins
 
-    named = context.find_root().get_parameter_source("db") == ParameterSource.COMMANDLINE
-    db: Path | None = context.obj if named else None
-    return settings_with_origins(db)
+    return settings_with_origins(named_file(context))
 
 
 def _check_name(name: str, names: list[str]) -> None:

@@ -27,7 +27,7 @@ _ROOM: Final = 110
 @click.command("list")
 @limit_option
 @filter_options()
-@click.option("--near", is_flag=True, help="Those nearest to the threshold first, on both sides.")
+@click.option("--near", is_flag=True, help="Those nearest to their threshold first, on both sides.")
 @output_options(columns=COLUMNS)
 @click.pass_obj
 def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output) -> None:
@@ -42,9 +42,9 @@ def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output)
         find = listing.nearest if near else listing.newest
         rows = find(filters, limit=limit)
         count = listing.count(filters) if len(rows) == limit else limit
-    tell_how_many(count, limit)
     tell_if_none(rows)
     output.print(rows, _columns(output), for_people=for_people)
+    tell_how_many(count, limit)
 
 
 def _columns(output: Output) -> tuple[str, ...]:

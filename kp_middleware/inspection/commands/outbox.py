@@ -3,8 +3,9 @@
 import difflib
 import json
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,20 +16,34 @@ from kp_middleware import locations
 from kp_middleware.database import Connection, connect
 from kp_middleware.inspection.input.default_group import GroupWithDefault
 from kp_middleware.inspection.input.limit import limit_option
-from kp_middleware.inspection.input.names import trace_id_argument
+from kp_middleware.inspection.input.names import complete_trace_id, trace_id_argument
 from kp_middleware.inspection.installation.user_settings import read_settings
 from kp_middleware.inspection.output.exit_codes import BLOCKED
 from kp_middleware.inspection.output.manners import hint
 from kp_middleware.inspection.output.rows import Output, json_option, output_options, print_json
 from kp_middleware.inspection.output.trace_rows import tell_if_none
 from kp_middleware.inspection.output.wording import in_words, printable, short_id
-from kp_middleware.storage import Entry, History, OutboxCare, Row, lift_stops
+from kp_middleware.storage import (
+    CANCELLED_BY_HAND,
+    Entry,
+    History,
+    OutboxCare,
+    Row,
+    lift_stops,
+)
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Rescan
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "reason", "objective")
 _FAILED: Final = ("rejected", "blocked")
+_STATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "failed": _FAILED,
+    "blocked": ("blocked",),
+    "pending": ("pending", "sending"),
+    "sent": ("sent",),
+    "cancelled": ("cancelled",),
+}
 _LEFT: Final = (
     "what other redact_… settings blocked is left:"
     " set the same here, or --force applies yours alone"
@@ -43,7 +58,7 @@ _alone_option = click.option(
 )
 
 
-@click.group(cls=GroupWithDefault, default="list", default_if_no_args=True)
+@click.group(cls=GroupWithDefault, default="list")
 def outbox() -> None:
     """See what goes, exactly, and do something about what does not.
 
@@ -51,31 +66,33 @@ def outbox() -> None:
     kp-middleware outbox --failed            what was rejected or is blocked, and why
     kp-middleware outbox show 1339 --diff    what redaction changes
     kp-middleware outbox retry --failed      try them again
+    kp-middleware outbox cancel 1339         let it not go
     """
 
 
 @outbox.command("list")
 @limit_option
-@click.option("--failed", "states", flag_value="rejected,blocked", help="Rejected or blocked.")
-@click.option("--blocked", "states", flag_value="blocked", help="Not certainly clean, or given up.")
-@click.option("--pending", "states", flag_value="pending,sending", help="Waits to be sent.")
-@click.option("--sent", "states", flag_value="sent", help="Arrived.")
+@click.option("--failed", is_flag=True, help="Rejected or blocked.")
+@click.option("--blocked", is_flag=True, help="Not certainly clean, or given up.")
+@click.option("--pending", is_flag=True, help="Waits to be sent.")
+@click.option("--sent", is_flag=True, help="Arrived.")
+@click.option("--cancelled", is_flag=True, help="By hand, or because it no longer clears.")
 @output_options(columns=_COLUMNS)
 @click.pass_obj
-def list_(db: Path, *, limit: int, states: str | None, output: Output) -> None:
-    """List what is in the outbox, newest first.
+def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
+    """List what is in the outbox, newest first; of several kinds, what is of any of them.
 
     \b
     kp-middleware outbox list --pending
     """
-    wanted = states.split(",") if states else ()
+    wanted = [state for kind, typed in kinds.items() if typed for state in _STATES[kind]]
     with closing(connect(db, read_only=True)) as connection:
         care = OutboxCare(connection)
         rows, count = care.rows(limit, states=wanted), care.count(states=wanted)
-    if len(rows) == limit < count:
-        hint(f"{count} in all: -n shows more")
     tell_if_none(rows)
     output.print(rows, _COLUMNS, for_people=_for_people)
+    if len(rows) == limit < count:
+        hint(f"{count} in all: -n shows more")
 
 
 @outbox.command()
@@ -107,7 +124,7 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @_alone_option
 @click.pass_obj
 def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool) -> None:
-    """Try again what was rejected or is blocked: as soon as a program of yours records.
+    """Try again what was rejected, is blocked or you cancelled: when a program of yours records.
 
     An API key that the registry has refused is tried again, too. All is redacted anew, by your
     settings here; what other redact_… settings blocked stays. Exits with 6 if something is blocked.
@@ -127,6 +144,29 @@ def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool) -> None:
         seqs = care.seqs(*_FAILED) if trace_id is None else [History(connection).find(trace_id)]
         results = [_retried(care, rescan, seq, settings.agent_id) for seq in seqs]
     _tell(results)
+
+
+@outbox.command()
+@click.argument(
+    "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_trace_id
+)
+@click.pass_obj
+def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
+    """Let nothing leave of these traces, unless retry brings them back.
+
+    They stay in the file. What was sent, or is on its way, cannot be called back.
+
+    \b
+    kp-middleware outbox cancel @last
+    kp-middleware outbox cancel 1339c0 a1b2c3
+    """
+    with closing(_opened(db)) as connection:
+        history, care = History(connection), OutboxCare(connection)
+        seqs = dict.fromkeys(map(history.find, trace_ids))
+        states = [_cancelled(care, seq) for seq in seqs]
+    _tell(states)
+    if {*states} != {"cancelled"}:
+        raise click.ClickException("what was sent, or is on its way, cannot be called back")
 
 
 @outbox.command()
@@ -157,12 +197,19 @@ def _opened(db: Path) -> Connection:
 
 def _retried(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None) -> str:
     entry = care.entry(seq)
-    if entry.state not in _FAILED:
+    if entry.state not in _FAILED and entry.reason != CANCELLED_BY_HAND:
         raise click.ClickException(f"there is nothing to try again: it is {entry.state}")
     result = rescan.row(seq)
     if result in {"unchanged", "rewritten"} and care.retry(seq, agent_id=agent_id):
-        return "waiting"
+        state = care.entry(seq).state
+        return "waiting" if state == "pending" else state
     return result
+
+
+def _cancelled(care: OutboxCare, seq: int) -> str:
+    """What became of its row: of what was cancelled before as well."""
+    state = care.entry(seq).state
+    return "cancelled" if care.cancel(seq, time.time()) else state
 
 
 def _tell(results: list[str], *, as_json: bool = False) -> None:

@@ -4,13 +4,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from kp_middleware.database import TROUBLE, Connection, connect, in_words
 from kp_middleware.inspection.input.names import complete_domain
-from kp_middleware.inspection.input.number_range import NumberRange
+from kp_middleware.inspection.input.number_range import UNIT
+from kp_middleware.inspection.input.since import older_option
 from kp_middleware.inspection.output.manners import hint
 from kp_middleware.inspection.output.progress import progress
 from kp_middleware.inspection.output.rows import json_option, print_json
@@ -20,43 +21,36 @@ _GIVE_WAY_S: Final = 0.005
 
 
 @click.command()
-@click.option("--keep-days", type=NumberRange(min=0), help="Keep what is not older.")
+@older_option
 @click.option("--keep", type=click.IntRange(min=0), help="Keep so many of the newest.")
-@click.option(
-    "-d", "--domain", shell_complete=complete_domain, help="Remove only traces of this domain."
-)
-@click.option("--dry-run", is_flag=True, help="Only say how many would go.")
+@click.option("--below", type=UNIT, help="Only what scored less than this, 0 to 1.")
+@click.option("--keep-sent", is_flag=True, help="Keep what was sent.")
+@click.option("-d", "--domain", shell_complete=complete_domain, help="Only traces of this domain.")
+@click.option("--yes", is_flag=True, help="Remove them. Without it, only say how many would go.")
 @click.option("--vacuum", "shrink", is_flag=True, help="Give the room back to the disk.")
 @json_option
 @click.pass_obj
 def prune(
-    db: Path,
-    *,
-    keep_days: float | None,
-    keep: int | None,
-    domain: str | None,
-    dry_run: bool,
-    shrink: bool,
-    as_json: bool,
+    db: Path, *, older: str | None, yes: bool, shrink: bool, as_json: bool, **rules: Any
 ) -> None:
-    """Remove old traces, with their vectors. With both rules, what either keeps stays.
+    """Remove old traces, with their vectors: those that fit all that is said.
 
     What waits to be scored, to be sent or for a person always stays. Programs may go on recording.
 
     \b
-    kp-middleware prune --keep-days 90 --dry-run
-    kp-middleware prune --keep 10000 --vacuum
+    kp-middleware prune --older 90d --keep-sent           how many would go
+    kp-middleware prune --keep 10000 --vacuum --yes       they go
     """
-    if keep_days is None and keep is None:
-        raise click.UsageError("say what to keep: --keep-days or --keep")
-    with closing(connect(db, read_only=dry_run or not db.exists())) as connection:
+    if older is None and rules["keep"] is None and rules["below"] is None:
+        raise click.UsageError("say what goes: --older, --keep or --below")
+    with closing(connect(db, read_only=not yes or not db.exists())) as connection:
         pruning, before = Pruning(connection), db.stat().st_size
-        doomed = pruning.doomed(now=time.time(), keep_days=keep_days, keep=keep, domain=domain)
+        doomed = pruning.doomed(before=older, **rules)
         count, recorded = pruning.count(doomed), count_all(connection).recorded
-        if not dry_run:
+        if yes:
             count = _prune(db, connection, doomed, count, shrink=shrink)
     sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
-    result = {"dry_run": dry_run, "removed": count, "kept": recorded - count, **sizes}
+    result = {"dry_run": not yes, "removed": count, "kept": recorded - count, **sizes}
     _tell(result, as_json=as_json, shrink=shrink)
 
 
@@ -82,8 +76,10 @@ def _removed(pruning: Pruning, doomed: Doomed, count: int) -> Iterator[int]:
 def _tell(result: Row, *, as_json: bool, shrink: bool) -> None:
     if as_json:
         print_json(result)
-        return
-    would = "would be removed, " if result["dry_run"] else "removed, "
-    click.echo(f"{result['removed']} {would}{result['kept']} kept")
-    if result["removed"] and not result["dry_run"] and not shrink:
+    else:
+        would = "would be removed" if result["dry_run"] else "removed"
+        click.echo(f"{result['removed']:,} {would}, {result['kept']:,} kept")
+    if result["removed"] and result["dry_run"]:
+        click.echo("nothing was removed: --yes removes them", err=True)
+    elif result["removed"] and not shrink and not as_json:
         hint("the file keeps its size and uses the room again; --vacuum shrinks it")

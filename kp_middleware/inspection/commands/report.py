@@ -45,7 +45,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
         unfinished.write_text(report_html(found), encoding="utf-8")
     if cleaning.left_out:
         click.echo(
-            f"{cleaning.left_out:,} texts could not be redacted: the report says so in their place",
+            f"{_texts(cleaning.left_out)} could not be redacted: the report says so instead",
             err=True,
         )
     hint(f"{len(found.told)} traces in full, {len(found.listed)} listed, in {out}")
@@ -53,3 +53,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
         import webbrowser
 
         webbrowser.open(out.expanduser().resolve().as_uri())
+
+
+def _texts(number: int) -> str:
+    return "1 text" if number == 1 else f"{number:,} texts"

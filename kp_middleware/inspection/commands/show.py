@@ -14,7 +14,7 @@ from kp_middleware.inspection.explanation.whereabouts import whereabouts
 from kp_middleware.inspection.input.names import trace_id_argument
 from kp_middleware.inspection.lines.markdown import markdown
 from kp_middleware.inspection.lines.trace import trace_lines
-from kp_middleware.inspection.output.rows import print_json
+from kp_middleware.inspection.output.rows import chosen_format, print_json
 from kp_middleware.inspection.output.screen import screen_width
 from kp_middleware.storage import History, Row
 
@@ -43,11 +43,11 @@ def _how_many(_: click.Context, __: click.Parameter, value: str) -> int | None:
     callback=_how_many,
     help="How many steps, or all of them.",
 )
-@click.option("--json", "format_", flag_value="json", help=_FORMATS["json"])
-@click.option("--md", "format_", flag_value="md", help=_FORMATS["md"])
-@click.option("--payload", "format_", flag_value="payload", help=_FORMATS["payload"])
+@click.option("--json", "as_json", is_flag=True, help=_FORMATS["json"])
+@click.option("--md", "as_md", is_flag=True, help=_FORMATS["md"])
+@click.option("--payload", "as_payload", is_flag=True, help=_FORMATS["payload"])
 @click.pass_obj
-def show(db: Path, *, trace_id: str, steps: int | None, format_: str | None) -> None:
+def show(db: Path, /, *, trace_id: str, steps: int | None, **typed: bool) -> None:
     """Show why one trace scored as it did, where it went, and its steps.
 
     ID is the beginning of its id, @last or @best.
@@ -56,6 +56,7 @@ def show(db: Path, *, trace_id: str, steps: int | None, format_: str | None) -> 
     kp-middleware show 1339c0
     kp-middleware show @last --steps all --md
     """
+    format_ = chosen_format(_FORMATS, typed)
     with closing(connect(db, read_only=True)) as connection:
         history = History(connection)
         seq = history.find(trace_id)

@@ -15,7 +15,7 @@ from kp_middleware.inspection.output.table import print_table
 from kp_middleware.storage import Distribution, History, Hundredth, Row, read_groups
 
 _COUNTS: Final = ("recorded", "cleared", "queued", "sent", "blocked", "rejected")
-_BY: Final = ("domain", "tool", "day", "week", "model", "state")
+_BY: Final = ("domain", "tool", "day", "week", "model", "state", "gate")
 _BIN: Final = 5  # hundredths
 _WEEKS: Final = 52
 
@@ -60,11 +60,16 @@ def _print_stats(numbers: Row, threshold: float | None, hundredths: list[Hundred
     if hundredths:
         click.echo("\nscore at least, and how many traces")
         click.echo("\n".join(histogram([*_bins(hundredths)], threshold, screen_width())))
-    for title in ("domains", "states", "tools"):
+    for title in ("domains", "states", "gates", "tools"):
         rows = numbers[title]
         if rows:
             click.echo()
-            print_table(rows, [*rows[0]])
+            print_table(rows, _columns(rows) if title == "gates" else [*rows[0]])
+
+
+def _columns(rows: list[Row]) -> list[str]:
+    """Without the reasons that no gate had."""
+    return [name for name in rows[0] if any(row[name] for row in rows)]
 
 
 def _bins(hundredths: list[Hundredth]) -> Iterator[Bin]:

@@ -13,7 +13,14 @@ from kp_middleware import locations
 from kp_middleware.database import connect
 from kp_middleware.inspection.output.rows import json_option, print_json
 from kp_middleware.instants import instant
-from kp_middleware.storage import Pause, Row, count_all, read_condition, read_pauses
+from kp_middleware.storage import (
+    Pause,
+    Row,
+    count_all,
+    read_condition,
+    read_last_decisions,
+    read_pauses,
+)
 
 _TROUBLES: Final = {
     "dropped": "were lost because too many waited to be written: raise max_queue_bytes",
@@ -27,6 +34,9 @@ _WAITING: Final = {
     "paused": "wait for a person or the next turn: resume them, or kp.end_thread(…)",
     "pending": "wait to be sent: the next program that records with your key does it",
 }
+_TOLD_AS: Final = {"failed": "unscorable"}
+"""Elsewhere ``--failed`` means a task that was not done, or what the registry did not take."""
+
 _REFUSED: Final = (
     "has refused the API key: get another and set KP_API_KEY, or try it again with kp-middleware"
     " outbox retry --failed"
@@ -61,6 +71,7 @@ def status(db: Path, *, as_json: bool) -> None:
 def _status(db: Path) -> Row:
     with closing(connect(db, read_only=True)) as connection:
         counts, condition = count_all(connection)._asdict(), read_condition(connection, db)
+        last = read_last_decisions(connection)
     registries = {registry.rstrip("/") for registry in condition.registries}
     pauses = [
         pause
@@ -70,10 +81,13 @@ def _status(db: Path) -> Row:
     ]
     counts["dropped"] = condition.dropped
     troubles = [*_troubles(counts, pauses, condition.set_aside)]
+    if last.is_dry:
+        troubles.append(last.in_words())
     return {
         "path": str(db),
         **condition._asdict(),
         **counts,
+        "last_decisions": last._asdict(),
         "pauses": [_as_row(pause) for pause in pauses],
         "troubles": troubles,
     }
@@ -115,7 +129,7 @@ def _lines(found: Row) -> Iterator[str]:
         "rejected",
         "blocked",
     ):
-        yield f"{name:<11}{found[name]:>8,}"
+        yield f"{_TOLD_AS.get(name, name):<11}{found[name]:>8,}"
     for name, words in _WAITING.items():
         if found[name]:
             since = _minute(found["waiting_since"][name])

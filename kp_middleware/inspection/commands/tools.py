@@ -9,6 +9,7 @@ import click
 from kp_middleware.database import connect
 from kp_middleware.inspection.input.names import complete_domain
 from kp_middleware.inspection.output.rows import Output, output_options
+from kp_middleware.inspection.output.trace_rows import tell_if_none
 from kp_middleware.storage import Row, read_tool_usage
 
 _COLUMNS: Final = ("calls", "failures", "traces", "mean_ms", "max_ms", "tool")
@@ -27,6 +28,7 @@ def tools(db: Path, *, limit: int | None, domain: str | None, output: Output) ->
     """
     with closing(connect(db, read_only=True)) as connection:
         rows = read_tool_usage(connection, domain=domain, limit=limit)
+    tell_if_none(rows)
     output.print(rows, _COLUMNS, for_people=_for_people)
 
 
@@ -34,5 +36,6 @@ def _for_people(row: Row) -> Row:
     return row | {name: _rounded(row[name]) for name in ("mean_ms", "max_ms")}
 
 
-def _rounded(took_ms: float | None) -> int | None:
-    return None if took_ms is None else round(took_ms)
+def _rounded(took_ms: float | None) -> float | None:
+    """Whole milliseconds; what is less than ten stays, since 0 would be no time."""
+    return took_ms if took_ms is None or took_ms < 10 else round(took_ms)

@@ -10,21 +10,28 @@ import click
 
 from kp_middleware.database import connect
 from kp_middleware.inspection.explanation.thresholds import (
+    LONG_COLUMNS,
     ONE_COLUMNS,
-    ROW_COLUMNS,
-    by_threshold,
     effect_row,
+    in_long_form,
+    rows_of,
 )
 from kp_middleware.inspection.input.names import complete_domain
 from kp_middleware.inspection.input.number_range import UNIT
 from kp_middleware.inspection.input.since import since_option
 from kp_middleware.inspection.input.weights import profile_weights, weights_option
-from kp_middleware.inspection.lines.thresholds import one_threshold_lines, threshold_lines
+from kp_middleware.inspection.lines.thresholds import (
+    never_leave,
+    one_threshold_lines,
+    threshold_lines,
+)
 from kp_middleware.inspection.output.exit_codes import EMPTY
+from kp_middleware.inspection.output.manners import hint
 from kp_middleware.inspection.output.rows import Output, output_options, print_json
 from kp_middleware.inspection.output.screen import screen_width
 from kp_middleware.storage import Distribution, Row
 
+_NONE: Final = "nothing matches: no such trace has a score"
 _HUNDREDTHS: Final = {"0.01": 1, "0.05": 5, "0.1": 10}
 
 
@@ -46,7 +53,7 @@ _HUNDREDTHS: Final = {"0.01": 1, "0.05": 5, "0.1": 10}
     help="With --threshold: how many of the traces that change.",
 )
 @weights_option
-@output_options(columns=tuple(dict.fromkeys((*ROW_COLUMNS, *ONE_COLUMNS))))
+@output_options(columns=tuple(dict.fromkeys((*LONG_COLUMNS, *ONE_COLUMNS))))
 @click.pass_obj
 def what_if(
     db: Path,
@@ -61,8 +68,9 @@ def what_if(
 ) -> None:
     """Say how many traces would have gone at every threshold, in all and by domain.
 
-    Nothing is scored by a model: the stored parts say it. With --threshold, it names the traces
-    that would newly go or stay, those nearest to it first.
+    Nothing is scored by a model: the stored parts say it. What is private is not counted, since it
+    never leaves. CSV and TSV have a row for each threshold and domain, "all" first. With
+    --threshold, it names the traces that would newly go or stay, those nearest to it first.
 
     \b
     kp-middleware what-if
@@ -73,22 +81,36 @@ def what_if(
         spread = Distribution(connection, domain=domain, since=since, weights=weights)
         if threshold is not None:
             effect = effect_row(spread, threshold, limit)
-            _print_one(effect, output)
             traces = effect["traces"]
+            _tell_if_none(traces, spread)
+            _print_one(effect, output)
         else:
             size = _HUNDREDTHS[step or ("0.1" if output.format == "table" else "0.01")]
-            rows = [*by_threshold(spread.hundredths(), size)]
+            rows = rows_of(spread, size)
+            traces = rows[0]["traces"] if rows else 0
+            _tell_if_none(traces, spread)
             _print_all(rows, spread.threshold(), output)
-            traces = rows[0]["traces"]
     if output.fail_empty and not traces:
         sys.exit(EMPTY)
 
 
+def _tell_if_none(traces: int, spread: Distribution) -> None:
+    """Rows of noughts would look like an answer."""
+    if traces:
+        return
+    private = sum(one.traces for one in spread.hundredths(private=True))
+    hint(f"nothing matches. {never_leave(private)}" if private else _NONE)
+
+
 def _print_all(rows: list[Row], current: float | None, output: Output) -> None:
-    if output.format == "table" and not output.columns:
-        click.echo("\n".join(threshold_lines(rows, current, screen_width())))
-    else:
-        output.print(rows, ROW_COLUMNS)
+    match output.format:
+        case "json" | "nl":
+            output.print(rows, ())
+        case "table" if not output.columns:
+            for line in threshold_lines(rows, current, screen_width()) if rows else ():
+                click.echo(line)
+        case _:
+            output.print(in_long_form(rows), LONG_COLUMNS)
 
 
 def _print_one(effect: Row, output: Output) -> None:

@@ -38,6 +38,10 @@ class Addresses:
         """To the gate's curve."""
         return self._page("/what-if")
 
+    def search(self) -> str:
+        """To what has certain words in it, which are to follow as ``q``."""
+        return self._page("/search")
+
     def trace(self, trace_id: str, /) -> str:
         """To the page of one trace; ``@last`` and ``@best`` are such names, too."""
         name = trace_id.removeprefix("kp:trace:")
@@ -58,8 +62,8 @@ class Addresses:
         return self.traces(domain__exact=name, _sort_desc="score")
 
     def tool(self, name: str, /) -> str:
-        """To the steps that used it."""
-        return self.table("steps", tool__exact=name)
+        """To its calls."""
+        return self.table("steps", tool__exact=name, type__exact="tool_call")
 
     def state(self, name: str, /) -> str | None:
         """To the traces that came so far."""

@@ -19,6 +19,7 @@ class _Look(NamedTuple):
 
 
 _known: Final[dict[Path, tuple[_Look, bool]]] = {}
+_first: Final[dict[Path, _Look]] = {}
 
 
 def our_files(datasette: "Datasette") -> dict[str, Path]:
@@ -28,6 +29,12 @@ def our_files(datasette: "Datasette") -> dict[str, Path]:
     return {name: path for name, path in paths.items() if _is_ours(path)}
 
 
+def was_replaced(path: Path) -> bool:
+    """Whether this is another file than the one that was there at the first look."""
+    first, now = _first[path], _known[path][0]
+    return (first.device, first.inode) != (now.device, now.inode)
+
+
 def _is_ours(path: Path) -> bool:
     """Asked for each page and each cell, so a file is opened again only where it has changed."""
     try:
@@ -35,6 +42,7 @@ def _is_ours(path: Path) -> bool:
     except OSError:
         return False
     look = _Look(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    _first.setdefault(path, look)
     if path not in _known or _known[path][0] != look:
         _known[path] = look, _opens(path)
     return _known[path][1]

@@ -1,35 +1,36 @@
-"""What stands above each of our pages: its name, and where else to go."""
+"""What stands above each of our pages: where else to go, and a search."""
 
 from collections.abc import Mapping
 from shlex import quote
 
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses
 from kp_middleware.inspection.output.wording import short_id
-from kp_middleware.inspection.pictures import Markup, element
+from kp_middleware.inspection.pictures import Markup, element, joined
 from kp_middleware.storage import Beside, Row
 
 
-def overview_head(links: Addresses) -> Markup:
-    """Of the overview: the other pages, Datasette's tables, and a search."""
+def head(links: Addresses, *, here: str = "", words: str = "") -> Markup:
+    """Of every page: the others, Datasette's tables, and a search.
+
+    Args:
+        links: Where things lead.
+        here: The name of this page, which is marked.
+        words: What was searched for.
+    """
     ways = {
+        "Overview": links.overview(),
         "The gate": links.what_if(),
-        "Traces": links.table("traces", _sort_desc="seq"),
+        "Traces": links.traces(),
         "Outbox": links.table("outbox", _sort_desc="trace_seq"),
         "All tables, SQL": links.database(),
     }
-    return _head(element("h1", "What your agents did"), _ways(ways), _search(links))
-
-
-def what_if_head(links: Addresses) -> Markup:
-    """Of the gate's page."""
-    return _head(element("h1", "The gate"), _ways({"Overview": links.overview()}))
+    return _row(_ways(ways, "Pages", here=here), _search(links, words))
 
 
 def trace_head(trace: Row, beside: Beside, links: Addresses) -> Markup:
     """Of one trace, which has its name below: its neighbours, its rows, and it in a terminal."""
     seq = trace["seq"]
     ways = {
-        "Overview": links.overview(),
         "← Earlier": beside.earlier and links.trace(beside.earlier),
         "Later →": beside.later and links.trace(beside.later),
         "Row": links.row("traces", seq),
@@ -37,33 +38,33 @@ def trace_head(trace: Row, beside: Beside, links: Addresses) -> Markup:
         "Outbox": links.row("outbox", seq) if trace["outbox"] else None,
     }
     command = f"kp-middleware show {quote(short_id(trace['id']))}"  # an id may be anybody's making
-    return _head(_ways(ways), element("code", command, class_="kp-command"))
+    code = element("code", command, class_="kp-command")
+    return joined((head(links), _row(_ways(ways, "This trace"), code)))
 
 
-def _head(*parts: Markup) -> Markup:
+def _row(*parts: Markup) -> Markup:
     return element("div", *parts, class_="kp-head")
 
 
-def _ways(ways: Mapping[str, str | None]) -> Markup:
+def _ways(ways: Mapping[str, str | None], label: str, *, here: str = "") -> Markup:
     return element(
         "nav",
-        *(element("a", name, href=href) for name, href in ways.items() if href),
-        aria_label="kp-middleware",
-    )
-
-
-def _search(links: Addresses) -> Markup:
-    """Datasette's own full-text search."""
-    return element(
-        "form",
-        element(
-            "input",
-            type="search",
-            name="_search",
-            placeholder="Search objectives and results",
-            aria_label="Search",
+        *(
+            element("a", name, href=href, aria_current="page" if name == here else None)
+            for name, href in ways.items()
+            if href
         ),
-        element("button", "Search"),
-        action=links.table("traces"),
-        role="search",
+        aria_label=label,
     )
+
+
+def _search(links: Addresses, words: str) -> Markup:
+    field = element(
+        "input",
+        type="search",
+        name="q",
+        value=words,
+        placeholder="Search objectives and results",
+        aria_label="Search objectives and results",
+    )
+    return element("form", field, element("button", "Search"), action=links.search(), role="search")

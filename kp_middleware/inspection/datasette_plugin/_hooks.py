@@ -3,13 +3,18 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from datasette import hookimpl
+from datasette import handle_exception, hookimpl
 from markupsafe import Markup
 
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses
 from kp_middleware.inspection.datasette_plugin._files import our_files
 from kp_middleware.inspection.datasette_plugin._permission import Actor, may_see
-from kp_middleware.inspection.datasette_plugin._views import overview, trace, what_if
+from kp_middleware.inspection.datasette_plugin._views import (
+    overview,
+    search,
+    trace,
+    what_if,
+)
 from kp_middleware.inspection.output.wording import short_id
 from kp_middleware.inspection.pictures import element
 
@@ -22,12 +27,23 @@ MenuLinks: TypeAlias = Callable[[], Awaitable[list[dict[str, str]]]]
 
 
 @hookimpl  # type: ignore[untyped-decorator]
+def startup() -> None:
+    """Have Datasette tell of its errors without rich, which is here only because we need it.
+
+    With it, whatever is not found is drawn on the terminal with every local of every frame: up to
+    1.6 s, and what a trace says.
+    """
+    handle_exception.rich = None
+
+
+@hookimpl  # type: ignore[untyped-decorator]
 def register_routes() -> list[tuple[str, View]]:
     """Where our pages are."""
     page = r"^/-/kp/(?P<database>[^/]+)"
     return [
         (rf"{page}$", overview),
         (rf"{page}/what-if$", what_if),
+        (rf"{page}/search$", search),
         (rf"{page}/traces/(?P<name>[^/]+)$", trace),
     ]
 
@@ -39,10 +55,7 @@ def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
     async def links() -> list[dict[str, str]]:
         files = our_files(datasette)
         return [
-            {
-                "href": Addresses(datasette, name).overview(),
-                "label": "Overview" if len(files) == 1 else f"Overview of {name}",
-            }
+            _way(datasette, name, "Overview" if len(files) == 1 else f"Overview of {name}")
             for name in files
             if await may_see(datasette, actor, name)
         ]
@@ -51,11 +64,53 @@ def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
 
 
 @hookimpl  # type: ignore[untyped-decorator]
+def database_actions(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
+    """The same way from a database, where a page has one."""
+    return _way_to_overview(datasette, actor, database)
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def table_actions(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
+    """From a table; in 0.65 also from a view."""
+    return _way_to_overview(datasette, actor, database)
+
+
+@hookimpl(optionalhook=True)  # type: ignore[untyped-decorator]
+def view_actions(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
+    """From a view; in 1.0a alone."""
+    return _way_to_overview(datasette, actor, database)
+
+
+@hookimpl  # type: ignore[untyped-decorator]
 def render_cell(value: Any, column: str, database: str, datasette: "Datasette") -> Markup | None:
-    """In tables, the id of a trace is short, and leads to its page."""
-    if column != "id" or not isinstance(value, str) or not value.startswith("kp:trace:"):
+    """In tables, the id of a trace is short and leads to its page; numbers have three decimals."""
+    shown = _trace_link if column == "id" else _rounded
+    is_ours = isinstance(value, (str, float)) and database in our_files(datasette)
+    return shown(value, Addresses(datasette, database)) if is_ours else None
+
+
+def _trace_link(value: object, links: Addresses) -> Markup | None:
+    if not isinstance(value, str) or not value.startswith("kp:trace:"):
         return None
-    if database not in our_files(datasette):
+    link = element("a", short_id(value), href=links.trace(value), title=value)
+    return Markup(link)  # noqa: S704 - escaped
+
+
+def _rounded(value: object, _: Addresses) -> Markup | None:
+    """What was kept as float32 reads 0.4410000145435333; whoever points at it sees that."""
+    if not isinstance(value, float) or value == round(value, 3):
         return None
-    address = Addresses(datasette, database).trace(value)
-    return Markup(element("a", short_id(value), href=address, title=value))  # noqa: S704 - escaped
+    return Markup(element("span", f"{value:.3f}", title=f"{value!r}"))  # noqa: S704 - escaped
+
+
+def _way_to_overview(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
+    async def links() -> list[dict[str, str]]:
+        is_ours = database in our_files(datasette)
+        is_seen = is_ours and await may_see(datasette, actor, database)
+        return [_way(datasette, database, "Overview")] if is_seen else []
+
+    return links
+
+
+def _way(datasette: "Datasette", database: str, label: str) -> dict[str, str]:
+    return {"href": Addresses(datasette, database).overview(), "label": label}

@@ -4,36 +4,42 @@ import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import markupsafe
-from datasette import Forbidden, NotFound, Response
+from datasette import Forbidden, Response
 from datasette.utils import tilde_decode
 
 from kp_middleware.database import TROUBLE, Connection, connect
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses
-from kp_middleware.inspection.datasette_plugin._files import our_files
-from kp_middleware.inspection.datasette_plugin._heads import (
-    overview_head,
-    trace_head,
-    what_if_head,
+from kp_middleware.inspection.datasette_plugin._files import our_files, was_replaced
+from kp_middleware.inspection.datasette_plugin._frame import (
+    Page,
+    Shown,
+    failed,
+    framed,
+    not_found,
 )
+from kp_middleware.inspection.datasette_plugin._heads import head, trace_head
 from kp_middleware.inspection.datasette_plugin._permission import may_see
-from kp_middleware.inspection.output.wording import one_line, short_id
+from kp_middleware.inspection.output.wording import short_id
 from kp_middleware.inspection.page import (
     Alike,
+    found_html,
     overview_html,
-    style_html,
     trace_html,
     what_if_html,
 )
-from kp_middleware.inspection.pictures import Markup, element
+from kp_middleware.inspection.pictures import element, joined
 from kp_middleware.storage import (
+    Filters,
     History,
+    Listing,
     OutboxCare,
+    RecentOverviews,
     read_beside,
-    read_overview,
+    read_domains,
+    read_last_decisions,
     read_points,
     read_score_slices,
 )
@@ -42,19 +48,26 @@ if TYPE_CHECKING:
     from datasette import Request
     from datasette.app import Datasette
 
+_MOST_FOUND: Final = 100
 
-class _Page(NamedTuple):
-    title: str
-    head: Markup
-    content: Markup
+_overviews = RecentOverviews()
+
+
+class _File(NamedTuple):
+    """An open file, and where things of it are."""
+
+    connection: Connection
+    links: Addresses
+    path: Path
 
 
 async def overview(datasette: "Datasette", request: "Request") -> Response:
     """Every picture of a file."""
 
-    def read(connection: Connection, links: Addresses) -> _Page:
-        content = overview_html(read_overview(connection), links)
-        return _Page("Overview", overview_head(links), content)
+    def read(file: _File) -> Page:
+        content = overview_html(_overviews.read(file.connection, file.path), file.links)
+        title = element("h1", "What your agents did")
+        return Page("Overview", head(file.links, here="Overview"), joined((title, content)))
 
     return await _shown(datasette, request, read)
 
@@ -62,9 +75,11 @@ async def overview(datasette: "Datasette", request: "Request") -> Response:
 async def what_if(datasette: "Datasette", request: "Request") -> Response:
     """What each threshold would let through."""
 
-    def read(connection: Connection, links: Addresses) -> _Page:
-        content = what_if_html(read_score_slices(connection), links)
-        return _Page("The gate", what_if_head(links), content)
+    def read(file: _File) -> Page:
+        last = read_last_decisions(file.connection)
+        content = what_if_html(read_score_slices(file.connection), file.links, last)
+        title = element("h1", "The gate")
+        return Page("The gate", head(file.links, here="The gate"), joined((title, content)))
 
     return await _shown(datasette, request, read)
 
@@ -73,7 +88,8 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
     """One trace."""
     name = tilde_decode(request.url_vars["name"])
 
-    def read(connection: Connection, links: Addresses) -> _Page:
+    def read(file: _File) -> Page:
+        connection, links = file.connection, file.links
         history = History(connection)
         seq = history.find(name)
         row = history.trace(seq)
@@ -82,43 +98,50 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
             Alike.among(read_points(connection, around=seq)),
             links,
             body=_body(connection, seq),
-            domains=read_score_slices(connection).domains,
+            domains=read_domains(connection),
         )
-        head = trace_head(row, read_beside(connection, seq), links)
-        return _Page(f"Trace {short_id(row['id'])}", head, content)
+        above = trace_head(row, read_beside(connection, seq), links)
+        return Page(f"Trace {short_id(row['id'])}", above, content)
+
+    return await _shown(datasette, request, read)
+
+
+async def search(datasette: "Datasette", request: "Request") -> Response:
+    """The traces with such words, the best match first."""
+    words = request.args.get("q") or ""
+
+    def read(file: _File) -> Page:
+        found = Listing(file.connection).found(Filters(text=words), limit=_MOST_FOUND)
+        content = found_html(found, words, file.links, most=_MOST_FOUND)
+        return Page("Search", head(file.links, words=words), content)
 
     return await _shown(datasette, request, read)
 
 
 async def _shown(
-    datasette: "Datasette", request: "Request", read: Callable[[Connection, Addresses], _Page]
+    datasette: "Datasette", request: "Request", read: Callable[[_File], Page]
 ) -> Response:
     name = tilde_decode(request.url_vars["database"])
     path = our_files(datasette).get(name)
-    if path is None:
-        raise NotFound(f"no file of kp-middleware is called {name}")
+    if path is None:  # not raised: Datasette would draw each local of each frame on its terminal
+        return await framed(
+            datasette, request, not_found(f"no file of kp-middleware is called {name}")
+        )
     if not await may_see(datasette, request.actor, name):
         raise Forbidden("execute-sql")
     links = Addresses(datasette, name)
     try:
-        page = await asyncio.to_thread(_read, path, lambda connection: read(connection, links))
+        page = await asyncio.to_thread(_read, path, links, read)
     except TraceNotFoundError as error:
-        raise NotFound(str(error)) from error
+        page = not_found(str(error))._replace(head=head(links))
     except (KnowledgePulseError, *TROUBLE) as error:
-        return Response.text(one_line(str(error)), status=500)
-    content = element("div", page.head, page.content, class_="kp kp-page")
-    variables = {
-        "title": page.title,
-        "style": markupsafe.Markup(style_html()),  # noqa: S704 - ours
-        "content": markupsafe.Markup(content),  # noqa: S704 - escaped where it is put in
-    }
-    html = await datasette.render_template("kp_page.html", variables, request=request)
-    return Response.html(html)
+        page = failed(str(error))
+    return await framed(datasette, request, page, Shown(name, path.name, was_replaced(path)))
 
 
-def _read(path: Path, read: Callable[[Connection], _Page]) -> _Page:
+def _read(path: Path, links: Addresses, read: Callable[[_File], Page]) -> Page:
     with closing(connect(path, read_only=True)) as connection:
-        return read(connection)
+        return read(_File(connection, links, path))
 
 
 def _body(connection: Connection, seq: int) -> str | None:

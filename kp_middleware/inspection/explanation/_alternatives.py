@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kp_middleware.inspection.explanation._facts import Facts
-from kp_middleware.inspection.explanation.rescoring import SIGNALS, Parts
+from kp_middleware.inspection.explanation._other_runs import distance, other_runs
+from kp_middleware.inspection.explanation.rescoring import Parts
+from kp_middleware.specified_weights import SIGNALS
 
-_RECOVERY: Final = "error_recovery"
-_WITHOUT_A_TOOL: Final = frozenset({"thought", _RECOVERY})
-_ALL_KINDS: Final = _WITHOUT_A_TOOL | {"tool_call", "observation"}
 _MANY: Final = 3  # recoveries for which a success is rewarded
-_MOST_STEPS: Final = 100  # more add nothing to complexity, and take from tool diversity
 _THOUSAND: Final = 1000  # alternatives differ by thousandths, as they are printed
 
 
@@ -42,9 +40,14 @@ class Case(NamedTuple):
     def score(self, other: Facts) -> float:
         """What another run would have scored."""
         parts = other.parts(self.parts.weights)
-        if other.steps == self.run.steps:  # of a run kept in part, not all kinds are known
+        if other.complexity == self.run.complexity:  # of a run kept in part, not all are known
             parts = parts.changed("complexity", self.parts.signals[0])
         return parts.score
+
+    @property
+    def is_kept_in_part(self) -> bool:
+        """Whether it had steps that are not stored, of kinds that are not known."""
+        return self.run.complexity != self.parts.signals[0]
 
     def alternative(self) -> Facts | None:
         """The nearest run with the other verdict that differs in this signal; None if none does."""
@@ -56,7 +59,7 @@ class Case(NamedTuple):
     def farthest(self) -> float:
         """The score at the most, or at the least where it cleared, by this signal alone."""
         scores = [self.parts.score, *map(self.score, _OTHERS[self.signal](self))]
-        if self.signal == "complexity":
+        if self.signal == "complexity" and self.is_kept_in_part:
             scores.append(self._complexity_edge())
         return min(scores) if self.cleared else max(scores)
 
@@ -71,45 +74,18 @@ class Case(NamedTuple):
 
 
 def _other_complexities(case: Case) -> Iterator[Facts]:
-    if case.run.complexity != case.parts.signals[0]:
-        return  # it is kept in part
-    yield from _simpler(case.run) if case.cleared else _more_complex(case.run)
+    """All runs that are more complex, or less where it cleared; those with fewest changes first."""
+    if case.is_kept_in_part:
+        return
+    others = (other for other in other_runs(case.run) if _is_beyond(case, other))
+    yield from sorted(others, key=lambda other: distance(case.run, other))
 
 
-def _more_complex(run: Facts) -> Iterator[Facts]:
-    for recoveries in (1, _MANY):
-        if run.recoveries < recoveries:
-            yield _recovered(run, recoveries)
-    yield _with_all_kinds(run)
-    for more in range(1, _MOST_STEPS + 1):
-        yield run._replace(steps=run.steps + more)
-    yield _with_all_kinds(_recovered(run, max(run.recoveries, _MANY)))
-
-
-def _recovered(run: Facts, recoveries: int) -> Facts:
-    steps = run.steps + recoveries - run.recoveries
-    return run._replace(kinds=run.kinds | {_RECOVERY}, recoveries=recoveries, steps=steps)
-
-
-def _with_all_kinds(run: Facts) -> Facts:
-    """One step of each that is missing, with a tool that it had."""
-    missing = (_ALL_KINDS if run.tools else _WITHOUT_A_TOOL) - run.kinds
-    return run._replace(
-        kinds=run.kinds | missing,
-        steps=run.steps + len(missing),
-        recoveries=run.recoveries + (_RECOVERY in missing),
-    )
-
-
-def _simpler(run: Facts) -> Iterator[Facts]:
-    if run.recoveries >= _MANY:
-        fewer = run.steps - run.recoveries + _MANY - 1
-        yield run._replace(recoveries=_MANY - 1, steps=fewer)
-    if 0 < run.recoveries < run.steps:
-        kinds, steps = run.kinds - {_RECOVERY}, run.steps - run.recoveries
-        yield run._replace(kinds=kinds, recoveries=0, steps=steps)
-    if not run.tools and run.steps > 1:
-        yield run._replace(kinds=frozenset({"thought"}), recoveries=0, steps=1)
+def _is_beyond(case: Case, other: Facts) -> bool:
+    run = case.run
+    if other.complexity == run.complexity:
+        return other.rules != run.rules
+    return (other.complexity < run.complexity) == case.cleared
 
 
 def _other_novelties(case: Case) -> Iterator[Facts]:

@@ -44,7 +44,8 @@ def counted(count: int, noun: str) -> str:
 
 def _complexity(trace: Row) -> str:
     kinds, recoveries, steps = len(kinds_of(trace)), trace["recovery_count"], trace["step_count"]
-    parts = [f"{kinds} of 4 kinds of step give {kinds / 8:.3f}"]
+    give = "gives" if kinds == 1 else "give"
+    parts = [f"{kinds} of 4 kinds of step {give} {kinds / 8:.3f}"]
     if recoveries:
         parts.append("having recovered from an error 0.300")
     parts.append(f"{counted(steps, 'step')} {steps / 100:.3f}")
@@ -71,7 +72,9 @@ def _tool_diversity(trace: Row) -> str:
 
 
 def _outcome_confidence(trace: Row) -> str:
-    confidence = f"the agent's confidence of {trace['confidence']:.3f}"
+    is_told = any(told["confidence"] is not None for told in trace["feedback"])
+    whose = "feedback's" if is_told else "the agent's"
+    confidence = f"{whose} confidence of {trace['confidence']:.3f}"
     if trace["success"]:
         return f"{confidence}, and success"
     return f"0.3 of {confidence}, because it failed"

@@ -6,6 +6,7 @@ from typing import Final
 
 from kp_middleware.inspection.explanation._alternatives import Case
 from kp_middleware.inspection.explanation._facts import Facts
+from kp_middleware.inspection.explanation._other_runs import RECOVERY, plain_steps
 from kp_middleware.inspection.explanation._reasons import counted
 
 _NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need
@@ -18,15 +19,23 @@ def remedy(case: Case, *, measured: bool = True) -> str:
         case: The signal of a score.
         measured: Whether there was a model to measure novelty with.
     """
-    other, farthest = case.alternative(), case.farthest()
-    if (farthest >= case.threshold) == case.cleared:
+    other = case.alternative()
+    if other is None and ((farthest := case.farthest()) >= case.threshold) == case.cleared:
         return f"cannot alone: at {'least' if case.cleared else 'most'} {farthest:.3f}"
     if case.signal == "novelty" and not case.cleared and not measured:
         words = "with a model it would be measured, from 0 to 1"
     else:
-        words = _without_promise(case) if other is None else _named(case, other)
-    value = _value(case) if other is None or other.rules == case.run.rules else ""
+        words = _in_part(case) if other is None else _named(case, other)
+    value = _value(case) if other is None or _is_its_value(case, other) else ""
     return ": ".join(filter(None, (value, words)))
+
+
+def _is_its_value(case: Case, other: Facts) -> bool:
+    """Whether the value alone would do, so that it is worth naming beside the run."""
+    if other.rules != case.run.rules:
+        return False
+    least = case.parts.least(case.signal, case.threshold) or 0.0
+    return case.signal != "complexity" or (other.complexity >= least) != case.cleared
 
 
 def _value(case: Case) -> str:
@@ -48,41 +57,42 @@ def _named(case: Case, other: Facts) -> str:
     return f"{words}; that makes {case.score(other):.3f}"
 
 
-def _without_promise(case: Case) -> str:
-    """Where the value would do, and none of the runs that were tried has it."""
-    if not case.cleared:
-        why = ", they cut tool diversity" if case.run.tools else ""
-        return f"more steps alone do not do it{why}"
+def _in_part(case: Case) -> str:
+    """Of a run of which not all steps are stored: what its value alone does not say."""
     if case.parts.least(case.signal, case.threshold):
         return ""
-    return "fewer than 3 recoveries from errors, and fewer steps or kinds of step"
+    many = "fewer than 3" if case.cleared else "3"
+    return f"{many} recoveries from errors, and {'fewer' if case.cleared else 'more'} kinds of step"
 
 
 def _complexity(run: Facts, other: Facts) -> str:
-    if other.steps < run.steps:
-        return _simpler(other)
-    told, more = [], other.steps - run.steps
-    if other.recoveries > run.recoveries:
-        more -= other.recoveries - run.recoveries
-        told.append(_recoveries(other.recoveries))
-    if missing := sorted(other.kinds - run.kinds - {"error_recovery"}):
-        more -= len(missing)
-        told.append(f"one {' and one '.join(missing)} step".replace("_", " "))
-    if more:
-        told.append(counted(more, "further step"))
-    return " and ".join(told)
-
-
-def _simpler(other: Facts) -> str:
-    if other.recoveries:
-        return _recoveries(other.recoveries)
     if other.rules[:1] == ("single_thought",):
         return "one thought and nothing else"
-    return "no recovery from an error"
+    told = [f"one {_name(kind)} step" for kind in _new(run, other)]
+    told += [f"no {_name(kind)} step" for kind in _new(other, run)]
+    if other.recoveries != run.recoveries:
+        told.insert(0, _recoveries(other.recoveries, before=run.recoveries))
+    more = plain_steps(run, other)
+    if more < 0 or _new(other, run):
+        told.append(f"{counted(other.steps, 'step')} in all, it had {run.steps}")
+    elif more:
+        told.append(counted(more, "further step"))
+    return " and ".join([*filter(None, [", ".join(told[:-1])]), told[-1]])
 
 
-def _recoveries(count: int) -> str:
-    return "a first recovery from an error" if count == 1 else f"{count} recoveries from errors"
+def _new(run: Facts, other: Facts) -> list[str]:
+    return sorted(other.kinds - run.kinds - {RECOVERY})
+
+
+def _name(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def _recoveries(count: int, *, before: int) -> str:
+    if count == 0:
+        return "no recovery from an error"
+    first = "a first" if before == 0 else "one"
+    return f"{first} recovery from an error" if count == 1 else f"{count} recoveries from errors"
 
 
 def _novelty(run: Facts, other: Facts) -> str:

@@ -6,8 +6,17 @@ from kp_middleware.inspection.explanation._alternatives import Case
 from kp_middleware.inspection.explanation._facts import Facts
 from kp_middleware.inspection.explanation._reasons import kinds_of, reason, rule_reason
 from kp_middleware.inspection.explanation._remedies import remedy
-from kp_middleware.inspection.explanation.rescoring import SIGNALS, Change, Parts
+from kp_middleware.inspection.explanation.feedback import feedback_in_words
+from kp_middleware.inspection.explanation.rescoring import Change, Parts
+from kp_middleware.inspection.explanation.verdict import (
+    bar_of,
+    enough,
+    gate_in_words,
+    is_cleared,
+    other_reason,
+)
 from kp_middleware.inspection.explanation.whereabouts import whereabouts
+from kp_middleware.specified_weights import SIGNALS
 from kp_middleware.storage import Row
 
 
@@ -21,8 +30,9 @@ class SignalAccount(NamedTuple):
         amount: What it adds to the score: value times weight.
         reason: What of the run made it so.
         least: The least value that reaches the threshold while the others and the rules that fired
-            stay, from 0 to 1; None where not even 1 does.
-        remedy: In words, what it would have to be for the other verdict, with rules that fire anew.
+            stay, from 0 to 1; None where not even 1 does, or where the threshold did not decide.
+        remedy: In words, what it would have to be for the other verdict, with rules that fire anew;
+            empty where the threshold did not decide.
     """
 
     signal: str
@@ -57,28 +67,39 @@ class Account(NamedTuple):
         id: Of the trace.
         state: ``scored``, or why there is no score.
         score: From 0 to 1, with the weights asked for; None where there is none.
-        threshold: What it is held against, from 0 to 1; None where there is no score.
+        gate: What decided, and what it asked of this run, in words; None where nothing was decided.
+        threshold: What it is held against, from 0 to 1; None where there is no score, or where its
+            gate failed and none was asked for.
+        enough: The least score that is certain to be good enough for it, or was; None as threshold.
         margin: Score minus threshold.
-        cleared: Whether it reaches the threshold.
+        cleared: Whether the score is good enough for the threshold: of those that are only as good
+            as the bar of a share, some are not.
+        other_reason: Why the verdict is not what the threshold alone would have made it, such as a
+            daily limit; None where it is, or where another threshold is asked about.
         recorded_score: As it was scored, whatever was asked for.
         recorded_threshold: Of that day.
         whereabouts: Where the trace is, and why.
         known: What the run was: ``steps``, ``kinds``, ``tools``, ``recoveries``, ``confidence`` and
             ``success``.
+        feedback: What was learned of the run after its end, in words.
         signals: The four; none without a score.
         rules: Those that fired, in order.
     """
 
     id: str
     state: str
+    gate: str | None
     score: float | None
     threshold: float | None
+    enough: float | None
     margin: float | None
     cleared: bool | None
+    other_reason: str | None
     recorded_score: float | None
     recorded_threshold: float | None
     whereabouts: str
     known: Row
+    feedback: list[str]
     signals: list[SignalAccount]
     rules: list[RuleAccount]
 
@@ -101,14 +122,18 @@ def account_of(
     unscored = Account(
         id=trace["id"],
         state=trace["state"],
+        gate=gate_in_words(trace),
         score=None,
         threshold=None,
+        enough=None,
         margin=None,
         cleared=None,
+        other_reason=None,
         recorded_score=trace["score"],
         recorded_threshold=trace["threshold"],
         whereabouts=whereabouts(trace),
         known=_known(trace),
+        feedback=[*feedback_in_words(trace)],
         signals=[],
         rules=[],
     )
@@ -117,17 +142,37 @@ def account_of(
     parts = Parts.of(trace)
     if weights is not None:
         parts = parts._replace(weights=weights)
-    return _judged(unscored, trace, parts, trace["threshold"] if threshold is None else threshold)
+    account = unscored._replace(
+        score=parts.score, rules=[_rule(trace, parts, change) for change in parts.changes]
+    )
+    if threshold is not None:
+        return _held_against(threshold, account, trace, parts, threshold)
+    return _judged(account, trace, parts)
 
 
-def _judged(account: Account, trace: Row, parts: Parts, threshold: float) -> Account:
+def _judged(account: Account, trace: Row, parts: Parts) -> Account:
+    """By the gate of its day."""
+    bar, why = bar_of(trace), other_reason(trace)
+    if bar is None or why is not None:
+        signals = [_signal(trace, parts, name) for name in SIGNALS]
+        account = account._replace(other_reason=why, signals=signals)
+        if bar is None:
+            return account
+        margin = parts.score - bar
+        return account._replace(threshold=bar, enough=bar, margin=margin, cleared=margin >= 0)
+    was_enough = is_cleared(trace) if parts == Parts.of(trace) else parts.score >= bar
+    return _held_against(bar, account, trace, parts, bar if was_enough else enough(trace))
+
+
+def _held_against(
+    threshold: float, account: Account, trace: Row, parts: Parts, least: float
+) -> Account:
     return account._replace(
-        score=parts.score,
         threshold=threshold,
+        enough=least,
         margin=parts.score - threshold,
-        cleared=parts.score >= threshold,
-        signals=[_signal(trace, parts, name, threshold) for name in SIGNALS],
-        rules=[_rule(trace, parts, change) for change in parts.changes],
+        cleared=parts.score >= least,
+        signals=[_with_remedy(trace, parts, name, least) for name in SIGNALS],
     )
 
 
@@ -137,12 +182,16 @@ def _rule(trace: Row, parts: Parts, change: Change) -> RuleAccount:
     return RuleAccount(*change, rule_reason(trace, change.rule), without)
 
 
-def _signal(trace: Row, parts: Parts, name: str, threshold: float) -> SignalAccount:
+def _signal(trace: Row, parts: Parts, name: str) -> SignalAccount:
     value, weight = trace[name], parts.weights[SIGNALS.index(name)]
+    return SignalAccount(name, value, weight, value * weight, reason(trace, name), None, "")
+
+
+def _with_remedy(trace: Row, parts: Parts, name: str, threshold: float) -> SignalAccount:
     case = Case(Facts.of(trace), parts, threshold, name)
     told = remedy(case, measured=trace["embedder"] is not None)
     least = parts.least(name, threshold)
-    return SignalAccount(name, value, weight, value * weight, reason(trace, name), least, told)
+    return _signal(trace, parts, name)._replace(least=least, remedy=told)
 
 
 def _known(trace: Row) -> Row:

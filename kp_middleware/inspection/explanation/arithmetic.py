@@ -1,7 +1,10 @@
 """The sum behind a score, line by line: a pure function of a trace's row."""
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from kp_middleware.inspection.explanation.verdict import bar_of, is_cleared
 from kp_middleware.inspection.output.wording import short_id
 from kp_middleware.storage import Row
 
@@ -34,6 +37,27 @@ def arithmetic(trace: Row) -> list[Line]:
     return [*signals, *rules, Line("score", _against_threshold(trace), trace["score"])]
 
 
+def added_up(lines: Sequence[Line]) -> list[Line]:
+    """The same with amounts of three decimals that add up to the score as it is printed.
+
+    Each rounded by itself, they may miss it by some thousandths. Where the score was clamped, they
+    do not add up to it, and are rounded so.
+    """
+    if not lines:
+        return []
+    exact = [line.amount * 1000 for line in lines[:-1]]
+    score = round(lines[-1].amount * 1000)
+    whole = [math.floor(amount + 1e-6) for amount in exact]
+    missing = score - sum(whole)
+    if not 0 <= missing <= len(whole):
+        whole, missing = [round(amount) for amount in exact], 0
+    by_rest = sorted(range(len(whole)), key=lambda place: whole[place] - exact[place])
+    for place in by_rest[:missing]:
+        whole[place] += 1
+    amounts = [*whole, score]
+    return [line._replace(amount=each / 1000) for line, each in zip(lines, amounts, strict=True)]
+
+
 def _signal(trace: Row, part: str) -> Line:
     value, weight = trace[part], trace[f"{part}_weight"]
     working = f"{value:.3f} × {weight:.2f}"
@@ -52,6 +76,10 @@ def _novelty_in_words(trace: Row) -> str:
 
 
 def _against_threshold(trace: Row) -> str:
-    distance = trace["score"] - trace["threshold"]
-    where = "reaches" if distance >= 0 else "is below"
-    return f"{where} {trace['threshold']:g} by {abs(distance):.3f}"
+    bar = bar_of(trace)
+    if bar is None:
+        return "its gate failed to decide"
+    distance = trace["score"] - bar
+    if distance >= 0 and not is_cleared(trace):
+        return f"is no more than {bar:g}"
+    return f"{'reaches' if distance >= 0 else 'is below'} {bar:g} by {abs(distance):.3f}"

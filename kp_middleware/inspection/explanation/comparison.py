@@ -19,6 +19,8 @@ FACTS: Final = (
     "step_count",
     "tool_count",
     "recovery_count",
+    "gate",
+    "threshold",
     "objective",
 )
 

@@ -7,10 +7,8 @@ load what scores. The rules are those that fired; whether others would, `Facts` 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from kp_middleware.specified_weights import SIGNALS
 from kp_middleware.storage import Row
-
-SIGNALS: Final = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
-"""In the order in which they are added up, which decides the last bit of the sum."""
 
 _RULES: Final[Mapping[str, Callable[[float], float]]] = {
     "single_thought": lambda _: 0.1,

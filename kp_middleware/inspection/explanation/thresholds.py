@@ -1,17 +1,43 @@
-"""What thresholds would do: the rows of `what-if`."""
+"""What thresholds would do to the traces that may leave: the rows of `what-if`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kp_middleware.storage import Distribution, Effect, Hundredth, Row
 
-ROW_COLUMNS: Final = ("threshold", "would_go", "traces", "share")
-"""What text has of a threshold: how many of how many traces reach it, and their share, 0 to 1."""
+LONG_COLUMNS: Final = ("threshold", "domain", "would_go", "traces", "share")
+"""What text has: how many of how many traces reach a threshold, and their share, 0 to 1."""
+
+ROW_COLUMNS: Final = ("threshold", "would_go", "traces", "share", "private", "domains")
+"""What JSON has of a threshold."""
 
 ONE_COLUMNS: Final = ("change", "id", "domain", "score", "threshold", "objective")
 """What text has of a trace that changes: its score, and the threshold of its day."""
 
 _ALL: Final = 100
+
+
+def rows_of(spread: Distribution, step: int) -> list[Row]:
+    """One row for each threshold from 0 to 1, and for the one in force: in all, and by domain.
+
+    Args:
+        spread: The scores.
+        step: From one threshold to the next, in hundredths.
+
+    Returns:
+        The least threshold first, in each the domain with the most traces; none without a trace
+        that has a score and may leave.
+    """
+    private = spread.hundredths(private=True)
+    leaving = _without(spread.hundredths(), private)
+    if not leaving:
+        return []
+    rows = {row["threshold"]: row for row in by_threshold(leaving, step)}
+    current = spread.threshold()
+    if current is not None and current not in rows:
+        rows[current] = _in_force(spread, leaving, current)
+    never = sum(one.traces for one in private)
+    return [rows[threshold] | {"private": never} for threshold in sorted(rows)]
 
 
 def by_threshold(hundredths: Sequence[Hundredth], step: int) -> Iterator[Row]:
@@ -24,9 +50,18 @@ def by_threshold(hundredths: Sequence[Hundredth], step: int) -> Iterator[Row]:
     domains = _by_domain(hundredths)
     for threshold in range(0, _ALL + 1, step):
         named = {name: _reach(counts, threshold) for name, counts in domains.items()}
-        would_go = sum(one["would_go"] for one in named.values())
-        traces = sum(one["traces"] for one in named.values())
-        yield {"threshold": threshold / _ALL, **_share(would_go, traces), "domains": named}
+        yield _row(threshold / _ALL, named)
+
+
+def in_long_form(rows: Iterable[Row]) -> Iterator[Row]:
+    """A row for each threshold and domain, ``all`` of them first."""
+    for row in rows:
+        for domain, one in {"all": row, **row["domains"]}.items():
+            yield {
+                "threshold": row["threshold"],
+                "domain": domain,
+                **{name: one[name] for name in LONG_COLUMNS[2:]},
+            }
 
 
 def effect_row(spread: Distribution, threshold: float, limit: int) -> Row:
@@ -41,8 +76,8 @@ def effect_row(spread: Distribution, threshold: float, limit: int) -> Row:
     newly_go = sum(one.newly_go for one in effects)
     newly_stay = sum(one.newly_stay for one in effects)
     return {
-        "threshold": threshold,
-        **_share(sum(one.would_go for one in effects), sum(one.traces for one in effects)),
+        **_row(threshold, {one.domain: _of_domain(one) for one in effects}),
+        "private": sum(one.traces for one in spread.hundredths(private=True)),
         "went": sum(one.went for one in effects),
         "newly_go": {
             "count": newly_go,
@@ -52,8 +87,29 @@ def effect_row(spread: Distribution, threshold: float, limit: int) -> Row:
             "count": newly_stay,
             "nearest": spread.newly_stay(threshold, limit) if newly_stay else [],
         },
-        "domains": {one.domain: _of_domain(one) for one in effects},
     }
+
+
+def _without(hundredths: Iterable[Hundredth], private: Iterable[Hundredth]) -> list[Hundredth]:
+    """What may leave of them; those with none are left out."""
+    never = {(one.domain, one.hundredth): one.traces for one in private}
+    left = (one._replace(traces=one.traces - never.get(one[:2], 0)) for one in hundredths)
+    return [one for one in left if one.traces]
+
+
+def _in_force(spread: Distribution, leaving: Sequence[Hundredth], threshold: float) -> Row:
+    """The row of a threshold that is no step; one between two hundredths has to be asked for."""
+    hundredths = {row["threshold"]: row for row in by_threshold(leaving, 1)}
+    if threshold in hundredths:
+        return hundredths[threshold]
+    effects = spread.effects(threshold)
+    return _row(threshold, {one.domain: _share(one.would_go, one.traces) for one in effects})
+
+
+def _row(threshold: float, domains: Mapping[str, Row]) -> Row:
+    would_go = sum(one["would_go"] for one in domains.values())
+    traces = sum(one["traces"] for one in domains.values())
+    return {"threshold": threshold, **_share(would_go, traces), "domains": domains}
 
 
 def _by_domain(hundredths: Sequence[Hundredth]) -> Mapping[str, Mapping[int, int]]:

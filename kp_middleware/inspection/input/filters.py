@@ -44,13 +44,19 @@ def _options() -> list[Callable[[Command], Command]]:
             "-d", "--domain", shell_complete=complete_domain, help="Only traces of this domain."
         ),
         click.option(
-            "--above/--below", default=None, help="Only those that reached the threshold, or not."
+            "--above/--below", default=None, help="Only those that reached their threshold, or not."
         ),
-        click.option("--state", type=click.Choice(STATES), help="Only those of which this became."),
+        click.option(
+            "--state",
+            type=click.Choice(STATES),
+            help="Only those of which this became; failed: it could not be scored.",
+        ),
         click.option(
             "--tool", shell_complete=complete_tool, help="Only those that used this tool."
         ),
-        click.option("--failed", is_flag=True, help="Only those whose task was not done."),
+        click.option(
+            "--failed", is_flag=True, help="Only those whose task was not done; scored or not."
+        ),
         click.option(
             "--slower",
             "slower_ms",

@@ -1,17 +1,20 @@
 """Names from the file of traces, completed while they are typed: ids, domains and tools."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from kp_middleware import locations
+from kp_middleware.errors import SettingsFileError
+from kp_middleware.inspection.input.options_of_all import file_of
 from kp_middleware.inspection.output.wording import one_line, short_id
 from kp_middleware.storage import domain_names, tool_names, trace_ids
 
 Completed: TypeAlias = list[CompletionItem]
+Word = TypeVar("Word")
 
 _NEWEST_AND_BEST: Final = {"@last": "the newest trace", "@best": "the one that scored most"}
 _HELP_WIDTH: Final = 60
@@ -28,19 +31,19 @@ def complete_trace_id(context: click.Context, _: click.Parameter, start: str) ->
         *names,
         *(
             CompletionItem(_as_typed(trace_id, start), help=one_line(objective)[:_HELP_WIDTH])
-            for trace_id, objective in trace_ids(file_of(context), start)
+            for trace_id, objective in _asked(trace_ids, context, start)
         ),
     ]
 
 
 def complete_domain(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """The domains that there are."""
-    return _items(domain_names(file_of(context), start))
+    return _items(_asked(domain_names, context, start))
 
 
 def complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """The tools that were used."""
-    return _items(tool_names(file_of(context), start))
+    return _items(_asked(tool_names, context, start))
 
 
 def trace_id_argument(
@@ -52,10 +55,13 @@ def trace_id_argument(
     )
 
 
-def file_of(context: click.Context) -> Path:
-    """The file of traces that a command gets: click begins none while it completes."""
-    db: Path | None = context.find_root().params.get("db")
-    return db or locations.database_file()
+def _asked(
+    words: Callable[[Path, str], list[Word]], context: click.Context, start: str
+) -> list[Word]:
+    """What the file offers; nothing where it is not known which one is meant."""
+    with suppress(SettingsFileError):
+        return words(file_of(context), start)
+    return []
 
 
 def _as_typed(trace_id: str, start: str) -> str:

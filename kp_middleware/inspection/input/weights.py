@@ -1,24 +1,24 @@
 """Weights by the name of their profile: the protocol's, and the user's own."""
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from kp_middleware.inspection.explanation.rescoring import SIGNALS
-from kp_middleware.inspection.input.names import Completed, file_of
+from kp_middleware import locations
+from kp_middleware.errors import SettingsFileError
+from kp_middleware.inspection.input.names import Completed
+from kp_middleware.inspection.input.options_of_all import file_of
 from kp_middleware.inspection.installation.user_settings import read_settings
-
-if TYPE_CHECKING:
-    from kp_middleware.scores import Weights
+from kp_middleware.specified_weights import SIGNALS, SPECIFIED_WEIGHTS
 
 
 def complete_profile(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """The protocol's profiles and the user's own; none where the settings cannot be read."""
-    with suppress(click.ClickException):
+    with suppress(click.ClickException, SettingsFileError):
         names = _profiles(file_of(context))
         return [CompletionItem(name) for name in names if name.startswith(start)]
     return []
@@ -37,15 +37,24 @@ def profile_weights(db: Path, profile: str) -> tuple[float, ...]:
     """What each signal counts in a profile, in the order of `SIGNALS`.
 
     Raises:
+        SettingsFileError: If ``settings.toml`` cannot be read.
         click.UsageError: If there is none of this name; says which there are.
     """
     profiles = _profiles(db)
     if profile not in profiles:
         raise click.UsageError(f"there is no profile {profile}: there are {', '.join(profiles)}")
-    return tuple(getattr(profiles[profile], name) for name in SIGNALS)
+    return profiles[profile]
 
 
-def _profiles(db: Path) -> "Mapping[str, Weights]":
-    from kp_middleware.scoring import PROFILES  # here: it loads what scores
+def _profiles(db: Path) -> Mapping[str, tuple[float, ...]]:
+    own = read_settings(db).profiles if _has_own() else {}
+    return {
+        **SPECIFIED_WEIGHTS,
+        **{name: tuple(getattr(own[name], signal) for signal in SIGNALS) for name in own},
+    }
 
-    return {**PROFILES, **read_settings(db).profiles}
+
+def _has_own() -> bool:
+    """Whether the user has set some: only then is it worth the time to load what checks them."""
+    variables = {name.upper() for name, value in os.environ.items() if value}
+    return "KP_PROFILES" in variables or "profiles" in locations.settings_lines()

@@ -3,11 +3,14 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from shutil import disk_usage
 from typing import Final, NamedTuple
 
+import click
+
+from kp_middleware import locations
 from kp_middleware.database import TROUBLE, connect, in_words
 from kp_middleware.errors import (
     EmbedderError,
@@ -17,10 +20,18 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
     SettingsFileError,
 )
+from kp_middleware.inspection.installation.origins import checked_settings, unknown_lines
+from kp_middleware.inspection.output.wording import one_line
 from kp_middleware.privacy import Policy, redact_text
-from kp_middleware.scoring import Embedder, describe_source
+from kp_middleware.scoring import describe_source, gate_of, shared_embedder
 from kp_middleware.settings import Settings
-from kp_middleware.storage import SQLITE_VERSION, History, check_soundness
+from kp_middleware.storage import (
+    SQLITE_VERSION,
+    History,
+    LastDecisions,
+    check_soundness,
+    read_last_decisions,
+)
 
 _LITTLE_BYTES: Final = 100_000_000
 _WRITABLE: Final = "make it and its folder writable, or name another file with KP_DB or --db"
@@ -38,25 +49,37 @@ class Finding(NamedTuple):
         check: What was looked at.
         ok: Whether it is usable.
         detail: What was found, and what to do if it is not usable.
-        passing: Whether it may be usable later with nothing done: the registry cannot be reached.
+        try_later: Whether to wait may be all that is to be done: the registry cannot be reached.
+        warning: Whether it is usable, and wants a look all the same.
     """
 
     check: str
     ok: bool
     detail: str
-    passing: bool = False
+    try_later: bool = False
+    warning: bool = False
 
 
-def examine(db: Path, embedder: Embedder) -> Iterator[Finding]:
-    """Look at the settings, the file, the model, redaction and the registry, one after another."""
+def examine(db: Path | None) -> Iterator[Finding]:
+    """Look at settings, file, gate, model, redaction and registry, one after another.
+
+    Args:
+        db: The file of traces, where it was named on the command line.
+    """
     try:
-        settings = Settings(db=db)
-    except (ValueError, SettingsFileError) as error:
+        settings = checked_settings({"db": db} if db else {})
+        unknown = [*unknown_lines()]
+    except (click.ClickException, SettingsFileError) as error:
         yield Finding("settings", ok=False, detail=str(error))
-        yield _file(db)
+        if db is not None:
+            yield _file(db)
         return
+    if unknown:
+        detail = f"{locations.settings_file()}: {'; '.join(unknown)}"
+        yield Finding("settings", ok=False, detail=detail)
     yield _file(settings.db)
-    yield _model(embedder, settings)
+    yield _gate(settings)
+    yield _model(settings)
     yield _redaction(Policy.of(settings))
     yield _registry(settings)
 
@@ -92,8 +115,18 @@ def _no_file(path: Path) -> Finding:
     return Finding("file", ok=True, detail=detail)
 
 
-def _model(embedder: Embedder, settings: Settings) -> Finding:
-    if settings.embedder == "none":
+def _gate(settings: Settings) -> Finding:
+    """Where the file cannot be read, its own finding says why."""
+    last, today = LastDecisions(), gate_of(settings.threshold, settings.max_per_day).name
+    with suppress(*TROUBLE), closing(connect(settings.db, read_only=True)) as connection:
+        last = read_last_decisions(connection)
+    detail = last.in_words() if today == last.gate else f"{today} from now on; {last.in_words()}"
+    return Finding("gate", ok=True, detail=one_line(detail), warning=last.is_dry)
+
+
+def _model(settings: Settings) -> Finding:
+    embedder = shared_embedder(settings.embedder, threads=settings.embedder_threads)
+    if embedder is None:
         return Finding("model", ok=True, detail="not used: KP_EMBEDDER is none, novelty is 0.5")
     started = time.perf_counter()
     try:
@@ -130,7 +163,7 @@ def _registry(settings: Settings) -> Finding:
         with closing(registry):
             registry.reach()
     except (RegistryError, ValueError) as error:
-        passing = isinstance(error, RegistryUnavailableError)
+        try_later = isinstance(error, RegistryUnavailableError)
         detail = f"{error}; check KP_REGISTRY_URL"
-        return Finding("registry", ok=False, detail=detail, passing=passing)
+        return Finding("registry", ok=False, detail=detail, try_later=try_later)
     return Finding("registry", ok=True, detail=f"{registry.url} answers")

@@ -1,8 +1,8 @@
 """Each setting with its value, where that comes from, and what it does."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from pydantic_settings import (
 )
 
 from kp_middleware import locations
-from kp_middleware.errors import SettingsFileError
+from kp_middleware.inspection.output.wording import one_line
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Row
 
@@ -76,6 +76,15 @@ def variable_of(name: str) -> str | None:
     return f"KP_{name.upper()}" if name in EnvSettingsSource(Settings)() else None
 
 
+def unknown_lines() -> Iterator[str]:
+    """What ``settings.toml`` says and nobody reads, each with the setting that may be meant."""
+    for name in locations.settings_lines():
+        if name not in Settings.model_fields:
+            alike = get_close_matches(name, Settings.model_fields, n=1)
+            remedy = f"did you mean {alike[0]}?" if alike else "remove it"
+            yield f"there is no setting {one_line(name)}: {remedy}"
+
+
 def _origins() -> dict[str, str]:
     """Of all that are set somewhere: the nearest place last, because it wins."""
     _, variables, _, reference = Settings.settings_customise_sources(
@@ -87,23 +96,13 @@ def _origins() -> dict[str, str]:
     )
     return {
         **dict.fromkeys(reference(), "reference files"),
-        **dict.fromkeys(_in_settings_file(), "settings.toml"),
+        **dict.fromkeys(locations.settings_lines(), "settings.toml"),
         **{name: f"KP_{name.upper()}" for name in variables()},
     }
-
-
-def _in_settings_file() -> list[str]:
-    """Not asked of the source of `Settings`, which would warn again of what it does not know."""
-    path = locations.settings_file()
-    try:
-        return [*tomllib.loads(path.read_text(encoding="utf-8"))]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise SettingsFileError(path, str(error)) from error
 
 
 def _wrong(error: ValidationError, origins: Mapping[str, str]) -> Iterator[str]:
     for one in error.errors(include_input=False, include_url=False):
         name = str(one["loc"][0])
-        yield f"{name}: {one['msg']} (from {origins.get(name, 'default')})"
+        problem = one["msg"].removeprefix("Value error, ")
+        yield f"{name}: {problem} (from {origins.get(name, 'default')})"

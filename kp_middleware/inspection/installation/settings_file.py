@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from kp_middleware.inspection.installation.origins import checked_settings
+from kp_middleware.inspection.installation.origins import checked_settings, variable_of
 
 _ELSEWHERE: Final = {
     "api_key": "the API key belongs in no file of ours: put it into KP_API_KEY",
@@ -39,6 +39,12 @@ def write_setting(path: Path, name: str, text: str) -> Any:
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
     return value
+
+
+def tell_what_wins(name: str) -> None:
+    """Say that a variable of this environment hides what the file says, if one does."""
+    if variable := variable_of(name):
+        click.echo(f"{variable} is set, and wins over the file", err=True)
 
 
 def with_setting(text: str, name: str, value: Any) -> str:

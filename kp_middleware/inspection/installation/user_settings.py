@@ -3,17 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
 
 def read_settings(db: Path) -> "Settings":
     """From the environment and the files, for this file of traces; what is wrong, in words."""
-    from kp_middleware.settings import Settings
+    from kp_middleware.inspection.installation.origins import checked_settings
 
-    try:
-        return Settings(db=db)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    return checked_settings({"db": db})

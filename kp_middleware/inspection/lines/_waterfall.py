@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kp_middleware.inspection.explanation.arithmetic import Line
+from kp_middleware.inspection.explanation.arithmetic import Line, added_up
 
 _NAME: Final = 20
 _AMOUNT: Final = 6
@@ -19,14 +19,15 @@ class _Span(NamedTuple):
     end: float
 
 
-def waterfall(lines: Sequence[Line], threshold: float, width: int) -> Iterator[str]:
+def waterfall(lines: Sequence[Line], threshold: float | None, width: int) -> Iterator[str]:
     """One row for each line of the sum; bars only where there is room for them.
 
     Args:
         lines: The parts, and the score last.
-        threshold: Marked in each row by ┆, from 0 to 1.
+        threshold: Marked in each row by ┆, from 0 to 1; None where there is none.
         width: Of the terminal, in characters; at least 54, or long rows break.
     """
+    lines = added_up(lines)
     workings, notes = zip(*(_apart(line.working, width) for line in lines), strict=True)
     taken = 2 + _NAME + 3 * len(_GAP) + _AMOUNT + max(map(len, workings))
     room = min(width - taken - 1, _WIDEST)  # and a cell for 1 itself
@@ -65,20 +66,23 @@ def _spans(lines: Sequence[Line]) -> Iterator[_Span]:
     yield _Span(0.0, lines[-1].amount)
 
 
-def _bar(span: _Span, threshold: float, width: int) -> str:
+def _bar(span: _Span, threshold: float | None, width: int) -> str:
     """What is taken away is hollow."""
     filled = "█" if span.end >= span.start else "░"
     left, right = sorted((_column(span.start, width), _column(span.end, width)))
     if left == right and span.start != span.end:
         left, right = (left, left + 1) if left < width else (left - 1, left)
     cells = [filled if left <= column < right else " " for column in range(width + 1)]
-    cells[_column(threshold, width)] = "┆"
+    if threshold is not None:
+        cells[_column(threshold, width)] = "┆"
     return "".join(cells)
 
 
-def _axis(threshold: float, width: int) -> str:
+def _axis(threshold: float | None, width: int) -> str:
     """The ends of the scale, and the threshold under its mark where they leave room for it."""
     cells = [*f"0{'':{width - 1}}1"]
+    if threshold is None:
+        return "".join(cells)
     told = f"{threshold:g}"
     start = _column(threshold, width) - len(told) // 2
     if start > 1 and start + len(told) < width:

@@ -17,6 +17,10 @@ def account_lines(account: Account, objective: str, width: int) -> Iterator[str]
     yield account.id
     yield ""
     yield from broken(_verdict(account), width)
+    if account.gate is not None:
+        yield from broken(f"Its gate: {one_line(account.gate)}.", width)
+    for told in account.feedback:
+        yield from broken(f"Feedback at {told}", width)
     yield ""
     if account.score is None:
         yield from _known(account, width)
@@ -24,7 +28,11 @@ def account_lines(account: Account, objective: str, width: int) -> Iterator[str]
     yield "Why"
     yield from _parts(account, width)
     yield ""
-    yield from broken(_question(account), width)
+    if account.threshold is None or account.other_reason is not None:
+        why = one_line(account.other_reason or "")
+        yield from broken(f"It was not the bar that decided: {why}.", width)
+        return
+    yield from broken(_question(account, account.threshold), width)
     for one in account.signals:
         yield from _entry(one.signal, one.remedy, width)
     for rule in account.rules:
@@ -32,15 +40,22 @@ def account_lines(account: Account, objective: str, width: int) -> Iterator[str]
 
 
 def _verdict(account: Account) -> str:
-    if account.score is None or account.threshold is None or account.margin is None:
+    if account.score is None:
         return f"It has no score: {one_line(account.whereabouts)}."
-    where = "reaches" if account.cleared else "is below"
-    told = f"It scores {account.score:.3f}: that {where} {account.threshold:g}"
-    told += f" by {abs(account.margin):.3f}."
+    if account.threshold is None or account.margin is None:
+        return f"It scores {account.score:.3f}, and was held against nothing."
+    told = f"It scores {account.score:.3f}: that {_distance(account, account.margin)}."
     if (account.score, account.threshold) != (account.recorded_score, account.recorded_threshold):
         recorded = f"{account.recorded_score:.3f} against {account.recorded_threshold:g}"
         told += f" (As it was scored: {recorded}, which stays.)"
     return told
+
+
+def _distance(account: Account, margin: float) -> str:
+    if margin >= 0 and not account.cleared:
+        return f"is no more than {account.threshold:g}, and those just as good had gone"
+    where = "reaches" if margin >= 0 else "is below"
+    return f"{where} {account.threshold:g} by {abs(margin):.3f}"
 
 
 def _parts(account: Account, width: int) -> Iterator[str]:
@@ -52,10 +67,12 @@ def _parts(account: Account, width: int) -> Iterator[str]:
         yield from _entry(rule.rule, f"{delta}  {rule.reason}", width, deeper=_SUM + 2)
 
 
-def _question(account: Account) -> str:
+def _question(account: Account, threshold: float) -> str:
     if account.cleared:
-        return f"To stay below {account.threshold:g}, one of these alone would have to be"
-    return f"To reach {account.threshold:g}, one of these alone would have to be"
+        aim = f"stay below {threshold:g}"
+    else:
+        aim = f"{'reach' if account.enough == threshold else 'score more than'} {threshold:g}"
+    return f"To {aim}, one of these alone would have to be"
 
 
 def _known(account: Account, width: int) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Two traces side by side, as a person reads them; signs say what is where, not colours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
 from typing import Any, Final
 
 from kp_middleware.inspection.explanation.alignment import Gap, Pair, without_sameness
@@ -12,6 +13,8 @@ _NAME: Final = 20
 _LEAST: Final = 12
 _MOST: Final = 36
 _DIFFERENCE: Final = 6
+_ROOM_FOR_TWO: Final = 80
+_MOST_STEP: Final = 56
 _SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
 
 
@@ -23,9 +26,7 @@ def comparison_lines(comparison: Comparison, width: int) -> Iterator[str]:
     yield ""
     yield from (_part(part, column) for part in comparison.scores)
     yield ""
-    yield "= in both, < only left, > only right"
-    for pair in without_sameness(comparison.steps):
-        yield cut(_step(pair), width)
+    yield from _steps(comparison.steps, width)
 
 
 def _fact(fact: Fact, column: int) -> str:
@@ -56,9 +57,58 @@ def _sum(amount: float | None, working: str) -> str:
     return "-" if amount is None else f"{amount:.3f}  {working.partition('  (')[0]}"
 
 
+def _steps(pairs: Sequence[Pair], width: int) -> Iterator[str]:
+    shown = without_sameness(pairs)
+    if width < _ROOM_FOR_TWO:
+        yield "= in both, < only left, > only right"
+        yield from (cut(_step(pair), width) for pair in shown)
+        return
+    yield "= in both, ≠ another step, < only left, > only right"
+    for is_same, group in groupby(shown, key=_is_same):
+        told = _same if is_same else _different
+        yield from told([*group], width)
+
+
+def _is_same(pair: Pair | Gap) -> bool:
+    return isinstance(pair, Gap) or pair.place == "same"
+
+
+def _same(pairs: Sequence[Pair | Gap], width: int) -> Iterator[str]:
+    for pair in pairs:
+        yield _step(pair) if isinstance(pair, Gap) else _row(pair, pair, width)
+
+
+def _different(pairs: Sequence[Pair | Gap], width: int) -> Iterator[str]:
+    """What is only left beside what is only right, as far as there is both."""
+    steps = [pair for pair in pairs if isinstance(pair, Pair)]
+    left = [step for step in steps if step.place == "left"]
+    right = [step for step in steps if step.place == "right"]
+    for ours, theirs in zip_longest(left, right):
+        yield _row(ours, theirs, width)
+
+
+def _row(left: Pair | None, right: Pair | None, width: int) -> str:
+    """A line of two steps, which are the same, or one of them."""
+    room = min((width - 6) // 2, _MOST_STEP)
+    if left is None or right is None:
+        sign = _SIGNS["right"] if left is None else _SIGNS["left"]
+    else:
+        sign = _SIGNS["same"] if left is right else "≠"
+    first = "" if left is None else _cell(left, left.left)
+    second = "" if right is None else _cell(right, right.right)
+    return f"  {sign} {padded(first, room)}  {cut(second, room)}".rstrip()
+
+
+def _cell(pair: Pair, step_id: int | None) -> str:
+    return f"{step_id:>5}  {_what(pair)}"
+
+
+def _what(pair: Pair) -> str:
+    return f"{pair.type}  {one_line(pair.tool)}" if pair.tool else pair.type
+
+
 def _step(pair: Pair | Gap) -> str:
     if isinstance(pair, Gap):
         return f"  … {pair.pairs:,} the same"
     left, right = (f"{'' if step is None else step:>5}" for step in (pair.left, pair.right))
-    tool = f"  {one_line(pair.tool)}" if pair.tool else ""
-    return f"  {_SIGNS[pair.place]} {left} {right}  {pair.type}{tool}"
+    return f"  {_SIGNS[pair.place]} {left} {right}  {_what(pair)}"

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 
 from kp_middleware.inspection.explanation.arithmetic import arithmetic
+from kp_middleware.inspection.explanation.feedback import feedback_in_words
+from kp_middleware.inspection.explanation.verdict import gate_in_words
 from kp_middleware.inspection.explanation.whereabouts import whereabouts
 from kp_middleware.inspection.lines.trace import chosen, left_out, took
 from kp_middleware.inspection.output.wording import one_line, printable, short_id
@@ -27,7 +29,10 @@ def markdown(trace: Row, *, steps: int | None) -> Iterator[str]:
     yield f"- domain: {_code(trace['domain'])}"
     yield f"- started: {trace['started_at']}"
     yield f"- outcome: {'success' if trace['success'] else 'no success'}"
+    if gate := gate_in_words(trace):
+        yield f"- gate: {_code(gate)}"
     yield f"- where it is: {_code(whereabouts(trace))}"
+    yield from (f"- feedback: {told}" for told in feedback_in_words(trace))
     yield from _score(trace)
     yield from _steps(trace, steps)
     if trace["result_summary"]:

@@ -1,79 +1,124 @@
 """What thresholds would do, as a person reads it on a terminal."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kp_middleware.inspection.lines.bars import bar
-from kp_middleware.inspection.output.screen import broken, cut, padded
+from kp_middleware.inspection.output.screen import broken, cut, padded, width_of
 from kp_middleware.inspection.output.wording import one_line, short_id
 from kp_middleware.storage import Row
 
 _BAR: Final = 20
+_SHORT_BAR: Final = 6
 _COUNT: Final = 9
+_SHARE: Final = 6
 _DOMAIN: Final = 16
+_HEAD: Final = 12
+_THRESHOLD: Final = 6
 _GAP: Final = "  "
+
+
+class _Column(NamedTuple):
+    """The shares of one domain."""
+
+    name: str
+    width: int
 
 
 def threshold_lines(rows: Sequence[Row], current: float | None, width: int) -> Iterator[str]:
     """One line a threshold, with as many domains as there is room for.
 
     Args:
-        rows: For each threshold, as `by_threshold` gives them.
-        current: What the last scored trace was held against; None where there is none.
+        rows: For each threshold, as `rows_of` gives them; at least one.
+        current: What the last scored trace was held against; None where that is another for each.
         width: Of the terminal, in characters.
     """
-    traces = rows[0]["traces"]
-    if not traces:
-        yield "no trace here has a score yet"
-        return
     names = [*rows[0]["domains"]]
-    fixed = len("threshold") + _COUNT + 6 + _BAR + 4 * len(_GAP)
-    shown = names[: max((width - fixed) // (_DOMAIN + len(_GAP)), 0)] if len(names) > 1 else []
-    yield f"Of {traces:,} traces with a score would have gone, at each threshold:"
+    columns = [_column(name) for name in names] if len(names) > 1 else []
+    room = width - len("threshold") - _COUNT - _SHARE - 3 * len(_GAP)
+    spare = room - sum(one.width + len(_GAP) for one in columns)
+    bar_width = max(min(max(spare, _SHORT_BAR), _BAR, room), 0)
+    shown = [*_fitting(columns, room - bar_width)]
+    heading = f"Of {rows[0]['traces']:,} traces that may leave, at each threshold"
+    yield from broken(f"{heading}:" if not shown else f"{heading}; by domain, the share:", width)
     yield ""
-    head = ["threshold", f"{'would go':>{_COUNT}}", " share", " " * _BAR]
-    yield _GAP.join(
-        [*head, *(f"{cut(one_line(name), _DOMAIN):>{_DOMAIN}}" for name in shown)]
-    ).rstrip()
+    head = ["threshold", f"{'would go':>{_COUNT}}", f"{'share':>{_SHARE}}", " " * bar_width]
+    head += [f"{cut(one_line(one.name), one.width):>{one.width}}" for one in shown]
+    yield _GAP.join(head).rstrip()
     for row in rows:
-        yield _line(row, shown)
+        yield _line(row, shown, bar_width, is_current=row["threshold"] == current)
     yield ""
-    yield from broken(_remarks(current, names, shown), width)
+    yield from broken(" ".join(_remarks(rows[0], current, len(names) - len(shown))), width)
 
 
-def _line(row: Row, domains: Sequence[str]) -> str:
-    told = [f"{row['threshold']:>9.2f}", *_told(row), padded(bar(row["share"], _BAR), _BAR)]
-    for name in domains:
-        count, share = _told(row["domains"][name])
-        told.append(f"{count}{share:>{_DOMAIN - _COUNT}}")
+def _column(name: str) -> _Column:
+    return _Column(name, max(min(width_of(one_line(name)), _HEAD), _SHARE))
+
+
+def _fitting(columns: Sequence[_Column], room: int) -> Iterator[_Column]:
+    """Those that have room, the most traces first."""
+    for one in columns:
+        room -= one.width + len(_GAP)
+        if room < 0:
+            return
+        yield one
+
+
+def _line(row: Row, shown: Sequence[_Column], bar_width: int, *, is_current: bool) -> str:
+    mark = "→" if is_current else " "
+    told = [f"{mark}{_exact(row['threshold']):>8}", *_told(row)]
+    told.append(padded(bar(row["share"], bar_width), bar_width))
+    told += [f"{row['domains'][one.name]['share']:>{one.width}.1%}" for one in shown]
     return _GAP.join(told).rstrip()
 
 
+def _exact(threshold: float) -> str:
+    """With two digits, or with all where two would say another.
+
+    >>> _exact(0.7), _exact(0.755)
+    ('0.70', '0.755')
+    """
+    short = f"{threshold:.2f}"
+    return short if float(short) == threshold else str(threshold)
+
+
 def _told(row: Row) -> tuple[str, str]:
-    return f"{row['would_go']:>{_COUNT},}", f"{row['share']:>6.1%}"
+    return f"{row['would_go']:>{_COUNT},}", f"{row['share']:>{_SHARE}.1%}"
 
 
-def _remarks(current: float | None, names: Sequence[str], shown: Sequence[str]) -> str:
-    told = [] if current is None else [f"The last scored trace was held against {current:g}."]
-    if len(names) > 1 and len(shown) < len(names):
-        told.append(f"Domains not shown: {len(names) - len(shown)} (-d, --json or a wider window).")
-    told.append("--threshold 0.7 says which traces would change.")
-    return " ".join(told)
+def _remarks(row: Row, current: float | None, left_out: int) -> Iterator[str]:
+    if current is None:
+        yield "Each run was held against a bar of its own: see kp-middleware calibrate."
+    else:
+        yield f"→ The last scored trace was held against {current:g}."
+    if row["private"]:
+        yield never_leave(row["private"])
+    if left_out and len(row["domains"]) > 1:
+        yield f"Domains not shown: {left_out} (-d, --csv or a wider window)."
+    yield "--threshold 0.7 says which traces would change."
+
+
+def never_leave(private: int) -> str:
+    """What is not counted."""
+    return f"Not counted: {private:,} with a score, but private, which never leave."
 
 
 def one_threshold_lines(effect: Row, width: int) -> Iterator[str]:
     """The counts of one threshold, by domain too, and the traces that change."""
-    threshold = f"{effect['threshold']:g}"
-    yield (
-        f"At {threshold}, {effect['would_go']:,} of {effect['traces']:,} traces would have gone"
-        f" ({effect['share']:.1%}); {effect['went']:,} did reach the threshold of their day."
+    yield from broken(
+        f"At {effect['threshold']:g}, {effect['would_go']:,} of {effect['traces']:,} traces would"
+        f" have gone ({effect['share']:.1%}); {effect['went']:,} were let through by the gate of"
+        " their day.",
+        width,
     )
+    if effect["private"]:
+        yield from broken(never_leave(effect["private"]), width)
     if len(effect["domains"]) > 1:
         yield ""
         for name, row in effect["domains"].items():
             count, share = _told(row)
             of = f"{count} of {row['traces']:>{_COUNT},}{share:>8}"
-            yield f"  {padded(one_line(name), _DOMAIN)}{of}"
+            yield f"  {padded(one_line(name), min(_DOMAIN, max(width - len(of) - 2, 1)))}{of}"
     for change, words in (("newly_go", "would newly go"), ("newly_stay", "would newly stay")):
         yield ""
         count, nearest = effect[change]["count"], effect[change]["nearest"]
@@ -85,5 +130,5 @@ def one_threshold_lines(effect: Row, width: int) -> Iterator[str]:
 
 def _trace(trace: Row, width: int) -> str:
     told = f"  {short_id(trace['id'])}  {trace['score']:.3f}, was held against"
-    told += f" {trace['threshold']:g}  {one_line(trace['domain'])}  "
+    told += f" {trace['threshold']:<{_THRESHOLD}g}  {padded(one_line(trace['domain']), _DOMAIN)}  "
     return cut(told + one_line(trace["objective"]), width)

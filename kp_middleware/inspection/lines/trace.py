@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kp_middleware.inspection.explanation.arithmetic import arithmetic
+from kp_middleware.inspection.explanation.feedback import feedback_in_words
+from kp_middleware.inspection.explanation.verdict import bar_of, gate_in_words
 from kp_middleware.inspection.explanation.whereabouts import taken_out, whereabouts
 from kp_middleware.inspection.lines._waterfall import waterfall
 from kp_middleware.inspection.output.screen import broken, cut, padded, width_of
@@ -30,10 +32,14 @@ def trace_lines(
     yield from broken("  ".join(_facts(trace)), width)
     yield ""
     if trace["score"] is not None:
-        yield from waterfall(arithmetic(trace), trace["threshold"], width)
+        yield from waterfall(arithmetic(trace), bar_of(trace), width)
+    if gate := gate_in_words(trace):
+        yield from broken(one_line(gate), width, first="  gate: ", indent="    ")
     yield from broken(one_line(whereabouts(trace)), width, first="  → ", indent="    ")
     if removed := taken_out(trace):
         yield from broken(in_words(removed), width, first="    without ", indent="    ")
+    for told in feedback_in_words(trace):
+        yield from broken(told, width, first="  feedback ", indent="    ")
     yield ""
     yield from _steps(trace, steps, width)
     if trace["result_summary"]:

@@ -1,4 +1,4 @@
-"""How a command talks to people: colour, bars, hints. Said once, before the command."""
+"""How a command talks to people: colour, bars, hints. Said before the command or after it."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ _KEY = "kp_middleware.manners"
 
 
 class Manners(NamedTuple):
-    """What the options before a command say.
+    """What the options of all commands say.
 
     Attributes:
         color: Whether colour may be used, if environment and terminal allow it.
@@ -28,8 +28,9 @@ class Manners(NamedTuple):
 
 def set_manners(context: click.Context, said: Manners) -> None:
     """Keep what was said for the command that follows, and nothing beyond it."""
+    before: Manners = context.meta.get(_KEY, Manners())
     context.meta[_KEY] = said
-    if said.verbose:
+    if said.verbose and not before.verbose:
         _show_log(context)
 
 

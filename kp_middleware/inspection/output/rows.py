@@ -137,13 +137,12 @@ def output_options(
         @wraps(command)
         def run(
             *values: Any,
-            format_: str | None,
             column: tuple[str, ...],
             headers: bool,
             fail_empty: bool,
             **more: Any,
         ) -> Any:
-            chosen = format_ or Output.usual(in_pipe=in_pipe).format
+            chosen = chosen_format(_FORMATS, more) or Output.usual(in_pipe=in_pipe).format
             return command(*values, output=Output(chosen, column, headers, fail_empty), **more)
 
         made: Command = run
@@ -157,21 +156,44 @@ def output_options(
 def _options(columns: Sequence[str]) -> list[Callable[[Command], Command]]:
     return [
         *(
-            click.option(f"--{name}", "format_", flag_value=name, help=text)
+            click.option(f"--{name}", f"as_{name}", is_flag=True, help=text)
             for name, text in _FORMATS.items()
         ),
         click.option(
             "-c",
             "--column",
             multiple=True,
+            callback=_columns,
             shell_complete=lambda _context, _option, start: [
                 name for name in columns if name.startswith(start)
             ],
-            help="Only this column. May be repeated.",
+            help="Only this column, or these: -c id,score. May be repeated.",
         ),
         click.option("--headers/--no-headers", default=True, help="Name the columns first."),
         click.option("--fail-empty", is_flag=True, help="Exit with 4 where there is nothing."),
     ]
+
+
+def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:
+    """As they were typed, one by one or with commas between them.
+
+    >>> _columns(None, None, ("id, score", "state"))
+    ('id', 'score', 'state')
+    """
+    names = (name.strip() for text in typed for name in text.split(","))
+    return tuple(name for name in names if name)
+
+
+def chosen_format(names: Iterable[str], typed: dict[str, Any]) -> str | None:
+    """Which of the options ``as_…`` was typed, taken out of the others; None for none.
+
+    Raises:
+        click.UsageError: If it is more than one.
+    """
+    chosen = [name for name in names if typed.pop(f"as_{name}")]
+    if len(chosen) > 1:
+        raise click.UsageError(f"--{' and --'.join(chosen)} exclude each other: type one of them")
+    return chosen[0] if chosen else None
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

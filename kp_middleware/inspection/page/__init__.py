@@ -5,7 +5,9 @@ Imports from `pictures`, `explanation` and `output`.
 
 from kp_middleware.inspection.page._alike import Alike
 from kp_middleware.inspection.page._card import card, linked, picture_card, table
+from kp_middleware.inspection.page._found import found_html
 from kp_middleware.inspection.page._links import Links
+from kp_middleware.inspection.page._objective import titled
 from kp_middleware.inspection.page._overview import just_missed, overview_html
 from kp_middleware.inspection.page._steps import Extent
 from kp_middleware.inspection.page._style import style_html
@@ -18,12 +20,14 @@ __all__ = [
     "Extent",
     "Links",
     "card",
+    "found_html",
     "just_missed",
     "linked",
     "overview_html",
     "picture_card",
     "style_html",
     "table",
+    "titled",
     "trace_html",
     "what_if_html",
 ]

@@ -5,9 +5,10 @@ from typing import NamedTuple, Self
 
 from kp_middleware.inspection.page._card import card, table
 from kp_middleware.inspection.page._links import Links
+from kp_middleware.inspection.page._objective import titled
 from kp_middleware.inspection.page._questions import neighbours_picture
 from kp_middleware.inspection.pictures import Line, Markup, count, nearest
-from kp_middleware.storage import MapPoint
+from kp_middleware.storage import MOST_POINTS, MapPoint
 
 _MOST = 6
 _CELL = 100
@@ -52,11 +53,18 @@ def alike_card(alike: Alike, links: Links, domains: Sequence[str], *, draws_map:
         places = [place for place, _ in alike.nearest]
         drawn = neighbours_picture(alike.points, domains, links, joined_with=places).svg
     lines = [_line(alike.points[place], similarity, links) for place, similarity in alike.nearest]
-    lead = f"By their vectors, among {count(alike.compared)} traces."
+    lead = f"By their vectors, among {_whom(alike.compared)}."
     return card(title, drawn, table(("Objective", "Score", "Similarity"), lines), lead=lead)
+
+
+def _whom(compared: int) -> str:
+    """The nearest of all may be older: to compare each of 100,000 takes longer than a page may."""
+    if compared < MOST_POINTS - 1:
+        return "all others"
+    return f"the {count(MOST_POINTS)} newest; kp-middleware similar compares all"
 
 
 def _line(point: MapPoint, similarity: float, links: Links) -> Line:
     score = "" if point.score is None else f"{point.score:.3f}"
     like = f"{similarity:.3f}".replace("-", "−")
-    return Line((point.objective[:_CELL], score, like), links.trace(point.id))
+    return Line((titled(point.objective, _CELL), score, like), links.trace(point.id))

@@ -23,7 +23,7 @@ def picture_card(title: str, picture: Picture, *, note: str = "") -> Markup:
         element("h2", title),
         element("figcaption", said.strip()),
         picture.svg,
-        _more(picture),
+        _more(title, picture),
         class_="kp-card",
     )
 
@@ -76,12 +76,12 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _more(picture: Picture) -> Markup:
+def _more(title: str, picture: Picture) -> Markup:
     if not picture.lines:
         return joined(())
     return element(
         "details",
-        element("summary", "As a table"),
-        table(picture.columns, picture.lines),
+        element("summary", "As a table", element("span", f": {title}", class_="kp-unseen")),
+        element("div", table(picture.columns, picture.lines), class_="kp-wide"),
         class_="kp-more",
     )

@@ -1,9 +1,12 @@
 """The overview: every picture of the file, and the traces that just made it or just missed."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kp_middleware.inspection.page._card import card, linked, picture_card
 from kp_middleware.inspection.page._links import Links
+from kp_middleware.inspection.page._notice import notice
+from kp_middleware.inspection.page._objective import titled
 from kp_middleware.inspection.page._questions import (
     domains_picture,
     funnel_picture,
@@ -13,8 +16,10 @@ from kp_middleware.inspection.page._questions import (
 )
 from kp_middleware.inspection.pictures import (
     NO_SCORES,
+    AllTools,
     Markup,
     Novelty,
+    Picture,
     Removed,
     ToolCalls,
     count,
@@ -24,6 +29,8 @@ from kp_middleware.inspection.pictures import (
     tool_bars,
 )
 from kp_middleware.storage import Funnel, Overview, Row, ScoreSlices
+
+_NOVELTY_NOTE: Final = "Line: median; band: 10 to 90 %. At most the 90 days up to the newest run."
 
 
 def overview_html(overview: Overview, links: Links, *, memory_days: float | None = None) -> Markup:
@@ -46,25 +53,24 @@ def overview_html(overview: Overview, links: Links, *, memory_days: float | None
         (
             picture_card("What if the threshold were another", what_if_picture(scores, links)),
             *_domains(scores, links),
-            picture_card("Tools", tool_bars([*_tools(overview, links)])),
+            picture_card("Tools", _tools_picture(overview, links)),
         ),
         (
-            picture_card("Novelty", novelty, note="Line: median; band: 10 to 90 %."),
+            picture_card("Novelty", novelty, note=_NOVELTY_NOTE),
             picture_card("Map", mapped, note="Near is alike; larger ones cleared."),
-            picture_card(
-                "Removed before sending", removals((*map(Removed._make, overview.removals),))
-            ),
+            picture_card("Removed before sending", _removals_picture(overview)),
         ),
     )
     return element(
         "div",
+        notice(overview.last) if overview.last.is_dry else "",
         _totals(overview.funnel, scores.above, scores.threshold),
         element("div", *(element("div", *column) for column in columns), class_="kp-columns"),
     )
 
 
 def just_missed(missed: Sequence[Row], links: Links) -> Markup:
-    """The traces nearest to the threshold on either side, with the line between."""
+    """The traces nearest to the threshold of their day on either side, with the line between."""
     if not missed:
         return card("Just made it, just missed", lead=f"{NO_SCORES[:1].upper()}{NO_SCORES[1:]}.")
     last_above = sum(_reached(row) for row in missed) - 1
@@ -90,7 +96,7 @@ def just_missed(missed: Sequence[Row], links: Links) -> Markup:
             element("thead", element("tr", *heads)),
             element("tbody", *rows),
         ),
-        lead="The traces nearest to the threshold; the red line is between its two sides.",
+        lead="The traces nearest to their threshold; the red line is between its two sides.",
     )
 
 
@@ -99,14 +105,26 @@ def _domains(scores: ScoreSlices, links: Links) -> Iterator[Markup]:
         yield picture_card("Scores by domain", domains_picture(scores, links))
 
 
-def _tools(overview: Overview, links: Links) -> Iterator[ToolCalls]:
-    for use in overview.tools:
-        yield ToolCalls(*use, links.tool(use.tool))
+def _tools_picture(overview: Overview, links: Links) -> Picture:
+    tools = [ToolCalls(*use, links.tool(use.tool) if use.calls else None) for use in overview.tools]
+    return tool_bars(tools, AllTools(*overview.tool_totals))
+
+
+def _removals_picture(overview: Overview) -> Picture:
+    if overview.removed_earlier:
+        nothing = (
+            "nothing had to be removed in the 12 weeks up to the newest run; before, something"
+        )
+    elif overview.funnel.queued:
+        nothing = "nothing had to be removed from what is sent"
+    else:
+        nothing = "nothing was to be sent yet; what redaction takes out of it is counted here"
+    return removals((*map(Removed._make, overview.removals),), nothing=nothing)
 
 
 def _totals(found: Funnel, above: int, threshold: float | None) -> Markup:
     lost = found.blocked + found.rejected
-    reached = "at or above the threshold" if threshold is None else f"at or above {threshold:g}"
+    reached = "cleared" if threshold is None else f"at or above {threshold:g}"
     numbers = (
         ("recorded", found.recorded, None),
         (reached, above, None),
@@ -129,7 +147,7 @@ def _reached(row: Row) -> bool:
 
 
 def _asked(row: Row) -> str:
-    return str(row["objective"])[:100]
+    return titled(str(row["objective"]), 100)
 
 
 def _margin(row: Row) -> str:

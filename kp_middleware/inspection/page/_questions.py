@@ -83,7 +83,12 @@ def map_picture(points: Sequence[MapPoint], domains: Sequence[str], links: Links
     """The newest traces on a plane."""
     projection = project([point.vector for point in points])
     spots = [*_spots(points, projection.places, domains, links)]
-    return trace_map(spots, kept=projection.kept, links=_domain_links(domains, links))
+    return trace_map(
+        spots,
+        kept=projection.kept,
+        links=_domain_links(domains, links),
+        every=links.state("recorded"),
+    )
 
 
 def neighbours_picture(
@@ -126,7 +131,7 @@ def _spots(
         score = "no score" if point.score is None else f"{point.score:.3f}"
         title = f"{_cut(point.objective)} ({point.domain}, {score})".strip()
         href = links.trace(point.id)
-        yield Spot(x, y, title, point.domain, colours[point.domain], point.above, href)
+        yield Spot(x, y, title, point.domain, colours[point.domain], point.cleared, href)
 
 
 def _cut(objective: str) -> str:

@@ -4,11 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from kp_middleware.inspection.explanation.arithmetic import arithmetic
+from kp_middleware.inspection.explanation.arithmetic import added_up, arithmetic
+from kp_middleware.inspection.explanation.feedback import feedback_in_words
+from kp_middleware.inspection.explanation.verdict import bar_of, gate_in_words
 from kp_middleware.inspection.explanation.whereabouts import taken_out, whereabouts
 from kp_middleware.inspection.page._alike import Alike, alike_card
 from kp_middleware.inspection.page._card import card, picture_card
 from kp_middleware.inspection.page._links import Links
+from kp_middleware.inspection.page._objective import titled
 from kp_middleware.inspection.page._steps import Extent, long_text, steps_html
 from kp_middleware.inspection.pictures import (
     Markup,
@@ -54,7 +57,7 @@ def trace_html(
             "div",
             element(
                 "div",
-                picture_card(_score_title(trace), score_picture(trace)),
+                picture_card(_score_title(trace), score_picture(trace), note=_gate(trace)),
                 _sent(trace, body, extent),
                 alike_card(alike, links, domains, draws_map=extent.draws_map),
             ),
@@ -77,26 +80,35 @@ def trace_head(trace: Row) -> Markup:
         trace["model"],
     ]
     told = (element("span", element("bdi", str(fact))) for fact in facts if fact)
+    learned = feedback_in_words(trace)
     objective = str(trace["objective"])
     more = long_text(objective, 20_000) if len(objective) > _TITLE else ""
-    title = f"{objective[:_TITLE]} …" if more else objective
+    title = f"{objective[:_TITLE]} …" if more else titled(objective, _TITLE)
     return element(
         "header",
         element("h1", element("bdi", title)),
         element("p", *told, class_="kp-facts"),
         element("p", element("code", trace["id"]), class_="kp-facts"),
+        *(element("p", f"Feedback at {told}", class_="kp-facts") for told in learned),
         more,
     )
 
 
 def score_picture(trace: Row) -> Picture:
     """The waterfall of one trace."""
-    terms = [Term(line.part, line.working, line.amount) for line in arithmetic(trace)[:-1]]
-    return waterfall(terms, trace["score"], trace["threshold"], why_not=whereabouts(trace))
+    terms = [
+        Term(line.part, line.working, line.amount) for line in added_up(arithmetic(trace))[:-1]
+    ]
+    return waterfall(terms, trace["score"], bar_of(trace), why_not=whereabouts(trace))
 
 
 def _score_title(trace: Row) -> str:
     return "Score" if trace["score"] is None else f"Score {trace['score']:.3f}"
+
+
+def _gate(trace: Row) -> str:
+    gate = gate_in_words(trace)
+    return "" if gate is None else f"Its gate: {gate}."
 
 
 def _sent(trace: Row, body: str | None, extent: Extent) -> Markup:

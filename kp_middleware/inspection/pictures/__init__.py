@@ -21,7 +21,7 @@ from kp_middleware.inspection.pictures._palette import (
 from kp_middleware.inspection.pictures._picture import Line, Picture
 from kp_middleware.inspection.pictures._projection import Projection, nearest, project
 from kp_middleware.inspection.pictures._removals import Removed, removals
-from kp_middleware.inspection.pictures._tool_bars import ToolCalls, tool_bars
+from kp_middleware.inspection.pictures._tool_bars import AllTools, ToolCalls, tool_bars
 from kp_middleware.inspection.pictures._waterfall import Term, waterfall
 from kp_middleware.inspection.pictures._what_if import Curve, what_if
 from kp_middleware.inspection.pictures._wording import count, share, took
@@ -33,6 +33,7 @@ __all__ = [
     "LOSS",
     "NO_SCORES",
     "PLAIN",
+    "AllTools",
     "Bin",
     "Curve",
     "DomainBins",

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.inspection.pictures._histogram import NO_SCORES, Bin
 from kp_middleware.inspection.pictures._lettering import shortened, width
-from kp_middleware.inspection.pictures._marks import bar, label, rule, told
+from kp_middleware.inspection.pictures._marks import SMALL, bar, label, rule, told
 from kp_middleware.inspection.pictures._markup import Markup
 from kp_middleware.inspection.pictures._palette import BELOW, CLEARED
 from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
@@ -20,6 +20,7 @@ _WIDE: Final = (WIDTH - _GAP) / 2
 _HIGH: Final = 96.0
 _BARS: Final = 58.0
 _COLUMNS: Final = ("Domain", "Scored", "At or above", "Share")
+_BY_VERDICT: Final = ("Domain", "Scored", "Cleared", "Share")
 
 
 class DomainBins(NamedTuple):
@@ -37,7 +38,7 @@ class DomainBins(NamedTuple):
 
     @property
     def above(self) -> int:
-        """How many reach the threshold."""
+        """How many reach the threshold, or cleared where none is fixed."""
         return sum(one.above for one in self.bins)
 
     @property
@@ -47,15 +48,19 @@ class DomainBins(NamedTuple):
 
 
 def by_domain(domains: Sequence[DomainBins], threshold: float | None) -> Picture:
-    """One small histogram for each domain, as shares of its own traces."""
-    if threshold is None or not domains:
+    """One small histogram for each domain, as shares of its own traces.
+
+    Args:
+        domains: Those that have scores.
+        threshold: None where the bar was another for each run: then there is no line.
+    """
+    if not domains:
         return empty(NO_SCORES)
     drawn = domains[:MOST]
     best = max(domains, key=lambda one: one.above / one.traces)
-    finding = (
-        f"{best.domain} reaches {threshold:g} most often: {share(best.above, best.traces)} of"
-        f" {count(best.traces)}"
-    )
+    what = "clears its bar" if threshold is None else f"reaches {threshold:g}"
+    often = f"{share(best.above, best.traces)} of {count(best.traces)}"
+    finding = f"{best.domain} {what} most often: {often}"
     top = max((one.below + one.above) / of.traces for of in drawn for one in of.bins)
     panels = [
         _panel(one, threshold, top, place % 2 * (_WIDE + _GAP), place // 2 * _HIGH)
@@ -63,24 +68,32 @@ def by_domain(domains: Sequence[DomainBins], threshold: float | None) -> Picture
     ]
     svg = drawing((len(drawn) + 1) // 2 * _HIGH - 8, finding, *panels)
     lines = (Line(_cells(one), one.href) for one in domains)
-    return Picture(svg, finding, _COLUMNS, tuple(lines))
+    columns = _BY_VERDICT if threshold is None else _COLUMNS
+    return Picture(svg, finding, columns, tuple(lines))
 
 
-def _panel(one: DomainBins, threshold: float, top: float, left: float, above: float) -> Markup:
+def _panel(
+    one: DomainBins, threshold: float | None, top: float, left: float, above: float
+) -> Markup:
     base = above + 22 + _BARS
     across, up = Scale(0, 1, left, left + _WIDE), Scale(0, top * one.traces, base, above + 24)
     amount = share(one.above, one.traces)
-    line = across(threshold)
+    where = "cleared" if threshold is None else f"at or above {threshold:g}"
+    line = None if threshold is None else across(threshold)
     return told(
-        f"{one.domain}: {count(one.above)} of {count(one.traces)} at or above {threshold:g}",
+        f"{one.domain}: {count(one.above)} of {count(one.traces)} {where}",
         bar(left, above + 4, 8, 8, colour=one.colour),
-        label(shortened(one.domain, _WIDE - 20 - width(amount)), left + 14, above + 13),
+        label(_name(one, amount), left + 14, above + 13, size=SMALL),
         label(amount, left + _WIDE, above + 13, anchor="end", kind="strong"),
         *(mark for each in one.bins for mark in _bars(each, across, up)),
         rule(left, base, left + _WIDE, base, kind="axis"),
-        rule(line, above + 22, line, base, kind="threshold"),
+        *([] if line is None else [rule(line, above + 22, line, base, kind="threshold")]),
         href=one.href,
     )
+
+
+def _name(one: DomainBins, amount: str) -> str:
+    return shortened(one.domain, _WIDE - 18 - width(amount, bold=True), size=SMALL)
 
 
 def _bars(one: Bin, across: Scale, up: Scale) -> list[Markup]:

@@ -17,14 +17,15 @@ _TOP: Final = 46.0
 _BOTTOM: Final = 186.0
 _HEIGHT: Final = 208.0
 _COLUMNS: Final = ("Score", "Below", "At or above")
+_BY_VERDICT: Final = ("Score", "Withheld", "Cleared")
 
 
 class Bin(NamedTuple):
     """The traces whose scores lie from ``low`` up to ``high``, without ``high``.
 
     Attributes:
-        below: How many do not reach the threshold.
-        above: How many do.
+        below: How many do not reach the threshold, or were withheld where none is fixed.
+        above: All others.
         href: Where they are listed; None means nowhere.
     """
 
@@ -36,12 +37,19 @@ class Bin(NamedTuple):
 
 
 def histogram(bins: Sequence[Bin], threshold: float | None) -> Picture:
-    """Bars by score, the threshold's line, and how many there are on each side of it."""
+    """Bars by score, the threshold's line, and how many there are on each side of it.
+
+    Args:
+        bins: Without gaps, from 0 to 1.
+        threshold: None where the bar was another for each run: then there is no line.
+    """
     below, above = sum(one.below for one in bins), sum(one.above for one in bins)
-    if threshold is None or not below + above:
+    if not below + above:
         return empty(NO_SCORES)
-    finding = f"{count(above)} of {count(below + above)} at or above {threshold:g}"
-    finding += f" ({share(above, below + above)})"
+    where = (
+        "cleared the bar of their own run" if threshold is None else f"at or above {threshold:g}"
+    )
+    finding = f"{count(above)} of {count(below + above)} {where} ({share(above, below + above)})"
     marks = ticks(max(one.below + one.above for one in bins))
     left = max(width(count(int(tick)), size=SMALL) for tick in marks) + 8
     across, up = Scale(0, 1, left, WIDTH - 8), Scale(0, marks[-1], _BOTTOM, _TOP)
@@ -51,10 +59,11 @@ def histogram(bins: Sequence[Bin], threshold: float | None) -> Picture:
         *_grid(marks, up, left),
         *(_bar(one, across, up) for one in bins if one.below + one.above),
         *_axis(across),
-        *_threshold(threshold, below, above, across(threshold)),
+        *(() if threshold is None else _threshold(threshold, below, above, across(threshold))),
     )
     lines = (Line(_cells(one), one.href) for one in bins if one.below + one.above)
-    return Picture(svg, finding, _COLUMNS, tuple(lines))
+    columns = _BY_VERDICT if threshold is None else _COLUMNS
+    return Picture(svg, finding, columns, tuple(lines))
 
 
 def _grid(marks: Sequence[float], up: Scale, left: float) -> list[Markup]:
@@ -98,9 +107,9 @@ def _threshold(threshold: float, below: int, above: int, x: float) -> list[Marku
     sides = f"{count(below)} below", f"{count(above)} reach it"
     marks = [
         rule(x, 22, x, _BOTTOM, kind="threshold"),
-        label(name, inside(name, x, anchor="middle"), 14, anchor="middle", kind="loss"),
+        label(name, inside(name, x, anchor="middle", bold=True), 14, anchor="middle", kind="loss"),
     ]
-    if x - width(sides[0]) > 8 and x + width(sides[1]) < WIDTH - 8:
+    if x - width(sides[0]) > 8 and x + width(sides[1], bold=True) < WIDTH - 8:
         return [
             *marks,
             label(sides[0], x - 8, 34, anchor="end", kind="quiet"),

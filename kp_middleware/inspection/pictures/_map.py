@@ -1,11 +1,12 @@
 """What kinds of work are there? Traces on a plane: like ones are near."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from kp_middleware.inspection.pictures._legend import Key, legend
 from kp_middleware.inspection.pictures._marks import rule, told
-from kp_middleware.inspection.pictures._markup import Markup, element
+from kp_middleware.inspection.pictures._markup import Markup
 from kp_middleware.inspection.pictures._palette import COLOURS, OTHER
 from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
 from kp_middleware.inspection.pictures._scale import Scale
@@ -33,7 +34,7 @@ class Spot(NamedTuple):
     Attributes:
         title: What it is, in words.
         colour: Of its domain; its shape follows.
-        cleared: Whether it reached its threshold.
+        cleared: Whether the gate let it through.
         href: Where it leads; None means nowhere.
     """
 
@@ -52,6 +53,7 @@ def trace_map(
     kept: float,
     linked: Sequence[int] = (),
     links: Mapping[str, str | None] | None = None,
+    every: str | None = None,
 ) -> Picture:
     """The traces, those that cleared larger and outlined.
 
@@ -60,6 +62,7 @@ def trace_map(
         kept: Which part of the variance the plane shows, 0 to 1.
         linked: The places of those that are joined with the first, which then stands out.
         links: Where the domains in the legend lead.
+        every: Where all of them are listed, for who cannot point at a spot; None means nowhere.
     """
     if len(spots) < 3:
         return empty(_NOTHING)
@@ -72,7 +75,8 @@ def trace_map(
     keys = [_key(domain, colour, links or {}) for domain, colour in _domains(spots).items()]
     entries, bottom = legend(keys, _HIGH + 8)
     svg = drawing(bottom, finding, *_drawn(spots, linked), *entries)
-    return Picture(svg, finding, _COLUMNS, tuple(_lines(spots, links or {})))
+    lines = [_all_of_them(spots, every), *_lines(spots, links or {})]
+    return Picture(svg, finding, _COLUMNS, tuple(lines))
 
 
 def _fitted(spots: Sequence[Spot]) -> list[Spot]:
@@ -111,9 +115,16 @@ def _spot(spot: Spot, kind: str, *, radius: float = 0) -> Markup:
 
 
 def _shape(colour: str, size: float, kind: str, *, at: tuple[float, float]) -> Markup:
-    path = _SHAPES[colour].format(r=f"{size * 0.88:g}", R=f"{size * 1.15:g}", t=f"{size * 0.4:g}")
+    """Put together by hand, of our own words alone: a map has 2,000 of them."""
     move = f"translate({at[0]:.1f} {at[1]:.1f})"
-    return element("path", d=path, transform=move, class_=f"{kind} kp-{colour}")
+    return Markup(
+        f'<path d="{_path(colour, size)}" transform="{move}" class="{kind} kp-{colour}"/>'
+    )
+
+
+@cache
+def _path(colour: str, size: float) -> str:
+    return _SHAPES[colour].format(r=f"{size * 0.88:g}", R=f"{size * 1.15:g}", t=f"{size * 0.4:g}")
 
 
 def _domains(spots: Sequence[Spot]) -> Mapping[str, str]:
@@ -125,6 +136,11 @@ def _domains(spots: Sequence[Spot]) -> Mapping[str, str]:
 
 def _key(domain: str, colour: str, links: Mapping[str, str | None]) -> Key:
     return Key(domain, _shape(colour, 5, "kp-spot", at=(6, 0)), links.get(domain))
+
+
+def _all_of_them(spots: Sequence[Spot], href: str | None) -> Line:
+    cleared = sum(spot.cleared for spot in spots)
+    return Line(("all of them, the newest first", count(len(spots)), count(cleared)), href)
 
 
 def _lines(spots: Sequence[Spot], links: Mapping[str, str | None]) -> list[Line]:

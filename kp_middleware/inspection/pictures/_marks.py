@@ -27,9 +27,9 @@ def label(
     )
 
 
-def inside(text: str, x: float, *, anchor: Anchor, size: float = SIZE) -> float:
+def inside(text: str, x: float, *, anchor: Anchor, size: float = SIZE, bold: bool = False) -> float:
     """The place nearest to ``x`` where a text does not leave the drawing."""
-    wide = width(text, size=size)
+    wide = width(text, size=size, bold=bold)
     left = min(max(x - wide * _SHIFT[anchor], 0.0), WIDTH - wide)
     return left + wide * _SHIFT[anchor]
 
@@ -50,7 +50,7 @@ def bar(
 
 
 def rule(x1: float, y1: float, x2: float, y2: float, *, kind: str = "grid") -> Markup:
-    """A straight line; ``kind`` is ``grid``, ``axis``, ``threshold`` or ``link``."""
+    """A straight line; ``kind`` is one of the style sheet, such as ``grid`` or ``threshold``."""
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=f"kp-{kind}")
 
 

@@ -11,6 +11,7 @@ _HARMFUL: Final = re.compile(
 _ESCAPES: Final = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
 )
+_SPECIAL: Final = re.compile("[&<>\"']|" + _HARMFUL.pattern)
 _VOID: Final = frozenset({"br", "col", "input", "link", "meta"})
 
 
@@ -28,6 +29,8 @@ def escaped(text: str) -> Markup:
     """
     if isinstance(text, Markup):
         return text
+    if not _SPECIAL.search(text):
+        return Markup(text)
     return Markup(_HARMFUL.sub("�", text).translate(_ESCAPES))
 
 

@@ -14,7 +14,6 @@ from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, dra
 from kp_middleware.inspection.pictures._scale import Scale, ticks
 from kp_middleware.inspection.pictures._wording import count, day
 
-_NOTHING: Final = "nothing had to be removed from what is sent"
 _TOP: Final = 10.0
 _BOTTOM: Final = 160.0
 _WEEKS: Final = 12
@@ -31,8 +30,13 @@ class Removed(NamedTuple):
     times: int
 
 
-def removals(removed: Sequence[Removed]) -> Picture:
-    """A bar for each week, stacked by kind, of the last twelve weeks."""
+def removals(removed: Sequence[Removed], *, nothing: str) -> Picture:
+    """A bar for each week, stacked by kind.
+
+    Args:
+        removed: Of the twelve weeks up to the newest run.
+        nothing: What is said where that is nothing.
+    """
     totals: Counter[str] = Counter()
     weeks: dict[str, Counter[str]] = {}
     colours = _colours(removed)
@@ -41,9 +45,10 @@ def removals(removed: Sequence[Removed]) -> Picture:
         totals[kind] += one.times
         weeks.setdefault(one.week, Counter())[kind] += one.times
     if not totals:
-        return empty(_NOTHING)
+        return empty(nothing)
     most, amount = totals.most_common(1)[0]
-    finding = f"{count(totals.total())} removed; most often {most}, {count(amount)} times"
+    finding = f"{count(totals.total())} removed in the {_WEEKS} weeks up to the newest run;"
+    finding += f" most often {most}, {count(amount)} times"
     marks = ticks(max(week.total() for week in weeks.values()))
     left = max(width(count(int(tick)), size=SMALL) for tick in marks) + 8
     up = Scale(0, marks[-1], _BOTTOM, _TOP)

@@ -14,7 +14,6 @@ ROW: Final = 38.0
 
 _BAR: Final = 12.0
 _LEAST: Final = 1.5
-_BOLD: Final = 1.12
 
 
 class Part(NamedTuple):
@@ -50,7 +49,7 @@ def bar_rows(rows: Sequence[BarRow], scale: Scale, top: float = 0.0) -> list[Mar
 
 def _row(row: BarRow, scale: Scale, top: float) -> Markup:
     base = top + 13
-    used = width(row.amount) * _BOLD + 10
+    used = width(row.amount, bold=True) + 10
     working = width(row.working, size=SMALL) + 10 if row.working else 0.0
     if width(row.name) + working + used > WIDTH:
         working = 0.0

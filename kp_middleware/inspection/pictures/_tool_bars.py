@@ -28,14 +28,28 @@ class ToolCalls(NamedTuple):
     href: str | None = None
 
 
-def tool_bars(tools: Sequence[ToolCalls]) -> Picture:
-    """One bar a tool, and what failed of it at its end."""
+class AllTools(NamedTuple):
+    """Of all tools together, also of those that are not drawn."""
+
+    tools: int
+    calls: int
+    failures: int
+
+
+def tool_bars(tools: Sequence[ToolCalls], whole: AllTools) -> Picture:
+    """One bar a tool, and what failed of it at its end.
+
+    Args:
+        tools: Those that are drawn.
+        whole: What all of them did.
+    """
     if not tools:
         return empty(_NOTHING)
     most = max(tools, key=lambda tool: tool.calls)
-    calls, failures = sum(tool.calls for tool in tools), sum(tool.failures for tool in tools)
-    finding = f"{most.tool} was called most: {count(most.calls)} of {count(calls)} calls"
-    finding += f"; {count(failures)} failed" if failures else "; none failed"
+    finding = f"{most.tool} was called most: {count(most.calls)} of {count(whole.calls)} calls"
+    finding += f"; {count(whole.failures)} failed" if whole.failures else "; none failed"
+    if whole.tools > len(tools):
+        finding += f". The {count(len(tools))} most used of {count(whole.tools)}"
     scale = Scale(0, max(1, *map(_whole, tools)), 0, WIDTH)
     svg = drawing(ROW * len(tools), finding, *bar_rows([_row(tool) for tool in tools], scale))
     return Picture(svg, finding, _COLUMNS, tuple(Line(_cells(tool), tool.href) for tool in tools))

@@ -12,6 +12,7 @@ from kp_middleware.inspection.pictures._scale import Scale
 
 _NOT_SCORED: Final = "no score yet"
 _TOP: Final = 20.0
+_TICK: Final = 14.0
 _COLUMNS: Final = ("Part", "Working", "Adds")
 
 
@@ -31,24 +32,25 @@ def waterfall(
     Args:
         terms: The four signals, then the rules.
         score: Their sum; None where the run was not scored.
-        threshold: What it had to reach.
+        threshold: What it had to reach; None where its gate asked for nothing.
         why_not: Why there is no score, in words.
     """
-    if score is None or threshold is None:
+    if score is None:
         return empty(f"{_NOT_SCORED}: {why_not}" if why_not else _NOT_SCORED)
-    reached = score >= threshold
-    distance = f"{abs(score - threshold):.3f} {'above' if reached else 'below'}"
-    finding = f"The score is {score:.3f}: {distance} the threshold of {threshold:g}"
+    distance = "" if threshold is None else _distance(score, threshold)
+    finding = f"The score is {score:.3f}"
+    if threshold is not None:
+        finding += f": {distance} the threshold of {threshold:g}"
     scale = Scale(0, 1, 0, WIDTH)
-    total = Part(0, score, CLEARED if reached else BELOW)
+    is_reached = threshold is not None and score >= threshold
+    total = Part(0, score, CLEARED if is_reached else BELOW)
     rows = [*_rows(terms), BarRow("score", f"{score:.3f}", (total,), distance)]
     bottom = _TOP + ROW * len(rows)
     svg = drawing(
         bottom + 14,
         finding,
-        *_threshold(threshold, scale(threshold), bottom),
         *bar_rows(rows, scale, _TOP),
-        *(_threshold_over(scale(threshold), _TOP + ROW * place + 17) for place in range(len(rows))),
+        *([] if threshold is None else _threshold(threshold, scale(threshold), len(rows))),
         *_axis(scale, bottom),
     )
     lines = (Line((row.name, row.working, row.amount)) for row in rows)
@@ -70,18 +72,23 @@ def _signed(amount: float) -> str:
     return f"{amount:+.3f}".replace("-", "−")
 
 
-def _threshold(threshold: float, x: float, bottom: float) -> list[Markup]:
-    name = f"threshold {threshold:g}"
-    at = inside(name, x, anchor="middle")
+def _distance(score: float, threshold: float) -> str:
+    return f"{abs(score - threshold):.3f} {'above' if score >= threshold else 'below'}"
+
+
+def _threshold(threshold: float, x: float, rows: int) -> list[Markup]:
+    name, bottom = f"threshold {threshold:g}", _TOP + ROW * rows
+    at = inside(name, x, anchor="middle", bold=True)
     return [
         label(name, at, 11, anchor="middle", kind="loss"),
         rule(x, bottom - 3, x, bottom, kind="threshold"),
+        *(mark for place in range(rows) for mark in _threshold_over(x, _TOP + ROW * place + 18)),
     ]
 
 
-def _threshold_over(x: float, top: float) -> Markup:
-    """Only across the bars: it never crosses a word."""
-    return rule(x, top, x, top + 16, kind="threshold")
+def _threshold_over(x: float, top: float) -> list[Markup]:
+    """Across the bars alone, for it never crosses a word; set off from what it crosses."""
+    return [rule(x, top, x, top + _TICK, kind=kind) for kind in ("halo", "tick")]
 
 
 def _axis(scale: Scale, bottom: float) -> list[Markup]:

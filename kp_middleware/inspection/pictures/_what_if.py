@@ -1,4 +1,4 @@
-"""What would another threshold do? The share that would be forwarded, at each."""
+"""What would another threshold do? The share that would reach it, at each."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -15,17 +15,17 @@ _LEFT: Final = 40.0
 _TOP: Final = 30.0
 _BOTTOM: Final = 216.0
 _MOST: Final = 7
-_COLUMNS: Final = ("Threshold", "Forwarded", "Share", "Against now")
+_COLUMNS: Final = ("Threshold", "Reach it", "Share", "Against now")
 
 
 class Curve(NamedTuple):
-    """How many traces would be forwarded at 0.00, 0.01, … 1.00.
+    """How many traces reach 0.00, 0.01, … 1.00.
 
     Attributes:
         name: A domain, or ``all``.
         colour: Its own everywhere; ``ink`` for all together.
         reaching: 101 counts, which never grow; the first is how many there are.
-        now: How many are at or above today's threshold.
+        now: How many are at or above today's threshold, or cleared where none is fixed.
         href: Where they are listed; None means nowhere.
     """
 
@@ -37,14 +37,18 @@ class Curve(NamedTuple):
 
 
 def what_if(curves: Sequence[Curve], threshold: float | None) -> Picture:
-    """One line for all together, which comes first, and one for each domain."""
-    if threshold is None or not curves or not curves[0].reaching[0]:
+    """One line for all together, which comes first, and one for each domain.
+
+    Args:
+        curves: Of all together, and of domains.
+        threshold: Today's; None where the bar is another for each run: then there is no line.
+    """
+    if not curves or not curves[0].reaching[0]:
         return empty(NO_SCORES)
     whole = curves[0]
-    finding = (
-        f"At {threshold:g}, {count(whole.now)} of {count(whole.reaching[0])} are forwarded"
-        f" ({share(whole.now, whole.reaching[0])})"
-    )
+    how = "cleared the bar of their own run" if threshold is None else f"reach {threshold:g}"
+    of_all = f"{count(whole.now)} of {count(whole.reaching[0])}"
+    finding = f"{of_all} {how} ({share(whole.now, whole.reaching[0])})"
     across, up = Scale(0, 1, _LEFT, WIDTH - 4), Scale(0, 1, _BOTTOM, _TOP)
     keys = [_key(curve) for curve in curves[: _MOST + 1]]
     entries, bottom = legend(keys, _BOTTOM + 26)
@@ -53,10 +57,11 @@ def what_if(curves: Sequence[Curve], threshold: float | None) -> Picture:
         finding,
         *_frame(across, up),
         *(_line(curve, across, up) for curve in reversed(curves[: _MOST + 1])),
-        *_threshold(threshold, across(threshold)),
+        *(() if threshold is None else _threshold(threshold, across(threshold))),
         *entries,
     )
-    return Picture(svg, finding, _COLUMNS, tuple(_lines(whole)))
+    columns = (*_COLUMNS, *(curve.name for curve in curves[1:]))
+    return Picture(svg, finding, columns, tuple(_lines(curves)))
 
 
 def _frame(across: Scale, up: Scale) -> list[Markup]:
@@ -86,7 +91,7 @@ def _line(curve: Curve, across: Scale, up: Scale) -> Markup:
 
 def _threshold(threshold: float, x: float) -> list[Markup]:
     name = f"threshold {threshold:g}"
-    at = inside(name, x, anchor="middle")
+    at = inside(name, x, anchor="middle", bold=True)
     return [
         rule(x, 20, x, _BOTTOM, kind="threshold"),
         label(name, at, 14, anchor="middle", kind="loss"),
@@ -99,14 +104,16 @@ def _key(curve: Curve) -> Key:
 
 
 def _spoken(curve: Curve) -> str:
-    return f"{curve.name}: {count(curve.now)} of {count(curve.reaching[0])} are forwarded"
+    return f"{curve.name}: {count(curve.now)} of {count(curve.reaching[0])} now"
 
 
-def _lines(whole: Curve) -> list[Line]:
-    lines = []
+def _lines(curves: Sequence[Curve]) -> list[Line]:
+    """In steps of 0.05: all with their change against now, and the share of each domain."""
+    lines, whole = [], curves[0]
     for hundredth in range(0, 101, 5):
         reaching = whole.reaching[hundredth]
         change = f"{reaching - whole.now:+,}".replace("-", "−") if reaching != whole.now else "±0"
-        amount = share(reaching, whole.reaching[0])
-        lines.append(Line((f"{hundredth / 100:.2f}", count(reaching), amount, change)))
+        shares = (share(curve.reaching[hundredth], curve.reaching[0]) for curve in curves)
+        first, *others = shares
+        lines.append(Line((f"{hundredth / 100:.2f}", count(reaching), first, change, *others)))
     return lines

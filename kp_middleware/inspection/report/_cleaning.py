@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _TRACE_TEXTS: Final = (
     *("id", "objective", "result_summary", "domain", "framework", "agent_name", "model"),
-    *("error_type", "reason", "nearest_id", "nearest_objective"),
+    *("error_type", "reason", "gate", "nearest_id", "nearest_objective"),
 )
 _STEP_TEXTS: Final = ("agent", "tool", "content", "input", "output_summary")
 _OUTBOX_TEXTS: Final = ("reason", "last_error", "registry", "remote_id")
@@ -76,6 +76,10 @@ class Cleaning:
                 slices=tuple(
                     one._replace(domain=self.text(one.domain)) for one in overview.scores.slices
                 )
+            ),
+            last=overview.last._replace(
+                gate=self.text(overview.last.gate),
+                domains={self.text(name): score for name, score in overview.last.domains.items()},
             ),
             tools=tuple(use._replace(tool=self.text(use.tool)) for use in overview.tools),
             missed=tuple(self.rows([*overview.missed])),

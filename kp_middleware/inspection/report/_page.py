@@ -11,6 +11,7 @@ from kp_middleware.inspection.page import (
     linked,
     overview_html,
     style_html,
+    titled,
     trace_html,
 )
 from kp_middleware.inspection.pictures import Markup, count, element, joined
@@ -19,6 +20,9 @@ from kp_middleware.storage import Overview, Row
 EXTENT: Final = Extent(steps=20, characters=600, body=4_000, draws_map=False)
 """How much of each trace the report has."""
 
+_CONFINED: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
+)
 _CELL: Final = 160
 _UNBROKEN: Final = 24
 
@@ -96,6 +100,7 @@ def report_html(report: Report) -> str:
         element(
             "head",
             element("meta", charset="utf-8"),
+            element("meta", http_equiv="Content-Security-Policy", content=_CONFINED),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
             element("meta", name="robots", content="noindex"),
             element("meta", name="referrer", content="no-referrer"),
@@ -152,7 +157,7 @@ def _row(row: Row, links: Anchors) -> Markup:
     score = "" if row["score"] is None else f"{row['score']:.3f}"
     return element(
         "tr",
-        element("td", linked(row["objective"][:_CELL], links.trace(row["id"]))),
+        element("td", linked(titled(row["objective"], _CELL), links.trace(row["id"]))),
         element("td", element("bdi", row["domain"]), class_=_domain_class(row["domain"])),
         element("td", row["started_at"][:16].replace("T", " "), class_="kp-roomy kp-narrow"),
         element("td", row["state"], class_="kp-roomy kp-narrow"),

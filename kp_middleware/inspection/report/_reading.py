@@ -55,8 +55,8 @@ def read_report(
     seqs = [row["seq"] for row in rows if row["seq"] in in_full]
     told = progress(_told(connection, seqs, cleaning), total=len(seqs), what="traces written")
     return Report(
-        title=db.name,
-        remark=_remark(db, since, None if raw else settings.privacy_level),
+        title=cleaning.text(db.name),
+        remark=_remark(cleaning.text(db.name), since, None if raw else settings.privacy_level),
         overview=cleaning.overview(overview, named=in_full),
         listed=cleaning.rows(rows),
         told=[*told],
@@ -80,7 +80,7 @@ def _body(connection: Connection, seq: int) -> str | None:
     return None if body is None else body.decode()
 
 
-def _remark(db: Path, since: str | None, level: str | None) -> str:
+def _remark(file: str, since: str | None, level: str | None) -> str:
     span = f" since {since[:16].replace('T', ' ')}" if since else ""
     taken_out = (
         "Nothing was taken out of its texts: think before you show it."
@@ -88,4 +88,4 @@ def _remark(db: Path, since: str | None, level: str | None) -> str:
         else f"Its texts are redacted at the level {level}."
     )
     made = instant(time.time())[:16].replace("T", " ")
-    return f"From {db.name}{span}, made {made} UTC. {taken_out}"
+    return f"From {file}{span}, made {made} UTC. {taken_out}"

@@ -15,6 +15,10 @@ _DOOR: Final = "/-/kp-open"
 _POLICY_VIOLATION: Final = 1008  # a websocket's word for "you may not"
 _UNKNOWN: Final = "Open the link that kp-middleware ui printed.\n"
 _USED: Final = "This link is no longer good: type kp-middleware ui again for a new one.\n"
+_ANOTHER_NAME: Final = (
+    "This page is at http://127.0.0.1:{0} and nowhere else. Through a tunnel, use the same port at"
+    " both ends: ssh -L {0}:127.0.0.1:{0} …\n"
+)
 _WELCOME: Final = (
     '<!DOCTYPE html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">Open</a>'
 )
@@ -38,11 +42,16 @@ class Guard:
     Args:
         app: What is guarded.
         port: Where it listens.
-        first_page: The path that the link leads to.
+        first_page: The path that the link leads to; Datasette's own first page does, too.
+        opened: Called when the link was used.
     """
 
-    def __init__(self, app: App, *, port: int, first_page: str) -> None:
+    def __init__(
+        self, app: App, *, port: int, first_page: str, opened: Callable[[], None] = lambda: None
+    ) -> None:
         self._app = app
+        self._port = port
+        self._opened = opened
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._cookie = f"kp-ui-{port}"  # cookies do not tell ports apart
         self._first_page = first_page
@@ -65,11 +74,13 @@ class Guard:
             name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
         }
         if headers.get("host", "").lower() not in self._hosts:
-            await _say(send, HTTPStatus.MISDIRECTED_REQUEST, "This page has another name.\n")
+            await _say(send, HTTPStatus.MISDIRECTED_REQUEST, _ANOTHER_NAME.format(self._port))
             return
         is_known = self._is_known(headers.get("cookie", ""))
         if scope["path"] == _DOOR:
             await self._open(scope, send, is_known=is_known)
+        elif is_known and scope["path"] == "/":
+            await _say(send, HTTPStatus.FOUND, "", {"location": self._first_page})
         elif is_known:
             await self._app(scope, receive, _confining(send))
         else:
@@ -87,6 +98,7 @@ class Guard:
                 await _say(send, HTTPStatus.FORBIDDEN, _USED)
                 return
             self._once = ""
+            self._opened()
             cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
             headers["set-cookie"] = cookie
         await _say(send, HTTPStatus.OK, _WELCOME.format(self._first_page), headers)

@@ -1,19 +1,24 @@
 """Datasette with our pages, behind the guard."""
 
 import asyncio
+import os
 import socket
+import sys
 import threading
 import webbrowser
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import click
-import rich
 import uvicorn
 from datasette.app import Datasette
 
 from kp_middleware.inspection.datasette_plugin import Addresses, our_files
 from kp_middleware.inspection.server._guard import Guard
+from kp_middleware.inspection.server._link_file import LinkFile
+from kp_middleware.inspection.server._whereabouts import has_screen, is_far
 
 _SETTINGS: Final = {
     "suggest_facets": False,  # with 100,000 traces, 2.4 s of a page's 2.5
@@ -36,7 +41,8 @@ def serve(db: Path, *, port: int, opens: bool) -> None:
     Raises:
         click.ClickException: If the port is taken.
     """
-    rich.reconfigure(quiet=True)  # Datasette prints there, with all locals, what was not found
+    # Half of what the first page would take is to load numpy, and a browser needs a moment, too.
+    threading.Thread(target=import_module, args=("numpy",), daemon=True).start()
     with _listening(port) as listener:
         asyncio.run(_serve(db, listener, opens=opens))
 
@@ -45,11 +51,14 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     datasette = Datasette([str(db.expanduser())], settings=_SETTINGS)
     await datasette.invoke_startup()
     (name,) = our_files(datasette)
-    first_page = Addresses(datasette, name).overview()
-    guard = Guard(datasette.app(), port=listener.getsockname()[1], first_page=first_page)
-    click.echo(f"{guard.link}\n\nThe link opens one browser, once. Ctrl-C ends it.", err=True)
-    if opens:  # in a thread: a browser in the terminal returns when it is left
-        threading.Thread(target=webbrowser.open, args=(guard.link,), daemon=True).start()
+    first_page, port = Addresses(datasette, name).overview(), listener.getsockname()[1]
+    link_file = LinkFile()
+    guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.remove)
+    shows = opens and has_screen(os.environ, sys.platform)
+    click.echo("\n".join([guard.link, "", *_advice(port, opens=opens, shows=shows)]), err=True)
+    if shows:  # in a thread: what BROWSER names may return only when it is left
+        address = link_file.write(guard.link)
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     config = uvicorn.Config(
         guard,
         log_level="warning",
@@ -58,7 +67,29 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
         timeout_graceful_shutdown=_LAST_ANSWERS_S,
         ws="none",
     )
-    await uvicorn.Server(config).serve(sockets=[listener])
+    await _Server(config, at_end=link_file.remove).serve(sockets=[listener])
+
+
+def _advice(port: int, *, opens: bool, shows: bool) -> list[str]:
+    lines = ["The link opens one browser, once. Ctrl-C ends it."]
+    if is_far(os.environ):
+        tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
+        lines.append(f"From where you sit, with the same port at both ends: {tunnel}")
+    elif opens and not shows:
+        lines.append("There is no screen here, so no browser was started: open the link yourself.")
+    return lines
+
+
+class _Server(uvicorn.Server):
+    """One that tidies up also when a signal ends it: uvicorn raises that again as it returns."""
+
+    def __init__(self, config: uvicorn.Config, *, at_end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._at_end = at_end
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._at_end()
+        await super().shutdown(sockets)
 
 
 def _listening(port: int) -> socket.socket:

@@ -14,6 +14,7 @@ from kp_middleware.database import connect
 from kp_middleware.inspection import main
 from kp_middleware.inspection.input.names import complete_domain, complete_tool, complete_trace_id
 from kp_middleware.inspection.input.weights import complete_profile
+from kp_middleware.shares import top_share
 from kp_middleware.storage import domain_names, tool_names, trace_ids
 
 
@@ -166,7 +167,20 @@ def test_states_complete(complete):
 def test_settings_complete_with_what_they_do(complete):
     offered = complete("config", "set", "thresh")
 
-    assert offered == {"threshold": "What a score must reach to leave this machine, 0 to 1."}
+    assert [*offered] == ["threshold"]
+    assert offered["threshold"].startswith("What a score must reach to leave this machine, 0 to 1")
+
+
+@pytest.mark.parametrize("words", [["config", "set", "threshold"], ["calibrate", "--set"]])
+def test_thresholds_complete_without_a_blank(complete, words):
+    offered = complete(*words, "top1")
+
+    assert offered == {"top10%": "the best tenth of each domain"}
+    assert top_share(*offered) == 0.1
+
+
+def test_other_settings_have_no_thresholds(complete):
+    assert complete("config", "set", "domain", "t") == {}
 
 
 @pytest.mark.parametrize(
@@ -190,12 +204,22 @@ def test_profiles_complete_with_those_of_the_user(complete, command, home):
     assert [*complete(command, "--weights", "cu")] == ["customer_service", "custom"]
 
 
-def test_profiles_complete_to_nothing_where_the_settings_are_wrong(complete, home):
+@pytest.mark.parametrize("content", ["[profiles.custom]\nnovelty = 'much'", "profiles = "])
+def test_profiles_complete_to_nothing_where_the_settings_are_wrong(complete, home, content):
     settings = home / ".config" / "kp-middleware" / "settings.toml"
     settings.parent.mkdir(parents=True)
-    settings.write_text("threshold = 'much'")
+    settings.write_text(content)
 
     assert complete("explain", "--weights", "") == {}
+
+
+def test_a_file_that_is_not_known_completes_nothing_and_says_nothing(complete, home):
+    settings = home / ".config" / "kp-middleware" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("db = ")
+
+    assert [*complete("show", "")] == ["@last", "@best"]
+    assert complete("list", "-d", "") == complete("list", "--tool", "") == {}
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,13 @@ def test_the_api_key_is_not_shown(type_command, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "printed"),
-    [("domain", "general\n"), ("threshold", "0.75\n"), ("redact_deny", "[]\n"), ("agent_id", "\n")],
+    [
+        ("domain", "general\n"),
+        ("threshold", "0.75\n"),
+        ("max_per_day", "\n"),
+        ("redact_deny", "[]\n"),
+        ("agent_id", "\n"),
+    ],
 )
 def test_one_value_is_printed_for_a_script(type_command, name, printed):
     assert type_command("config", "get", name).stdout == printed
@@ -81,6 +87,8 @@ def test_one_value_is_printed_for_a_script(type_command, name, printed):
     ("name", "typed", "expected"),
     [
         ("threshold", "0.8", 0.8),
+        ("threshold", "Top 10 %", "top 10%"),
+        ("max_per_day", "20", 20),
         ("domain", "code", "code"),
         ("domain", "123", "123"),
         ("sync", "true", True),
@@ -151,7 +159,8 @@ def test_a_link_to_the_settings_file_stays_a_link(type_command, file, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["threshold", "8"], "threshold: Input should be less than or equal to 1"),
+        (["threshold", "8"], "threshold: a number from 0 to 1 is needed, or a share from"),
+        (["max_per_day", "many"], "max_per_day: Input should be a valid integer"),
         (["enabled", "perhaps"], "type true or false"),
         (["redact_deny", '["/(/"]'], "redact_deny"),
         (["api_key", "kp_1"], "put it into KP_API_KEY"),
@@ -182,7 +191,8 @@ def test_a_wrong_setting_is_named_with_its_origin(type_command, monkeypatch):
     result = type_command("config")
 
     assert result.exit_code == 1
-    assert "threshold: Input should be less than or equal to 1 (from KP_THRESHOLD)" in result.stderr
+    assert "threshold: a number from 0 to 1 is needed" in result.stderr
+    assert "(from KP_THRESHOLD)" in result.stderr
 
 
 def test_a_broken_settings_file_is_named_and_left_alone(type_command, file):

@@ -116,6 +116,24 @@ def test_a_person_sees_by_signs_what_is_where(db):
     )
     assert "  = objective           Find it" in told
     assert "  ≠ single tool         -0.100  rule" in told
+    assert "= in both, ≠ another step, < only left, > only right\n" in told
+    assert re.search(r"\n  =     1  tool_call  search {20,}1  tool_call  search\n", told)
+    assert re.search(r"\n  > {40,}3  tool_call  edit\n", told)
+
+
+@pytest.mark.usefixtures("two")
+def test_steps_that_differ_stand_beside_each_other(db):
+    put(db, run("Find it", step("thought"), step("tool_call", "grep"), id="other"))
+
+    told = typed("--db", str(db), "diff", "other", "right", columns=100)
+
+    assert re.search(r"\n  ≠     1  tool_call  grep {20,}1  tool_call  search\n", told)
+
+
+@pytest.mark.usefixtures("two")
+def test_where_two_steps_have_no_room_beside_each_other_they_follow_each_other(db):
+    told = typed("--db", str(db), "diff", "left", "right", columns=60)
+
     assert "= in both, < only left, > only right\n" in told
     assert "  >           3  tool_call  edit\n" in told
 
@@ -128,7 +146,7 @@ def test_a_long_sameness_is_counted(db):
     told = typed("--db", str(db), "diff", "one", "two")
 
     assert "  … 48 the same\n" in told
-    assert told.count("thought") == 2
+    assert len([line for line in told.splitlines() if "thought" in line]) == 2
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])

@@ -4,7 +4,9 @@ import json
 from contextlib import closing
 
 import pytest
+from hand_made import put, run, step, with_value
 
+from kp_middleware import locations
 from kp_middleware.database import connect
 from kp_middleware.storage import SQLITE_VERSION, check_soundness
 
@@ -64,7 +66,7 @@ def test_a_registry_that_is_away_is_told_from_what_needs_a_hand(agent, examine, 
     monkeypatch.setenv("KP_REDACT_ENGINES", "gitleaks:/none.toml")
     _, exit_code_beside_others = examine()
 
-    assert (alone["registry"]["ok"], alone["registry"]["passing"]) == (False, True)
+    assert (alone["registry"]["ok"], alone["registry"]["try_later"]) == (False, True)
     assert (exit_code, exit_code_beside_others) == (5, 3)
 
 
@@ -94,3 +96,64 @@ def test_before_the_first_run_there_is_no_file_and_none_is_made(examine, db, con
     assert (exit_code, found["file"]["ok"]) == (0, True)
     assert f"{db} {told}: record a run" in found["file"]["detail"]
     assert (db.read_bytes() if db.exists() else None) == content
+
+
+def test_a_setting_that_is_wrong_is_told_in_one_line_with_its_origin(examine, monkeypatch):
+    monkeypatch.setenv("KP_THRESHOLD", "abc")
+
+    found, exit_code = examine()
+
+    assert (found["settings"]["ok"], exit_code) == (False, 3)
+    assert found["settings"]["detail"].startswith("threshold: ")
+    assert found["settings"]["detail"].endswith("(from KP_THRESHOLD)")
+    assert "\n" not in found["settings"]["detail"]
+
+
+def test_a_misspelt_setting_is_trouble_and_the_one_that_is_meant_is_named(examine):
+    file = locations.settings_file()
+    file.parent.mkdir(parents=True)
+    file.write_text("treshold = 0.5\n")
+
+    found, exit_code = examine()
+
+    assert exit_code == 3
+    assert found["settings"] == {
+        "check": "settings",
+        "ok": False,
+        "detail": f"{file}: there is no setting treshold: did you mean threshold?",
+        "try_later": False,
+        "warning": False,
+    }
+    assert {"file", "model", "redaction", "registry"} < found.keys()
+
+
+def test_what_is_usable_need_not_be_tried_later(agent, examine):
+    agent("one")
+
+    found, _ = examine()
+
+    assert {(one["ok"], one["try_later"]) for one in found.values()} == {(True, False)}
+
+
+@pytest.mark.parametrize(("threshold", "warns"), [(0.0, False), (1.0, True)])
+def test_where_none_of_100_cleared_the_doctor_warns_with_what_to_do(db, examine, threshold, warns):
+    for number in range(100):
+        put(db, run(f"run {number}", step("thought")), with_value(0.5), threshold=threshold)
+
+    found, exit_code = examine()
+
+    assert (found["gate"]["ok"], found["gate"]["warning"], exit_code) == (True, warns, 0)
+    assert ('KP_THRESHOLD="top 10%"' in found["gate"]["detail"]) == warns
+
+
+def test_a_gate_that_was_set_since_is_told(db, examine, monkeypatch):
+    put(db, run("one", step("thought")), with_value(0.5))
+    monkeypatch.setenv("KP_THRESHOLD", "top 10%")
+    monkeypatch.setenv("KP_MAX_PER_DAY", "20")
+
+    found, _ = examine()
+
+    assert found["gate"]["detail"] == (
+        "top 10%, at most 20 a day from now on;"
+        " 0 of the last 1 scored runs cleared the gate (threshold 0.75)"
+    )

@@ -72,6 +72,7 @@ Find the memory leak in worker 47
 kp:trace:1339c01f-second
 
 It scores 0.327: that is below 0.75 by 0.423.
+Its gate: threshold 0.75.
 
 Why
   complexity          0.880 × 0.20 = 0.176   4 of 4 kinds of step give 0.500, having recovered from
@@ -84,7 +85,7 @@ Why
   single tool                        -0.100  all its tool calls are of one tool
 
 To reach 0.75, one of these alone would have to be
-  complexity          cannot alone: at most 0.351
+  complexity          cannot alone: at most 0.327
   novelty             cannot alone: at most 0.537
   tool diversity      cannot alone: at most 0.614
   outcome confidence  cannot alone: at most 0.479
@@ -104,6 +105,7 @@ Book a flight
 kp:trace:77aa-fare
 
 It scores 0.686: that is below 0.75 by 0.064.
+Its gate: threshold 0.75.
 
 Why
   complexity          0.280 × 0.20 = 0.056   2 of 4 kinds of step give 0.250, 3 steps 0.030
@@ -133,6 +135,7 @@ Repair the build
 kp:trace:88bb-repair
 
 It scores 0.916: that reaches 0.75 by 0.166.
+Its gate: threshold 0.75.
 
 Why
   complexity          0.870 × 0.15 = 0.131   4 of 4 kinds of step give 0.500, having recovered from
@@ -144,7 +147,8 @@ Why
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
 
 To stay below 0.75, one of these alone would have to be
-  complexity          fewer than 3 recoveries from errors, and fewer steps or kinds of step
+  complexity          no recovery from an error, no thought step and 3 steps in all, it had 7; that
+                      makes 0.742
   novelty             cannot alone: at least 0.756
   tool diversity      cannot alone: at least 0.773
   outcome confidence  a failure, with its confidence of 0.800; that makes 0.508
@@ -301,3 +305,12 @@ def test_no_objective_steers_the_terminal(db, account):
 
     assert told.count("?[2J") == told.count("?]0;pwned?") == 1
     assert "\x1b" not in told
+
+
+def test_one_kind_of_step_gives(db, type_command):
+    made = run("Think", step("thought"), step("thought"))
+    put(db, made, scored(made))
+
+    told = " ".join(type_command("explain", "@last").stdout.split())
+
+    assert "1 of 4 kinds of step gives 0.125, 2 steps 0.020" in told

@@ -51,6 +51,11 @@ def listed(type_command):
         (["--slower", "900ms"], ["nearly", "old"]),
         (["--slower", "0.34m"], []),
         (["--since", "2d"], ["nearly", "good code", "bad code"]),
+        (["--since", "30s"], ["nearly", "good code", "bad code"]),
+        (["--since", "1y"], ["nearly", "good code", "bad code"]),
+        (["--since", "yesterday"], ["nearly", "good code", "bad code"]),
+        (["--since", "2024-03"], ["nearly", "good code", "bad code", "old"]),
+        (["--since", "2024-04"], ["nearly", "good code", "bad code"]),
         (["--since", "2024-03-01T12:00Z"], ["nearly", "good code", "bad code", "old"]),
         (["--since", "2024-03-01T12:01", "--above"], ["good code"]),
         (["--after", "abc"], ["nearly"]),
@@ -77,7 +82,7 @@ def test_filters_work_where_no_command_is_named(type_command):
     [
         (["--slower", "soon"], "soon is no span of time: type 500ms, 10s"),
         (["--slower", "-1s"], "is no span of time"),
-        (["--since", "yesterday"], "yesterday"),
+        (["--since", "tomorrow"], "yesterday) and no age (30s, 5m"),
         (["--since", "2024-13-01"], "2024-13-01"),
         (["--state", "lost"], "'lost' is not one of"),
         (["-n", "0"], "-n"),
@@ -167,7 +172,7 @@ def test_that_nothing_fits_is_told_beside_the_data(type_command):
     result = type_command("list", "-d", "law", "--json")
 
     assert (result.stdout, result.stderr) == ("[]\n", "nothing matches\n")
-    assert type_command("-q", "list", "-d", "law").stderr == ""
+    assert type_command("--quiet", "list", "-d", "law").stderr == ""
 
 
 @pytest.mark.usefixtures("traces")
@@ -193,3 +198,35 @@ def test_columns_that_were_asked_for_are_all_shown_on_a_narrow_terminal(db):
 
     assert lines[0].split() == ["objective", "started_at", "id"]
     assert lines[2].split()[-1] == "abc"
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize("words", [["-c", "id,score"], ["-c", "id", "-c", "score"]], ids=str)
+def test_columns_are_named_with_commas_or_one_by_one(type_command, words):
+    rows = json.loads(type_command("list", "--json", *words).stdout)
+
+    assert [[*row] for row in rows] == [["id", "score"]] * 4
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["list", "--json", "--csv"], "--json and --csv exclude each other"),
+        (["show", "@last", "--md", "--json"], "--json and --md exclude each other"),
+    ],
+    ids=str,
+)
+def test_two_forms_at_once_are_refused(type_command, command, message):
+    result = type_command(*command)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+@pytest.mark.usefixtures("traces")
+def test_that_there_are_more_is_said_last(db):
+    *_, row, more = typed("--db", str(db), "list", "-n", "2").splitlines()
+
+    assert "good code" in row
+    assert more == "4 traces in all: -n shows more"

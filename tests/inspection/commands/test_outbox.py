@@ -177,6 +177,44 @@ def test_what_waits_already_is_not_tried_again(record, type_command):
     assert (result.exit_code, "nothing to try again: it is pending" in result.stderr) == (1, True)
 
 
+def test_what_is_cancelled_does_not_go_even_if_a_program_looks_for_what_was_left(
+    record, type_command
+):
+    record("one")
+
+    result = type_command("outbox", "cancel", "@last")
+
+    assert (result.stdout, result.exit_code) == ("1 cancelled\n", 0)
+    record("two and more")
+    states = [(row["state"], row["reason"]) for row in rows(type_command)]
+    assert states == [("pending", None), ("cancelled", "by hand")]
+    assert [row["reason"] for row in rows(type_command, "--cancelled")] == ["by hand"]
+
+
+def test_several_are_cancelled_at_once_and_one_comes_back(record, type_command, monkeypatch):
+    record("one")
+    record("two and more")
+    first, second = (row["id"] for row in rows(type_command))
+    assert type_command("outbox", "cancel", first, second).stdout == "2 cancelled\n"
+    monkeypatch.setenv("KP_REDACT_DENY", "bluebird")
+
+    result = type_command("outbox", "retry", first)
+
+    assert (result.stdout, result.exit_code) == ("1 waiting\n", 0)
+    assert [row["state"] for row in rows(type_command)] == ["pending", "cancelled"]
+    assert "Bluebird" not in type_command("outbox", "show", first).stdout
+
+
+def test_what_arrived_cannot_be_called_back(record, type_command, db):
+    record()
+    connect(db).execute("UPDATE outbox SET state = 'sent'")
+
+    result = type_command("outbox", "cancel", "@last")
+
+    assert (result.stdout, result.exit_code) == ("1 sent\n", 1)
+    assert "cannot be called back" in result.stderr
+
+
 def test_a_rescan_rewrites_what_waits(record, type_command, monkeypatch):
     record()
     monkeypatch.setenv("KP_REDACT_DENY", "bluebird")
@@ -313,3 +351,20 @@ def test_how_many_is_at_least_one(agent, type_command):
     agent("one")
 
     assert type_command("outbox", "-n", "-3").exit_code == 2
+
+
+@pytest.mark.usefixtures("rejected")
+@pytest.mark.parametrize(
+    ("words", "states"),
+    [
+        (["--failed"], ["rejected"]),
+        (["--pending"], ["pending"]),
+        (["--pending", "--failed"], ["pending", "rejected"]),
+        (["--blocked", "--sent"], []),
+    ],
+    ids=str,
+)
+def test_several_kinds_are_shown_together(record, type_command, words, states):
+    record()
+
+    assert [row["state"] for row in rows(type_command, *words)] == states

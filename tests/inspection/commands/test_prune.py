@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
+from hand_made import put, run, step, with_value
 from terminal import typed
 
 from kp_middleware.database import connect
@@ -22,7 +23,7 @@ def left(type_command):
 
 @pytest.mark.usefixtures("three")
 def test_what_no_rule_keeps_goes(type_command, left):
-    result = type_command("prune", "--keep", "1")
+    result = type_command("prune", "--keep", "1", "--yes")
 
     assert (result.exit_code, result.stdout) == (0, "2 removed, 1 kept\n")
     assert "--vacuum shrinks it" in result.stderr
@@ -30,32 +31,63 @@ def test_what_no_rule_keeps_goes(type_command, left):
 
 
 @pytest.mark.usefixtures("three")
-def test_a_dry_run_only_says_what_would_go(type_command, left):
-    result = type_command("prune", "--keep", "1", "--dry-run")
+@pytest.mark.parametrize("manner", [[], ["--quiet"]], ids=["usually", "quiet"])
+def test_nothing_goes_unless_it_is_said(type_command, left, manner):
+    result = type_command("prune", "--keep", "1", *manner)
 
-    assert (result.stdout, result.stderr) == ("2 would be removed, 1 kept\n", "")
+    assert result.stdout == "2 would be removed, 1 kept\n"
+    assert result.stderr == "nothing was removed: --yes removes them\n"
     assert left() == 3
+
+
+@pytest.mark.usefixtures("three")
+def test_where_nothing_would_go_there_is_nothing_to_say_yes_to(type_command):
+    result = type_command("prune", "--keep", "3")
+
+    assert (result.stdout, result.stderr) == ("0 would be removed, 3 kept\n", "")
 
 
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
-        (["--keep-days", "1"], 3),
-        (["--keep-days", "0"], 0),
-        (["--keep-days", "0", "--keep", "2"], 2),
+        (["--older", "1d"], 3),
+        (["--older", "yesterday"], 3),
+        (["--older", "0s"], 0),
+        (["--older", "2999-01-01"], 0),
+        (["--older", "0s", "--keep", "2"], 2),
         (["--keep", "0", "--domain", "law"], 3),
         (["--keep", "0", "-d", "code"], 0),
+        (["--below", "0"], 3),
+        (["--below", "1"], 0),
+        (["--below", "1", "--keep", "1"], 1),
     ],
 )
-def test_the_rules_are_by_age_by_number_and_by_domain(type_command, left, words, kept):
+def test_what_goes_fits_all_that_is_said(type_command, left, words, kept):
     assert json.loads(type_command("prune", *words, "--json").stdout)["kept"] == kept
+    assert left() == 3
+    assert json.loads(type_command("prune", *words, "--yes", "--json").stdout)["kept"] == kept
     assert left() == kept
+
+
+def test_what_was_sent_can_be_kept_and_so_can_what_scored_enough(db, type_command, left):
+    for value in (0.1, 0.2, 0.3):
+        put(db, run("one", step("thought")), with_value(value))
+    with closing(connect(db)) as connection:
+        connection.execute(
+            "INSERT INTO outbox (trace_seq, state, idempotency_key, registry, redactor)"
+            " VALUES (1, 'sent', 'k', 'https://r', 'x')"
+        )
+
+    type_command("prune", "--below", "0.3", "--keep-sent", "--yes")
+
+    scores = [row["score"] for row in json.loads(type_command("list", "--json").stdout)]
+    assert scores == [0.3, 0.1]
 
 
 @pytest.mark.usefixtures("three")
 def test_as_json_it_has_numbers_as_numbers(type_command, db):
-    result = json.loads(type_command("prune", "--keep", "0", "--json").stdout)
+    result = json.loads(type_command("prune", "--keep", "0", "--yes", "--json").stdout)
 
     size = db.stat().st_size
     assert result == {
@@ -71,7 +103,7 @@ def test_vacuum_gives_the_room_back(agent, kp, type_command, db):
     [agent(f"{number} " + "x" * 5000) for number in range(50)]
     kp.close()
 
-    result = json.loads(type_command("prune", "--keep", "0", "--vacuum", "--json").stdout)
+    result = json.loads(type_command("prune", "--keep", "0", "--vacuum", "--yes", "--json").stdout)
 
     assert result["size_bytes"] == db.stat().st_size < result["size_bytes_before"]
 
@@ -80,14 +112,17 @@ def test_vacuum_gives_the_room_back(agent, kp, type_command, db):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "say what to keep"),
-        (["--vacuum"], "say what to keep"),
+        ([], "say what goes"),
+        (["--vacuum"], "say what goes"),
+        (["--keep-sent"], "say what goes"),
+        (["-d", "code"], "say what goes"),
         (["--keep", "-1"], "--keep"),
-        (["--keep-days", "soon"], "--keep-days"),
+        (["--older", "soon"], "--older"),
+        (["--below", "30"], "--below"),
     ],
 )
 def test_without_a_rule_that_makes_sense_nothing_goes(type_command, left, words, complaint):
-    result = type_command("prune", *words)
+    result = type_command("prune", *words, "--yes")
 
     assert result.exit_code == 2
     assert complaint in result.stderr
@@ -95,7 +130,7 @@ def test_without_a_rule_that_makes_sense_nothing_goes(type_command, left, words,
 
 
 def test_a_file_that_does_not_exist_is_not_made(type_command, db):
-    result = type_command("prune", "--keep", "1")
+    result = type_command("prune", "--keep", "1", "--yes")
 
     assert (result.exit_code, db.exists()) == (1, False)
     assert "does not exist" in result.stderr
@@ -107,7 +142,7 @@ def test_a_file_that_another_program_keeps_locked_is_an_error_in_words(type_comm
     with closing(connect(db)) as other:
         other.execute("BEGIN IMMEDIATE")
 
-        result = type_command("prune", "--keep", "1")
+        result = type_command("prune", "--keep", "1", "--yes")
 
     assert result.exit_code == 1
     assert (
@@ -118,4 +153,4 @@ def test_a_file_that_another_program_keeps_locked_is_an_error_in_words(type_comm
 
 @pytest.mark.usefixtures("three")
 def test_on_a_terminal_it_says_the_same(db):
-    assert "2 removed, 1 kept" in typed("--db", str(db), "prune", "--keep", "1")
+    assert "2 removed, 1 kept" in typed("--db", str(db), "prune", "--keep", "1", "--yes")

@@ -7,9 +7,11 @@ from contextlib import closing
 from xml.etree import ElementTree as ET
 
 import pytest
+from click.testing import CliRunner
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
+from kp_middleware.inspection import main
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
 
 
@@ -52,6 +54,25 @@ def test_the_report_is_one_file_that_fetches_nothing(agent, write):
     assert not tags & {"script", "img", "link", "iframe", "object"}
     assert not re.search(r"url\(|@import|src=", text)
     assert all(href.startswith("#") for href in links(text))
+
+
+def test_the_report_may_not_run_or_fetch_anything(agent, write):
+    agent("fix the test")
+
+    (policy,) = page(write()).findall("head/meta[@http-equiv]")
+
+    assert policy.get("http-equiv") == "Content-Security-Policy"
+    assert policy.get("content").startswith("default-src 'none'; style-src 'unsafe-inline'")
+
+
+@pytest.mark.parametrize(("words", "is_told"), [((), False), (("--raw",), True)])
+def test_the_name_of_the_file_is_redacted_as_its_texts_are(tmp_path, out, words, is_told):
+    named = tmp_path / "anna.smith@example.org.db"
+    connect(named).close()
+
+    CliRunner().invoke(main, ["--db", str(named), "report", str(out), *words])
+
+    assert ("anna.smith" in out.read_text()) == is_told
 
 
 def test_every_link_leads_to_something_in_the_page(agent, write):
@@ -125,7 +146,7 @@ def test_a_text_that_cannot_be_redacted_is_left_out_with_a_word(
     result = type_command("report", str(out))
 
     assert result.exit_code == 0
-    assert "could not be redacted" in result.stderr
+    assert re.search("[0-9]+ texts could not be redacted", result.stderr)
     assert "[left out: engine_" in out.read_text()
     assert "example.org" not in out.read_text()
 

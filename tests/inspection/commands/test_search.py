@@ -61,3 +61,15 @@ def test_nothing_found_can_be_a_failure(type_command):
 @pytest.mark.usefixtures("traces")
 def test_a_person_sees_the_words_in_brackets(db):
     assert "Count the [orders]" in typed("--db", str(db), "search", "order")
+
+
+@pytest.mark.usefixtures("traces")
+def test_several_words_need_no_quotes(found):
+    assert [row["objective"] for row in found("count", "the", "--below", "orders")] == [
+        "Count the orders"
+    ]
+
+
+@pytest.mark.usefixtures("traces")
+def test_that_nothing_was_found_is_said(type_command):
+    assert type_command("search", "unicorn").stderr == "nothing matches\n"

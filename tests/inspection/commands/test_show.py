@@ -260,3 +260,12 @@ def test_what_was_taken_out_before_the_file_is_told_of_a_trace_that_stays(kp, ty
 
     assert shown["outbox"] is None
     assert shown["redactions"]["password"] >= 1
+
+
+def test_ids_that_are_offered_cannot_steer_the_terminal(db, type_command):
+    for number in (1, 2):
+        put(db, run("one", step("thought"), id=f"a\x1b[2J-{number}"))
+
+    told = type_command("show", "a").stderr
+
+    assert "several traces start with a: give more of the id; there are a?[2J-1, a?[2J-2" in told

@@ -29,7 +29,7 @@ def test_keys_stay_what_they_are(type_command):
 
     assert [*numbers] == [
         "recorded", "cleared", "queued", "sent", "blocked", "rejected", "domains", "scores",
-        "states", "tools",
+        "states", "gates", "tools",
     ]  # fmt: skip
     assert numbers["domains"][0] == {
         "domain": "code",
@@ -95,7 +95,7 @@ def test_what_has_no_rows_says_what_is_missing(type_command):
 def test_a_person_sees_how_scores_are_spread_and_where_the_threshold_is(db):
     told = typed("--db", str(db), "stats", columns=90).splitlines()
 
-    (line,) = [number for number, text in enumerate(told) if "threshold 0.75" in text]
+    (line,) = [number for number, text in enumerate(told) if "┄ threshold 0.75" in text]
     assert told[line - 1] == "0.70          0"
     assert told[line + 1] == "0.75          0"
     assert f"0.90          1  {'█' * 50}" in told

@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 
 import pytest
+from hand_made import put, run, step, with_value
 from terminal import typed
 
 from kp_middleware import KnowledgePulse, locations
@@ -179,6 +180,7 @@ def test_people_see_it_in_lines(change, db):
 
     assert str(db) in shown
     assert "recorded          1" in shown
+    assert "unscorable        1" in shown
     assert "pending           1  since " in shown
     assert "1 could not be scored: kp-middleware show ID says why" in shown
     assert "nothing is sent until 2096-10-02" in shown
@@ -219,3 +221,15 @@ def test_it_loads_nothing_heavy(agent, db):
     ).stdout
 
     assert printed.splitlines()[-1] == "[]"
+
+
+def test_that_none_of_100_cleared_is_a_trouble_with_what_to_do(db, status):
+    for number in range(100):
+        put(db, run(f"run {number}", step("thought")), with_value(0.5))
+    (trouble,) = status()["troubles"]
+
+    put(db, run("a good one", step("thought")), with_value(0.9))
+
+    assert trouble.startswith("none of the last 100 scored runs cleared the gate (threshold 0.75)")
+    assert 'KP_THRESHOLD="top 10%"' in trouble
+    assert (status()["troubles"], status()["last_decisions"]["cleared"]) == ([], 1)

@@ -72,3 +72,17 @@ def test_a_person_sees_whole_milliseconds(db):
     assert typed("--db", str(db), "tools").splitlines()[1].split() == [
         *("3", "1", "2", "20", "30", "grep")
     ]
+
+
+@pytest.mark.usefixtures("traces")
+def test_what_takes_less_than_a_millisecond_takes_some_time(db):
+    put(db, run("three", step("tool_call", "look"), step("observation", "look", latency_ms=0.3)))
+
+    (told,) = (line for line in typed("--db", str(db), "tools").splitlines() if "look" in line)
+
+    assert told.split() == ["1", "0", "1", "0.300", "0.300", "look"]
+
+
+@pytest.mark.usefixtures("traces")
+def test_that_no_tool_was_used_is_said(type_command):
+    assert type_command("tools", "-d", "nope").stderr == "nothing matches\n"

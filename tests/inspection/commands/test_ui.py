@@ -4,11 +4,13 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from contextlib import ExitStack
 from functools import partial
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -77,7 +79,7 @@ def _serve(stack, db, *words, **environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, "SSH_CONNECTION": "", **environment},
     )
     stack.enter_context(process)
     stack.callback(process.kill)
@@ -159,8 +161,8 @@ def test_two_at_once_do_not_disturb_one_another(serve):
     _, other_cookie = other.enter()
     both = f"{cookie}; {other_cookie}"
 
-    assert one.get("/", cookie=both).status == other.get("/", cookie=both).status == 200
-    assert one.get("/", cookie=other_cookie).status == 403
+    assert one.get("/kp", cookie=both).status == other.get("/kp", cookie=both).status == 200
+    assert one.get("/kp", cookie=other_cookie).status == 403
 
 
 def test_a_port_that_is_taken_is_said(file, serve):
@@ -188,16 +190,86 @@ def test_a_port_can_be_chosen(serve):
     assert page.enter()[0].status == 200
 
 
-def test_the_browser_is_shown_the_link(serve, tmp_path):
-    seen = tmp_path / "seen"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {seen}\n')
+@pytest.fixture
+def shown(tmp_path):
+    """A browser that tells with which words it was started; to read this is to wait for it."""
+    shown, browser = tmp_path / "shown", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$*" > {shown}\n')
     browser.chmod(0o700)
-    os.mkfifo(seen)  # to read it is to wait for the browser
+    os.mkfifo(shown)
+    return shown
 
-    page = serve("--open", BROWSER=f"{browser} %s")
 
-    assert seen.read_text().strip() == page.link
+def file_shown(shown):
+    return Path(shown.read_text().strip().removeprefix("file://"))
+
+
+def test_the_browser_is_shown_the_link_by_a_file_of_its_user_alone(serve, shown):
+    page = serve("--open", BROWSER=f"{shown.with_name('browser')} %s")
+
+    file = file_shown(shown)
+
+    assert page.link.partition("once=")[2] not in str(file)
+    assert f'content="0; url={page.link}"' in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_the_file_is_gone_once_the_link_was_used(serve, shown):
+    page = serve("--open", BROWSER=f"{shown.with_name('browser')} %s")
+    file = file_shown(shown)
+
+    page.get(f"http://127.0.0.1:{page.port}/-/kp-open?once=wrong")
+    before = file.exists()
+    page.enter()
+
+    assert (before, file.exists(), file.parent.exists()) == (True, False, False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_file_is_gone_when_it_ends(serve, shown, number):
+    page = serve("--open", BROWSER=f"{shown.with_name('browser')} %s")
+    file = file_shown(shown)
+
+    page.end(number)
+
+    assert not file.parent.exists()
+
+
+NOWHERE = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have a screen")
+def test_where_there_is_no_screen_no_browser_takes_the_terminal_or_the_link(serve, tmp_path):
+    browser = tmp_path / "w3m"
+    browser.write_text("#!/bin/sh\ntouch $0.was-started\n")
+    browser.chmod(0o700)
+
+    page = serve("--open", **NOWHERE, PATH=f"{tmp_path}:{os.environ['PATH']}")
+
+    assert "no browser was started" in page.process.stderr.readline()
+    assert page.enter()[0].status == 200
+    page.end()
+    assert not browser.with_name("w3m.was-started").exists()
+
+
+def test_who_came_by_ssh_is_told_how_to_reach_it(serve):
+    page = serve("--open", **NOWHERE, SSH_CONNECTION="10.0.0.2 51000 10.0.0.1 22")
+
+    assert f"ssh -L {page.port}:127.0.0.1:{page.port}" in page.process.stderr.readline()
+    assert f"ssh -L {page.port}:" in page.get("/", host="localhost:9999").text
+
+
+def test_home_is_the_overview(serve):
+    page = serve()
+    _, cookie = page.enter()
+    connection = HTTPConnection("127.0.0.1", page.port, timeout=30)
+
+    connection.request("GET", "/", headers={"cookie": cookie})
+    answer = connection.getresponse()
+    connection.close()
+
+    assert (answer.status, answer.getheader("location")) == (302, "/-/kp/kp")
 
 
 def test_without_datasette_the_extra_is_named(file):

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from terminal import typed
 
 from kp_middleware.database import connect
-from kp_middleware.inspection.explanation.rescoring import SIGNALS, Parts
+from kp_middleware.inspection.explanation.rescoring import Parts
 from kp_middleware.inspection.explanation.thresholds import by_threshold
 from kp_middleware.scores import Adjustment, Score, Signals
 from kp_middleware.scoring import PROFILES
+from kp_middleware.specified_weights import SIGNALS
 from kp_middleware.storage import Distribution
 
 ALL = [number / 100 for number in range(101)]
@@ -61,6 +62,7 @@ def test_every_threshold_is_answered_at_once(type_command):
             "code": {"would_go": 2, "traces": 4, "share": 0.5},
             "law": {"would_go": 0, "traces": 2, "share": 0.0},
         },
+        "private": 0,
     }
 
 
@@ -116,9 +118,9 @@ def test_other_weights_give_the_scorers_own_arithmetic(made, profile):
 )
 @pytest.mark.usefixtures("spread")
 def test_it_can_be_asked_of_some_traces(type_command, words, traces, would_go):
-    row = json.loads(type_command("what-if", "--json", *words).stdout)[75]
+    told = json.loads(type_command("what-if", "--threshold", "0.75", "--json", *words).stdout)
 
-    assert (row["traces"], row["would_go"]) == (traces, would_go)
+    assert (told["traces"], told["would_go"]) == (traces, would_go)
 
 
 @pytest.mark.parametrize(
@@ -136,18 +138,18 @@ def test_since_is_to_the_second(db, type_command, since, traces):
     for instant in ("2026-11-01T23:00:00.000Z", "2026-11-02T11:59:59.500Z", "2026-11-02T12:00:00Z"):
         put(db, run("one", step("thought"), instant=instant), with_value(0.5))
 
-    rows = json.loads(type_command("what-if", "--json", "--since", since).stdout)
+    told = type_command("what-if", "--threshold", "0", "--json", "--since", since).stdout
 
-    assert rows[0]["traces"] == traces
+    assert json.loads(told)["traces"] == traces
 
 
-@pytest.mark.parametrize("since", ["yesterday", "7", "9" * 400 + "d", "2026-13-01"])
+@pytest.mark.parametrize("since", ["tomorrow", "7", "9" * 400 + "d", "2026-13-01", "2026-13"])
 @pytest.mark.usefixtures("spread")
 def test_a_moment_that_is_none_is_an_error_with_examples(type_command, since):
     result = type_command("what-if", "--since", since)
 
     assert result.exit_code == 2
-    assert "is no date (2026-11-01) and no age (36h, 7d, 2w)" in result.stderr
+    assert "is no date (2026-11-01, 2026-11, yesterday) and no age (30s, 5m, 36h" in result.stderr
 
 
 @pytest.mark.usefixtures("spread")
@@ -188,8 +190,73 @@ def test_the_traces_that_change_are_rows_in_a_pipe(type_command):
 def test_steps_may_be_coarser(type_command):
     lines = type_command("what-if", "--step", "0.1", "--csv").stdout.splitlines()
 
-    assert lines[0] == "threshold,would_go,traces,share"
-    assert (len(lines), lines[8]) == (12, "0.7,4,6,0.6667")
+    assert len(lines) == 1 + 3 * 12
+    assert lines[:4] == [
+        "threshold,domain,would_go,traces,share",
+        *("0.0,all,6,6,1.0", "0.0,code,4,4,1.0", "0.0,law,2,2,1.0"),
+    ]
+    assert lines[22:28] == [
+        *("0.7,all,4,6,0.6667", "0.7,code,3,4,0.75", "0.7,law,1,2,0.5"),
+        *("0.75,all,2,6,0.3333", "0.75,code,2,4,0.5", "0.75,law,0,2,0.0"),
+    ]
+
+
+@pytest.mark.usefixtures("spread")
+def test_columns_of_the_long_form_are_chosen_by_name(type_command):
+    told = type_command("what-if", "--step", "0.1", "--tsv", "-c", "domain,would_go").stdout
+
+    assert told.splitlines()[:3] == ["domain\twould_go", "all\t6", "code\t4"]
+
+
+@pytest.mark.parametrize("threshold", [0.75, 0.755, math.nextafter(0.75, 1)], ids=str)
+@pytest.mark.parametrize("size", ["0.1", "0.01"])
+def test_the_threshold_in_force_has_a_row_whatever_it_is(db, type_command, size, threshold):
+    for value in (0.7551, 0.75, 0.9):
+        put(db, run("one", step("thought")), with_value(value), threshold=threshold)
+
+    rows = json.loads(type_command("what-if", "--json", "--step", size).stdout)
+
+    (row,) = [row for row in rows if row["threshold"] == threshold]
+    assert row["would_go"] == 2 + (threshold == 0.75)
+    assert row["domains"]["general"]["would_go"] == row["would_go"]
+    assert [row["threshold"] for row in rows] == sorted({row["threshold"] for row in rows})
+
+
+@pytest.fixture
+def private(db):
+    """One trace that may leave, and in another domain two that may not."""
+    put(db, run("public", step("thought"), domain="code"), with_value(0.9))
+    for value in (0.95, 0.7):
+        made = run("private", step("thought"), domain="law")
+        metadata = made.trace.metadata.model_copy(update={"visibility": "private"})
+        trace = made.trace.model_copy(update={"metadata": metadata})
+        put(db, made.model_copy(update={"trace": trace}), with_value(value))
+
+
+@pytest.mark.parametrize("weights", [[], ["--weights", "code"]], ids=["as scored", "anew"])
+@pytest.mark.usefixtures("private")
+def test_what_is_private_would_never_go(type_command, weights):
+    rows = json.loads(type_command("what-if", "--json", *weights).stdout)
+    told = json.loads(type_command("what-if", "--threshold", "0.6", "--json", *weights).stdout)
+
+    assert {(row["traces"], row["private"], *row["domains"]) for row in rows} == {(1, 2, "code")}
+    assert (told["traces"], told["would_go"], told["went"], told["private"]) == (1, 1, 1, 2)
+    assert (told["newly_go"]["count"], [*told["domains"]]) == (0, ["code"])
+
+
+@pytest.mark.usefixtures("private")
+def test_a_person_is_told_how_many_are_private(db):
+    for words in ([], ["--threshold", "0.6"]):
+        told = typed("--db", str(db), "what-if", *words).replace("\n", " ")
+        assert "Not counted: 2 with a score, but private, which never leave." in told
+
+
+@pytest.mark.usefixtures("private")
+def test_where_all_is_private_that_is_why_nothing_matches(type_command):
+    result = type_command("what-if", "-d", "law", "--fail-empty")
+
+    assert (result.exit_code, result.stdout) == (4, "threshold\tdomain\twould_go\ttraces\tshare\n")
+    assert result.stderr.startswith("nothing matches. Not counted: 2 with a score, but private")
 
 
 def test_other_weights_are_asked_for_by_name(db, type_command):
@@ -202,30 +269,52 @@ def test_other_weights_are_asked_for_by_name(db, type_command):
 
 
 @pytest.mark.usefixtures("spread")
-def test_a_person_sees_eleven_thresholds_with_bars_and_domains(db):
+def test_a_person_sees_twelve_thresholds_with_bars_and_domains(db):
     told = typed("--db", str(db), "what-if", columns=110).splitlines()
 
     (row,) = [line for line in told if line.startswith("     0.70")]
-    assert row.split() == ["0.70", "4", "66.7%", "█████████████▍", "3", "75.0%", "1", "50.0%"]
+    assert row.split() == ["0.70", "4", "66.7%", "█████████████▍", "75.0%", "50.0%"]
+    (current,) = [line for line in told if line.startswith("→    0.75")]
+    assert current.split()[2:] == ["2", "33.3%", "██████▋", "50.0%", "0.0%"]
     assert sum(line.startswith("     ") for line in told) == 11
-    assert "The last scored trace was held against 0.75." in told[-1]
+    assert "→ The last scored trace was held against 0.75." in told[-1]
 
 
 @pytest.mark.usefixtures("spread")
 def test_a_narrow_terminal_leaves_domains_out_and_says_so(db):
-    told = typed("--db", str(db), "what-if", columns=60)
+    told = typed("--db", str(db), "what-if", columns=50)
 
-    assert "Domains not shown: 2" in told.replace("\n", " ")
-    assert max(map(len, told.splitlines())) <= 60
+    assert "Domains not shown: 1" in told.replace("\n", " ")
+    assert max(map(len, told.splitlines())) <= 50
+
+
+@pytest.mark.parametrize("words", [[], ["--threshold", "0.7"]], ids=["all", "one"])
+@pytest.mark.usefixtures("spread")
+def test_it_fits_a_terminal_of_40_columns(db, words):
+    told = typed("--db", str(db), "what-if", *words, columns=40).splitlines()
+
+    assert max(map(len, told)) <= 40
+    assert any("66.7%" in line for line in told)
+
+
+@pytest.mark.usefixtures("spread")
+def test_80_columns_are_room_for_five_domains(db):
+    for domain in ("support", "travel", "research"):
+        put(db, run(domain, step("thought"), domain=domain), with_value(0.5))
+
+    told = typed("--db", str(db), "what-if", columns=80)
+
+    assert "not shown" not in told
+    assert max(map(len, told.splitlines())) <= 80
 
 
 @pytest.mark.usefixtures("spread")
 def test_a_person_reads_what_one_threshold_would_change(db):
     told = typed("--db", str(db), "what-if", "--threshold", "0.7", "-n", "1")
 
-    assert "At 0.7, 4 of 6 traces would have gone (66.7%); 2 did reach" in told
+    assert "At 0.7, 4 of 6 traces would have gone (66.7%); 2 were let through" in told
     assert "2 would newly go, the nearest 1\n" in told
-    assert "0.700, was held against 0.75  code  code 0.7\n" in told
+    assert "0.700, was held against 0.75    code              code 0.7\n" in told
     assert "0 would newly stay" in told
 
 
@@ -234,7 +323,25 @@ def test_where_nothing_is_scored_it_is_said(db):
 
     told = typed("--db", str(db), "what-if")
 
-    assert told == "no trace here has a score yet\n"
+    assert told == "nothing matches: no such trace has a score\n"
+
+
+@pytest.mark.parametrize(("form", "printed"), [("--json", "[]\n"), ("--nl", "")])
+@pytest.mark.usefixtures("spread")
+def test_a_domain_that_is_none_gets_no_noughts_for_an_answer(type_command, form, printed):
+    result = type_command("what-if", "-d", "nope", form)
+
+    assert (result.stdout, result.stderr) == (
+        printed,
+        "nothing matches: no such trace has a score\n",
+    )
+
+
+@pytest.mark.usefixtures("spread")
+def test_one_threshold_for_a_domain_that_is_none_is_told_too(type_command):
+    result = type_command("what-if", "-d", "nope", "--threshold", "0.5", "--fail-empty")
+
+    assert "nothing matches" in result.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["--threshold", "0.7"]], ids=["all", "one"])

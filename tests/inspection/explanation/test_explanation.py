@@ -1,8 +1,10 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kp_middleware.inspection.explanation.arithmetic import arithmetic
+from kp_middleware.inspection.explanation.arithmetic import Line, added_up, arithmetic
 from kp_middleware.inspection.explanation.whereabouts import whereabouts
 from kp_middleware.inspection.lines.trace import trace_lines
 from kp_middleware.inspection.output.wording import one_line
@@ -24,6 +26,35 @@ def test_the_lines_of_the_sum_add_up_to_the_score(shown):
 
     assert sum(line.amount for line in parts) == pytest.approx(total.amount)
     assert total.part == "score"
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=4, max_size=4),
+    st.sampled_from([(0.2, 0.25, 0.1, 0.45), (0.2, 0.3, 0.3, 0.2), (1 / 3, 1 / 3, 1 / 6, 1 / 6)]),
+    st.lists(st.sampled_from([-0.1, 0.1]), max_size=2),
+)
+def test_amounts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(values, weights, rules):
+    products = [value * weight for value, weight in zip(values, weights, strict=True)]
+    score = sum(products) + sum(rules)
+    lines = [Line("", "", amount) for amount in (*products, *rules, score)]
+
+    *parts, total = added_up(lines)
+
+    printed = [round(1000 * line.amount) for line in parts]
+    assert sum(printed) == round(1000 * total.amount) == round(1000 * score)
+    assert all(
+        abs(line.amount - exact.amount) < 0.001 for line, exact in zip(parts, lines, strict=False)
+    )
+
+
+def test_where_the_score_was_clamped_each_amount_is_rounded_by_itself():
+    lines = [Line("", "", amount) for amount in (0.7004, 0.4006, 1.0)]
+
+    assert [line.amount for line in added_up(lines)] == [0.7, 0.401, 1.0]
+
+
+def test_without_a_score_there_is_nothing_to_add_up():
+    assert added_up([]) == []
 
 
 def test_each_signal_is_shown_times_its_weight_and_each_rule_by_name(shown):

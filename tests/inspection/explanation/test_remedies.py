@@ -1,18 +1,20 @@
 """What `explain` promises is so, by the scorer's own functions; what it calls impossible is."""
 
 import re
+from itertools import combinations, product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware.inspection.explanation._alternatives import Case
 from kp_middleware.inspection.explanation._facts import Facts
 from kp_middleware.inspection.explanation._remedies import remedy
-from kp_middleware.inspection.explanation.rescoring import SIGNALS, Parts
+from kp_middleware.inspection.explanation.rescoring import Parts
 from kp_middleware.scores import Shape, Signals
 from kp_middleware.scoring import PROFILES
 from kp_middleware.scoring import _signals as formula
+from kp_middleware.specified_weights import SIGNALS
 from kp_middleware.traces import Outcome
 
 UNIT = st.floats(0, 1)
@@ -131,18 +133,10 @@ def test_a_value_that_is_named_gives_the_other_verdict_while_the_rules_stay(case
         assert case.parts.changed(case.signal, value).score < case.threshold
 
 
-@given(CASES, UNIT, st.booleans(), st.integers(0, 9))
-def test_what_is_called_impossible_is_impossible_whatever_its_value(case, value, success, count):
+@given(CASES.filter(lambda case: case.signal != "complexity"), UNIT, st.booleans())
+def test_what_is_called_impossible_is_impossible_whatever_its_value(case, value, success):
     run, weights = case.run, weights_of(case)
     others = {
-        "complexity": lambda: [
-            rescored(
-                run._replace(recoveries=count, steps=max(2, run.steps)),
-                weights,
-                complexity=value,
-                tool_diversity=measured(run).tool_diversity,
-            )
-        ],
         "novelty": lambda: [rescored(run._replace(novelty=value), weights)],
         "tool_diversity": lambda: [
             rescored(run._replace(tools=tools), weights) for tools in range(run.steps + 1)
@@ -155,6 +149,52 @@ def test_what_is_called_impossible_is_impossible_whatever_its_value(case, value,
 
     if remedy(case).startswith("cannot alone"):
         assert {score >= case.threshold for score, _ in others} == {case.cleared}
+
+
+KIND_SETS = [frozenset(kinds) for count in range(4) for kinds in combinations(KINDS[:3], count)]
+RECOVERIES = range(8)
+STEPS = range(1, 104)
+
+
+def all_runs(run):
+    """Every run with its tools, of some kinds, recoveries and numbers of steps."""
+    for kinds, recoveries, steps in product(KIND_SETS, RECOVERIES, STEPS):
+        had = kinds | {"error_recovery"} if recoveries else kinds
+        others = steps - recoveries
+        if steps >= run.tools and others >= len(kinds) and bool(kinds) == bool(others):
+            yield run._replace(kinds=had, recoveries=recoveries, steps=steps)
+
+
+def is_way(case, other):
+    """Whether it is more complex, or less where it cleared, and gets the other verdict."""
+    if other.complexity == case.run.complexity:
+        beyond = other.rules != case.run.rules
+    else:
+        beyond = (other.complexity < case.run.complexity) == case.cleared
+    has_tools = other.tools == 0 or other.kinds != {"thought"} or case.run.kinds == {"thought"}
+    needs_none = other.tools > 0 or other.kinds <= case.run.kinds | {"thought", "error_recovery"}
+    return has_tools and needs_none and beyond and clears(case, other) != case.cleared
+
+
+def distance(run, other):
+    """How many steps are others: recoveries, the first of a kind, and further ones."""
+    kinds = [one.kinds - {"error_recovery"} for one in (run, other)]
+    had, has = (
+        one.steps - one.recoveries - len(of) for one, of in zip((run, other), kinds, strict=True)
+    )
+    return len(kinds[0] ^ kinds[1]) + abs(run.recoveries - other.recoveries) + abs(had - has)
+
+
+@settings(max_examples=12, deadline=None)
+@given(CASES.map(lambda case: case._replace(signal="complexity")))
+def test_the_nearest_run_is_found_of_all_that_differ_in_complexity(case):
+    found = case.alternative()
+
+    nearest = min(
+        (distance(case.run, other) for other in all_runs(case.run) if is_way(case, other)),
+        default=None,
+    )
+    assert (distance(case.run, found) if found else None) == nearest
 
 
 def case_of(signal, threshold, **changes):
@@ -203,7 +243,23 @@ def case_of(signal, threshold, **changes):
         ),
         (
             case_of("complexity", 0.61, tools=3, steps=10, success=False),
-            "0.961 instead of 0.900: more steps alone do not do it, they cut tool diversity",
+            "cannot alone: at most 0.595",
+        ),
+        (
+            case_of(
+                "complexity",
+                0.8,
+                kinds=frozenset({"thought", "tool_call", "error_recovery"}),
+                tools=3,
+                steps=5,
+                recoveries=3,
+                novelty=0.3775,
+            ),
+            "0.872 instead of 0.725: one observation step and 2 further steps; that makes 0.802",
+        ),
+        (
+            case_of("complexity", 0.8, tools=5, steps=1000, recoveries=2, novelty=0.9),
+            "3 recoveries from errors; that makes 0.867",
         ),
         (case_of("novelty", 0.98), "cannot alone: at most 0.723"),
         (case_of("novelty", 0.4), "0.078 instead of 0.500: "),
@@ -217,6 +273,8 @@ def case_of(signal, threshold, **changes):
         "a third recovery brings the rule",
         "fewer recoveries end the rule",
         "more steps are no help",
+        "a new kind and further steps",
+        "a very long run",
         "novelty cannot",
         "less novelty",
     ],

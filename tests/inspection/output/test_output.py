@@ -322,7 +322,7 @@ def test_on_a_terminal_there_is_colour_unless_it_is_dumb(monkeypatch, kind, want
     assert wants_color(stream) == wanted
 
 
-@pytest.mark.parametrize(("words", "hints"), [([], 1), (["-q"], 0), (["--quiet"], 0)], ids=str)
+@pytest.mark.parametrize(("words", "hints"), [([], 1), (["--quiet"], 0)], ids=str)
 def test_quiet_leaves_out_hints(agent, type_command, words, hints):
     agent("one")
     agent("two")
@@ -334,7 +334,7 @@ def test_quiet_leaves_out_hints(agent, type_command, words, hints):
 
 
 def test_quiet_leaves_errors(type_command):
-    assert "does not exist" in type_command("-q", "list").stderr
+    assert "does not exist" in type_command("--quiet", "list").stderr
 
 
 @pytest.mark.parametrize(("verbose", "told"), [(True, "INFO so it is\n"), (False, "")])

@@ -6,7 +6,7 @@ from page_reading import Ways
 from kp_middleware import current_trace
 from kp_middleware.database import connect
 from kp_middleware.inspection.page import Alike, overview_html, trace_html, what_if_html
-from kp_middleware.storage import History, read_overview, read_points
+from kp_middleware.storage import History, read_last_decisions, read_overview, read_points
 
 
 @pytest.fixture
@@ -41,7 +41,9 @@ def overview_page(connection):
 
 @pytest.fixture
 def what_if_page(connection):
-    return lambda: what_if_html(read_overview(connection).scores, Ways())
+    return lambda: what_if_html(
+        read_overview(connection).scores, Ways(), read_last_decisions(connection)
+    )
 
 
 @pytest.fixture

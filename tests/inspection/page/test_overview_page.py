@@ -1,5 +1,8 @@
 import pytest
-from page_reading import NoWays, card, hrefs, parsed, text_of, titles_of_cards
+from page_reading import NoWays, Ways, card, hrefs, parsed, text_of, titles_of_cards
+
+from kp_middleware.inspection.page import overview_html
+from kp_middleware.storage import ToolTotals, ToolUse, read_overview
 
 
 def test_the_overview_has_every_picture_of_the_file(work, overview_page):
@@ -35,8 +38,56 @@ def test_each_picture_has_its_words_in_the_caption_and_the_same_as_a_table(work,
     assert frame.find("figcaption").text.strip() == (
         "look was called most: 3 of 3 calls; none failed."
     )
-    cells = [cell.text for cell in frame.find("details/table/tbody/tr").iter("bdi")]
+    cells = [cell.text for cell in frame.find("details/div/table/tbody/tr").iter("bdi")]
     assert cells[:3] == ["look", "3", "0"]
+
+
+def test_each_table_beneath_a_picture_has_a_name_of_its_own(work, overview_page):
+    for number in range(3):
+        work(f"fix test {number}")
+
+    names = ["".join(one.itertext()) for one in parsed(overview_page()).iter("summary")]
+
+    assert "As a table: Scores" in names
+    assert len(names) == len({*names}) > 4
+
+
+def test_what_was_asked_is_never_a_link_without_a_name(work, overview_page):
+    work(" \n")
+
+    row = card(overview_page(), "Just made it, just missed").find("table/tbody/tr")
+
+    assert "".join(row.find("td/a").itertext()) == "(no objective)"
+
+
+@pytest.mark.parametrize(
+    ("queued", "earlier", "words"),
+    [
+        (0, False, "Nothing was to be sent yet"),
+        (3, False, "Nothing had to be removed from what is sent."),
+        (3, True, "before, something"),
+    ],
+    ids=["nothing to send", "nothing removed", "removed earlier"],
+)
+def test_why_nothing_was_removed_is_said_as_it_is(connection, queued, earlier, words):
+    overview = read_overview(connection)
+    overview = overview._replace(
+        funnel=overview.funnel._replace(queued=queued), removed_earlier=earlier
+    )
+
+    frame = card(overview_html(overview, Ways()), "Removed before sending")
+
+    assert words in frame.find("figcaption").text
+
+
+def test_a_tool_that_was_never_called_leads_nowhere(connection):
+    used = (ToolUse("read", 3, 1, None), ToolUse("write", 0, 2, None))
+    overview = read_overview(connection)._replace(tools=used, tool_totals=ToolTotals(2, 3, 3))
+
+    found = hrefs(overview_html(overview, Ways()))
+
+    assert "/tool/read" in found
+    assert "/tool/write" not in found
 
 
 def test_what_lies_nearest_to_the_threshold_is_listed_with_the_line_between(work, overview_page):
@@ -67,6 +118,19 @@ def test_where_nothing_leads_anywhere_there_is_no_link(work, overview_page):
     work("one")
 
     assert hrefs(overview_page(NoWays())) == []
+
+
+def test_where_none_of_100_cleared_the_page_begins_with_what_to_do(work, overview_page, connection):
+    for number in range(100):
+        work(f"fix test {number}")
+    before = text_of(overview_page())
+    connection.execute("UPDATE traces SET decision = 'withhold'")
+
+    page = overview_page()
+
+    assert "None of the last" not in before
+    assert text_of(page).startswith("None of the last 100 scored runs cleared the gate")
+    assert 'KP_THRESHOLD="top 10%"' in text_of(page)
 
 
 def test_an_empty_file_has_words_in_place_of_pictures(overview_page):

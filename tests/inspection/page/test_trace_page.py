@@ -4,7 +4,9 @@ import pytest
 from page_reading import NoWays, card, hrefs, parsed, text_of, titles_of_cards
 
 from kp_middleware import current_trace
-from kp_middleware.inspection.page import FULL
+from kp_middleware.inspection.page import FULL, Alike
+from kp_middleware.inspection.page._alike import alike_card
+from kp_middleware.storage import read_points
 
 
 def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
@@ -47,6 +49,49 @@ def test_what_is_most_like_it_comes_first_and_leads_there(work, trace_page):
     assert rows[1].startswith("book a flight")
     assert frame.find("table/tbody/tr/td/a").get("href").startswith("/trace/kp:trace:")
     assert len(frame.findall(".//{http://www.w3.org/2000/svg}line")) == 2
+
+
+def test_the_parts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(
+    connection, work, trace_page
+):
+    work("one")
+    connection.execute(
+        "UPDATE traces SET complexity = 0.9304, complexity_weight = 0.2, novelty = 0.4881,"
+        " novelty_weight = 0.25, tool_diversity = 0.92, tool_diversity_weight = 0.1,"
+        " outcome_confidence = 0.6898, outcome_confidence_weight = 0.45, rules = '[]',"
+        " score = 0.71052"
+    )
+
+    shown = [text.text for text in parsed(trace_page()).iter("{http://www.w3.org/2000/svg}text")]
+
+    amounts = [round(1000 * float(text)) for text in shown if text[:1] == "+"]
+    assert len(amounts) == 4
+    assert sum(amounts) == 711
+    assert "0.711" in shown
+
+
+@pytest.mark.parametrize("objective", ["", " \n"])
+def test_a_trace_of_which_nothing_was_asked_has_a_name(work, connection, trace_page, objective):
+    work("one")
+    connection.execute("UPDATE traces SET objective = ?", (objective,))
+
+    assert parsed(trace_page()).find("header/h1/bdi").text == "(no objective)"
+
+
+@pytest.mark.parametrize(
+    ("compared", "words"),
+    [
+        (3, "among all others."),
+        (2000, "among the 2,000 newest; kp-middleware similar compares all."),
+    ],
+)
+def test_among_whom_it_was_compared_is_said(work, connection, compared, words):
+    work("one")
+    work("two")
+    points = read_points(connection, around=2)
+    alike = Alike.among(points)._replace(compared=compared)
+
+    assert words in text_of(alike_card(alike, NoWays(), (), draws_map=False))
 
 
 def test_a_trace_that_is_alone_says_so(work, trace_page):

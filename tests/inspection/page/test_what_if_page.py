@@ -7,12 +7,30 @@ def test_every_threshold_has_a_row_and_every_domain_its_share(work, what_if_page
 
     page = what_if_page()
 
-    rows = card(page, "At each threshold").findall("table/tbody/tr")
+    rows = card(page, "At each threshold").findall("div/table/tbody/tr")
     assert len(rows) == 21
     assert ["".join(cell.itertext()) for cell in rows[0]][:3] == ["0.00", "2", "100 %"]
+    heads = card(page, "At each threshold").findall("div/table/thead/tr/th")
+    assert [head.text for head in heads][-2:] == ["code", "medical"]
     heads = [head.text for head in card(page, "By domain").findall("table/thead/tr/th")]
     assert heads == ["Domain", "0.45", "0.50", "0.55"]
     assert "Scores by domain" in titles_of_cards(page)
+
+
+def test_how_the_gate_decided_last_is_said_first(work, what_if_page):
+    work("fix it")
+
+    assert text_of(what_if_page()).startswith("1 of the last 1 scored runs cleared the gate")
+
+
+def test_where_the_bar_moves_the_table_is_about_the_best_tenth(work, what_if_page, connection):
+    work("fix it")
+    work("sum it up", "medical", 0.1)
+    connection.execute("UPDATE traces SET gate = 'top 10%', score = seq / 5.0")
+
+    heads = [head.text for head in card(what_if_page(), "By domain").findall("table/thead/tr/th")]
+
+    assert heads == ["Domain", "0.35", "0.40", "0.45"]
 
 
 def test_without_scores_the_page_says_so(what_if_page):

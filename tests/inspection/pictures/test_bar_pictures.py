@@ -2,6 +2,7 @@ import pytest
 from svg_reading import bars, hrefs, titles, words
 
 from kp_middleware.inspection.pictures import (
+    AllTools,
     Removed,
     Stage,
     ToolCalls,
@@ -48,7 +49,9 @@ def test_an_empty_file_says_how_to_begin():
 
 
 def test_what_failed_of_a_tool_is_the_end_of_its_bar():
-    picture = tool_bars([ToolCalls("read", 8, 2, 242.4), ToolCalls("write", 2, 0, None)])
+    tools = [ToolCalls("read", 8, 2, 242.4), ToolCalls("write", 2, 0, None)]
+
+    picture = tool_bars(tools, AllTools(2, 10, 2))
 
     assert picture.finding == "read was called most: 8 of 10 calls; 2 failed"
     good, small = bars(picture, "plain")
@@ -60,14 +63,22 @@ def test_what_failed_of_a_tool_is_the_end_of_its_bar():
     assert picture.lines[1].cells == ("write", "2", "0", "")
 
 
+def test_what_is_said_of_tools_is_said_of_all_also_where_some_are_drawn():
+    picture = tool_bars([ToolCalls("read", 8, 2, None)], AllTools(30, 205, 53))
+
+    assert picture.finding == (
+        "read was called most: 8 of 205 calls; 53 failed. The 1 most used of 30"
+    )
+
+
 def test_failures_without_a_noted_call_are_drawn_too():
-    picture = tool_bars([ToolCalls("read", 0, 3, None)])
+    picture = tool_bars([ToolCalls("read", 0, 3, None)], AllTools(1, 0, 3))
 
     assert len(bars(picture, "loss")) == 1
 
 
 def test_without_tools_there_are_words():
-    assert tool_bars([]).finding.startswith("no tool calls yet: ")
+    assert tool_bars([], AllTools(0, 0, 0)).finding.startswith("no tool calls yet: ")
 
 
 def test_removals_are_stacked_by_week_and_kind():
@@ -77,9 +88,11 @@ def test_removals_are_stacked_by_week_and_kind():
         Removed("2026-11-16", "email", 4),
     ]
 
-    picture = removals(removed)
+    picture = removals(removed, nothing="")
 
-    assert picture.finding == "12 removed; most often email, 10 times"
+    assert picture.finding == (
+        "12 removed in the 12 weeks up to the newest run; most often email, 10 times"
+    )
     assert titles(picture)[:3] == [
         "week from 2026-11-02: 6 email, 2 api_key",
         "week from 2026-11-09: none",
@@ -93,17 +106,21 @@ def test_removals_are_stacked_by_week_and_kind():
 
 
 def test_of_a_long_time_the_last_twelve_weeks_are_drawn():
-    picture = removals([Removed("2025-01-06", "email", 1), Removed("2026-11-16", "email", 1)])
+    weeks = [Removed("2025-01-06", "email", 1), Removed("2026-11-16", "email", 1)]
+
+    picture = removals(weeks, nothing="")
 
     assert sum(title.startswith("week from") for title in titles(picture)) == 12
 
 
 def test_many_kinds_share_one_colour_after_the_seventh():
-    picture = removals([Removed("2026-11-02", f"kind{n:02}", 100 - n) for n in range(20)])
+    kinds = [Removed("2026-11-02", f"kind{n:02}", 100 - n) for n in range(20)]
+
+    picture = removals(kinds, nothing="")
 
     assert "other kinds 1,131" in words(picture)
     assert len(picture.lines) == 20
 
 
 def test_where_nothing_was_removed_there_are_words():
-    assert removals([]).finding == "nothing had to be removed from what is sent"
+    assert removals([], nothing="nothing at all") == ("", "nothing at all", (), ())

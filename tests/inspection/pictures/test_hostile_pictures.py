@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kp_middleware.inspection.pictures import (
+    AllTools,
     Bin,
     Curve,
     DomainBins,
@@ -47,8 +48,8 @@ texts = st.one_of(
 
 def pictures(name):
     yield funnel([Stage(name, 5, "plain", name, name)])
-    yield tool_bars([ToolCalls(name, 3, 1, 2.0, name)])
-    yield removals([Removed("2026-11-02", name, 3)])
+    yield tool_bars([ToolCalls(name, 3, 1, 2.0, name)], AllTools(1, 3, 1))
+    yield removals([Removed("2026-11-02", name, 3)], nothing="")
     yield by_domain([DomainBins(name, (Bin(0.5, 0.55, 3, 0),), "blue", name)], 0.75)
     yield waterfall([Term(name, name, 0.5)], 0.5, 0.75)
     yield what_if([Curve(name, "ink", (1,) * 101, 1, name)], 0.75)
@@ -99,7 +100,7 @@ def test_markup_is_put_in_as_it_is_and_text_is_not():
     ("text", "room", "shown"),
     [
         ("short", 100, "short"),
-        ("many recoveries", 60, "many re…"),
+        ("many recoveries", 64, "many re…"),
         ("a\nb", 50, "a b"),
         ("a", 0, "…"),
     ],

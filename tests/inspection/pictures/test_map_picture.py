@@ -57,7 +57,13 @@ def test_what_cleared_is_larger_and_comes_last():
     )
     assert (len(paths(picture, "kp-cleared-spot")), hrefs(picture)) == (1, ["/a"])
     assert titles(picture)[2] == "best"
-    assert picture.lines[0].cells == ("code", "3", "1")
+    assert picture.lines[1].cells == ("code", "3", "1")
+
+
+def test_who_cannot_point_at_a_spot_is_led_to_a_list_of_all():
+    picture = trace_map([spot(n, n) for n in range(3)], kept=1, every="/all")
+
+    assert picture.lines[0] == (("all of them, the newest first", "3", "0"), "/all")
 
 
 def test_all_spots_are_inside_the_picture():

@@ -111,12 +111,30 @@ def test_of_many_domains_the_table_has_all_and_the_picture_the_first():
 def test_the_curve_says_what_each_threshold_would_let_through():
     picture = what_if([curve("all", 20, 60, 74, 75, 90), curve("law", 20, colour="olive")], 0.75)
 
-    assert picture.finding == "At 0.75, 2 of 5 are forwarded (40.0 %)"
+    assert picture.finding == "2 of 5 reach 0.75 (40.0 %)"
     cells = {line.cells[0]: line.cells[1:] for line in picture.lines}
-    assert cells["0.75"] == ("2", "40.0 %", "±0")
-    assert cells["0.60"] == ("4", "80.0 %", "+2")
-    assert cells["0.95"] == ("0", "0 %", "−2")
+    assert picture.columns[-1] == "law"
+    assert cells["0.75"] == ("2", "40.0 %", "±0", "0 %")
+    assert cells["0.20"] == ("5", "100 %", "+3", "100 %")
+    assert cells["0.95"] == ("0", "0 %", "−2", "0 %")
     assert {"all 40.0 %", "law 0 %"} <= set(words(picture))
+
+
+def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
+    counted = bins(0, 3, 4)
+    pictures = [
+        histogram(counted, None),
+        by_domain([DomainBins("law", (*counted,), "olive")], None),
+        what_if([curve("all", 20, 60, 74, 75, 90)], None),
+    ]
+
+    assert [every(picture, "line[@class='kp-threshold']") for picture in pictures] == [[]] * 3
+    assert [picture.finding for picture in pictures] == [
+        "0 of 7 cleared the bar of their own run (0 %)",
+        "law clears its bar most often: 0 % of 7",
+        "2 of 5 cleared the bar of their own run (40.0 %)",
+    ]
+    assert pictures[0].columns[1:] == ("Withheld", "Cleared")
 
 
 def test_the_curve_falls_from_all_to_none():

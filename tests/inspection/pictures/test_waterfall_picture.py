@@ -61,10 +61,27 @@ def test_no_threshold_line_crosses_a_word():
     lines = [
         (float(line.get("y1")), float(line.get("y2")))
         for line in every(picture, "line")
-        if line.get("class") == "kp-threshold"
+        if line.get("class") in {"kp-threshold", "kp-tick", "kp-halo"}
     ]
     bases = [float(text.get("y")) for text in every(picture, "text")]
-    assert not [base for base in bases for top, bottom in lines if top < base - 4 < bottom]
+    assert len(lines) == 11
+    assert not [
+        base for base in bases for top, bottom in lines if base - 9 < bottom and top < base + 4
+    ]
+
+
+def test_the_threshold_is_set_off_from_the_bars_it_crosses():
+    picture = waterfall(SIGNALS, 0.501, 0.4)
+
+    kinds = [line.get("class") for line in every(picture, "line")]
+    first_tick, last_bar = svg_order(picture, "kp-tick"), svg_order(picture, "kp-cleared")
+    assert kinds[1:] == ["kp-halo", "kp-tick"] * 5
+    assert first_tick > last_bar
+
+
+def svg_order(picture, kind):
+    """Where the first mark of a kind comes: what comes later covers what came before."""
+    return picture.svg.index(f'class="{kind}"')
 
 
 def test_a_run_without_a_score_says_why():

@@ -43,7 +43,7 @@ def sent(guard, scope):
     return messages
 
 
-def ask(guard, url="/", *, method="GET", **headers):
+def ask(guard, url="/any", *, method="GET", **headers):
     parts = urlsplit(url)
     given = {"host": HOST, **headers}
     start, body = sent(
@@ -77,6 +77,12 @@ def test_the_link_leads_to_the_first_page(guard):
     assert opened.status == 200
     assert 'content="0; url=/-/kp/kp"' in opened.text
     assert guard.link.startswith(f"http://{HOST}/")
+
+
+def test_the_first_page_of_datasette_leads_there_too(guard):
+    home = ask(guard, "/", cookie=cookie(guard))
+
+    assert (home.status, home.headers["location"]) == (302, "/-/kp/kp")
 
 
 def test_who_has_not_opened_the_link_sees_nothing(guard):
@@ -149,6 +155,10 @@ def test_a_name_of_somebody_else_is_refused_even_with_the_cookie(guard, host):
 
     assert ask(guard, host=host, cookie=shown).status == 421
     assert ask(guard, guard.link, host=host).status == 421
+
+
+def test_who_comes_by_another_port_is_told_how_to_come(guard):
+    assert "ssh -L 8001:127.0.0.1:8001" in ask(guard, host="localhost:9001").text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8001", "localhost:8001", "LOCALHOST:8001"])

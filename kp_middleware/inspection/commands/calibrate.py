@@ -1,0 +1,100 @@
+"""The command that says what each setting of the gate would let through, and sets one."""
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from kp_middleware import locations
+from kp_middleware.database import connect
+from kp_middleware.inspection.explanation.calibration import COLUMNS, calibration
+from kp_middleware.inspection.input.names import complete_domain
+from kp_middleware.inspection.input.since import since_option
+from kp_middleware.inspection.input.thresholds import complete_threshold
+from kp_middleware.inspection.installation.user_settings import read_settings
+from kp_middleware.inspection.lines.calibration import advice, calibration_lines
+from kp_middleware.inspection.output.exit_codes import EMPTY
+from kp_middleware.inspection.output.manners import hint
+from kp_middleware.inspection.output.rows import Output, output_options, print_json
+from kp_middleware.inspection.output.screen import screen_width
+from kp_middleware.storage import GateTrial, Row
+
+
+@click.command()
+@click.option(
+    "--set",
+    "chosen",
+    metavar="THRESHOLD",
+    shell_complete=complete_threshold,
+    help='Write it to settings.toml: a score, or a share such as "top 10%".',
+)
+@click.option(
+    "--max-per-day",
+    "most",
+    metavar="NUMBER",
+    type=click.IntRange(0),
+    help="Let no more through in 24 hours; with --set, write that, too.",
+)
+@click.option("-d", "--domain", shell_complete=complete_domain, help="Only runs of this domain.")
+@since_option
+@output_options(in_pipe="json", columns=COLUMNS)
+@click.pass_obj
+def calibrate(
+    db: Path,
+    *,
+    chosen: str | None,
+    most: int | None,
+    domain: str | None,
+    since: str | None,
+    output: Output,
+) -> None:
+    """Show the scores by domain, and what each setting of the gate would have let through.
+
+    Every run of the file is decided on anew, by the rules of the gate and in the order of
+    recording; nothing that is stored changes. With --set, the setting is written to settings.toml,
+    where programs read it when they start: KP_THRESHOLD and a keyword in the program win over it.
+
+    \b
+    kp-middleware calibrate
+    kp-middleware calibrate --set "top 10%" --max-per-day 20
+    """
+    if chosen is not None:
+        _set(chosen, most, output)
+        return
+    settings = read_settings(db)
+    with closing(connect(db, read_only=True)) as connection:
+        trial = GateTrial(connection, domain=domain, since=since)
+    limit = settings.max_per_day if most is None else most
+    _print(calibration(trial, now=settings.threshold, most=limit), output)
+    if output.fail_empty and not trial.runs:
+        sys.exit(EMPTY)
+
+
+def _print(found: Row, output: Output) -> None:
+    if found["recommended"] is None and output.format != "table":
+        hint(advice(found))
+    match output.format:
+        case "json" if not output.columns:
+            print_json(found)
+        case "table" if not output.columns:
+            click.echo("\n".join(calibration_lines(found, screen_width())))
+        case _:
+            output.print(found["settings"], COLUMNS)
+
+
+def _set(chosen: str, most: int | None, output: Output) -> None:
+    from kp_middleware.inspection.installation.settings_file import tell_what_wins, write_setting
+
+    path = locations.settings_file()
+    written = {"threshold": write_setting(path, "threshold", chosen)}
+    if most is not None:
+        written["max_per_day"] = write_setting(path, "max_per_day", str(most))
+    if output.format == "json":
+        print_json({"path": str(path), **written})
+    else:
+        told = " and ".join(f"{name} = {json.dumps(value)}" for name, value in written.items())
+        click.echo(f"{told} in {path}: programs read it when they start")
+    for name in written:
+        tell_what_wins(name)

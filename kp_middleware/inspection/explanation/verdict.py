@@ -1,0 +1,46 @@
+"""What the gate said of a trace, and what of it hangs on the score: pure functions of its row."""
+
+import math
+
+from kp_middleware.storage import Row
+
+
+def gate_in_words(trace: Row) -> str | None:
+    """The gate by its name, with what it asked of this run; None where nothing was decided."""
+    if trace["gate"] is None:
+        return None
+    bar = bar_of(trace)
+    if bar is None:
+        return f"{trace['gate']}, which failed to decide"
+    is_said = trace["gate"].partition(",")[0] == f"threshold {bar:g}"
+    return str(trace["gate"]) if is_said else f"{trace['gate']}, its bar for this run {bar:g}"
+
+
+def bar_of(trace: Row) -> float | None:
+    """The score that the gate asked for, 0 to 1; None where it asked for none."""
+    return None if trace["verdict"] == "gate failed" else trace["threshold"]
+
+
+def is_cleared(trace: Row) -> bool:
+    """Whether the score was good enough, whatever else kept the trace."""
+    return bool(trace["score"] >= trace["threshold"]) and trace["verdict"] != "only as good"
+
+
+def enough(trace: Row) -> float:
+    """The least score, 0 to 1, that would have been good enough for certain.
+
+    Of runs that are just as good as the bar of a share, the first ones go and the others do not.
+    """
+    bar: float = trace["threshold"]
+    return math.nextafter(bar, 2) if trace["gate"].startswith("top ") else bar
+
+
+def other_reason(trace: Row) -> str | None:
+    """Why the verdict is not what the bar alone would have made it; None where it is."""
+    match trace["verdict"]:
+        case "gate failed" | "daily limit":
+            return str(trace["reason"])
+        case "let through" | "other" if is_cleared(trace) != (trace["verdict"] == "let through"):
+            return str(trace["reason"])
+        case _:
+            return None

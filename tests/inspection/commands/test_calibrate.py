@@ -1,0 +1,193 @@
+"""What each setting of the gate would let through, and how to set one."""
+
+import json
+import tomllib
+from contextlib import closing
+
+import pytest
+from hand_made import put, run, step, with_value
+from terminal import typed
+
+from kp_middleware import KnowledgePulse, locations
+from kp_middleware.database import connect
+
+
+@pytest.fixture
+def fill(db):
+    """Puts runs of these scores into the file, one an hour; every second one failed."""
+
+    def put_all(values, domain="code"):
+        for number, value in enumerate(values):
+            began = f"2026-11-{1 + number // 24:02}T{number % 24:02}:00:00Z"
+            made = run(
+                "one", step("thought"), domain=domain, instant=began, success=number % 2 == 0
+            )
+            put(db, made, with_value(value))
+
+    return put_all
+
+
+@pytest.fixture
+def calibrate(type_command):
+    return lambda *words: json.loads(type_command("calibrate", "--json", *words).stdout)
+
+
+def of(found, setting):
+    return next(row for row in found["settings"] if row["setting"] == setting)
+
+
+def test_each_setting_is_answered(fill, calibrate):
+    fill([place / 200 for place in range(96)])
+
+    found = calibrate()
+
+    assert (found["runs"], found["days"], found["now"]) == (96, 4.0, 0.75)
+    assert of(found, 0.4) == {
+        "setting": 0.4,
+        "let_through": 16,
+        "share": 0.1667,
+        "a_day": 4.04,
+        "succeeded": 8,
+        "domains": {"code": 16},
+    }
+    assert [row["setting"] for row in found["settings"]][-3:] == ["top 5%", "top 10%", "top 20%"]
+    assert of(found, "top 10%")["let_through"] == 46  # all after the first 50: each was the best
+
+
+def test_the_scores_of_each_domain_are_told(fill, calibrate):
+    fill([0.25] * 9 + [0.5])
+    fill([1.0], domain="law")
+
+    code, law = calibrate()["domains"]
+
+    assert [code[key] for key in ("domain", "runs", "median", "top_tenth", "best")] == [
+        "code", 10, 0.25, 0.5, 0.5
+    ]  # fmt: skip
+    assert (code["bins"][5], code["bins"][10], law["bins"][19]) == (9, 1, 1)
+
+
+def test_another_setting_of_today_is_tried_too_with_its_daily_limit(fill, calibrate, monkeypatch):
+    fill([0.9] * 48)
+    monkeypatch.setenv("KP_THRESHOLD", "0.85")
+    monkeypatch.setenv("KP_MAX_PER_DAY", "3")
+
+    found = calibrate()
+    typed_limit = calibrate("--max-per-day", "5")
+
+    assert found["settings"][0]["setting"] == 0.85
+    assert found["max_per_day"] == 3
+    assert (of(found, 0.85)["let_through"], of(typed_limit, 0.85)["let_through"]) == (3, 5)
+
+
+def test_some_runs_only_can_be_asked_about(fill, calibrate):
+    fill([0.5] * 48)
+    fill([0.5] * 3, domain="law")
+
+    assert calibrate("-d", "law")["runs"] == 3
+    assert calibrate("--since", "2026-11-02")["runs"] == 24
+    assert calibrate("-d", "no such")["domains"] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "best"),
+    [([0.5] * 60, "top 10%"), ([0.5] * 57 + [0.8] * 3, 0.75), ([0.8] * 49, None)],
+    ids=["none reaches the protocol's", "enough do", "too few to tell"],
+)
+def test_a_setting_is_recommended(fill, calibrate, values, best):
+    fill(values)
+
+    assert calibrate()["recommended"] == best
+
+
+def test_a_person_sees_it_with_the_command_to_type(fill, db):
+    fill([place / 200 for place in range(60)])
+
+    told = typed("--db", str(db), "calibrate", columns=100)
+
+    (tenth,) = [line for line in told.splitlines() if line.startswith("top 10% ")]
+    assert tenth.split()[:6] == ["top", "10%", "10", "16.7%", "4.1", "5"]
+    assert "0.75 (now) " in told
+    assert 'Recommended: "top 10%": it would have let through 10 of 60 runs' in told
+    assert '\n  kp-middleware calibrate --set "top 10%"\n' in told
+    assert max(map(len, told.splitlines())) <= 100
+
+
+def test_a_narrow_terminal_has_room_for_all_but_bars(fill, db):
+    fill([place / 200 for place in range(60)])
+
+    told = typed("--db", str(db), "calibrate", columns=64)
+
+    assert max(map(len, told.splitlines())) <= 64
+    assert "█" not in told
+
+
+def test_a_domain_s_name_steers_no_terminal(fill, db):
+    fill([0.5], domain="a\x1b[2Jb")
+
+    assert "\x1b[2J" not in typed("--db", str(db), "calibrate")
+
+
+def test_too_few_runs_are_told_with_how_many_are_needed(fill, db, type_command):
+    fill([0.8] * 7)
+
+    told = typed("--db", str(db), "calibrate")
+
+    words = (
+        "Too few runs to recommend a setting: a domain needs 50 scored runs, the largest here has 7"
+    )
+    assert words in told
+    assert words in type_command("calibrate").stderr
+    assert "--set" not in told
+
+
+def test_without_any_it_fails_only_where_that_is_asked_for(db, type_command):
+    connect(db).close()
+
+    assert type_command("calibrate").exit_code == 0
+    assert type_command("calibrate", "--fail-empty").exit_code == 4
+
+
+def test_rows_come_in_any_format(fill, type_command):
+    fill([0.7])
+
+    told = type_command("calibrate", "--csv", "-c", "setting", "-c", "let_through").stdout
+
+    assert told.splitlines()[:3] == ["setting,let_through", "0.75,0", "0.7,1"]
+
+
+def test_what_is_stored_stays(fill, db, calibrate):
+    fill([0.5] * 60)
+    with closing(connect(db)) as connection:
+        before = [*connection.iterdump()]
+
+        calibrate()
+
+        assert [*connection.iterdump()] == before
+
+
+def test_a_setting_is_written_for_every_program_that_follows(type_command, db):
+    result = type_command("calibrate", "--set", "Top 10 %", "--max-per-day", "20", "--table")
+
+    path = locations.settings_file()
+    assert result.stdout == (
+        f'threshold = "top 10%" and max_per_day = 20 in {path}: programs read it when they start\n'
+    )
+    assert tomllib.loads(path.read_text()) == {"threshold": "top 10%", "max_per_day": 20}
+    assert KnowledgePulse(db=db).settings.threshold == "top 10%"
+
+
+def test_a_variable_that_wins_over_what_was_set_is_told(type_command, monkeypatch):
+    monkeypatch.setenv("KP_THRESHOLD", "0.5")
+
+    result = type_command("calibrate", "--set", "0.6")
+
+    assert json.loads(result.stdout) == {"path": str(locations.settings_file()), "threshold": 0.6}
+    assert result.stderr == "KP_THRESHOLD is set, and wins over the file\n"
+
+
+def test_a_setting_that_is_none_is_refused_and_nothing_is_written(type_command):
+    result = type_command("calibrate", "--set", "top 200%")
+
+    assert result.exit_code == 1
+    assert 'a share from "top 1%" to "top 100%"' in result.stderr
+    assert not locations.settings_file().exists()

@@ -1,0 +1,111 @@
+"""Scoring anew from the command line: what it says, and that all commands agree with it."""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from kp_middleware.database import connect
+from kp_middleware.pipeline import Rescoring
+from kp_middleware.settings import Settings
+
+SURE = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 1}
+
+
+@pytest.fixture
+def ten(agent, monkeypatch):
+    """Ten traces, and settings by which their confidence is all that counts."""
+    [agent(f"word {number}") for number in range(10)]
+    monkeypatch.setenv("KP_EMBEDDER", "none")
+    monkeypatch.setenv("KP_PROFILES", json.dumps({"code": SURE}))
+    monkeypatch.setenv("KP_THRESHOLD", "0.7")
+
+
+@pytest.fixture
+def begun(db):
+    """The same command was cut off after its first step."""
+    with closing(connect(db)) as connection:
+        next(Rescoring(connection, Settings(), None).steps())
+
+
+@pytest.mark.usefixtures("ten")
+def test_it_says_what_became_of_them(type_command):
+    result = type_command("rescore")
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("10 scored anew in ")
+    assert result.stdout.endswith(" a second: 10 changed\n")
+
+
+@pytest.mark.usefixtures("ten")
+def test_a_dry_run_says_it_and_leaves_all(type_command):
+    before = type_command("list", "--json").stdout
+
+    result = type_command("rescore", "--dry-run")
+
+    assert result.stdout.startswith("10 would be scored anew in ")
+    assert type_command("list", "--json").stdout == before
+
+
+@pytest.mark.usefixtures("ten")
+def test_as_json_it_has_every_count(type_command):
+    result = json.loads(type_command("rescore", "--json", "--domain", "code").stdout)
+
+    assert result.pop("took_s") >= 0
+    assert result == {
+        **dict.fromkeys(("unchanged", "cleared", "queued", "withdrawn", "cancelled"), 0),
+        **dict.fromkeys(("left", "unscored", "embedded", "scored_before"), 0),
+        "dry_run": False,
+        "scored": 10,
+        "changed": 10,
+    }
+
+
+@pytest.mark.usefixtures("ten")
+def test_all_commands_agree_with_it(type_command):
+    type_command("rescore")
+
+    (row,) = json.loads(type_command("list", "--json", "-n", "1").stdout)
+    shown = json.loads(type_command("show", "@last", "--json").stdout)
+    explained = json.loads(type_command("explain", "@last", "--json").stdout)
+    assert row["score"] == shown["score"] == pytest.approx(0.8)
+    assert explained["score"] == explained["recorded_score"] == pytest.approx(0.8)
+    assert (shown["novelty"], shown["gate"], row["state"]) == (0.5, "threshold 0.7", "not queued")
+
+
+@pytest.mark.usefixtures("ten", "begun")
+def test_what_was_cut_off_goes_on(type_command):
+    result = type_command("rescore")
+
+    assert result.stderr == "goes on where it stopped: 8 are scored already\n"
+    assert result.stdout.startswith("2 scored anew in ")
+    assert type_command("rescore").stderr == ""
+
+
+@pytest.mark.usefixtures("ten")
+@pytest.mark.parametrize("words", [["--domain", "law"], ["--since", "2999-01-01"]])
+def test_where_nothing_is_meant_it_says_so(type_command, words):
+    result = type_command("rescore", *words)
+
+    assert (result.exit_code, result.stdout) == (0, "there is nothing to score anew\n")
+
+
+@pytest.mark.usefixtures("ten")
+def test_without_the_model_nothing_is_changed(type_command, monkeypatch, tmp_path):
+    before = type_command("list", "--json").stdout
+    monkeypatch.setenv("KP_EMBEDDER", "minilm")
+    monkeypatch.setenv("KP_MODEL_PATH", str(tmp_path))
+
+    result = type_command("rescore")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "nothing was changed" in result.stderr
+    assert "KP_MODEL_PATH" in result.stderr
+    assert type_command("list", "--json").stdout == before
+
+
+def test_a_file_that_is_not_there_is_not_made(type_command, db):
+    result = type_command("rescore")
+
+    assert (result.exit_code, db.exists()) == (1, False)
+    assert "does not exist" in result.stderr
