@@ -11,7 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 _PLAIN: Final = {"/version": b"3.17.2"}  # MLflow's client asks what its server can do
-_STORED: Final = b'{"trace":{"trace_info":{"tags":{"mlflow.trace.spansLocation":"TRACKING_STORE"}}}}'
+_STORED: Final = (
+    b'{"trace":{"trace_info":{"tags":{"mlflow.trace.spansLocation":"TRACKING_STORE"}}}}'
+)
 
 
 @cache

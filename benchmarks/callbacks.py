@@ -19,12 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from _agent_events import Scripted, chain, look_up, look_up_async, model, run_async_tool, run_tool
+from _special_cases import special_cases
 from langchain.agents import create_agent
 from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler, CallbackManager
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
-from langchain_core.tools import tool
 from peers import installed_peers
 from rich.console import Console
 from rich.table import Table
@@ -33,17 +31,8 @@ from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse
 
 ROUNDS: Final = 15
-EVENTS: Final = 200  # in a round
-ENDS: Final = 100  # in a round
-PAUSE_S: Final = 0.005  # the worker comes to rest, as it does between two runs of an agent
-TURNS: Final = 20
+EVENTS: Final = 50  # in a round
 TARGETS: Final = {"chain": 5, "model": 15, "tool": 5, "async tool": 12}
-
-CALL: Final = {"name": "look_up", "args": {"query": "item " * 16}, "id": "c1", "type": "tool_call"}
-SAID: Final = AIMessage("I should look the next item up. " * 10, tool_calls=[CALL])
-RESULT: Final = ToolMessage("row " * 200, tool_call_id="c1")
-HISTORY: Final[list[BaseMessage]] = [HumanMessage("What is the answer?"), *[SAID, RESULT] * 10]
-ANSWER: Final = LLMResult(generations=[[ChatGeneration(message=SAID)]])
 
 
 class Empty(BaseCallbackHandler):
@@ -101,88 +90,39 @@ def _cost(turn: Turn, repeat: int) -> Cost:
     return Cost(took / repeat * 1e6, (time.process_time() - spent) / repeat * 1e6)
 
 
-def chain(parent: Any) -> None:
-    """A node of a graph."""
-    parent.on_chain_start(None, {"messages": HISTORY}, name="node").on_chain_end({})
-
-
-def model(parent: Any) -> None:
-    """A chat model that reads ten turns."""
-    (run,) = parent.on_chat_model_start({"name": "model"}, [HISTORY])
-    run.on_llm_end(ANSWER)
-
-
-def run_tool(parent: Any) -> None:
-    """A tool that a model called."""
-    run = parent.on_tool_start({"name": "look_up"}, "", inputs=CALL["args"], tool_call_id="c1")
-    run.on_tool_end(RESULT)
-
-
-async def run_async_tool(parent: Any) -> None:
-    """The same in an event loop."""
-    run = await parent.on_tool_start({"name": "look_up"}, "", inputs=CALL["args"])
-    await run.on_tool_end(RESULT)
-
-
 def added_per_event(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
     """Microseconds beside no handler, by kind of event, in the order of the candidates."""
     managers = [CallbackManager(c.handlers, inheritable_handlers=c.handlers) for c in candidates]
-    parents = [m.on_chain_start(None, {}, name="agent").get_child() for m in managers]
-    events = {"chain": chain, "model": model, "tool": run_tool}
+    agents = [manager.on_chain_start(None, {}, name="agent") for manager in managers]
     took = {}
-    for kind, event in events.items():
+    for kind, event in {"chain": chain, "model": model, "tool": run_tool}.items():
         turns = [
-            Turn(partial(event, parent), candidate.flush)
-            for parent, candidate in zip(parents, candidates, strict=True)
+            Turn(partial(event, agent.get_child()), candidate.flush)
+            for agent, candidate in zip(agents, candidates, strict=True)
         ]
         took[kind] = [cost.wall_us for cost in fastest(turns, repeat=EVENTS)]
+    for agent in agents:
+        agent.on_chain_end({})
     took["async tool"] = asyncio.run(_async_tools(candidates))
     return {kind: [(us - all_us[0]) / 2 for us in all_us] for kind, all_us in took.items()}
 
 
 async def _async_tools(candidates: Sequence[Candidate]) -> list[float]:
     best = [float("inf")] * len(candidates)
-    parents = []
+    agents = []
     for candidate in candidates:
         manager = AsyncCallbackManager(candidate.handlers, inheritable_handlers=candidate.handlers)
-        parents.append((await manager.on_chain_start(None, {}, name="agent")).get_child())
+        agents.append(await manager.on_chain_start(None, {}, name="agent"))
     for _ in range(ROUNDS):
-        for number, parent in enumerate(parents):
-            started = time.perf_counter()
+        for number, (agent, candidate) in enumerate(zip(agents, candidates, strict=True)):
+            children, started = agent.get_child(), time.perf_counter()
             for _ in range(EVENTS):
-                await run_async_tool(parent)
+                await run_async_tool(children)
             best[number] = min(best[number], (time.perf_counter() - started) / EVENTS * 1e6)
-            candidates[number].flush()
+            candidate.flush()
+    for agent in agents:
+        await agent.on_chain_end({})
     return best
-
-
-class Scripted(BaseChatModel):
-    """Calls its tool twenty times, then answers."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, *_: Any, **__: Any) -> "Scripted":
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        turn = len(messages) // 2
-        call = {**CALL, "id": f"c{turn}"}
-        said = AIMessage(SAID.text, tool_calls=[call]) if turn < TURNS else AIMessage("Done.")
-        return ChatResult(generations=[ChatGeneration(message=said)])
-
-
-@tool
-def look_up(query: str) -> str:
-    """Look something up."""
-    return f"{query}: found " * 20
-
-
-@tool("look_up")
-async def look_up_async(query: str) -> str:
-    """Look something up."""
-    return f"{query}: found " * 20
 
 
 def whole_runs(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
@@ -191,7 +131,7 @@ def whole_runs(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
         create_agent(Scripted(), [look_up]),
         create_agent(Scripted(), [look_up_async]),
     )
-    inputs, limit = {"messages": "go"}, {"recursion_limit": 100}
+    inputs, limit = {"messages": [("user", "go")]}, {"recursion_limit": 100}
 
     def sync_run(candidate: Candidate) -> None:
         agent.invoke(inputs, {"callbacks": candidate.handlers, **limit})
@@ -208,59 +148,6 @@ def whole_runs(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
         "async run, x": [cost.wall_us for cost in async_costs],
         "CPU, all threads, x": [cost.cpu_us for cost in costs],
     }
-
-
-def special_cases(kp: KnowledgePulse) -> Table:
-    """A huge result, a very long run, and the end of a run."""
-    handler = KPCallbackHandler(kp)
-    parent = CallbackManager([handler], inheritable_handlers=[handler])
-    children = parent.on_chain_start(None, {}, name="agent").get_child()
-    huge = ToolMessage("x" * 10_000_000, tool_call_id="c1")
-
-    def huge_result() -> None:
-        children.on_tool_start({"name": "t"}, "", inputs={}).on_tool_end(huge)
-
-    def thousand_steps() -> float:
-        started = time.perf_counter()
-        for _ in range(500):
-            run_tool(children)
-        return (time.perf_counter() - started) * 1e3
-
-    table = Table("what", "took", "target", box=None)
-    (cost,) = fastest([Turn(huge_result, lambda: None)])
-    table.add_row("a tool result of 10 MB", f"{cost.wall_us / 1e3:.3f} ms", "< 1 ms")
-    steps = [thousand_steps() for _ in range(10)]
-    for number in (0, 4, 9):
-        table.add_row(
-            f"steps {number * 1000:,} to {number * 1000 + 999:,}", f"{steps[number]:.1f} ms", "even"
-        )
-    for name, handlers in (("no handler", []), ("kp-middleware", [handler])):
-        ends_us = _ends_of_runs(handlers, kp)
-        took = f"{ends_us[ENDS // 2]:.1f}, {ends_us[ENDS * 99 // 100]:.1f} µs"
-        target = "p99 < 50 µs" if handlers else ""
-        table.add_row(f"end of a run, p50 and p99, {name}", took, target)
-    return table
-
-
-def _ends_of_runs(handlers: list[BaseCallbackHandler], kp: KnowledgePulse) -> list[float]:
-    """What the end of an agent's run takes on its own thread, sorted; the best of some rounds."""
-    rounds = [sorted(_end_of_run_us(handlers, kp) for _ in range(ENDS)) for _ in range(5)]
-    return [min(at) for at in zip(*rounds, strict=True)]
-
-
-def _end_of_run_us(handlers: list[BaseCallbackHandler], kp: KnowledgePulse) -> float:
-    agent = CallbackManager(handlers, inheritable_handlers=handlers).on_chain_start(
-        None, {"messages": HISTORY[:1]}, name="agent"
-    )
-    children = agent.get_child()
-    for _ in range(TURNS):
-        run_tool(children)
-    started = time.perf_counter()
-    agent.on_chain_end({"messages": HISTORY})
-    took = time.perf_counter() - started
-    kp.flush()
-    time.sleep(PAUSE_S)
-    return took * 1e6
 
 
 def main() -> None:

@@ -55,12 +55,12 @@ def _langsmith() -> Peer:
         "size_limit": 100,
         "size_limit_bytes": 20_971_520,
     }
-    client = Client(
-        "http://127.0.0.1:9",
-        api_key="x",
-        session=Nowhere(),
-        info={"version": "0.12", "batch_ingest_config": batches},
-    )
+    server = {
+        "version": "0.12",
+        "batch_ingest_config": batches,
+        "instance_flags": {"zstd_compression_enabled": True},
+    }
+    client = Client("http://127.0.0.1:9", api_key="x", session=Nowhere(), info=server)
     tracer = LangChainTracer(client=client, project_name="benchmark")
     return Peer("LangSmith", tracer, client.flush)
 

@@ -104,8 +104,19 @@ class TopShare:
         if score.value >= bar:
             reason = f"score {score.value:.3f} is only as good as {among}, which have gone"
             return Decision("withhold", reason, bar)
-        reason = f"score {score.value:.3f} is below {bar:.3f}, where {among} begin"
+        value, begins = _told_apart(score.value, bar)
+        reason = f"score {value} is below {begins}, where {among} begin"
         return Decision("withhold", reason, bar)
+
+
+def _told_apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers with three digits, or with as many as it takes to see which is more.
+
+    >>> _told_apart(0.61, 0.7), _told_apart(0.60999, 0.61)
+    (('0.610', '0.700'), ('0.60999', '0.61000'))
+    """
+    digits = next((d for d in range(3, 17) if f"{one:.{d}f}" != f"{other:.{d}f}"), 17)
+    return f"{one:.{digits}f}", f"{other:.{digits}f}"
 
 
 class DailyLimit:

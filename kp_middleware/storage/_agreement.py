@@ -7,8 +7,7 @@ from typing import Final
 from kp_middleware.parcels import idempotency_key
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 
-_WAITS: Final = ("pending", "blocked")
-_NOT_SENT: Final = (*_WAITS, "rejected")
+_NOT_SENT: Final = ("pending", "blocked", "rejected")
 _PUT_RIGHT: Final = """
     UPDATE outbox SET body = json_set(
       body, '$.metadata.success', json(:success_json), '$.outcome.confidence',
@@ -24,7 +23,8 @@ _PUT_RIGHT: Final = """
 def agree(connection: sqlite3.Connection, seq: int, *, agent_id: str | None) -> None:
     """Let the outbox's row of a trace, if there is one, follow what the trace's row says now.
 
-    What waits, and no longer clears, is cancelled. The body of what was not sent gets the trace's
+    What waits, and no longer clears, is cancelled; what is blocked stays so, or who queues it again
+    might redact it by less than whoever blocked it. The body of what was not sent gets the trace's
     success, confidence and score, which need no redaction. What was sent, or is on its way, stays
     as it is, and so does what may have been sent before its file was damaged.
 
@@ -44,7 +44,7 @@ def agree(connection: sqlite3.Connection, seq: int, *, agent_id: str | None) -> 
     if row is None or row[0] not in _NOT_SENT or row[1] == LOST_ON_ITS_WAY:
         return
     state, _, rejections, decision, why, *facts = row
-    if decision == "withhold" and state in _WAITS:
+    if decision == "withhold" and state == "pending":
         _cancel(connection, seq, why)
     else:
         _put_right(connection, seq, tuple(facts), agent_id=agent_id, rejections=rejections)

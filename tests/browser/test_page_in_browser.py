@@ -5,9 +5,30 @@ import re
 
 import pytest
 
+from kp_middleware.inspection.server._link_file import LinkFile
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-PAGES = {"overview": "", "gate": "/what-if", "trace": "/traces/@best"}
+PAGES = {
+    "overview": "",
+    "gate": "/what-if",
+    "trace": "/traces/@best",
+    "search": "/search?q=order",
+}
+WIDTHS = (1400, 1100, 820, 768, 390)
+TEXTS = "[...document.querySelectorAll('svg.kp-picture text')]"
+OUTSIDE = f"""{TEXTS}.filter(text => {{
+    const box = text.getBBox(), drawing = text.ownerSVGElement.viewBox.baseVal
+    return box.x < -1 || box.x + box.width > drawing.width + 1
+}}).map(text => text.textContent)"""
+MEETING = f"""{TEXTS}.flatMap(one => [
+    ...one.ownerSVGElement.querySelectorAll('text')
+].filter(two => {{
+    const a = one.getBBox(), b = two.getBBox()
+    const isInItsLine = Math.abs(a.y - b.y) < 4
+    return one !== two && isInItsLine && a.x <= b.x && a.x + a.width > b.x
+        && one.getCTM().e === two.getCTM().e && one.getCTM().f === two.getCTM().f
+}}).map(two => one.textContent + ' | ' + two.textContent))"""
 
 
 @pytest.fixture(params=PAGES.values(), ids=PAGES)
@@ -50,9 +71,10 @@ def test_a_bar_leads_to_its_traces_and_on_to_a_score_that_adds_up(browser, page,
     assert low <= score <= 1
     trace = json.loads(command("show", browser.driver.current_url.rpartition("/")[2], "--json"))
     picture = picture_of(browser, f"Score {score:.3f}")
-    shown = picture.find_element("css selector", "svg").text
-    for line in trace["arithmetic"][:-1]:
-        assert f"{line['amount']:+.3f}".replace("-", "\u2212") in shown
+    shown = [text.text.replace("\u2212", "-") for text in picture.find_elements("tag name", "text")]
+    amounts = [float(text) for text in shown if text[:1] in {"+", "-"}]
+    assert len(amounts) == len(trace["arithmetic"]) - 1
+    assert sum(amounts) == pytest.approx(round(trace["score"], 3))
     assert f"{trace['score']:.3f}" in shown
     assert trace["objective"] in browser.all("h1")[0].text
 
@@ -62,10 +84,13 @@ def test_the_search_finds_what_a_person_means(browser, page):
     box = browser.all("input[type=search]")[0]
 
     box.send_keys("invoices\n")
+    browser.wait_for("input[value=invoices]")
 
-    found = [row.text for row in browser.all("table.rows-and-columns tbody tr")]
+    found = [row.text for row in browser.all("main tbody tr")]
     assert found
     assert all("invoice" in row for row in found)
+    browser.all("main tbody a")[0].click()
+    browser.wait_for("ol.kp-steps")
 
 
 @pytest.mark.usefixtures("browser")
@@ -87,6 +112,61 @@ def test_the_link_works_also_where_a_page_of_somebody_else_leads_to_it(new_brows
     browser.wait_for("h1")
 
     assert browser.driver.current_url == page.overview
+
+
+def test_a_file_that_leads_on_to_the_link_opens_the_page(new_browser, serve, month):
+    browser, page, file = new_browser(), serve(month), LinkFile()
+
+    browser.open(file.write(page.link))
+    browser.wait_for("h1")
+    file.remove()
+
+    assert browser.driver.current_url == page.overview
+
+
+def test_no_script_is_there_and_none_would_run(browser, address):
+    browser.open(address)
+
+    assert browser.all("script") == []
+    browser.run(
+        "document.body.append(Object.assign(document.createElement('script'),"
+        " {textContent: 'window.ran = true'}))"
+    )
+    assert browser.run("window.ran") is None
+    assert "script-src 'none'" in browser.complaints()[-1]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_letters_in_pictures_can_be_read_and_do_not_outgrow_the_headings(browser, address, width):
+    browser.open(address, width=width)
+
+    sizes = browser.run(
+        f"{TEXTS}.map(text => parseFloat(getComputedStyle(text).fontSize)"
+        " * text.ownerSVGElement.getScreenCTM().a)"
+    )
+    heading = browser.run("parseFloat(getComputedStyle(document.querySelector('h2')).fontSize)")
+
+    assert min(sizes, default=10) >= 10
+    assert max(sizes, default=0) < heading
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_no_text_leaves_its_picture_or_meets_another_in_its_line(browser, address, width):
+    browser.open(address, width=width)
+
+    assert browser.run(OUTSIDE) == []
+    assert browser.run(MEETING) == []
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_what_folds_and_unfolds_is_large_enough_to_be_hit(browser, address, width):
+    browser.open(address, width=width)
+
+    heights = browser.run(
+        "[...document.querySelectorAll('summary')].map(one => one.getBoundingClientRect().height)"
+    )
+
+    assert min(heights) >= 24
 
 
 def test_it_fits_a_phone(browser, address):
@@ -122,7 +202,7 @@ def test_every_mark_that_leads_somewhere_says_what_it_is(browser, page):
     )
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 768, 390])
 @pytest.mark.parametrize("name", PAGES)
 def test_it_can_be_looked_at(browser, page, screenshots, name, width):
     browser.open(page.overview + PAGES[name], width=width)

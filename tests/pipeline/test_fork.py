@@ -192,7 +192,7 @@ def open_files_of_ours(*folders):
     ("sync", "rounds"), [(False, 20), (True, 8)], ids=["in the background", "at once"]
 )
 def test_a_busy_parent_and_its_children_lose_no_run(pulse, fork, objectives, caplog, sync, rounds):
-    kp = pulse(sync=sync)
+    kp = pulse(sync=sync, threshold=0)  # or it warns that nothing clears
     parents = ["parent a", "parent b"]
     children = [f"child {number:02}" for number in range(rounds)]
     busy = in_threads(record_slowly, [(kp, name, 50) for name in parents])

@@ -23,9 +23,12 @@ def ui(db: Path, *, port: int, opens: bool) -> None:
     It is Datasette with our pages, on this machine alone: the link is good for one browser, once.
     Nothing can be changed there, and programs may go on recording. Ctrl-C ends it.
 
+    To see it from another machine, come with the same port at both ends of a tunnel, as in the
+    second example, and open the link there.
+
     \b
     kp-middleware ui
-    kp-middleware ui --port 8001 --no-open
+    ssh -t -L 8001:127.0.0.1:8001 HOST kp-middleware ui --port 8001 --no-open
     """
     connect(db, read_only=True).close()  # what is wrong with the file is said here
     # Where all cores are busy, the threads that numpy would start wait for one another.

@@ -45,12 +45,13 @@ def histogram(bins: Sequence[Bin], threshold: float | None, width: int) -> Itera
     ]
     if threshold is not None:
         below = sum(one.at_least < threshold for one in bins)
-        lines.insert(below, _threshold_line(threshold, room))
+        lines.insert(below, _threshold_line(threshold, room, width))
     yield from map(str.rstrip, lines)
 
 
-def _threshold_line(threshold: float, room: int) -> str:
-    return f"{'┄' * (_LABEL + _COUNT + 3 + room)} threshold {threshold:g}"
+def _threshold_line(threshold: float, room: int, width: int) -> str:
+    words = f" threshold {threshold:g}"
+    return "┄" * min(_LABEL + _COUNT + 3 + room, width - len(words)) + words
 
 
 def sparkline(values: Sequence[float | None]) -> str:

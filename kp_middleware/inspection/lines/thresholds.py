@@ -16,6 +16,7 @@ _DOMAIN: Final = 16
 _HEAD: Final = 12
 _THRESHOLD: Final = 6
 _GAP: Final = "  "
+_ROOMY: Final = 60
 
 
 class _Column(NamedTuple):
@@ -130,5 +131,7 @@ def one_threshold_lines(effect: Row, width: int) -> Iterator[str]:
 
 def _trace(trace: Row, width: int) -> str:
     told = f"  {short_id(trace['id'])}  {trace['score']:.3f}, was held against"
+    if width < _ROOMY:
+        return f"{told} {trace['threshold']:g}"
     told += f" {trace['threshold']:<{_THRESHOLD}g}  {padded(one_line(trace['domain']), _DOMAIN)}  "
     return cut(told + one_line(trace["objective"]), width)

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kp_middleware.inspection.output.manners import wants_color
-from kp_middleware.inspection.output.screen import screen_width
+from kp_middleware.inspection.output.manners import hint, wants_color
+from kp_middleware.inspection.output.screen import broken, screen_width
 from kp_middleware.inspection.output.wording import one_line
 from kp_middleware.storage import Row
 
@@ -27,6 +27,9 @@ def print_table(
     Nothing else is ever cut, since half a number is a wrong one. Where there is no room for all
     columns, the widest between the first and the last are left out, measures after all others; if
     that does not do, or ``all_columns`` are wanted, lines are longer than the terminal.
+
+    A table that ends with numbers has its name first: that is cut, and the last numbers are left
+    out, which is said.
     """
     from rich.console import Console
     from rich.table import Table
@@ -34,9 +37,13 @@ def print_table(
 
     on_terminal, color = sys.stdout.isatty(), wants_color()
     room = screen_width() if on_terminal else _PIPE_WIDTH
-    if on_terminal and not all_columns:
+    named_first = not all_columns and _is_named_first(rows, columns)
+    if on_terminal and named_first:
+        columns = _first_ones(rows, columns, room)
+    elif on_terminal and not all_columns:
         columns = _fitting(rows, columns, room)
-    left = max(room - _taken(rows, columns[:-1]), _LEAST)
+    cut = 0 if named_first else -1
+    left = max(room - _taken(rows, columns[1:] if named_first else columns[:-1]), _LEAST)
     table = Table(
         box=None,
         header_style="bold",
@@ -52,8 +59,8 @@ def print_table(
         )
     for row in rows:
         cells = [Text(cell(row[name]), no_wrap=True) for name in columns]
-        if _may_be_cut(rows, columns[-1]):
-            cells[-1].truncate(left, overflow="ellipsis")
+        if _may_be_cut(rows, columns[cut]):
+            cells[cut].truncate(left, overflow="ellipsis")
         table.add_row(*cells)
     width = max(room, _taken(rows, columns))
     console = Console(no_color=not color, force_terminal=color, highlight=False, width=width)
@@ -71,6 +78,22 @@ def _fitting(rows: Sequence[Row], columns: Sequence[str], room: int) -> Sequence
     return (*others, last)
 
 
+def _is_named_first(rows: Sequence[Row], columns: Sequence[str]) -> bool:
+    first, last = columns[0], columns[-1]
+    return first != last and not _has_text(rows, last) and _may_be_cut(rows, first)
+
+
+def _first_ones(rows: Sequence[Row], columns: Sequence[str], room: int) -> Sequence[str]:
+    """Those that have room beside a name; the first two always."""
+    count, least = len(columns), min(_LEAST, _width(rows, columns[0]))
+    while count > 2 and least + _taken(rows, columns[1:count]) > room:
+        count -= 1
+    if left_out := columns[count:]:
+        names = ", ".join(map(one_line, left_out))
+        hint("\n".join(broken(f"no room for {names}: --json, or a wider window", room)))
+    return columns[:count]
+
+
 def _dispensable(rows: Sequence[Row], column: str) -> tuple[bool, int]:
     is_measure = any(isinstance(row[column], float) for row in rows)
     return not is_measure, _width(rows, column)
@@ -82,6 +105,10 @@ def _taken(rows: Sequence[Row], columns: Sequence[str]) -> int:
 
 def _is_numeric(rows: Sequence[Row], column: str) -> bool:
     return any(isinstance(row[column], int | float) for row in rows)
+
+
+def _has_text(rows: Sequence[Row], column: str) -> bool:
+    return not all(isinstance(row[column], int | float | None) for row in rows)
 
 
 def _may_be_cut(rows: Sequence[Row], column: str) -> bool:

@@ -102,6 +102,34 @@ def test_a_person_sees_how_scores_are_spread_and_where_the_threshold_is(db):
     assert max(map(len, told)) <= 90
 
 
+@pytest.mark.parametrize(
+    ("columns", "shown", "left_out"),
+    [
+        (60, ["domain", "traces", "cleared", "mean_score", "best_score"], "mean_novelty"),
+        (40, ["domain", "traces", "cleared", "mean_score"], "best_score, mean_novelty"),
+        (80, ["domain", "traces", "cleared", "mean_score", "best_score", "mean_novelty"], ""),
+    ],
+)
+def test_a_narrow_terminal_keeps_the_counts_and_says_what_has_no_room(
+    db, columns, shown, left_out
+):
+    domain = "a_domain_with_a_rather_long_name_indeed"
+    put(db, run("one", step("tool_call", domain * 6), domain=domain), with_value(0.9))
+
+    told = typed("--db", str(db), "stats", "--by", "domain", columns=columns)
+    all_told = typed("--db", str(db), "stats", columns=columns).splitlines()
+
+    *said, heading, row = told.splitlines()
+    assert heading.split() == shown
+    assert row.startswith("a_domain_")
+    assert row.split()[1:3] == ["1", "1"]
+    assert " ".join(said) == (
+        f"no room for {left_out}: --json, or a wider window" if left_out else ""
+    )
+    assert max(map(len, all_told)) <= columns
+    assert any(line.split()[:2] == ["tool", "calls"] for line in all_told)
+
+
 @pytest.mark.usefixtures("history")
 def test_weeks_are_drawn_as_a_line(db):
     told = typed("--db", str(db), "stats", "--by", "week")

@@ -43,6 +43,19 @@ def test_every_mark_can_be_seen(dark, mark):
     assert contrast(found[mark], found["card"]) >= 3
 
 
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_edge_of_a_field_can_be_seen(dark):
+    found = colours(dark=dark)
+
+    assert contrast(found["plain"], found["paper"]) >= 3
+
+
+def test_no_spot_of_a_map_is_paler_than_its_colour():
+    faded = re.findall(r"([^{}]*){[^{}]*opacity", style_html())
+
+    assert not [name for name in faded if "spot" in name]
+
+
 def test_only_a_page_of_our_own_turns_dark():
     assert "prefers-color-scheme" not in style_html()
     assert "prefers-color-scheme: dark" in style_html(follows_dark=True)

@@ -1,0 +1,126 @@
+"""Keeping one evaluation in the file, beside the same statements alone."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kp_middleware import ReasoningTrace, Scorer, Step, VectorCache
+from kp_middleware.database import connect, transaction
+from kp_middleware.pipeline._second_decision import trace_store
+from kp_middleware.runs import RecordedRun
+from kp_middleware.scores import Score, Shape
+from kp_middleware.storage import Verdict
+
+ROUNDS: Final = 20
+EVALUATIONS: Final = 50  # in a round
+STORED: Final = 1_000
+EMBEDDER: Final = "benchmark"
+VERDICT: Final = Verdict("fixed(0.6)", 0.6, "withhold", "0.1 is below 0.6")
+STEPS: Final = tuple(
+    Step(step_id=number, type="thought", content="The module that leaks is the next one. " * 5)
+    for number in range(8)
+)
+
+
+class Statement(NamedTuple):
+    """One that was executed, with all that it was given."""
+
+    run: Callable[..., sqlite3.Cursor]
+    sql: str
+    given: Any
+
+
+class Noting(sqlite3.Connection):
+    """Notes what is executed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.noted: list[Statement] = []
+
+    def execute(self, sql: str, given: Any = (), /) -> sqlite3.Cursor:
+        self.noted.append(Statement(sqlite3.Connection.execute, sql, given))
+        return super().execute(sql, given)
+
+    def executemany(self, sql: str, given: Iterable[Any], /) -> sqlite3.Cursor:
+        self.noted.append(Statement(sqlite3.Connection.executemany, sql, [*given]))
+        return super().executemany(sql, self.noted[-1].given)
+
+    def commit(self) -> None:
+        self.noted.append(Statement(sqlite3.Connection.execute, "COMMIT", ()))
+        super().commit()
+
+
+class Keeping:
+    """Keeps evaluations of runs of eight steps, each unlike all others, with a vector each."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._store = trace_store(connection)
+        self._cache = VectorCache.sharing(connection, STORED)
+        self._numbers = count()
+        self._units = np.random.default_rng(0).standard_normal((97, 384), dtype=np.float32)
+
+    def ready(self) -> tuple[RecordedRun, np.ndarray]:
+        """What is known before anything is written."""
+        number = next(self._numbers)
+        trace = ReasoningTrace.of(f"Find the module that leaks, number {number}", STEPS)
+        trace = trace.model_copy(update={"id": f"kp:trace:{number:036}"})
+        return RecordedRun(trace=trace, shape=Shape.of(trace)), self._units[number % 97]
+
+    def keep(self, run: RecordedRun, vector: np.ndarray, score: Score) -> None:
+        """The two transactions of a run."""
+        seq = self._store.record(run)
+        with transaction(self._connection):
+            if self._store.is_recorded(seq):
+                self._store.outcome(seq)
+                self._cache.add(vector, run.trace.id, embedder=EMBEDDER)
+                self._store.save_score(seq, score, VERDICT, took_ms=1.0)
+
+
+def kept_and_bare_us(folder: Path) -> tuple[float, float]:
+    """Microseconds for one evaluation: ours, and its statements alone, in turns on two files."""
+    score = Scorer().score(ReasoningTrace.of("Find it", STEPS))
+    statements = [*_noted(folder / "noted.db", score)]
+    with closing(connect(folder / "ours.db")) as ours, closing(connect(folder / "bare.db")) as bare:
+        keeping = Keeping(ours)
+        best_us, best_bare_us = float("inf"), float("inf")
+        for first in range(0, len(statements), EVALUATIONS):
+            chosen = statements[first : first + EVALUATIONS]
+            best_us = min(best_us, _ours_us(keeping, score))
+            best_bare_us = min(best_bare_us, _bare_us(bare, chosen))
+            if first < STORED:  # the file is small yet
+                best_us = best_bare_us = float("inf")
+    return best_us, best_bare_us
+
+
+def _noted(path: Path, score: Score) -> Iterator[list[Statement]]:
+    """The statements of one evaluation after another."""
+    connect(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None, factory=Noting)) as connection:
+        keeping = Keeping(connection)
+        for _ in range(STORED + ROUNDS * EVALUATIONS):
+            connection.noted = []
+            keeping.keep(*keeping.ready(), score)
+            yield connection.noted
+
+
+def _ours_us(keeping: Keeping, score: Score) -> float:
+    ready = [keeping.ready() for _ in range(EVALUATIONS)]
+    started = time.perf_counter()
+    for run, vector in ready:
+        keeping.keep(run, vector, score)
+    return (time.perf_counter() - started) / EVALUATIONS * 1e6
+
+
+def _bare_us(connection: sqlite3.Connection, evaluations: list[list[Statement]]) -> float:
+    started = time.perf_counter()
+    for evaluation in evaluations:
+        for run, sql, given in evaluation:
+            run(connection, sql, given).fetchall()
+    return (time.perf_counter() - started) / len(evaluations) * 1e6
