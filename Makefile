@@ -50,7 +50,7 @@ bench-growth: $(READY)
 
 # The help of the commands, as docs/command-line.md has it.
 docs: $(READY)
-	$(BIN)/python -m cogapp -r docs/command-line.md
+	$(BIN)/python -m cogapp -r -I tests/docs docs/command-line.md docs/reference.md docs/schema.md
 
 # How well novelty tells a task's first run from a repeated one, by kind of run.
 bench-novelty: $(READY)

@@ -1,6 +1,10 @@
 """Tests see no settings, files or traces of whoever runs them; only the cached model is shared."""
 
 import os
+import shutil
+import sys
+import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,9 +13,14 @@ from platformdirs import user_cache_path
 
 _REPOSITORY = Path(__file__).parents[1]
 _SHARED = _REPOSITORY.parent / "shared"
+_LOOPBACK = Path(__file__).parent / "loopback"
 _CACHES = user_cache_path()
 _OURS = [name for name in os.environ if name.upper().startswith("KP_")]
 _PLACES = {"HOME": "", "XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": "d", "XDG_STATE_HOME": "s"}
+
+_MEMORY = Path("/dev/shm")  # where SQLite waits for no disk: half of the time
+if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")
@@ -25,6 +34,28 @@ def home(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("XDG_CACHE_HOME", str(_CACHES))
     [monkeypatch.setenv(name, str(folder / place)) for name, place in _PLACES.items()]
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def reached_out(tmp_path_factory):
+    """The file of what was tried beyond this machine, here or in a child process."""
+    file = tmp_path_factory.mktemp("loopback") / "attempts"
+    file.touch()
+    sys.path.append(str(_LOOPBACK))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REACHED_OUT", str(file))
+        patch.setenv("PYTHONPATH", str(_LOOPBACK), prepend=os.pathsep)
+        import_module("loopback.sitecustomize")
+        yield file
+
+
+@pytest.fixture(autouse=True)
+def loopback(reached_out):
+    """A network that ends at this machine: whoever wants to leave it fails the test."""
+    yield
+    tried = reached_out.read_text()
+    reached_out.write_text("")
+    assert tried == "", f"this tried to leave the machine: {tried}"
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """What other programs call by name, and what importing it costs."""
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -25,7 +26,26 @@ HEAVY = (
     *("numpy", "pydantic", "pydantic_settings", "fastembed", "onnx", "onnxruntime", "httpx2"),
     *("langchain", "langchain_core", "langgraph", "sqlite_utils", "rich", "stamina"),
 )
-STAGES = sorted(file.parent.name for file in (ROOT / "kp_middleware").glob("*/__init__.py"))
+ALSO_PROMISED = {  # besides: what README and docs have users import from modules
+    "kp_langchain": {"KPCallbackHandler", "disable", "enable", "recording_runs"},
+    "kp_middleware.confidence": {"Confidence", "Confidences", "Field", "log_probabilities", "unit"},
+    "kp_middleware.errors": {
+        *("KnowledgePulseError", "MissingExtraError", "SettingsFileError", "DatabaseError"),
+        *("TraceNotFoundError", "RedactionError"),
+        *("EmbedderError", "EmbedderUnavailableError", "EmbedderNotReadyError"),
+        *("RegistryError", "RegistryUnavailableError", "RegistryRejectedError"),
+        "RegistryForbiddenError",
+    },
+    "kp_middleware.testing": {
+        *("Answer", "FakeClock", "ListOutbox", "LocalRegistry"),
+        *("Mood", "Received", "Row", "StandInEmbedder"),
+    },
+}
+PACKAGES = sorted(
+    ".".join(file.relative_to(root).parent.parts)
+    for root in (ROOT, ROOT / "adapters")
+    for file in root.glob("kp_*/**/__init__.py")
+)
 ADAPTERS = sorted(file.parent for file in (ROOT / "adapters").glob("*/__init__.py"))
 
 
@@ -45,8 +65,24 @@ def test_the_public_names_are_those_that_were_promised():
     ]
 
 
-def test_the_adapter_s_name_is_there():
-    assert import_module("kp_langchain").KPCallbackHandler.__name__ == "KPCallbackHandler"
+@pytest.mark.parametrize("name", ALSO_PROMISED)
+def test_the_names_of_a_module_for_users_are_those_that_were_promised(name):
+    module = import_module(name)
+
+    listed = getattr(module, "__all__", defined_in(module))
+
+    assert set(listed) == ALSO_PROMISED[name]
+
+
+def defined_in(module):
+    """The public names that a file defines itself."""
+    nodes = ast.parse(Path(module.__file__).read_text()).body
+    defined = [getattr(node, "name", None) or target_of(node) for node in nodes]
+    return [name for name in defined if name and not name.startswith("_")]
+
+
+def target_of(node):
+    return node.target.id if isinstance(node, ast.AnnAssign) else None
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
@@ -54,20 +90,41 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         _ = kp_middleware.Foo
 
 
-@pytest.mark.parametrize(
-    "package",
-    [
-        *(f"kp_middleware.{stage}" for stage in STAGES),
-        *(adapter.name for adapter in ADAPTERS),
-    ],
-)
-def test_a_front_door_lists_what_it_has_in_order(package):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_front_door_lists_what_it_has_in_order_or_is_shut(package):
     module = import_module(package)
+    body = ast.parse(Path(module.__file__).read_text()).body[1:]
 
-    listed = module.__all__
+    listed = getattr(module, "__all__", [])
 
+    assert bool(listed) == bool(body), "there is more than a docstring, or nothing behind __all__"
+    assert listed or "none by this" in module.__doc__ or "loaded when" in module.__doc__
     assert [name for name in listed if not hasattr(module, name)] == []
     assert listed == sorted(set(listed), key=as_ruff_sorts)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_is_private_is_imported_in_its_own_package_alone(package):
+    folder = Path(import_module(package).__file__).parent
+
+    imported = {name for file in folder.glob("*.py") for name in imports_of(file)}
+
+    assert [name for name in sorted(imported) if not may_see(package, name)] == []
+
+
+def imports_of(file):
+    """The dotted names that a file imports from ours, wherever it does."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kp_"):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def may_see(package, name):
+    """Whether what is private in a dotted name is of the package itself or of one around it."""
+    parts = name.split(".")
+    private = [place for place, part in enumerate(parts) if part.startswith("_")]
+    owners = [".".join(parts[:place]) for place in private]
+    return all(f"{package}.".startswith(f"{owner}.") for owner in owners)
 
 
 def as_ruff_sorts(name):

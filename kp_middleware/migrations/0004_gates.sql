@@ -13,3 +13,6 @@ CREATE TABLE feedback (                                  -- told after the end; 
   success_before INTEGER NOT NULL, confidence_before REAL NOT NULL
 ) STRICT;
 CREATE INDEX feedback_trace ON feedback(trace_seq);
+
+CREATE INDEX vectors_embedder ON vectors(embedder);      -- the newest of one embedder; which there are
+CREATE INDEX outbox_open ON outbox(registry) WHERE state IN ('pending','sending');   -- whether anything waits for a registry

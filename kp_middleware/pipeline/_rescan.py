@@ -34,7 +34,7 @@ class Rescan:
         self._alone = alone
 
     def row(self, seq: int) -> Rescanned:
-        """Rewrite one row, or block it; only if it is pending, blocked, rejected or cancelled by hand."""
+        """Rewrite one row, or block it; unless it was sent, or cancelled by a decision."""
         entry = self._care.entry(seq)
         redactor, copy = self._policy.redactor, entry.document
         if not self._alone and entry.redactor.partition("+")[2] != redactor.partition("+")[2]:

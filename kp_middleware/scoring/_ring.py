@@ -5,7 +5,7 @@ without a copy. Dropping the oldest moves the head and touches no row. The block
 the system gives memory when they are written: it grows with use, not with the capacity.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -34,9 +34,9 @@ class Rows(NamedTuple):
     """
 
     units: NDArray[np.float32]
-    keys: tuple[str | None, ...]
-    stamps_ms: tuple[int, ...]
-    seqs: tuple[int, ...]
+    keys: Sequence[str | None]
+    stamps_ms: Sequence[int]
+    seqs: Sequence[int]
 
 
 class Ring:

@@ -83,7 +83,8 @@ class Scorer:
         """
         success = trace.metadata.success
         nearest = None if vector is None else self._look_up(trace.id, vector)
-        nearest = max(filter(None, (nearest, known)), key=lambda near: near.similarity, default=None)
+        candidates = [near for near in (nearest, known) if near is not None]
+        nearest = max(candidates, key=lambda near: near.similarity, default=None)
         measured = Signals(
             complexity=signals.complexity(shape),
             novelty=signals.novelty(None if nearest is None else nearest.similarity),
@@ -112,7 +113,9 @@ class Scorer:
         if self._embedder is None:
             return None
         try:
-            return self._cache.unit(self._embedder.embed(embedded_text(trace, self._embedder)))
+            vector = self._cache.unit(self._embedder.embed(embedded_text(trace, self._embedder)))
+            self._cache.load(embedder=self._embedder.name)  # now: a look-up may hold a lock
+            return vector
         except EmbedderUnavailableError as error:
             self._warn_once(error)
             return None

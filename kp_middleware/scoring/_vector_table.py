@@ -11,11 +11,12 @@ from kp_middleware.database import transaction
 from kp_middleware.scoring._embedder import Vector
 from kp_middleware.scoring._ring import Rows
 
-_CHUNK: Final = 4096  # rows: 6.3 MB
+_CHUNK: Final = 1024  # rows: 1.6 MB
 
-# One row for thousands: sqlite3 gives up the GIL for each, and a busy agent keeps it for 5 ms.
+# One row for a thousand: sqlite3 gives up the GIL for each, and a busy agent keeps it for 5 ms.
+# Flat lists: one for each vector would set off the garbage collector, 25 ms with the GIL.
 _SINCE: Final = f"""
-    SELECT json_group_array(json_array(seq, added_at_ms, key)),
+    SELECT json_group_array(seq), json_group_array(added_at_ms), json_group_array(key),
            CAST(group_concat(vector, '') AS BLOB)
     FROM (SELECT seq, added_at_ms, key, vector FROM vectors
           WHERE embedder = ? AND seq > ? AND length(vector) = ? AND added_at_ms > ?
@@ -47,16 +48,17 @@ class VectorTable:
             after_ms: Those added at this time or before are left out; None leaves none out.
         """
         while True:
-            facts, units = self._connection.execute(
+            *facts, units = self._connection.execute(
                 _SINCE, (embedder, seq, self._size_bytes, -1 if after_ms is None else after_ms)
             ).fetchone()
             if units is None:
                 return
-            rows = _as_columns(facts, units)
-            yield rows
-            if len(rows.seqs) < _CHUNK:
+            seqs, stamps_ms, keys = map(json.loads, facts)
+            unit_rows = np.frombuffer(units, dtype="<f4").reshape(len(seqs), -1)
+            yield Rows(unit_rows, keys, stamps_ms, seqs)
+            if len(seqs) < _CHUNK:
                 return
-            seq = rows.seqs[-1]
+            seq = seqs[-1]
 
     def embedders(self) -> list[str]:
         """Whose vectors there are: one look into the index for each of them."""
@@ -103,8 +105,3 @@ class VectorTable:
                 "DELETE FROM vectors WHERE trace_seq IS NULL AND (? IS NULL OR added_at_ms <= ?)",
                 (up_to_ms, up_to_ms),
             )
-
-
-def _as_columns(facts: str, units: bytes) -> Rows:
-    seqs, stamps_ms, keys = zip(*json.loads(facts), strict=True)
-    return Rows(np.frombuffer(units, dtype="<f4").reshape(len(seqs), -1), keys, stamps_ms, seqs)

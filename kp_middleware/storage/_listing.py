@@ -1,11 +1,13 @@
 """Which traces are meant, and their rows: what ``list``, ``search`` and ``export`` ask for."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.storage._history import History, Row
+from kp_middleware.storage._search_words import in_both_spellings, undivided_words
 
 COUNTED: Final = 100_000
 """`Listing.count` counts so far and no farther."""
@@ -16,6 +18,14 @@ _COLUMNS: Final = (
 )
 _FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
 _SNIPPET: Final = "snippet(traces_fts, -1, '[', ']', '…', 16) AS snippet"
+_ANYWHERE: Final = "(t.objective LIKE :{0} ESCAPE '!' OR t.result_summary LIKE :{0} ESCAPE '!')"
+_EXCERPT: Final = """
+    (SELECT iif(at > 25, '…', '')
+            || replace(substr(text, max(1, at - 24), 96), :first, '[' || :first || ']')
+            || iif(length(text) > at + 72, '…', '')
+     FROM (SELECT text, instr(text, :first) AS at FROM (
+       SELECT iif(instr(t.objective, :first), t.objective, t.result_summary) AS text))) AS snippet
+"""
 _SIDES: Final = (
     "t.margin >= 0 AND {} ORDER BY t.margin, t.seq DESC",
     "t.margin < 0 AND {} ORDER BY t.margin DESC, t.seq DESC",
@@ -111,7 +121,12 @@ class Listing:
         return nearest[:limit]
 
     def found(self, filters: Filters, *, limit: int) -> list[Row]:
-        """Those in which ``text`` is found, the best match first, with a ``snippet`` of it."""
+        """Those in which ``text`` is found, the best match first, with a ``snippet`` of it.
+
+        What FTS5 cannot divide into words is found anywhere; then the newest is the first.
+        """
+        if undivided_words(filters.text or ""):
+            return self._found_anywhere(filters, limit)
         where = self._where(filters._replace(text=None))
         return self._listed(
             f"SELECT t.seq, rank, {_SNIPPET} FROM traces_fts JOIN traces t"  # noqa: S608 - ours
@@ -149,6 +164,15 @@ class Listing:
             " json_set(d.body, '$.metadata.quality_score', t.score)) AS document",
         )
 
+    def _found_anywhere(self, filters: Filters, limit: int) -> list[Row]:
+        where = self._where(filters)
+        return self._listed(
+            f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq DESC LIMIT :limit",
+            "f.seq DESC",
+            {**where.values, "limit": limit},
+            more=f", {_EXCERPT}",
+        )
+
     def _where(self, filters: Filters) -> _Where:
         table = {**_CONDITIONS, "state": _STATES.get(filters.state or "", "FALSE")}
         said = {
@@ -158,14 +182,27 @@ class Listing:
         }
         if filters.after is not None:
             said["after"] = History(self._connection).find(filters.after)
+        conditions = [table[name] for name in said if name != "text"]
         if filters.text is not None:
-            said["text"] = self._words(filters.text)
-        return _Where(" AND ".join(table[name] for name in said) or "TRUE", said)
+            text = self._text(filters.text)
+            conditions.append(text.sql)
+            said |= text.values
+        return _Where(" AND ".join(conditions) or "TRUE", said)
+
+    def _text(self, text: str) -> _Where:
+        """Where FTS5 cannot divide it, each word may be anywhere."""
+        words = undivided_words(text)
+        if not words:
+            return _Where(_CONDITIONS["text"], {"text": self._words(text)})
+        patterns = {f"word{number}": _pattern(word) for number, word in enumerate(words)}
+        sql = " AND ".join(map(_ANYWHERE.format, patterns))
+        return _Where(sql, {**patterns, "first": words[0]})
 
     def _words(self, text: str) -> str:
         """A text as FTS5 wants it: as it is where it can be read so, or else word by word."""
         text = text.encode(errors="replace").decode().replace("\x00", " ")
         try:
+            text = in_both_spellings(text)
             self._connection.execute("SELECT 1 FROM traces_fts(?) LIMIT 1", (text,)).fetchone()
         except sqlite3.OperationalError:
             words = (word.replace('"', "") for word in text.split())
@@ -188,3 +225,8 @@ class Listing:
         )
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _pattern(word: str) -> str:
+    """For LIKE: anywhere, and nothing in it means another thing."""
+    return f"%{re.sub('[!%_]', lambda sign: '!' + sign[0], word)}%"

@@ -168,7 +168,8 @@ class OutboxCare:
         """
         with transaction(self._connection):
             row = self._connection.execute(
-                f"SELECT CAST(body AS BLOB), rejections FROM outbox WHERE trace_seq = ? AND {_NOT_SENT}",  # noqa: S608 - ours
+                "SELECT CAST(body AS BLOB), rejections FROM outbox"  # noqa: S608 - ours
+                f" WHERE trace_seq = ? AND {_NOT_SENT}",
                 (seq,),
             ).fetchone()
             if row is None:

@@ -1,3 +1,4 @@
+import os
 from multiprocessing import forkserver
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,8 @@ def fork_server(tmp_path_factory):
     """Starts what processes are forked from, with a home of its own."""
     home = str(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # `warm` is loaded from there
+        here = str(Path(__file__).parent)  # `warm` is loaded from there
+        patch.setenv("PYTHONPATH", here, prepend=os.pathsep)
         [patch.setenv(name, home) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")]
         processes.set_forkserver_preload(["warm"])
         forkserver.ensure_running()

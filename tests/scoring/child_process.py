@@ -33,7 +33,7 @@ class Child:
         self._without = without
         self._environment = {
             **kept,
-            "PYTHONPATH": os.pathsep.join([str(_HERE), str(also_from)]),
+            "PYTHONPATH": os.pathsep.join([str(_HERE), str(also_from), os.environ["PYTHONPATH"]]),
             "XDG_CACHE_HOME": str(home / "cache"),
             "FASTEMBED_CACHE_PATH": str(home / "fastembed"),
             "HF_HOME": str(home / "hub"),

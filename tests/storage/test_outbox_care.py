@@ -160,9 +160,10 @@ def test_what_a_person_has_cancelled_is_tried_again_if_that_person_says_so(care,
     assert outbox.claim(NOW).body == BODY
 
 
-def test_it_is_made_anew_by_the_rules_of_that_day(care, outbox, queue, row):
+def test_it_is_made_anew_by_the_rules_of_that_day(care, queue, row):
     first, second = queue(), queue()
-    care.cancel(first, NOW), care.cancel(second, NOW)
+    care.cancel(first, NOW)
+    care.cancel(second, NOW)
 
     assert renewed(care, first, b"{}") == "rewritten"
     care.block(second, "residual_secret", redactor="rules 2")
@@ -171,7 +172,7 @@ def test_it_is_made_anew_by_the_rules_of_that_day(care, outbox, queue, row):
     assert (row(second)["state"], row(second)["body"]) == ("blocked", None)
 
 
-def test_it_stays_cancelled_if_it_no_longer_clears(care, outbox, queue, row, connection):
+def test_it_stays_cancelled_if_it_no_longer_clears(care, queue, row, connection):
     seq = queue()
     care.cancel(seq, NOW)
     connection.execute("UPDATE traces SET decision = 'withhold', reason = 'below 0.95'")

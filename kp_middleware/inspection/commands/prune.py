@@ -31,7 +31,7 @@ _GIVE_WAY_S: Final = 0.005
 @json_option
 @click.pass_obj
 def prune(
-    db: Path, *, older: str | None, yes: bool, shrink: bool, as_json: bool, **rules: Any
+    db: Path, /, *, older: str | None, yes: bool, shrink: bool, as_json: bool, **rules: Any
 ) -> None:
     """Remove old traces, with their vectors: those that fit all that is said.
 

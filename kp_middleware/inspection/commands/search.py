@@ -32,6 +32,8 @@ def search(db: Path, *, limit: int, filters: Filters, output: Output) -> None:
 
     All words must be there, in any form: "orders" finds "order". What FTS5 understands may be
     typed, too: "memory leak" in quotes for neighbours, leak*, leak OR crash, objective:leak.
+    Words of scripts without blanks, such as Chinese, and emoji are found anywhere in a text, the
+    newest first.
 
     \b
     kp-middleware search memory leak -d code --failed

@@ -28,7 +28,7 @@ _FORMATS: Final = {
     "json": "One JSON array.",
     "nl": "One JSON object a line.",
     "csv": "Comma-separated.",
-    "tsv": "Tab-separated: the default in a pipe.",
+    "tsv": "Tab-separated.",
     "table": "A table: the default on a terminal.",
 }
 
@@ -146,17 +146,19 @@ def output_options(
             return command(*values, output=Output(chosen, column, headers, fail_empty), **more)
 
         made: Command = run
-        for option in reversed(_options(columns)):  # click lists the one applied last first
+        for option in reversed(
+            _options(columns, in_pipe)
+        ):  # click lists the one applied last first
             made = option(made)
         return made
 
     return decorate
 
 
-def _options(columns: Sequence[str]) -> list[Callable[[Command], Command]]:
+def _options(columns: Sequence[str], in_pipe: str) -> list[Callable[[Command], Command]]:
     return [
         *(
-            click.option(f"--{name}", f"as_{name}", is_flag=True, help=text)
+            click.option(f"--{name}", f"as_{name}", is_flag=True, help=_told(name, text, in_pipe))
             for name, text in _FORMATS.items()
         ),
         click.option(
@@ -172,6 +174,10 @@ def _options(columns: Sequence[str]) -> list[Callable[[Command], Command]]:
         click.option("--headers/--no-headers", default=True, help="Name the columns first."),
         click.option("--fail-empty", is_flag=True, help="Exit with 4 where there is nothing."),
     ]
+
+
+def _told(name: str, text: str, in_pipe: str) -> str:
+    return f"{text.removesuffix('.')}: the default in a pipe." if name == in_pipe else text
 
 
 def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:

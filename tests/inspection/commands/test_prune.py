@@ -70,7 +70,7 @@ def test_what_goes_fits_all_that_is_said(type_command, left, words, kept):
     assert left() == kept
 
 
-def test_what_was_sent_can_be_kept_and_so_can_what_scored_enough(db, type_command, left):
+def test_what_was_sent_can_be_kept_and_so_can_what_scored_enough(db, type_command):
     for value in (0.1, 0.2, 0.3):
         put(db, run("one", step("thought")), with_value(value))
     with closing(connect(db)) as connection:

@@ -73,3 +73,60 @@ def test_several_words_need_no_quotes(found):
 @pytest.mark.usefixtures("traces")
 def test_that_nothing_was_found_is_said(type_command):
     assert type_command("search", "unicorn").stderr == "nothing matches\n"
+
+
+@pytest.fixture
+def far_and_wide(db):
+    """Traces in scripts without blanks, with emoji, and with an ß."""
+    for objective, result in (
+        ("明日の天気を調べる", "東京は晴れ ☀️ 100%"),
+        ("Book a hotel in 東京", "done 🎉"),
+        ("Find the Straße", "Königstraße 7"),
+        ("Find the Strasse", ""),
+    ):
+        put(db, run(objective, step("thought"), result_summary=result), with_value(0.5))
+
+
+@pytest.mark.usefixtures("far_and_wide")
+@pytest.mark.parametrize(
+    ("words", "snippets"),
+    [
+        (["天気"], ["明日の[天気]を調べる"]),
+        (["東京"], ["Book a hotel in [東京]", "[東京]は晴れ ☀️ 100%"]),
+        (["天気", "東京"], ["明日の[天気]を調べる"]),
+        (['"天気"', "AND", "晴れ"], ["明日の[天気]を調べる"]),
+        (["東京", "HOTEL"], ["Book a hotel in [東京]"]),
+        (["🎉"], ["done [🎉]"]),
+        (["☀️", "0%"], ["東京は晴れ [☀️] 100%"]),
+        (["天%気"], []),
+        (["天", "OR", "leak"], []),
+    ],
+    ids=str,
+)
+def test_scripts_without_blanks_and_emoji_are_found_anywhere(found, words, snippets):
+    assert [row["snippet"] for row in found(*words)] == snippets
+
+
+@pytest.mark.usefixtures("far_and_wide")
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [(["Strasse"], 2), (["straße"], 2), (["königstrasse", "7"], 1), (["Strasse", "AND", "7"], 1)],
+    ids=str,
+)
+def test_ss_and_sharp_s_are_the_same(found, words, count):
+    assert len(found(*words)) == count
+
+
+@pytest.mark.usefixtures("far_and_wide")
+def test_a_list_and_its_count_find_the_same(type_command):
+    result = type_command("list", "--text", "東京", "-n", "1", "--json")
+
+    assert json.loads(result.stdout)[0]["objective"] == "Book a hotel in 東京"
+    assert result.stderr == "2 traces in all: -n shows more\n"
+
+
+def test_an_excerpt_of_a_long_text_says_that_it_is_one(db, found):
+    long = "あ" * 200
+    put(db, run(f"{long}天気{long}", step("thought")), with_value(0.5))
+
+    assert found("天気")[0]["snippet"] == f"…{'あ' * 24}[天気]{'あ' * 70}…"

@@ -110,9 +110,7 @@ def test_a_person_sees_how_scores_are_spread_and_where_the_threshold_is(db):
         (80, ["domain", "traces", "cleared", "mean_score", "best_score", "mean_novelty"], ""),
     ],
 )
-def test_a_narrow_terminal_keeps_the_counts_and_says_what_has_no_room(
-    db, columns, shown, left_out
-):
+def test_a_narrow_terminal_keeps_the_counts_and_says_what_has_no_room(db, columns, shown, left_out):
     domain = "a_domain_with_a_rather_long_name_indeed"
     put(db, run("one", step("tool_call", domain * 6), domain=domain), with_value(0.9))
 
