@@ -30,8 +30,8 @@ from rich.table import Table
 from kp_langchain import KPCallbackHandler
 from kp_middleware import KnowledgePulse
 
-ROUNDS: Final = 15
-EVENTS: Final = 50  # in a round
+ROUNDS: Final = 10
+EVENTS: Final = 20  # in a round
 TARGETS: Final = {"chain": 5, "model": 15, "tool": 5, "async tool": 12}
 
 

@@ -111,7 +111,8 @@ def _parameter(one: inspect.Parameter | str) -> str:
 
 
 def _default(value: object) -> str:
-    return "..." if value is ... or " at 0x" in repr(value) else repr(value)
+    """As it is typed; what cannot be typed is left open."""
+    return "..." if value is ... or repr(value).startswith("<") else repr(value)
 
 
 def _docstring(value: Any) -> str:
