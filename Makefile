@@ -8,7 +8,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-names lint types imports docs bench bench-growth bench-inspection bench-novelty bench-peers soak \
+.PHONY: demo test test-slow test-versions test-names lint types imports docs site bench bench-growth bench-inspection bench-novelty bench-peers soak \
 	lock clean
 
 demo: $(READY)
@@ -48,9 +48,13 @@ bench: $(READY)
 bench-growth: $(READY)
 	$(BIN)/python benchmarks/growth.py $(SIZES)
 
-# The help of the commands, as docs/command-line.md has it.
+# What the pages have from the code: help of the commands, docstrings, the schema.
 docs: $(READY)
 	$(BIN)/python -m cogapp -r -I tests/docs docs/command-line.md docs/reference.md docs/schema.md
+
+# The pages as a site with a search, in build/site.
+site: $(READY)
+	$(BIN)/zensical build --strict
 
 # How well novelty tells a task's first run from a repeated one, by kind of run.
 bench-novelty: $(READY)
@@ -76,7 +80,7 @@ lock:
 	done
 
 clean:
-	rm -rf .venv .venv-peers build dist .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
+	rm -rf .venv .venv-peers build dist .cache .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
 
 $(READY): requirements/dev.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kp-middleware needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

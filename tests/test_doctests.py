@@ -20,6 +20,7 @@ BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
     for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    if ">>> " in block  # the others: docs/test_snippets.py
 ]
 
 
@@ -34,11 +35,10 @@ def test_the_examples_of_a_module_run(name):
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_python_of_a_page_is_python_and_its_examples_run(block):
+def test_the_examples_of_a_page_run(block):
     page = doctest.DocTestParser().get_doctest(block, {}, "block", None, 0)
-    statements = block if not page.examples else "".join(e.source for e in page.examples)
 
     results = doctest.DocTestRunner().run(page)
 
-    assert compile(statements, "block", "exec")
+    assert results.attempted > 0
     assert results.failed == 0

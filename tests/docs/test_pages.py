@@ -1,11 +1,17 @@
-"""What a page generates is up to date."""
+"""What pages have from the code is up to date."""
 
 import subprocess
 import sys
+from contextlib import closing
 
 import click
+import pages
 import pytest
+import schema_page
 
+import kp_langchain
+import kp_middleware
+from kp_middleware.database import connect
 from kp_middleware.inspection import main
 
 pytest.importorskip("cogapp", reason="cogapp is not installed here")
@@ -20,23 +26,53 @@ def names(group, before=""):
             yield from names(command, f"{before}{name} ")
 
 
+def text_of(page):
+    return (pages.ROOT / "docs" / page).read_text("utf-8")
+
+
 @pytest.fixture
-def page(repository):
-    return repository / "docs" / "command-line.md"
+def columns(tmp_path):
+    """Those of each table of a new file."""
+    with closing(connect(tmp_path / "kp.db")) as connection:
+        tables = connection.execute(
+            "SELECT name FROM pragma_table_list WHERE type = 'table' AND strict"
+        ).fetchall()
+        return {
+            name: [row[1] for row in connection.execute(f"PRAGMA table_xinfo({name})")]
+            for (name,) in tables
+        }
 
 
-def test_the_help_in_the_docs_is_the_help_of_the_commands(page):
-    done = subprocess.run(
-        [sys.executable, "-m", "cogapp", "--check", "--diff", str(page)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize("page", ["command-line.md", "reference.md", "schema.md"])
+def test_what_a_page_has_from_the_code_is_as_the_code_is(page):
+    made = [sys.executable, "-m", "cogapp", "--check", "--diff", "-I", "tests/docs", f"docs/{page}"]
 
-    assert done.returncode == 0, f"run `python -m cogapp -r {page.name}`:\n{done.stdout}"
+    done = subprocess.run(made, cwd=pages.ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, f"run `make docs`:\n{done.stdout}{done.stderr}"
 
 
-def test_every_command_is_in_the_docs(page):
-    text = page.read_text("utf-8")
+def test_every_command_is_in_the_docs():
+    text = text_of("command-line.md")
 
     assert [name for name in names(main) if f"Usage: kp-middleware {name} " not in text] == []
+
+
+@pytest.mark.parametrize("package", [kp_middleware, kp_langchain], ids=lambda one: one.__name__)
+def test_every_public_name_is_in_the_reference(package):
+    text = text_of("reference.md")
+    told = {f"\n### {name}\n" for name in package.__all__} - {"\n### Settings\n"}
+
+    assert [title for title in told if title not in text] == []
+
+
+def test_the_schema_has_every_column_of_every_table(columns):
+    described = {
+        name: [column.name for column in table.columns]
+        for name, table in schema_page.described().items()
+    }
+
+    assert described.keys() == columns.keys()
+    assert {name: sorted(found) for name, found in described.items()} == {
+        name: sorted(found) for name, found in columns.items()
+    }

@@ -93,15 +93,24 @@ def test_the_table_of_traces_names_no_page_that_is_not_there():
     assert TRACES.keys() == {pages.name(page) for page in WITH_SNIPPETS}
 
 
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Files that commands in the pages read."""
+    (tmp_path / "build.log").touch()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_in_a_page_exists_with_its_options(line):
-    for words in commands_of(line):
-        parse(main, "kp-middleware", words)
+    parsed = [parse(main, "kp-middleware", words) for words in commands_of(line)]
+
+    assert len(parsed) == len(re.findall(r"(^\$ |\| |\(|&& )kp-m", line))
 
 
 def commands_of(line):
     """The words that follow each ``kp-middleware`` in a line of a shell."""
-    text = re.sub(r"\$\((kp-m\w+ [^)]*)\)", r" ; \1 ; ", line.removeprefix("$ ").replace('"$(', "$("))
+    text = re.sub(r'"?\$\((kp-m[^)]*)\)"?', r" ; \1 ; ", line.removeprefix("$ "))
     divided = shlex.shlex(text, posix=True, punctuation_chars=";&|<>")
     divided.whitespace_split = True
     words = []
@@ -116,10 +125,12 @@ def commands_of(line):
 
 def parse(command, name, words, parent=None):
     """As click does before it runs a command; raises where an option or a value is not known."""
-    context = command.make_context(name, [*words], parent=parent)
-    if isinstance(command, click.Group):
-        inner, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        parse(found, inner, rest, context)
+    with command.make_context(name, [*words], parent=parent) as context:
+        if not isinstance(command, click.Group):
+            return name
+        rest = [*context._protected_args, *context.args]
+        inner, found, rest = command.resolve_command(context, rest)
+        return parse(found, inner, rest, context)
 
 
 def test_a_command_that_is_none_is_noticed():

@@ -1,8 +1,9 @@
 """The command that answers whatever can be asked in SQL."""
 
+import base64
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -45,7 +46,9 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
     values = {name.lstrip(":"): _value(text) for name, text in parameters}
     with closing(FreeQuery(db)) as free_query:
         answer = free_query.ask(query, values)
-        output.print(map(_readable, answer.rows), answer.columns, all_columns=True)
+        blob = _BLOBS.get(output.format, _in_text)
+        rows = (_readable(row, blob) for row in answer.rows)
+        output.print(rows, answer.columns, all_columns=True)
 
 
 def _value(text: str) -> str | float:
@@ -65,26 +68,52 @@ def _value(text: str) -> str | float:
     return text
 
 
-def _readable(row: Row) -> Row:
-    return {name: _readable_value(value) for name, value in row.items()}
+def _readable(row: Row, blob: Callable[[bytes], object]) -> Row:
+    return {name: _readable_value(value, blob) for name, value in row.items()}
 
 
-def _readable_value(value: object) -> object:
-    """What JSON has no word for, in words.
-
-    >>> _readable_value(b"\\x3f\\x80"), _readable_value(bytes(1536))[-17:], _readable_value(1e999)
-    ("x'3f80'", "0…' (1,536 bytes)", 'inf')
-    """
+def _readable_value(value: object, blob: Callable[[bytes], object]) -> object:
+    """What JSON has no word for, in words; bytes as ``blob`` has them."""
     match value:
         case bytes():
-            return _hex(value)
+            return blob(value)
         case float() if not math.isfinite(value):
             return str(value)
         case _:
             return value
 
 
-def _hex(blob: bytes) -> str:
+def _in_json(blob: bytes) -> object:
+    """As sqlite-utils has it, which reads it back.
+
+    >>> _in_json(b"\\x00\\xff")
+    {'$base64': True, 'encoded': 'AP8='}
+    """
+    return {"$base64": True, "encoded": base64.b64encode(blob).decode()}
+
+
+def _in_text(blob: bytes) -> str:
+    """As SQL has it.
+
+    >>> _in_text(b"\\x3f\\x80")
+    "x'3f80'"
+    """
+    return f"x'{blob.hex()}'"
+
+
+def _for_people(blob: bytes) -> str:
+    """The first of it.
+
+    >>> _for_people(b"\\x3f\\x80"), _for_people(bytes(1536))[-17:]
+    ("x'3f80'", "0…' (1,536 bytes)")
+    """
     if len(blob) <= _SHOWN_BYTES:
-        return f"x'{blob.hex()}'"
+        return _in_text(blob)
     return f"x'{blob[:_SHOWN_BYTES].hex()}…' ({len(blob):,} bytes)"
+
+
+_BLOBS: Final[Mapping[str, Callable[[bytes], object]]] = {
+    "json": _in_json,
+    "nl": _in_json,
+    "table": _for_people,
+}

@@ -1,6 +1,9 @@
 """Scoring anew from the command line: what it says, and that all commands agree with it."""
 
 import json
+import os
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -91,16 +94,21 @@ def test_where_nothing_is_meant_it_says_so(type_command, words):
 
 
 @pytest.mark.usefixtures("ten")
-def test_without_the_model_nothing_is_changed(type_command, monkeypatch, tmp_path):
+def test_without_the_model_nothing_is_changed(type_command, db, tmp_path):
     before = type_command("list", "--json").stdout
-    monkeypatch.setenv("KP_EMBEDDER", "minilm")
-    monkeypatch.setenv("KP_MODEL_PATH", str(tmp_path))
+    there_is_none = {"KP_EMBEDDER": "minilm", "KP_MODEL_PATH": str(tmp_path)}
 
-    result = type_command("rescore")
+    done = subprocess.run(  # this process may have a model
+        [sys.executable, "-m", "kp_middleware", "--db", str(db), "rescore"],
+        env={**os.environ, **there_is_none},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "nothing was changed" in result.stderr
-    assert "KP_MODEL_PATH" in result.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "nothing was changed" in done.stderr
+    assert "KP_MODEL_PATH" in done.stderr
     assert type_command("list", "--json").stdout == before
 
 
