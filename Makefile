@@ -8,14 +8,15 @@ VERSIONS := core-1.0 core-alone datasette-1.0 langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-names lint types imports docs site bench bench-growth bench-inspection bench-novelty bench-peers soak \
-	lock clean
+.PHONY: demo test test-slow test-versions test-names test-minimum test-wheel lint types imports docs site bench bench-growth bench-inspection bench-novelty bench-peers soak \
+	changelog lock clean
 
 demo: $(READY)
 	$(BIN)/kp-middleware demo
 
+# In random order, on all cores. One test or folder alone: .venv/bin/python -m pytest tests/storage
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 # Killed processes, many at once, the worst registry, and a real browser.
 test-slow: $(READY)
@@ -29,9 +30,18 @@ test-versions: $(READY)
 test-names: $(READY)
 	.ci/versions requirements/names.lock
 
+# With the lowest versions that pyproject.toml allows.
+test-minimum: $(READY)
+	.ci/versions requirements/minimum.lock
+
+# What is published, where nothing else is installed.
+test-wheel: $(READY)
+	.ci/wheel
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vulture
 
 types: $(READY)
 	$(BIN)/mypy
@@ -41,6 +51,7 @@ imports: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/callbacks.py
+	$(BIN)/python benchmarks/pipeline.py
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/model.py
 
@@ -68,12 +79,20 @@ bench-inspection: $(READY)
 soak: $(READY)
 	$(BIN)/python benchmarks/soak.py
 
+# The first table beside Langfuse, OpenInference, MLflow and Opik: an environment of 720 MB, some minutes.
 bench-peers: .venv-peers/ready
 	.venv-peers/bin/python benchmarks/callbacks.py
+
+# Puts what changelog.d/ has into CHANGELOG.md, under the version of pyproject.toml.
+changelog: $(READY)
+	$(BIN)/towncrier build --yes --version "$$($(BIN)/hatchling version)"
 
 # A lock names no host: whoever installs brings an index of their own. dev.lock leaves out the extra `names`, of 190 MB.
 lock:
 	$(COMPILE) $(LOCKED:%=--extra %) --group dev --output-file requirements/dev.lock
+	$(COMPILE) --output-file requirements/wheel-alone.lock
+	$(COMPILE) $(LOCKED:%=--extra %) --output-file requirements/wheel-extras.lock
+	$(COMPILE) $(LOCKED:%=--extra %) --resolution lowest-direct requirements/minimum.in --output-file requirements/minimum.lock
 	$(COMPILE) $(ENGINES:%=--extra %) requirements/names.in --output-file requirements/names.lock
 	for versions in $(VERSIONS); do \
 		$(COMPILE) requirements/matrix/$$versions.in --output-file requirements/matrix/$$versions.lock || exit; \

@@ -18,6 +18,7 @@ from kp_middleware import KnowledgePulse
 
 ROUNDS: Final = 5
 ENDS: Final = 100  # in a round
+END_ROUNDS: Final = 3
 PAUSE_S: Final = 0.005  # the worker comes to rest, as it does between two runs of an agent
 
 
@@ -61,7 +62,7 @@ def _thousands_of_steps_ms(kp: KnowledgePulse) -> Iterator[float]:
 
 def _ends_us(handlers: Sequence[BaseCallbackHandler], kp: KnowledgePulse) -> list[float]:
     """CPU of the agent's thread at the end of a run, sorted: each rank at its best round."""
-    rounds = [sorted(_end_us(handlers, kp) for _ in range(ENDS)) for _ in range(ROUNDS)]
+    rounds = [sorted(_end_us(handlers, kp) for _ in range(ENDS)) for _ in range(END_ROUNDS)]
     return [min(rank) for rank in zip(*rounds, strict=True)]
 
 

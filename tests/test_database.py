@@ -107,7 +107,7 @@ def test_a_new_file_has_the_agreed_tables_and_views(connection, shared):
 
     ours = connection.execute(SHARED_TABLES).fetchall()
 
-    assert {*ours} == {*agreed.execute(SHARED_TABLES)} | {("waiting",), ("feedback",)}
+    assert {*ours} == {*agreed.execute(SHARED_TABLES)} | {("waiting",), ("feedback",), ("aliases",)}
     agreed.close()
 
 

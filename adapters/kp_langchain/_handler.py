@@ -91,7 +91,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
         Returns:
             None where no such run is recorded, or thousands have begun since. A run that goes on
-            with one that waited has a part of that one's trace: its id is the first's.
+            with one that waited becomes a part of that one's trace, and its own id leads there.
 
         Example:
             ``agent.invoke(inputs, {"callbacks": [handler], "run_id": run_id})`` and, once it is

@@ -14,5 +14,11 @@ CREATE TABLE feedback (                                  -- told after the end; 
 ) STRICT;
 CREATE INDEX feedback_trace ON feedback(trace_seq);
 
+CREATE TABLE aliases (                                   -- ids that lead to a trace beside its own: of later parts, told before they were joined
+  id         TEXT PRIMARY KEY,
+  trace_seq  INTEGER NOT NULL REFERENCES traces(seq) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX aliases_trace ON aliases(trace_seq);
+
 CREATE INDEX vectors_embedder ON vectors(embedder);      -- the newest of one embedder; which there are
 CREATE INDEX outbox_open ON outbox(registry) WHERE state IN ('pending','sending');   -- whether anything waits for a registry

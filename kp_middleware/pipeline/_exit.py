@@ -8,10 +8,13 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from kp_middleware.pipeline._daemon import wait_for_ends
+
 if TYPE_CHECKING:
     from kp_middleware.pipeline._knowledge_pulse import KnowledgePulse
 
 _EXIT_S: Final = 2.0
+_LAST_STEP_S: Final = 10.0  # loading the model takes a second or two, embedding a run 0.1
 
 _open: "weakref.WeakSet[KnowledgePulse]" = weakref.WeakSet()
 _promised: Final[set[int]] = set()
@@ -35,6 +38,7 @@ def _close_all() -> None:
     since_s = time.monotonic()
     for pipeline in still_open():
         pipeline._end(since_s, _EXIT_S)  # noqa: SLF001 - our own
+    wait_for_ends(_LAST_STEP_S)
 
 
 def _promise_for_multiprocessing(_: object = None) -> None:

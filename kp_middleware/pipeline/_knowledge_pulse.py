@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from numbers import Real
 from types import EllipsisType, TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -89,6 +90,8 @@ class KnowledgePulse:
         self._limits = Limits.of(self.settings)
         if isinstance(embedder, str):
             raise TypeError("embedder is an object that embeds, or None; KP_EMBEDDER takes words")
+        if gate is not None and not callable(getattr(gate, "decide", None)):
+            raise TypeError('gate is an object with a name that decides; threshold takes "top 10%"')
         if embedder is ...:
             threads = self.settings.embedder_threads
             embedder = shared_embedder(self.settings.embedder, threads=threads)
@@ -250,9 +253,12 @@ class KnowledgePulse:
 
         Raises:
             ValueError: If the confidence is not from 0 to 1, or nothing is said.
-            TypeError: If the id is not a text.
+            TypeError: If the id is not a text, or success neither true nor false: a word that comes
+                from a form would open the gate.
         """
         _check_confidence(confidence)
+        if success not in {None, True, False}:
+            raise TypeError(f"success is True or False, this is {success!r}")
         if success is None and confidence is None:
             raise ValueError("feedback says something: give success, confidence or both")
         if trace_id is not None and not isinstance(trace_id, str):
@@ -388,7 +394,11 @@ class KnowledgePulse:
 
 
 def _check_confidence(confidence: float | None) -> None:
-    if confidence is not None and not 0 <= confidence <= 1:
+    if confidence is None:
+        return
+    if isinstance(confidence, bool) or not isinstance(confidence, Real):
+        raise TypeError(f"confidence is a number from 0 to 1, this is {confidence!r}")
+    if not 0 <= float(confidence) <= 1:
         raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
 
 

@@ -7,7 +7,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware.scores import Nearest, Score, Shape
-from kp_middleware.scoring import Embedder, Scorer, Vector, VectorCache, embed_many, embedded_text
+from kp_middleware.scoring import (
+    Embedder,
+    Scorer,
+    Vector,
+    VectorCache,
+    embed_many,
+    embedded_text,
+    rescored,
+)
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PastRun, Remembered
 from kp_middleware.traces import ReasoningTrace
@@ -23,12 +31,22 @@ class Replayed(NamedTuple):
     Attributes:
         run: As it was read.
         score: Today's; None where it was not asked for, or cannot be had.
+        shape: Of its steps, where it has a score.
         vector: Float32, little-endian, where it had none by today's embedder and has one now.
     """
 
     run: PastRun
     score: Score | None = None
+    shape: Shape | None = None
     vector: bytes | None = None
+
+    def score_of(self, now: PastRun) -> Score | None:
+        """Its score by how it ended as far as is known now: there may have been feedback since."""
+        if self.score is None or self.shape is None:
+            return None
+        return rescored(
+            self.score, self.shape, success=bool(now.success), confidence=now.confidence
+        )
 
 
 class Replay:
@@ -101,21 +119,14 @@ class Replay:
         if vector is None and self._embedder is not None:
             vector = self._cache.unit(next(vectors))
             new = vector.astype("<f4", copy=False).tobytes()
-        return Replayed(run, self._score(run, trace, vector), new)
+        shape = _shape(run, trace)
+        score = self._scorer.compare(trace, vector, shape, known=self._gone(run))
+        return Replayed(run, score, shape, new)
 
     def _remembered(self, run: PastRun, vector: Vector | None) -> Replayed:
         if vector is not None:
             self._cache.add(vector, run.id, embedder=self._name or "")
         return Replayed(run)
-
-    def _score(self, run: PastRun, trace: ReasoningTrace, vector: Vector | None) -> Score:
-        shape = Shape(
-            steps=run.steps,
-            types=Shape.of(trace).types,
-            tools=run.tools,
-            recoveries=run.recoveries,
-        )
-        return self._scorer.compare(trace, vector, shape, known=self._gone(run))
 
     def _gone(self, run: PastRun) -> Nearest | None:
         """What it was nearest to, measured as today, where that has been removed since."""
@@ -145,6 +156,12 @@ def settled(run: PastRun, score: Score) -> Score:
     if run.score is None or not is_as_before(run, score):
         return score
     return score.model_copy(update={"value": run.score})
+
+
+def _shape(run: PastRun, trace: ReasoningTrace) -> Shape:
+    """Of all its steps, where the document holds only a part of them."""
+    types = Shape.of(trace).types
+    return Shape(steps=run.steps, types=types, tools=run.tools, recoveries=run.recoveries)
 
 
 def _from_bytes(vector: bytes) -> Vector:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from kp_middleware.database import Connection, transaction
+from kp_middleware.errors import DatabaseError
 from kp_middleware.pipeline._redeciding import Court, Redeciding, Rehearsing
 from kp_middleware.pipeline._replay import Replay, Replayed, settled
 from kp_middleware.scoring import Embedder, gate_of
@@ -33,6 +34,7 @@ Became: TypeAlias = Literal[
     "cancelled",  # of these: waited in the outbox
     "unchanged",
     "left",  # was sent, is on its way, or was rejected
+    "overtaken",  # was removed or recorded anew, after it was read
     "unscored",  # cannot be scored
     "embedded",  # had no vector of today's embedder
 ]
@@ -47,7 +49,7 @@ class Rescoring:
 
     What was sent, is on its way or was rejected keeps its score; it only gets a vector, so that
     others are compared with it. What has begun and was cut off goes on where it stopped, if it is
-    asked for with the same settings.
+    asked for with the same settings. Of two at once, the first that writes goes on.
 
     Args:
         connection: Of the file; for a dry run, to read from it is enough.
@@ -89,7 +91,8 @@ class Rescoring:
         else:
             self._decisions = Redeciding(connection, settings, self._runs)
         self._digest = _digest(settings, name)
-        begun = None if dry_run else self._begun()
+        self._kept = None if dry_run else read_progress(connection)
+        begun = self._begun()
         self.went_before = self._scored = 0 if begun is None else begun.scored
         self._done = ((self._runs.first() or 1) - 1) if begun is None else begun.done
         self._last_vector = 0 if begun is None else begun.last_vector
@@ -102,7 +105,8 @@ class Rescoring:
         """Do it; after each short step, how many of the selected are done by it.
 
         Raises:
-            DatabaseError, sqlite3.Error: If the file cannot be used: what is done is done.
+            DatabaseError, sqlite3.Error: If the file cannot be used, or another rescoring is at
+                work on it: what is done is done.
         """
         if self.went_before:
             self._decisions.queue_left()
@@ -113,34 +117,50 @@ class Rescoring:
                 yield self._write(some)
                 time.sleep(_GIVE_WAY_S)
         if not self._dry_run:
-            forget_progress(self._connection)
+            with transaction(self._connection):
+                self._insist_on_being_alone()
+                forget_progress(self._connection)
 
     def _begun(self) -> RescoringProgress | None:
         """What an earlier call has begun, where it covers what is asked for now."""
-        begun = read_progress(self._connection)
+        begun = self._kept
         if begun is None or begun.settings != self._digest:
             return None
         return begun if begun.selection.holds(self._selection) else None
 
     def _write(self, some: list[Replayed]) -> int:
         with nullcontext() if self._dry_run else transaction(self._connection):
+            if not self._dry_run:
+                self._insist_on_being_alone()
             count = sum(map(self._take, some))
             self._done = some[-1].run.seq
             self._scored += count
             if not self._dry_run:
-                save_progress(self._connection, self._progress())
+                self._save_progress()
         self._decisions.queue()
         return count
 
-    def _progress(self) -> RescoringProgress:
-        return RescoringProgress(
+    def _insist_on_being_alone(self) -> None:
+        """In the transaction that writes: whoever else scores anew writes how far it has come."""
+        if read_progress(self._connection) != self._kept:
+            raise DatabaseError(
+                self._settings.db,
+                "another kp-middleware rescore is at work on it, so this one has stopped",
+                "run it again when that has ended, if it had other settings",
+            )
+
+    def _save_progress(self) -> None:
+        self._kept = RescoringProgress(
             self._digest, self._selection, self._done, self._scored, self._last_vector
         )
+        save_progress(self._connection, self._kept)
 
     def _take(self, replayed: Replayed) -> bool:
         """Write down what became of a run; whether it is one of the selected."""
         now = self._runs.run(replayed.run.seq)
-        if now is not None:
+        if now is None or now.recorded != replayed.run.recorded:
+            self.counts["overtaken"] += replayed.run.is_selected
+        else:
             self._place_vector(now, replayed.vector)
             if now.is_selected:
                 self.counts.update(self._became(now, replayed))
@@ -161,11 +181,12 @@ class Rescoring:
 
     def _became(self, now: PastRun, replayed: Replayed) -> Iterator[Became]:
         """What becomes of a selected run; it is decided on here."""
-        if now.has_left or now != replayed.run:  # another program was at it just now
+        score = replayed.score_of(now)
+        if now.has_left or replayed.run.has_left:
             yield "left"
-        elif replayed.score is None:
+        elif score is None:
             yield "unscored"
-        elif self._court.lets_stand(now, score := settled(now, replayed.score)):
+        elif self._court.lets_stand(now, score := settled(now, score)):
             yield "unchanged"
         else:
             decision = self._decisions.save(now, score)

@@ -11,7 +11,7 @@ class Said:
     def __init__(self) -> None:
         self._kinds: set[str] = set()
 
-    def warn_once(self, what: str, error: Exception) -> None:
+    def warn_once(self, what: str, error: BaseException) -> None:
         """One warning for each kind of failure, however often it happens."""
         kind = f"{what}: {type(error).__name__}"
         level = logging.DEBUG if kind in self._kinds else logging.WARNING

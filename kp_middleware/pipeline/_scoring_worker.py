@@ -85,7 +85,7 @@ class ScoringWorker:
         with self._starting:
             if self._thread is None:
                 self._queue.ask_to_look()
-                self._thread = start_daemon("kp-scoring", self._work)
+                self._thread = start_daemon("kp-scoring", self._work, ends=True)
 
     def look_again(self) -> None:
         """Look in the background for what others have left in the file."""

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from kp_middleware.database import Connection, transaction
@@ -11,7 +12,7 @@ from kp_middleware.pipeline._run_queue import ThreadEnd
 from kp_middleware.recording import Limits, alone, ended, joined
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
-from kp_middleware.storage import FeedbackTable, TraceStore, WaitingRun, WaitingRuns
+from kp_middleware.storage import Aliases, FeedbackTable, TraceStore, WaitingRun, WaitingRuns
 
 _NOT_RESUMED: Final = "it was not resumed"
 _NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
@@ -19,6 +20,8 @@ _NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
 
 class Threads:
     """Puts the parts of a run together in the file: one trace, with the place and id of the first.
+
+    The ids of the others lead to it: programs were told them before.
 
     Args:
         connection: Of the file.
@@ -37,6 +40,7 @@ class Threads:
         self._connection = connection
         self._store = store
         self._waiting = WaitingRuns(connection)
+        self._aliases = Aliases(connection)
         self._feedback = FeedbackTable(connection)
         self._clock = clock
         self._limits = Limits.of(settings)
@@ -48,9 +52,7 @@ class Threads:
             self._waiting.leave(run)
             earlier = self._waiting.before(run)
             if earlier is not None:
-                with self._feedback.outliving(earlier.seq):
-                    self._waiting.take(earlier)
-                    return [self._write(self._joined(earlier.run, run), earlier.seq)]
+                return [self._go_on(earlier, run)]
             whole = self._alone(run)
             return [] if whole is None else [self._write(whole, None)]
 
@@ -71,6 +73,14 @@ class Threads:
         """In how many seconds the next has waited too long; infinity where none waits."""
         until = self._waiting.next_until()
         return math.inf if until is None else max(0.0, epoch_s(until) - self._clock())
+
+    def _go_on(self, earlier: WaitingRun, run: RecordedRun) -> int:
+        whole = self._joined(earlier.run, run)
+        with self._outliving(earlier.seq):
+            self._waiting.take(earlier)
+            seq = self._write(whole, earlier.seq)
+        self._aliases.add(seq, {earlier.run.trace.id, run.trace.id} - {whole.trace.id})
+        return seq
 
     def _joined(self, earlier: RecordedRun, run: RecordedRun) -> RecordedRun:
         """In the order in which they began: another process may have been slower to write."""
@@ -93,7 +103,7 @@ class Threads:
 
     def _end(self, waiting: WaitingRun, end: ThreadEnd) -> int:
         over = ended(waiting.run, success=end.success, confidence=end.confidence)
-        with self._feedback.outliving(waiting.seq):
+        with self._outliving(waiting.seq):
             self._waiting.take(waiting)
             if not waiting.run.shape.steps:
                 return waiting.seq
@@ -101,6 +111,12 @@ class Threads:
         if not over.complete and waiting.part.awaits == "human":
             self._store.say_why(waiting.seq, _NOT_RESUMED)
         return waiting.seq
+
+    @contextmanager
+    def _outliving(self, seq: int) -> Iterator[None]:
+        """Keep what the row of a trace does not say while it is written anew."""
+        with self._feedback.outliving(seq), self._aliases.outliving(seq):
+            yield
 
     def _now(self) -> str:
         return instant(self._clock())

@@ -1,6 +1,7 @@
 """What the gate says of a score, also where the gate fails."""
 
-from kp_middleware.database import PASSING_TROUBLE, is_damage
+from numbers import Real
+
 from kp_middleware.pipeline._said import Said
 from kp_middleware.scores import Score
 from kp_middleware.scoring import Decision, Gate
@@ -12,23 +13,37 @@ class Verdicts:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+        self._name = _told(gate.name)
         self._said = Said()
 
     def of(self, score: Score, history: GateHistory) -> Verdict:
         """What the gate says; inside the transaction that stores it."""
         decided = self._decision(score, history)
-        return Verdict(self._gate.name, decided.threshold, decided.decision, decided.reason)
+        return Verdict(self._name, decided.threshold, decided.decision, decided.reason)
 
     def _decision(self, score: Score, history: GateHistory) -> Decision:
         try:
-            decided = self._gate.decide(score, history)
-            if decided.decision not in {"forward", "withhold"}:
-                raise ValueError(f"{decided.decision!r} is no decision")
-            return decided
-        except PASSING_TROUBLE:
-            raise
-        except Exception as error:  # a user's gate may raise anything
-            if is_damage(error):
-                raise
+            return _checked(self._gate.decide(score, history))
+        except (Exception, SystemExit) as error:  # a user's gate may raise anything
+            if history.trouble is not None:
+                raise history.trouble from error  # the file's, which may pass
             self._said.warn_once("a run stays here, the gate failed", error)
             return Decision("withhold", f"the gate failed: {type(error).__name__}", 1.0)
+
+
+def _checked(decided: Decision) -> Decision:
+    """A decision as it can be stored.
+
+    Raises:
+        ValueError, TypeError, AttributeError: If it is none.
+    """
+    if decided.decision not in {"forward", "withhold"}:
+        raise ValueError(f"{decided.decision!r} is no decision")
+    if not isinstance(decided.threshold, Real) or not 0 <= decided.threshold <= 1:
+        raise ValueError(f"a threshold is from 0 to 1, this is {decided.threshold!r}")
+    return Decision(decided.decision, _told(decided.reason), float(decided.threshold))
+
+
+def _told(text: object) -> str:
+    """A text that SQLite takes: it refuses lone surrogates."""
+    return str(text).encode(errors="replace").decode()

@@ -204,7 +204,7 @@ class VectorCache:
         """The memory of one embedder, with what other processes added since the last look."""
         ring = self._rings.get(embedder)
         if ring is not None:
-            self._catch_up(embedder, ring)
+            self._catch_up(embedder, ring, after_ms=self._expired_ms())
             return ring
         ring = Ring(self.max_elements, self.dimensions)
         if self._table is not None:
@@ -215,7 +215,7 @@ class VectorCache:
         self._rings[embedder] = ring
         return ring
 
-    def _catch_up(self, embedder: str, ring: Ring, *, after_ms: int | None = None) -> None:
+    def _catch_up(self, embedder: str, ring: Ring, *, after_ms: int | None) -> None:
         """Copy in what the file has of an embedder since the last look, or has at all."""
         if self._table is None:
             return

@@ -1,6 +1,7 @@
 """The file of traces: what was recorded, how it scored, what was sent."""
 
 from kp_middleware.storage._agreement import agree
+from kp_middleware.storage._aliases import Aliases
 from kp_middleware.storage._arrivals import Arrivals
 from kp_middleware.storage._backup import SQLITE_VERSION, Soundness, back_up, check_soundness
 from kp_middleware.storage._beside import Beside, read_beside
@@ -66,6 +67,7 @@ __all__ = [
     "NO_KEY",
     "SQLITE_VERSION",
     "STATES",
+    "Aliases",
     "Arrivals",
     "Belief",
     "Beside",

@@ -36,9 +36,11 @@ class FeedbackTable:
         self._connection = connection
 
     def belief(self, trace_id: str) -> Belief | None:
-        """What is believed of a run; None where no trace has this id."""
+        """What is believed of a run; None where no trace and no part of one has this id."""
         row = self._connection.execute(
-            "SELECT seq, state, success, confidence FROM traces WHERE id = ?", (trace_id,)
+            "SELECT seq, state, success, confidence FROM traces WHERE id = :id"
+            " OR seq = (SELECT trace_seq FROM aliases WHERE id = :id)",
+            {"id": trace_id},
         ).fetchone()
         if row is None:
             return None

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.instants import epoch_s, instant
 
@@ -35,6 +35,9 @@ class GateHistory:
         started_at: Of the run; what began more than 30 days before is not looked at.
         let_through_at: When it was let through, where it is decided on anew: it has its place in
             the room of that day.
+
+    Attributes:
+        trouble: Why the file could not be asked; a gate has no part in that.
     """
 
     def __init__(
@@ -46,18 +49,19 @@ class GateHistory:
         *,
         let_through_at: str | None = None,
     ) -> None:
+        self.trouble: sqlite3.Error | None = None
         self._connection = connection
         self._let_through_at = let_through_at
-        self._values = {
+        self._values: dict[str, object] = {
             "domain": domain,
             "seq": seq,
-            "since": instant(epoch_s(started_at) - WINDOW_S),
+            "since": instant(max(0.0, epoch_s(started_at) - WINDOW_S)),  # a run may name year 1
             "last_runs": LAST_RUNS,
         }
 
     def standing(self, score: float, *, share: float) -> Standing:
         """Where a score stands among the last runs of the domain, at most 500."""
-        row = self._connection.execute(
+        row = self._row(
             """
             WITH last AS MATERIALIZED (
               SELECT score, decision FROM (
@@ -75,16 +79,24 @@ class GateHistory:
               (SELECT coalesce(min(score), 0) FROM best)
             """,
             {**self._values, "score": score, "share": share},
-        ).fetchone()
+        )
         return Standing._make(row)
 
     def forwarded_in_a_day(self) -> int:
         """How many others that may leave this machine were let through in the last 24 hours."""
         then = self._let_through_at
         then_s = time.time() if then is None else epoch_s(then)
-        (count,) = self._connection.execute(
+        (count,) = self._row(
             "SELECT count(*) FROM traces WHERE decision = 'forward' AND visibility <> 'private'"
-            " AND decided_at BETWEEN ? AND ? AND seq <> ?",
-            (instant(then_s - DAY_S), instant(then_s), self._values["seq"]),
-        ).fetchone()
+            " AND decided_at BETWEEN :since AND :now AND seq <> :seq",
+            {**self._values, "since": instant(then_s - DAY_S), "now": instant(then_s)},
+        )
         return int(count)
+
+    def _row(self, query: str, values: dict[str, object]) -> tuple[Any, ...]:
+        try:
+            row: tuple[Any, ...] = self._connection.execute(query, values).fetchone()
+        except sqlite3.Error as error:
+            self.trouble = error
+            raise
+        return row

@@ -6,7 +6,7 @@ loaded when it is needed.
 
 import math
 import sqlite3
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -38,7 +38,9 @@ class Outcome(NamedTuple):
 
 
 class GateTrial:
-    """The scored runs of a file, in the order in which they were recorded.
+    """The scored runs of a file, each beside those recorded before it.
+
+    A day's room goes to those that were decided on first.
 
     Args:
         connection: To the file.
@@ -122,7 +124,7 @@ class GateTrial:
     def _let_through(
         self, may_go: Flags, most: int | None, spare: "Numbers | None" = None
     ) -> Flags:
-        """In their order, because what goes takes room from what scores as much, and of its day.
+        """One by one, because what goes takes room from what scores as much, and of its day.
 
         Args:
             may_go: By the score alone.
@@ -132,7 +134,10 @@ class GateTrial:
         import numpy as np
 
         went, gone_ms = np.zeros(len(may_go), dtype=bool), list[int]()
-        for place in np.flatnonzero(may_go).tolist():
+        places = np.flatnonzero(may_go)
+        if most is not None:  # of several processes, one may decide first on what came later
+            places = places[np.argsort(self._decided_ms[places], kind="stable")]
+        for place in places.tolist():
             if spare is not None and self._is_full(place, spare[place], went):
                 continue
             if most is not None:
@@ -140,7 +145,7 @@ class GateTrial:
                 if _in_the_day_before(gone_ms, at_ms) >= most:
                     continue
                 if self._leaves[place]:
-                    insort(gone_ms, at_ms)
+                    gone_ms.append(at_ms)
             went[place] = True
         return went
 
@@ -197,4 +202,4 @@ def _milliseconds(instants: "Sequence[str]") -> Numbers:
 
 
 def _in_the_day_before(gone_ms: list[int], at_ms: int) -> int:
-    return bisect_right(gone_ms, at_ms) - bisect_left(gone_ms, at_ms - _DAY_MS)
+    return len(gone_ms) - bisect_left(gone_ms, at_ms - _DAY_MS)

@@ -47,6 +47,8 @@ class History:
     def find(self, name: str) -> int:
         """The ``seq`` of the trace whose id begins so, with or without ``kp:trace:``.
 
+        Its id is also that of each part that was joined with the first.
+
         ``@last`` is the newest and ``@best`` the one that scored most.
 
         Raises:
@@ -69,11 +71,16 @@ class History:
         return int(found[0]["seq"])  # the whole id of one may begin another
 
     def _beginning(self, name: str) -> list[Row]:
-        """Some of the traces whose id begins so, in order."""
+        """Some of the traces with an id that begins so, and that id, in order."""
         start = _whole(name)
         return self._rows(
-            "SELECT seq, id FROM traces WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-            (start, start + chr(sys.maxunicode), _CANDIDATES + 1),
+            """
+            SELECT seq, min(id) AS id FROM (
+              SELECT seq, id FROM traces WHERE id >= :start AND id < :end
+              UNION ALL SELECT trace_seq, id FROM aliases WHERE id >= :start AND id < :end
+            ) GROUP BY seq ORDER BY id LIMIT :most
+            """,
+            {"start": start, "end": start + chr(sys.maxunicode), "most": _CANDIDATES + 1},
         )
 
     def trace(self, seq: int) -> Row:

@@ -189,4 +189,5 @@ class OutboxCare:
             if before is None:
                 self.retry(seq, agent_id=agent_id)
                 return "released"
+            agree(self._connection, seq, agent_id=agent_id)  # feedback may have come meanwhile
         return "rewritten"

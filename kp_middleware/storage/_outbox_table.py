@@ -25,6 +25,9 @@ _LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry's makes a
 _CLOCKS_DIFFER_S: Final = 60.0
 _LAST_WAIT_MS: Final = 300  # for a locked file, where a process ends
 _TRIED_OFTEN: Final = 2
+_BY_OTHER_RULES: Final = (
+    "it was prepared by other redact_ settings; kp-middleware outbox rescan --force applies these"
+)
 
 
 class OutboxTable:
@@ -67,18 +70,8 @@ class OutboxTable:
     def claim(self, now: float, /) -> Parcel | None:
         """The next row that is due at this epoch second, ours until its lease ends."""
         with transaction(self._connection):
-            row = self._connection.execute(
-                """
-                SELECT trace_seq, body, idempotency_key, attempts FROM outbox
-                WHERE registry = :registry AND body IS NOT NULL AND (
-                  (state = 'pending' AND (
-                    coalesce(next_attempt_at, '') <= :now OR next_attempt_at > :longest_wait))
-                  OR (state = 'sending' AND (
-                    claimed_until <= :now OR claimed_until > :longest_lease)))
-                ORDER BY next_attempt_at, trace_seq LIMIT 1
-                """,
-                {"registry": self._registry, "now": instant(now), **_longest(now)},
-            ).fetchone()
+            while (row := self._due(now)) and row[-1]:
+                self._withdraw(row[0])
             if row is None:
                 return None
             self._connection.execute(
@@ -87,6 +80,29 @@ class OutboxTable:
                 (self._claimant, instant(now + _LEASE_S), row[0]),
             )
         return Parcel(row[0], row[1].encode(), row[2], row[3])
+
+    def _due(self, now: float) -> tuple[int, str, str, int, bool] | None:
+        """A row to claim; at the end, whether it cleared no more while its sender died."""
+        row: tuple[int, str, str, int, bool] | None = self._connection.execute(
+            """
+            SELECT trace_seq, body, idempotency_key, attempts,
+              state = 'sending' AND 'withhold' = (
+                SELECT decision FROM traces WHERE seq = trace_seq)
+            FROM outbox
+            WHERE registry = :registry AND body IS NOT NULL AND (
+              (state = 'pending' AND (
+                coalesce(next_attempt_at, '') <= :now OR next_attempt_at > :longest_wait))
+              OR (state = 'sending' AND (
+                claimed_until <= :now OR claimed_until > :longest_lease)))
+            ORDER BY next_attempt_at, trace_seq LIMIT 1
+            """,
+            {"registry": self._registry, "now": instant(now), **_longest(now)},
+        ).fetchone()
+        return row
+
+    def _withdraw(self, seq: int) -> None:
+        self._connection.execute("UPDATE outbox SET state = 'pending' WHERE trace_seq = ?", (seq,))
+        agree(self._connection, seq, agent_id=self._agent_id)
 
     def next_due(self) -> float | None:
         """When the next row is due or its lease ends, in epoch seconds; None: nothing waits."""
@@ -201,12 +217,17 @@ class OutboxTable:
         redactor: str,
         redactions: Mapping[str, int],
     ) -> None:
-        """Unless another process was first; what was cancelled begins anew, but by hand."""
+        """Unless another process was first; what was cancelled begins anew, but by hand.
+
+        Where other rules had prepared it, it waits for a person: ours may take out less.
+        """
         with transaction(self._connection):
             row = self._connection.execute(
-                "SELECT rejections FROM outbox WHERE trace_seq = ?", (trace_seq,)
+                "SELECT rejections, redactor FROM outbox WHERE trace_seq = ?", (trace_seq,)
             ).fetchone()
             rejections = row[0] if row else 0
+            if row and _rules(row[1]) != _rules(redactor) and state == "pending":
+                state, reason, body, redactor = "blocked", _BY_OTHER_RULES, None, row[1]
             key = idempotency_key(body or b"", agent_id=self._agent_id, rejections=rejections)
             self._connection.execute(
                 """
@@ -246,3 +267,12 @@ def _longest(now: float) -> dict[str, str]:
         "longest_wait": instant(now + _LONGEST_WAIT_S),
         "longest_lease": instant(now + _LEASE_S + _CLOCKS_DIFFER_S),
     }
+
+
+def _rules(redactor: str) -> str:
+    """The digest of its rules, whichever version of ours has them.
+
+    >>> _rules("kp-middleware 0.1+ab12")
+    'ab12'
+    """
+    return redactor.partition("+")[2]

@@ -1,4 +1,4 @@
-"""The runs that were scored before, in the order in which they were: what scoring anew needs."""
+"""The runs that were scored before, in the order of their places: what scoring anew needs."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -118,6 +118,11 @@ class PastRun(NamedTuple):
     def has_left(self) -> bool:
         """Whether it was sent, is on its way, may have been, or was rejected: then it stays so."""
         return self.outbox in _KEPT or self.outbox_reason == LOST_ON_ITS_WAY
+
+    @property
+    def recorded(self) -> tuple[object, ...]:
+        """What differs where it was recorded anew: one that was paused goes on in its place."""
+        return self.id, self.duration_ms, self.steps, self.vector_seq
 
     @property
     def may_leave(self) -> bool:

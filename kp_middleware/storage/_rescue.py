@@ -22,6 +22,7 @@ _TABLES: Final = {
     "outbox": "trace_seq",
     "waiting": "trace_seq",
     "feedback": "seq",
+    "aliases": "trace_seq",
 }
 _OWN_KEYS: Final = ("vectors", "feedback")  # which are not those of traces
 _BLOCK: Final = 64  # a document may have a megabyte
@@ -263,7 +264,7 @@ def _readable(
 def _mend(new: sqlite3.Connection) -> None:
     """Nothing without its trace; nothing waits that has lost what it waits with."""
     new.execute("UPDATE vectors SET trace_seq = (SELECT seq FROM traces WHERE id = key)")
-    for table in ("documents", "steps", "outbox", "waiting", "feedback"):
+    for table in ("documents", "steps", "outbox", "waiting", "feedback", "aliases"):
         new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")  # noqa: S608
     new.execute(
         "UPDATE traces SET nearest_seq = NULL WHERE nearest_seq NOT IN (SELECT seq FROM traces)"

@@ -117,6 +117,7 @@ class TraceStore:
         self, seq: int, score: "Score", verdict: Verdict, *, state: str, took_ms: float | None
     ) -> None:
         signals, weights, nearest = score.signals, score.weights, score.nearest
+        now = instant(time.time())
         self._connection.execute(
             """
             UPDATE traces SET
@@ -127,8 +128,7 @@ class TraceStore:
               tool_diversity_weight = ?, outcome_confidence_weight = ?,
               nearest_seq = (SELECT seq FROM traces WHERE id = ?), nearest_similarity = ?,
               gate = ?, threshold = ?, decision = ?, reason = ?,
-              decided_at = CASE
-                WHEN decision = 'forward' AND ? = 'forward' THEN decided_at ELSE ? END
+              decided_at = CASE WHEN decision = ? THEN coalesce(decided_at, ?) ELSE ? END
             WHERE seq = ? AND state = ?
             """,
             (
@@ -143,7 +143,7 @@ class TraceStore:
                 *(weights.tool_diversity, weights.outcome_confidence),
                 *((nearest.id, nearest.similarity) if nearest else (None, None)),
                 *verdict,
-                *(verdict.decision, instant(time.time())),
+                *(verdict.decision, now, now),
                 *(seq, state),
             ),
         )

@@ -152,7 +152,9 @@ def settings() -> str:
         f"| `{name}` | `KP_{name.upper()}` | {_value(field)} | {described[name]} |"
         for name, field in Settings.model_fields.items()
     ]
-    return "\n".join(["| setting | variable | default | what it does |", "|---|---|---|---|", *rows])
+    return "\n".join(
+        ["| setting | variable | default | what it does |", "|---|---|---|---|", *rows]
+    )
 
 
 def _attributes(owner: type) -> Iterator[tuple[str, str]]:

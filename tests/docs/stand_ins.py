@@ -7,7 +7,6 @@ from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 _OF_TYPE = {"string": "Mont Blanc", "integer": 1, "array": ["Mont Blanc"]}
@@ -17,7 +16,7 @@ class ObedientModel(BaseChatModel):
     """Calls each of its tools once, one after another, and then answers."""
 
     model: str = "obedient"
-    tools: list[dict[str, Any]] = []
+    tools: tuple[dict[str, Any], ...] = ()
 
     @property
     def _llm_type(self) -> str:
@@ -25,7 +24,7 @@ class ObedientModel(BaseChatModel):
 
     def bind_tools(self, tools: list[Any], **_: Any) -> "ObedientModel":
         """The same, with tools to call."""
-        return self.model_copy(update={"tools": [convert_to_openai_tool(one) for one in tools]})
+        return self.model_copy(update={"tools": tuple(map(convert_to_openai_tool, tools))})
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         turn = sum(message.type == "tool" for message in messages)
@@ -55,15 +54,3 @@ def agent() -> Any:
         return f"a page about {word}"
 
     return create_agent(ObedientModel(), [look])
-
-
-def look(page: str) -> str:
-    """A function that a tool may call."""
-    return f"what stands on {page}"
-
-
-def tool_of_langchain() -> type[BaseTool]:
-    """The decorator that makes a tool."""
-    from langchain_core.tools import tool
-
-    return tool

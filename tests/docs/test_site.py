@@ -1,4 +1,4 @@
-"""The site of docs/ is built strictly, from the pages as a code host shows them, and fetches nothing."""
+"""The site is built strictly, of the pages that a code host shows, and fetches nothing."""
 
 import re
 import shutil
@@ -85,11 +85,13 @@ def test_no_page_has_what_the_theme_s_script_would_fetch_more_for(read):
     assert classes.isdisjoint(LOADED_ON_DEMAND)
 
 
-def test_no_style_sheet_fetches_anything_from_another_host(site):
-    sheets = [file.read_text("utf-8") for file in site.rglob("*.css")]
+@pytest.mark.parametrize("kind", ["css", "svg"])
+def test_no_style_of_pages_and_pictures_fetches_anything_from_another_host(site, kind):
+    styled = {file.name: file.read_text("utf-8") for file in site.rglob(f"*.{kind}")}
+    fetching = re.compile(r"(?:url\(|@import)\W*(?:https?:)?//")
 
-    assert sheets
-    assert [css for css in sheets if re.search(r"(?:url\(|@import)\W*(?:https?:)?//", css)] == []
+    assert styled
+    assert [name for name, text in styled.items() if fetching.search(text)] == []
 
 
 def test_every_link_and_picture_of_the_site_is_there(read):
@@ -114,13 +116,17 @@ def is_there(file, address, read):
     return target.exists() and (not place or not known or place in known)
 
 
-README_LINKS = re.findall(r"\]\((?!http)([^)]+)\)", (pages.ROOT / "README.md").read_text("utf-8"))
+LINKS = [
+    pytest.param(page, link, id=f"{pages.name(page)}: {link}")
+    for page in pages.PAGES
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", page.read_text("utf-8"))
+]
 
 
-@pytest.mark.parametrize("link", README_LINKS)
-def test_a_link_of_the_readme_leads_to_a_file_and_a_heading(link):
+@pytest.mark.parametrize(("page", "link"), LINKS)
+def test_a_link_on_a_code_host_leads_to_a_file_and_a_heading(page, link):
     path, _, place = link.partition("#")
-    target = pages.ROOT / path if path else pages.ROOT / "README.md"
+    target = page.parent / path if path else page
 
     assert target.exists()
     assert not place or place in {slug(one) for one in headings(target)}

@@ -1,4 +1,4 @@
-"""What the pages show runs: Python from the top of each page to its end, and every command is one."""
+"""What the pages show is true: their Python runs from top to end, their commands exist."""
 
 import re
 import shlex
@@ -9,6 +9,7 @@ from contextlib import closing
 import click
 import pages
 import pytest
+import stand_ins
 
 from kp_langchain import disable
 from kp_middleware import KnowledgePulse
@@ -16,8 +17,6 @@ from kp_middleware.database import connect
 from kp_middleware.inspection import main
 from kp_middleware.locations import database_file
 from kp_middleware.storage import History
-
-stand_ins = pytest.importorskip("stand_ins", reason="langchain is not installed here")
 
 TRACES = {
     "README.md": 2,

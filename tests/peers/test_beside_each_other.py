@@ -8,14 +8,7 @@ from langchain_notebook import comparable
 from scripted_agents import add, agent
 from scripted_models import StreamingModel, calls, says
 from versions import create_agent
-from watching import (
-    by_langfuse,
-    by_langsmith,
-    by_mlflow,
-    by_openinference,
-    by_opik,
-    names_in,
-)
+from watching import by_langfuse, by_langsmith, by_openinference, names_in
 from ways_to_run import ainvoke, astream, invoke, stream
 
 import kp_langchain
@@ -25,11 +18,8 @@ PEERS = {
     "LangSmith": (by_langsmith,),
     "Langfuse": (by_langfuse,),
     "OpenInference": (by_openinference,),
-    "MLflow": (by_mlflow,),
-    "Opik": (by_opik,),
+    "all": (by_langsmith, by_langfuse, by_openinference),
 }
-PEERS["all"] = tuple(peer for peers in PEERS.values() for peer in peers)
-pytestmark = pytest.mark.filterwarnings("ignore:The `dict` method is deprecated")  # Opik calls it
 TURNS = [calls("I need to add.", add={"a": 1, "b": 2}), says("It is 3.")]
 
 
@@ -106,7 +96,7 @@ def run(runnable, way, notebook, *, we=absent, peers=()):
     return [watch.seen() for watch in watching]
 
 
-@pytest.mark.parametrize("peer", PEERS["all"])
+@pytest.mark.parametrize("peer", [by_langsmith, by_langfuse, by_openinference])
 def test_a_peer_sees_agents_models_and_tools(peer, notebook):
     [seen] = run(asking(), invoke, notebook, peers=[peer])
 

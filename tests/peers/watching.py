@@ -1,13 +1,12 @@
-"""LangSmith's, Langfuse's, OpenInference's, MLflow's and Opik's tracers, without a network.
+"""LangSmith's tracer, Langfuse's handler and OpenInference's instrumentor, without a network.
 
 ``with by_langsmith() as watch: agent.invoke(inputs, {"callbacks": watch.callbacks})``, and then
 ``watch.seen()`` is what it would have sent: a tree, without ids and times.
 """
 
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -15,28 +14,14 @@ import pytest
 import requests
 from langsmith import Client, tracing_context
 
-_NOWHERE = "http://127.0.0.1:9"
-_SILENT = {
-    **dict.fromkeys(("OPIK_SENTRY_ENABLE", "OPIK_ANALYTICS_ENABLE"), "false"),
-    **dict.fromkeys(("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"), "true"),
-    "OPIK_URL_OVERRIDE": f"{_NOWHERE}/api",
-}
-os.environ.update(_SILENT)
-
 try:
-    import mlflow
-    import opik.message_processing.streamer as opik_streamer
     from langfuse import Langfuse
     from langfuse.langchain import CallbackHandler
-    from mlflow.entities.trace_location import MlflowExperimentLocation
-    from mlflow.langchain.langchain_tracer import MlflowLangchainTracer
-    from mlflow.tracing.export.mlflow_v3 import MlflowV3SpanExporter
     from openinference.instrumentation.langchain import LangChainInstrumentor
     from opentelemetry import trace
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-    from opik.integrations.langchain import OpikTracer
 except ModuleNotFoundError as missing:
     pytest.skip(
         f"{missing.name} is not installed: run .ci/versions requirements/matrix/peers.lock",
@@ -82,7 +67,9 @@ class Wire(requests.Session):
 def by_langsmith() -> Iterator[Watch]:
     """As its environment variable does it: LangChain itself adds the tracer."""
     wire = Wire()
-    client = Client(_NOWHERE, api_key="x", session=wire, info={}, auto_batch_tracing=False)
+    client = Client(
+        "http://127.0.0.1:9", api_key="x", session=wire, info={}, auto_batch_tracing=False
+    )
     with tracing_context(enabled=True, client=client, project_name="p"):
         yield Watch([], lambda: _tree_of_runs(wire.runs))
 
@@ -93,7 +80,7 @@ def by_langfuse() -> Iterator[Watch]:
     langfuse = Langfuse(
         public_key="pk-lf-x",
         secret_key="sk-lf-x",
-        base_url=_NOWHERE,
+        base_url="http://127.0.0.1:9",
         span_exporter=kept,
         tracer_provider=TracerProvider(),
     )
@@ -109,24 +96,6 @@ def by_openinference() -> Iterator[Watch]:
     instrumentor.instrument(tracer_provider=provider, skip_dep_check=True)
     yield Watch([], lambda: _tree_of_spans(kept))
     instrumentor.uninstrument()
-
-
-@contextmanager
-def by_mlflow() -> Iterator[Watch]:
-    spans: list[Any] = []
-    mlflow.set_tracking_uri(_NOWHERE)
-    mlflow.tracing.set_destination(MlflowExperimentLocation("0"))
-    with pytest.MonkeyPatch.context() as patch, mlflow.tracing.configure([spans.append]):
-        patch.setattr(MlflowV3SpanExporter, "export", lambda *_: None)
-        yield Watch([MlflowLangchainTracer()], lambda: _tree(_by_start(map(_mlflow_facts, spans))))
-
-
-@contextmanager
-def by_opik() -> Iterator[Watch]:
-    sent: list[Any] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opik_streamer.Streamer, "put", lambda _, message: sent.append(message))
-        yield Watch([OpikTracer()], lambda: _tree(_by_start(map(_opik_facts, sent))))
 
 
 class Program:
@@ -170,23 +139,6 @@ def _tree_of_runs(runs: dict[str, dict[str, Any]]) -> list[Any]:
 def _tree_of_spans(kept: InMemorySpanExporter) -> list[Any]:
     spans = sorted(kept.get_finished_spans(), key=lambda span: span.start_time or 0)
     return _tree([(span.context.span_id, _parent(span), _facts(span)) for span in spans])
-
-
-def _by_start(facts: Iterable[tuple[Any, Any, dict[str, Any]]]) -> list[Any]:
-    return sorted(facts, key=lambda fact: fact[2].pop("began"))
-
-
-def _mlflow_facts(span: Any) -> tuple[Any, Any, dict[str, Any]]:
-    said = {name: getattr(span, name) for name in ("name", "inputs", "outputs", "span_type")}
-    status = str(span.status.status_code)
-    return span.span_id, span.parent_id, {**said, "status": status, "began": span.start_time_ns}
-
-
-def _opik_facts(message: Any) -> tuple[Any, Any, dict[str, Any]]:
-    said = {name: getattr(message, name) for name in ("name", "input", "output", "error_info")}
-    key = getattr(message, "span_id", message.trace_id)
-    parent = None if key == message.trace_id else message.parent_span_id or message.trace_id
-    return key, parent, {**said, "began": message.start_time}
 
 
 def _parent(span: ReadableSpan) -> int | None:

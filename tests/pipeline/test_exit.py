@@ -154,6 +154,33 @@ def test_pipelines_whose_model_is_slow_end_together_and_leave_their_runs(run_chi
     assert states == [("recorded", 4)]
 
 
+def test_a_program_never_ends_inside_the_model(run_child):
+    told = run_child(
+        """
+        import threading, time
+        from kp_middleware import KnowledgePulse
+        from kp_middleware.testing import StandInEmbedder
+
+        class Model(StandInEmbedder):
+            begun = threading.Event()
+
+            def embed(self, text, /):
+                self.begun.set()
+                time.sleep(1.0)
+                print("out of the model")
+                return super().embed(text)
+
+        kp = KnowledgePulse(embedder=Model())
+        kp.capture(lambda text: text)("one")
+        Model.begun.wait(20)
+        kp.close(timeout_s=0.01)
+        del kp
+        """
+    )
+
+    assert told == "out of the model\n"
+
+
 def test_a_fork_server_s_child_that_finds_a_pipeline_in_its_program_keeps_its_runs(
     db, objectives, tmp_path
 ):

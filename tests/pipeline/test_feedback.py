@@ -469,6 +469,43 @@ def test_where_nothing_follows_what_was_told_of_a_waiting_run_holds(kp, thread, 
     assert (stored(trace_id)["confidence"], len(told())) == (0.3, 1)
 
 
+@pytest.mark.parametrize("told_of", [0, 1, 2])
+def test_the_id_of_each_turn_leads_to_the_one_trace(kp, thread, stored, told, told_of):
+    ids = [thread() for _ in range(3)]
+    kp.end_thread("T", success=True)
+
+    kp.feedback(ids[told_of], success=False)
+
+    assert (stored(ids[0])["state"], stored(ids[0])["success"]) == ("scored", 0)
+    assert told() == [(0, None, 1, 0.8)]
+
+
+@pytest.mark.parametrize("told_of", [0, 1])
+def test_while_it_waits_the_id_of_each_turn_leads_to_it_too(kp, thread, stored, told_of):
+    ids = [thread(), thread()]
+
+    kp.feedback(ids[told_of], success=False)
+
+    assert (stored(ids[0])["state"], stored(ids[0])["success"]) == ("paused", 0)
+
+
+def test_where_the_part_that_came_later_began_first_both_ids_lead_to_it(kp, thread, connection):
+    second, late = thread(), kp.start_recording("test")
+    late.started_at_s -= 60
+    late.domain, late.thread_id = "medical", "T"
+    late.asked("Diagnose")
+    late.thread_notes.go_on()
+    late.thought("said")
+    late.finish()
+
+    kp.feedback(late.trace_id, success=False)
+    kp.feedback(second, confidence=0.3)
+
+    found = connection.execute("SELECT id, success, confidence FROM traces").fetchall()
+    assert found == [(late.trace_id, 0, 0.3)]
+    assert connection.execute("SELECT id FROM aliases").fetchall() == [(second,)]
+
+
 def test_an_incomplete_run_takes_feedback_and_stays_unscored(kp, thread, stored):
     trace_id = thread(awaits="human")
     kp.end_thread("T")

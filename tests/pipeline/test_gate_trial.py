@@ -112,6 +112,20 @@ def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db
     assert (late.runs, tried(late, "top 10%").let_through) == since
 
 
+@pytest.mark.parametrize("direction", [1, -1], ids=["in their order", "the last first"])
+def test_a_day_has_room_for_so_many_in_whatever_order_they_were_decided_on(decided, db, direction):
+    decided([run(0.9, "law", BEGAN_S) for _ in range(60)])
+    with closing(connect(db)) as connection:
+        connection.execute(
+            "UPDATE traces SET decided_at = strftime('%Y-%m-%dT%H:%M:%fZ', ?, 'unixepoch',"
+            " (? * seq) || ' hours')",
+            (BEGAN_S, direction),
+        )
+        trial = GateTrial(connection)
+
+    assert trial.threshold(0.0, most=7).let_through == 3 * 7
+
+
 def test_how_many_of_them_succeeded_is_counted(decided):
     good, bad = run(0.9, "law", BEGAN_S), run(0.9, "law", BEGAN_S)
     bad = bad.model_copy(update={"metadata": bad.metadata.model_copy(update={"success": False})})

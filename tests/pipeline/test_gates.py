@@ -1,10 +1,13 @@
 """What leaves by which gate: the same for all who share the file."""
 
+import math
 import random
+import sqlite3
 
+import numpy as np
 import pytest
 
-from kp_middleware import Decision, ReasoningTrace, Step
+from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
 
 SURE = 0.9
 
@@ -99,13 +102,20 @@ class Broken:
         self.answer = answer
 
     def decide(self, score, history):  # noqa: ARG002
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
 
 @pytest.mark.parametrize(
-    "answer", [KeyError("x"), None, True, Decision("perhaps", "", 0.5)], ids=repr
+    "answer",
+    [
+        *(KeyError("x"), SystemExit(1), sqlite3.OperationalError("no such table: mine")),
+        sqlite3.DatabaseError("database disk image is malformed"),
+        *(None, True, Decision("perhaps", "", 0.5), Decision("forward", "", math.nan)),
+        *(Decision("forward", "", 7), Decision("forward", "", "half")),
+    ],
+    ids=repr,
 )
 def test_what_a_gate_fails_to_decide_stays_here_with_one_warning(
     scored, connection, caplog, answer
@@ -115,3 +125,27 @@ def test_what_a_gate_fails_to_decide_stays_here_with_one_warning(
     assert {row[0] for row in rows(connection)} == {"withhold"}
     assert all(row[4].startswith("the gate failed: ") for row in rows(connection))
     assert caplog.text.count("the gate failed") == 1
+
+
+def test_what_a_gate_tells_is_stored_as_far_as_it_can_be(scored, connection):
+    told = Broken(Decision("forward", "all \ud800 right", np.float32(0.5)))
+    told.name = "mine \ud800"
+    scored([SURE], gate=told)
+
+    assert [row[:3] for row in rows(connection)] == [("forward", "mine ?", 0.5)]
+    assert rows(connection)[0][4].startswith("all ? right")
+
+
+@pytest.mark.parametrize("gate", ["top 10%", 0.5])
+def test_what_is_no_gate_is_refused_at_once(gate):
+    with pytest.raises(TypeError, match="gate is an object"):
+        KnowledgePulse(gate=gate)
+
+
+def test_a_run_may_name_any_year(pulse, connection):
+    kp = pulse(embedder=None, sync=True, threshold="top 10%")
+    trace = trace_of(SURE)
+    long_ago = trace.metadata.model_copy(update={"created_at": "0001-01-01T00:00:00Z"})
+    kp.submit(trace.model_copy(update={"metadata": long_ago}))
+
+    assert "which holds until" in rows(connection)[0][4]

@@ -5,6 +5,8 @@ from rescored import OtherEmbedder, column_of, contents, rescore, rows, traces
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.errors import EmbedderUnavailableError
+from kp_middleware.pipeline._evaluation import Evaluation
+from kp_middleware.settings import Settings
 from kp_middleware.testing import StandInEmbedder
 
 HASTY = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 1}
@@ -49,6 +51,21 @@ def test_with_the_same_settings_nothing_changes(submit, connection, db, settings
 
     assert contents(connection) == before
     assert rescoring.counts == {"unchanged": 120}
+
+
+def test_what_was_scored_in_another_order_changes_once(connection, column, db):
+    evaluation = Evaluation(connection, Settings(), StandInEmbedder())
+    [evaluation.keep(run) for run in (*traces(1), *traces(1))]
+    connection.execute("UPDATE traces SET state = 'paused' WHERE seq = 1")
+    evaluation.score_next()
+    connection.execute("UPDATE traces SET state = 'recorded' WHERE seq = 1")
+    evaluation.score_next()
+    assert column("nearest_seq") == [2, None]
+
+    first, again = rescore(db, StandInEmbedder()), rescore(db, StandInEmbedder())
+
+    assert column("nearest_seq") == [None, 1]
+    assert (first.counts, again.counts) == ({"changed": 2}, {"unchanged": 2})
 
 
 def test_what_differs_in_its_last_digits_alone_is_left_as_it_is(submit, connection, db):

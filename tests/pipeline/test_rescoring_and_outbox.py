@@ -1,10 +1,13 @@
 """What becomes of the outbox when runs are scored anew: what has left stays as it was."""
 
 import json
+from contextlib import closing
 
 import pytest
 from rescored import OtherEmbedder, rescore, rows, traces
 
+from kp_middleware.database import connect
+from kp_middleware.pipeline import Feedback, Hindsight
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.settings import Settings
 from kp_middleware.storage import CANCELLED_BY_HAND, LOST_ON_ITS_WAY, NO_KEY
@@ -158,16 +161,63 @@ def test_what_is_sent_between_reading_and_writing_stays(keep, connection, outbox
     assert rescoring.counts["left"] == 1
 
 
-def test_what_is_learned_of_a_run_between_reading_and_writing_stays(keep, connection, db):
-    keep(traces(1, confidence=0.5), threshold=0)
+def test_what_is_learned_of_a_run_between_reading_and_writing_counts(keep, connection, outbox, db):
+    (run,) = traces(1, confidence=0.5)
+    keep([run], threshold=0)
+    told = Feedback(run.id, success=False, confidence=0.9, given_at_s=1.8e9)
 
     class Meanwhile(StandInEmbedder):
         def embed(self, text, /):
-            connection.execute("UPDATE traces SET confidence = 0.9, score = 0.6")
+            with closing(connect(db)) as another:
+                Hindsight.of(another, Settings(threshold=0, **KEYED)).take(told)
+            return super().embed(text)
+
+    rescoring = rescore(db, Meanwhile(), threshold=0.4, profiles={"general": SURE}, **KEYED)
+
+    (row,) = rows(connection, "traces")
+    assert (row["success"], row["confidence"], row["embedder"]) == (0, 0.9, "stand-in")
+    assert row["score"] == row["outcome_confidence"] == pytest.approx(0.27)
+    assert states(outbox) == {1: "cancelled"}
+    assert rescoring.counts == {"changed": 1, "withdrawn": 1, "cancelled": 1, "embedded": 1}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE traces SET state = 'recorded', score = NULL",
+        "UPDATE traces SET step_count = step_count + 1",
+        "DELETE FROM traces",
+    ],
+    ids=["goes on", "went on", "removed"],
+)
+def test_a_run_that_is_another_since_it_was_read_is_left_and_told_of(
+    keep, connection, db, statement
+):
+    keep(traces(1), threshold=0)
+
+    class Meanwhile(StandInEmbedder):
+        def embed(self, text, /):
+            connection.execute(statement)
             return super().embed(text)
 
     rescoring = rescore(db, Meanwhile(), profiles={"general": SURE}, **KEYED)
 
-    (row,) = rows(connection, "traces")
-    assert (row["confidence"], row["score"], row["outcome_confidence_weight"]) == (0.9, 0.6, 0.25)
-    assert rescoring.counts == {"left": 1, "embedded": 1}
+    assert rescoring.counts == {"overtaken": 1}
+    assert rows(connection, "vectors") == []
+    assert {row["outcome_confidence_weight"] for row in rows(connection, "traces")} <= {0.25}
+
+
+def test_what_was_on_its_way_when_it_was_read_is_left_for_that(keep, connection, outbox, db):
+    keep(traces(2), threshold=0, embedder=StandInEmbedder())
+    connection.execute("UPDATE outbox SET state = 'sending' WHERE trace_seq = 2")
+    connection.execute("DELETE FROM vectors WHERE trace_seq = 1")
+
+    class Meanwhile(StandInEmbedder):
+        def embed(self, text, /):
+            connection.execute("UPDATE outbox SET state = 'pending' WHERE trace_seq = 2")
+            return super().embed(text)
+
+    rescoring = rescore(db, Meanwhile(), threshold=0, profiles={"general": SURE}, **KEYED)
+
+    assert states(outbox)[2] == "pending"
+    assert rescoring.counts == {"changed": 1, "embedded": 1, "left": 1}

@@ -10,9 +10,10 @@ import pytest
 from rescored import OtherEmbedder, contents, rescore, rows, traces
 
 from kp_middleware.database import connect
+from kp_middleware.errors import DatabaseError
 from kp_middleware.pipeline import Rescoring
 from kp_middleware.settings import Settings
-from kp_middleware.storage import back_up, read_progress
+from kp_middleware.storage import Selection, back_up, read_progress
 
 KEYED = {
     "api_key": "kp_0123456789abcdef0123456789abcdef",
@@ -149,6 +150,35 @@ def test_a_dry_run_neither_begins_nor_goes_on(db, connection):
     rescoring = rescore(db, OtherEmbedder(), dry_run=True)
 
     assert (rescoring.went_before, read_progress(connection)) == (0, begun)
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("settings", [{}, {"threshold": 0.3}], ids=["the same", "others"])
+def test_of_two_at_once_the_first_that_writes_goes_on(copy, connection, db, settings):
+    whole = copy()
+    rescore(whole, OtherEmbedder())
+    steps = Rescoring(connection, Settings(db=db), OtherEmbedder()).steps()
+    next(steps)
+
+    with closing(connect(db)) as another:
+        second = Rescoring(another, Settings(db=db, **settings), OtherEmbedder()).steps()
+        next(steps)
+        with pytest.raises(DatabaseError, match="another kp-middleware rescore is at work on it"):
+            next(second)
+    deque(steps, maxlen=0)
+
+    assert rounded(contents(connection)) == rounded(contents_of(whole))
+
+
+@pytest.mark.usefixtures("many")
+def test_one_that_ends_does_not_forget_what_another_has_begun(connection, db):
+    steps = Rescoring(connection, Settings(db=db), OtherEmbedder(), Selection("law")).steps()
+    rescore(db, OtherEmbedder(), steps=3)
+
+    with pytest.raises(DatabaseError, match="another kp-middleware rescore"):
+        deque(steps, maxlen=0)
+
+    assert read_progress(connection).scored == 24
 
 
 @pytest.mark.usefixtures("many")

@@ -5,6 +5,7 @@ from stored_runs import run, scored, tool_step, verdict
 
 from kp_middleware import Step
 from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.storage import Aliases
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,27 @@ def test_a_whole_id_is_found_though_another_begins_with_it(history, keep):
     keep(id="kp:trace:abcd")
 
     assert history.trace(history.find("abc"))["id"] == "kp:trace:abc"
+
+
+@pytest.mark.parametrize("name", ["abc-2", "ABC-2", "kp:trace:abc-2x", "abc", "kp:trace:abc"])
+def test_a_trace_is_found_by_the_id_of_a_part_of_it(history, keep, connection, name):
+    keep(id="kp:trace:abd-1")
+    seq = keep(id="kp:trace:abc-1")
+    Aliases(connection).add(seq, ["kp:trace:abc-2x", "kp:trace:abc-3"])
+
+    assert history.find(name) == seq
+
+
+def test_a_beginning_that_parts_of_several_traces_have_is_said_to_mean_several(
+    history, keep, connection
+):
+    first, second = keep(id="kp:trace:abc-1"), keep(id="kp:trace:xyz-1")
+    aliases = Aliases(connection)
+    aliases.add(first, [f"kp:trace:abc-{number}" for number in range(2, 9)])
+    aliases.add(second, ["kp:trace:abc-9"])
+
+    with pytest.raises(TraceNotFoundError, match=r"there are abc-1, abc-9$"):
+        history.find("abc")
 
 
 @pytest.mark.parametrize("name", ["abc", "kp:trace:abc", "kp:trace:"])

@@ -296,3 +296,42 @@ def test_a_clock_that_jumps_forward_makes_all_that_waits_due(timed, queue, clock
     clock.advance(10 * 365 * 86_400)
 
     assert timed.claim(clock()).attempts == 1
+
+
+def test_what_clears_no_more_is_withdrawn_where_its_sender_died(
+    outbox, another, queue, clock, connection, row
+):
+    withdrawn, next_one = queue(), queue(b'{"b": 2}')
+    outbox.claim(clock())
+    connection.execute("UPDATE traces SET decision = 'withhold' WHERE seq = ?", (withdrawn,))
+    clock.advance(121)
+
+    parcel = another.claim(clock())
+
+    assert parcel.trace_seq == next_one
+    assert (row(withdrawn)["state"], row(withdrawn)["body"]) == ("cancelled", None)
+
+
+def test_what_other_rules_had_prepared_waits_for_a_person(outbox, queue, connection, row):
+    seq = queue()
+    redactor = "kp-middleware 1+stricter"
+    cancelled = "UPDATE outbox SET state = 'cancelled', body = NULL, redactor = ?"
+    connection.execute(cancelled, (redactor,))
+
+    outbox.add(seq, b'{"a": 2}', redactor="kp-middleware 2+ours", redactions={})
+
+    found = row(seq)
+    assert (found["state"], found["body"], found["redactor"]) == ("blocked", None, redactor)
+    assert "outbox rescan --force" in found["reason"]
+
+
+def test_what_the_same_rules_had_prepared_is_queued_again(outbox, queue, connection, row):
+    seq = queue()
+    connection.execute(
+        "UPDATE outbox SET state = 'cancelled', body = NULL, next_attempt_at = '2999',"
+        " redactor = 'kp-middleware 1+ours'"
+    )
+
+    outbox.add(seq, b'{"a": 2}', redactor="kp-middleware 2+ours", redactions={})
+
+    assert (row(seq)["state"], row(seq)["body"]) == ("pending", '{"a": 2}')

@@ -8,7 +8,7 @@ import pytest
 from stored_runs import run
 
 from kp_middleware.database import connect
-from kp_middleware.storage import Pruning, TraceStore
+from kp_middleware.storage import Aliases, Pruning, TraceStore
 
 MONTH = "2026-10-22T00:00:00.000Z"
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-11-20T00:00:00Z"
@@ -71,6 +71,17 @@ def test_what_was_learned_of_a_trace_goes_with_it(pruning, keep_of, connection):
     pruned(pruning, before=MONTH)
 
     assert connection.execute("SELECT trace_seq FROM feedback").fetchall() == [(2,)]
+
+
+def test_the_further_ids_of_a_trace_go_with_it(pruning, keep_of, connection):
+    keep_of(OLD, NEW)
+    aliases = Aliases(connection)
+    aliases.add(1, ["kp:trace:old-2", "kp:trace:old-3"])
+    aliases.add(2, ["kp:trace:new-2"])
+
+    pruned(pruning, before=MONTH)
+
+    assert connection.execute("SELECT id FROM aliases").fetchall() == [("kp:trace:new-2",)]
 
 
 def test_what_scored_enough_stays_and_so_does_what_has_no_score(pruning, keep, connection, seqs):

@@ -324,6 +324,25 @@ def test_what_was_learned_of_a_trace_and_when_it_was_decided_stay_with_it(full):
         assert decided == [("2026-11-22T00:00:00.000Z",)]
 
 
+def test_the_further_ids_of_a_trace_lead_to_it_still(full):
+    with closing(connect(full)) as connection:
+        connection.execute(
+            "INSERT INTO aliases (id, trace_seq) SELECT id || '-later', seq FROM traces"
+        )
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("DELETE FROM traces WHERE seq = 1")
+    overwrite(full, *middle_of(full))
+
+    rescue(full)
+
+    with closing(connect(full)) as connection:
+        rows = connection.execute(
+            "SELECT a.id, t.id FROM aliases a LEFT JOIN traces t ON t.seq = a.trace_seq"
+        ).fetchall()
+    assert len(rows) > 100
+    assert {alias for alias, _ in rows} == {f"{trace_id}-later" for _, trace_id in rows}
+
+
 def test_what_waits_for_a_turn_that_nobody_remembers_has_failed(full):
     with closing(connect(full)) as connection:
         connection.execute("UPDATE traces SET state = 'paused' WHERE seq = 1")

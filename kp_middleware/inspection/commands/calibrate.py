@@ -53,8 +53,9 @@ def calibrate(
     """Show the scores by domain, and what each setting of the gate would have let through.
 
     Every run of the file is decided on anew, by the rules of the gate and in the order of
-    recording; nothing that is stored changes. With --set, the setting is written to settings.toml,
-    where programs read it when they start: KP_THRESHOLD and a keyword in the program win over it.
+    recording; a day's room goes to those that were decided on first. Nothing that is stored
+    changes. With --set, the setting is written to settings.toml, where programs read it when they
+    start: KP_THRESHOLD and a keyword in the program win over it.
 
     \b
     kp-middleware calibrate

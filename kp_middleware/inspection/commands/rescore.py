@@ -31,6 +31,7 @@ _COUNTS: Final = {
     "withdrawn": "clear no longer",
     "cancelled": "of these taken out of the outbox",
     "left": "left because they were sent, are on their way or were rejected",
+    "overtaken": "removed or recorded anew meanwhile",
     "unscored": "cannot be scored",
     "embedded": "embedded",
 }
@@ -51,9 +52,10 @@ def rescore(
 ) -> None:
     """Score anew what was scored before: after a change of model, weights, cache or threshold.
 
-    The oldest first, each compared with those before it alone, by your settings here. What was sent
-    keeps its score. Of what waits to be sent, what no longer clears is taken out; what clears now
-    waits. Nothing is sent by this command.
+    In the order of recording, each compared with those before it alone, by your settings here.
+    Runs that were scored in another order may change once without any other setting: those of
+    several processes, or that were paused. What was sent keeps its score. Of what waits to be sent,
+    what no longer clears is taken out; what clears now waits. Nothing is sent by this command.
 
     Programs may go on recording. After Ctrl-C, the same command goes on where it stopped.
 

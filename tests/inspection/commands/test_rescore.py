@@ -57,7 +57,7 @@ def test_as_json_it_has_every_count(type_command):
     assert result.pop("took_s") >= 0
     assert result == {
         **dict.fromkeys(("unchanged", "cleared", "queued", "withdrawn", "cancelled"), 0),
-        **dict.fromkeys(("left", "unscored", "embedded", "scored_before"), 0),
+        **dict.fromkeys(("left", "overtaken", "unscored", "embedded", "scored_before"), 0),
         "dry_run": False,
         "scored": 10,
         "changed": 10,

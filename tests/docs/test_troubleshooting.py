@@ -1,0 +1,188 @@
+"""The remedies of docs/troubleshooting.md mend what they are named for."""
+
+import json
+import re
+from importlib.resources import files
+
+import pages
+import pytest
+from click.testing import CliRunner
+
+from kp_middleware import KnowledgePulse, current_trace
+from kp_middleware.inspection import main
+from kp_middleware.locations import database_file
+from kp_middleware.testing import LocalRegistry
+
+PAGE = (pages.ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+SQLITE_S_OWN = {"database is locked", "database disk image is malformed"}
+
+
+def section(title):
+    """What stands below one heading."""
+    return re.search(rf"(?ms)^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", PAGE)[1]
+
+
+def commands(title):
+    """The commands of a chapter, each as its words."""
+    found = re.findall(r"\$ (kp-middleware .*)", section(title))
+    return [re.sub(r"\s+#.*", "", line) for line in found]
+
+
+@pytest.fixture(autouse=True)
+def no_model(monkeypatch):
+    monkeypatch.setenv("KP_EMBEDDER", "none")
+
+
+@pytest.fixture
+def record():
+    """Records one run, as a program of its own does."""
+
+    def once(objective="What is six times seven?", **settings):
+        with KnowledgePulse(**settings) as kp:
+
+            @kp.capture
+            def answer(question):
+                current_trace().thought(f"about {question}")
+                return "42"
+
+            answer(objective)
+            kp.flush()
+        return kp
+
+    return once
+
+
+@pytest.fixture
+def ask():
+    """Runs a command; gives what it prints."""
+
+    def run(*words):
+        return CliRunner().invoke(main, words).output
+
+    return run
+
+
+@pytest.fixture
+def rows(ask):
+    """The newest runs, as `list` has them."""
+    return lambda: json.loads(ask("list", "--json"))
+
+
+@pytest.fixture
+def registry():
+    with LocalRegistry() as local:
+        yield local
+
+
+def sending(registry):
+    return {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
+
+
+def test_recording_that_is_switched_off_is_told_by_config(record, ask, monkeypatch):
+    monkeypatch.setenv("KP_ENABLED", "false")
+
+    record()
+
+    assert not database_file().exists()
+    assert ask("config", "get", "enabled").strip() == "false"
+
+
+def test_runs_that_are_recorded_twice_are_found_by_the_query(ask):
+    query = re.search(r'kp-middleware sql "(.*)"', section("A run is recorded twice"))[1]
+    with KnowledgePulse() as one, KnowledgePulse() as other:
+        both = [one.start_recording("python"), other.start_recording("python")]
+        [recorder.asked("the same") for recorder in both]
+        [recorder.thought("the same") for recorder in both]
+        [recorder.finish() for recorder in both]
+
+    [found] = json.loads(ask("sql", query))
+
+    assert (found["objective"], found["count(*)"]) == ("the same", 2)
+
+
+@pytest.mark.model
+def test_novelty_that_was_not_measured_is_measured_by_rescore(record, ask, monkeypatch):
+    record("Plan a week of dinners.")
+    record("Why are orders refused?")
+    monkeypatch.setenv("KP_EMBEDDER", "minilm")
+
+    ask("rescore")
+
+    found = json.loads(ask("sql", "SELECT novelty FROM traces ORDER BY seq"))
+    assert found[0]["novelty"] == 0.5
+    assert found[1]["novelty"] != 0.5
+
+
+def test_what_cleared_without_a_key_is_queued_when_a_program_has_one(record, rows, registry):
+    record(threshold=0)
+    before = [row["state"] for row in rows()]
+
+    record("another", **sending(registry))
+
+    assert before == ["not queued"]
+    assert [row["state"] for row in rows()] == ["sent", "sent"]
+
+
+def test_a_refused_key_is_told_and_tried_again_by_the_command(record, ask, rows):
+    [command] = commands('"has refused the API key"')
+    with LocalRegistry(answers=[401]) as registry:
+        record(**sending(registry))
+        refused = CliRunner().invoke(main, ["status", "--json"]).output
+
+        ask(*command.split()[1:])
+        record("another", **sending(registry))
+
+    assert "has refused the API key" in refused
+    assert [row["state"] for row in rows()] == ["sent", "sent"]
+
+
+def test_a_pause_after_429_is_told_with_when_it_ends(record, ask):
+    with LocalRegistry(answers=[429]) as registry:
+        record(**sending(registry))
+
+    status = json.loads(ask("status", "--json"))
+
+    assert len(status["pauses"]) == 1
+    assert status["pending"] == 1
+
+
+def test_what_a_missing_engine_blocked_leaves_by_force_once_it_is_given_up(
+    record, ask, registry, monkeypatch
+):
+    monkeypatch.setenv("KP_REDACT_ENGINES", "gitleaks:/nowhere.toml")
+    record(**sending(registry))
+    blocked = ask("outbox", "--blocked")
+    monkeypatch.delenv("KP_REDACT_ENGINES")
+
+    without_force = ask("outbox", "retry", "--failed")
+    with_force = ask("outbox", "retry", "--failed", "--force")
+
+    assert "engine_missing" in blocked
+    assert "1 left" in without_force
+    assert "1 released" in with_force
+
+
+def test_a_damaged_file_is_saved_by_the_next_run(record, ask):
+    record()
+    content = bytearray(database_file().read_bytes())
+    content[8192:16384] = b"\xff" * 8192
+    database_file().write_bytes(content)
+    damaged = ask("list")
+
+    record("another")
+
+    assert "database disk image is malformed" in damaged
+    assert json.loads(ask("status", "--json"))["set_aside"] != []
+    assert "another" in ask("list")
+
+
+@pytest.mark.parametrize(
+    "message",
+    re.findall(r"`([^`]*)`", " ".join(re.findall(r"(?m)^\| (`.*?) \| ", section("The file")))),
+)
+def test_a_message_about_the_file_is_one_that_the_product_says(message):
+    said = files("kp_middleware").joinpath("database.py").read_text("utf-8")
+
+    assert [
+        part for part in message.split("; ") if part not in said and part not in SQLITE_S_OWN
+    ] == []

@@ -1,0 +1,61 @@
+"""What is published: the source distribution, the wheel made of it, and Pythons that have it."""
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("hatchling", reason="hatchling is not installed here")
+
+
+def run(python, *arguments, **options):
+    """What a Python printed; what goes wrong is told."""
+    ran = subprocess.run(
+        [python, *arguments], capture_output=True, text=True, check=False, **options
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="session")
+def sdist(tmp_path_factory, repository):
+    """The source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=repository)
+    return next(folder.iterdir())
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory, sdist):
+    """The wheel, built from the source distribution and nothing else."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    source = folder / sdist.name.removesuffix(".tar.gz")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=source)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def alone(wheel):
+    """The Python of an environment without extras."""
+    return installed(wheel, "WHEEL_ALONE")
+
+
+@pytest.fixture(scope="session")
+def with_extras(wheel):
+    """The Python of an environment with all extras but `names`."""
+    return installed(wheel, "WHEEL_EXTRAS")
+
+
+def installed(wheel, environment):
+    """The Python of an environment that `.ci/wheel` has made, with the wheel in it."""
+    folder = os.environ.get(environment) or pytest.skip("`make test-wheel` runs this")
+    python = Path(folder, "bin", "python")
+    run(
+        python, "-m", "pip", "install", "-qq", "--no-deps", "--no-index", "--force-reinstall", wheel
+    )
+    return python
