@@ -203,7 +203,7 @@ class Rescoring:
                 yield "queued"
         elif run.decision == "forward":
             yield "withdrawn"
-            if run.outbox in {"pending", "blocked"}:
+            if run.outbox == "pending":
                 yield "cancelled"
 
 

@@ -53,6 +53,10 @@ _RESCORED: Final = f"""
     withheld AS (SELECT * FROM leaving WHERE decision = 'withhold')
 """  # noqa: S608
 _ROUGHLY: Final = "CAST(score * 100 AS INTEGER)"  # of 0.29 it is 28: the product is 28.999…
+HUNDREDTH: Final = (
+    f"{_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0) - (score < {_ROUGHLY} / 100.0)"
+)
+"""SQL for the highest hundredth that a score reaches, exactly."""
 
 
 class Hundredth(NamedTuple):
@@ -131,11 +135,8 @@ class Distribution:
         """
         which = "cleared" if cleared else "private" if private else "spread"
         rows = self._execute(
-            f"""
-            SELECT domain, {_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0)
-                           - (score < {_ROUGHLY} / 100.0) AS hundredth, count(*)
-            FROM {which} GROUP BY domain, hundredth
-            """  # noqa: S608
+            f"SELECT domain, {HUNDREDTH} AS hundredth, count(*) FROM {which}"  # noqa: S608
+            " GROUP BY domain, hundredth"
         )
         return [*map(Hundredth._make, rows)]
 

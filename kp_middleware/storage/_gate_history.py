@@ -31,7 +31,8 @@ class GateHistory:
     Args:
         connection: In the transaction that will store the decision.
         domain: Of the run.
-        seq: Of the run; what came later is not looked at, so that scoring anew decides the same.
+        seq: Of the run; what came later is not looked at, so that scoring anew
+            in the order of recording decides the same.
         started_at: Of the run; what began more than 30 days before is not looked at.
         let_through_at: When it was let through, where it is decided on anew: it has its place in
             the room of that day.

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kp_middleware.storage._distribution import Distribution, Hundredth
+from kp_middleware.storage._distribution import HUNDREDTH, Distribution, Hundredth
 
 
 class Slice(NamedTuple):
@@ -31,10 +31,12 @@ class ScoreSlices(NamedTuple):
         threshold: The fixed one in force when the last trace was scored; None where none was, or
             where the bar is another for each run.
         slices: Those that have traces.
+        private: What of them never leaves.
     """
 
     threshold: float | None
     slices: tuple[Slice, ...] = ()
+    private: tuple[Slice, ...] = ()
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -54,9 +56,23 @@ class ScoreSlices(NamedTuple):
         """How many of them reach the threshold, or cleared where none is fixed."""
         return sum(one.above for one in self.slices)
 
+    @property
+    def leaving(self) -> "ScoreSlices":
+        """Those that may leave: without the private ones."""
+        never = {one[:2]: one[2:] for one in self.private}
+        left = []
+        for domain, hundredth, traces, above in self.slices:
+            private, private_above = never.get((domain, hundredth), (0, 0))
+            left.append(Slice(domain, hundredth, traces - private, above - private_above))
+        return ScoreSlices(self.threshold, (*(one for one in left if one.traces),))
+
     def of(self, domain: str) -> "ScoreSlices":
         """Those of one domain."""
-        return self._replace(slices=tuple(one for one in self.slices if one.domain == domain))
+        slices, private = (
+            tuple(one for one in some if one.domain == domain)
+            for some in (self.slices, self.private)
+        )
+        return ScoreSlices(self.threshold, slices, private)
 
     def reaching(self, hundredth: int) -> int:
         """How many traces would reach a threshold of so many hundredths."""
@@ -72,8 +88,9 @@ def read_score_slices(connection: sqlite3.Connection, *, since: str | None = Non
     """
     distribution = Distribution(connection, since=since)
     threshold = distribution.threshold()
+    private = (*_private(connection, threshold, since),)
     if threshold is None:
-        return ScoreSlices(None, (*_by_verdict(distribution),))
+        return ScoreSlices(None, (*_by_verdict(distribution),), private)
     above = dict(
         connection.execute(
             "SELECT domain, count(*) FROM traces INDEXED BY traces_day"
@@ -82,7 +99,25 @@ def read_score_slices(connection: sqlite3.Connection, *, since: str | None = Non
         ).fetchall()
     )
     hundredths = distribution.hundredths()
-    return ScoreSlices(threshold, (*_divided(hundredths, threshold, above),))
+    return ScoreSlices(threshold, (*_divided(hundredths, threshold, above),), private)
+
+
+def _private(
+    connection: sqlite3.Connection, threshold: float | None, since: str | None
+) -> Iterator[Slice]:
+    """Not in an index: one pass over the rows is quicker than to look up each of them."""
+    rows = connection.execute(
+        f"""
+        SELECT domain, {HUNDREDTH} AS hundredth, count(*),
+               sum(iif(:threshold IS NULL, decision IS 'forward', score >= :threshold))
+        FROM traces NOT INDEXED
+        WHERE visibility = 'private' AND score IS NOT NULL
+          AND (:since IS NULL OR started_at >= :since)
+        GROUP BY domain, hundredth
+        """,  # noqa: S608 - ours
+        {"threshold": threshold, "since": since},
+    )
+    return map(Slice._make, rows)
 
 
 def _by_verdict(distribution: Distribution) -> Iterator[Slice]:

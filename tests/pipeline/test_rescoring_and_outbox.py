@@ -91,18 +91,23 @@ def test_what_waits_and_no_longer_clears_is_cancelled(keep, outbox, db):
     assert rescoring.counts == counts
 
 
-def test_what_clears_again_waits_again_and_is_redacted_by_today_s_rules(keep, outbox, db):
-    (run,) = traces(1)
-    keep([run], threshold=0)
+def test_what_clears_again_waits_again(keep, outbox, db):
+    keep(traces(1), threshold=0)
     rescore(db, None, threshold=1, **KEYED)
-    word = run.task.objective.split()[0]
 
-    rescoring = rescore(db, None, threshold=0, redact_deny=(word,), **KEYED)
+    rescoring = rescore(db, None, threshold=0, **KEYED)
 
-    row = outbox()[1]
-    assert (row["state"], rescoring.counts["queued"]) == ("pending", 1)
-    assert json.loads(row["redactions"])
-    assert word not in row["body"]
+    assert (outbox()[1]["state"], rescoring.counts["queued"]) == ("pending", 1)
+
+
+def test_what_other_rules_had_prepared_is_blocked_where_it_clears_again(keep, outbox, db):
+    (run,) = traces(1)
+    keep([run], threshold=0, redact_deny=(run.task.objective.split()[0],))
+    rescore(db, None, threshold=1, **KEYED)
+
+    rescore(db, None, threshold=0, **KEYED)
+
+    assert (outbox()[1]["state"], outbox()[1]["body"]) == ("blocked", None)
 
 
 def test_what_clears_now_is_queued(keep, outbox, db):

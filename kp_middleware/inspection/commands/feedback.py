@@ -9,6 +9,7 @@ import click
 
 from kp_middleware.database import connect
 from kp_middleware.inspection.explanation.whereabouts import whereabouts
+from kp_middleware.inspection.input.another_gate import hint_at_another_gate
 from kp_middleware.inspection.input.names import trace_id_argument
 from kp_middleware.inspection.input.number_range import UNIT
 from kp_middleware.inspection.installation.user_settings import read_settings
@@ -48,6 +49,7 @@ def feedback(
 
     settings = read_settings(db)
     with closing(connect(db, read_only=not db.exists())) as connection:
+        hint_at_another_gate(connection, settings)
         history = History(connection)
         before = history.trace(seq := history.find(trace_id))
         told = Feedback(before["id"], success, confidence, time.time())

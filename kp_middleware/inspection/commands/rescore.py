@@ -9,6 +9,7 @@ import click
 
 from kp_middleware.database import Connection, connect
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
+from kp_middleware.inspection.input.another_gate import hint_at_another_gate
 from kp_middleware.inspection.input.names import complete_domain
 from kp_middleware.inspection.input.since import since_option
 from kp_middleware.inspection.installation.user_settings import read_settings
@@ -91,6 +92,7 @@ def _prepared(
     from kp_middleware.pipeline import Rescoring
     from kp_middleware.scoring import shared_embedder
 
+    hint_at_another_gate(connection, settings)
     embedder = shared_embedder(settings.embedder)
     try:
         _wait_for(embedder)

@@ -14,6 +14,7 @@ from kp_middleware.inspection.explanation.thresholds import (
     ONE_COLUMNS,
     effect_row,
     in_long_form,
+    never_leave,
     rows_of,
 )
 from kp_middleware.inspection.input.names import complete_domain
@@ -21,7 +22,6 @@ from kp_middleware.inspection.input.number_range import UNIT
 from kp_middleware.inspection.input.since import since_option
 from kp_middleware.inspection.input.weights import profile_weights, weights_option
 from kp_middleware.inspection.lines.thresholds import (
-    never_leave,
     one_threshold_lines,
     threshold_lines,
 )

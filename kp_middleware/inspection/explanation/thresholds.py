@@ -90,6 +90,11 @@ def effect_row(spread: Distribution, threshold: float, limit: int) -> Row:
     }
 
 
+def never_leave(private: int) -> str:
+    """What is not counted."""
+    return f"Not counted: {private:,} with a score, but private, which never leave."
+
+
 def _without(hundredths: Iterable[Hundredth], private: Iterable[Hundredth]) -> list[Hundredth]:
     """What may leave of them; those with none are left out."""
     never = {(one.domain, one.hundredth): one.traces for one in private}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.lines.bars import bar
 from kp_middleware.inspection.output.screen import broken, cut, padded, width_of
 from kp_middleware.inspection.output.wording import one_line, short_id
@@ -97,11 +98,6 @@ def _remarks(row: Row, current: float | None, left_out: int) -> Iterator[str]:
     if left_out and len(row["domains"]) > 1:
         yield f"Domains not shown: {left_out} (-d, --csv or a wider window)."
     yield "--threshold 0.7 says which traces would change."
-
-
-def never_leave(private: int) -> str:
-    """What is not counted."""
-    return f"Not counted: {private:,} with a score, but private, which never leave."
 
 
 def one_threshold_lines(effect: Row, width: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from kp_middleware.inspection.page._questions import (
     domains_picture,
     funnel_picture,
     map_picture,
+    private_note,
     scores_picture,
     what_if_picture,
 )
@@ -30,6 +31,7 @@ from kp_middleware.inspection.pictures import (
 )
 from kp_middleware.storage import Funnel, Overview, Row, ScoreSlices
 
+_MOST_DIGITS: Final = 6
 _NOVELTY_NOTE: Final = "Line: median; band: 10 to 90 %. At most the 90 days up to the newest run."
 
 
@@ -51,7 +53,11 @@ def overview_html(overview: Overview, links: Links, *, memory_days: float | None
             just_missed(overview.missed, links),
         ),
         (
-            picture_card("What if the threshold were another", what_if_picture(scores, links)),
+            picture_card(
+                "What if the threshold were another",
+                what_if_picture(scores, links),
+                note=private_note(scores),
+            ),
             *_domains(scores, links),
             picture_card("Tools", _tools_picture(overview, links)),
         ),
@@ -78,8 +84,7 @@ def just_missed(missed: Sequence[Row], links: Links) -> Markup:
         element(
             "tr",
             element("td", linked(_asked(row), links.trace(row["id"]))),
-            element("td", f"{row['score']:.3f}", class_="kp-number"),
-            element("td", _margin(row), class_="kp-number"),
+            *(element("td", number, class_="kp-number") for number in _score_and_margin(row)),
             class_="kp-line" if place == last_above and place < len(missed) - 1 else None,
         )
         for place, row in enumerate(missed)
@@ -150,7 +155,16 @@ def _asked(row: Row) -> str:
     return titled(str(row["objective"]), 100)
 
 
-def _margin(row: Row) -> str:
-    """With its sign, and never 0 for what just missed."""
-    margin = row["score"] - row["threshold"]
-    return f"{margin:+.3f}".replace("-", "−")
+def _score_and_margin(row: Row) -> tuple[str, str]:
+    """With as many digits as tell the score and the threshold apart: 3 to 6."""
+    score, threshold = row["score"], row["threshold"]
+    margin, digits = score - threshold, 3
+    while score != threshold and digits < _MOST_DIGITS and not _differ(score, threshold, digits):
+        digits += 1
+    return f"{score:.{digits}f}", f"{margin:+.{digits}f}".replace("-", "−")
+
+
+def _differ(score: float, threshold: float, digits: int) -> bool:
+    """Both as they are written and in the margin, which is rounded by itself."""
+    written = f"{score:.{digits}f}" != f"{threshold:.{digits}f}"
+    return written and round(score - threshold, digits) != 0

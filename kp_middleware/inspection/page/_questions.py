@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.page._links import Links
 from kp_middleware.inspection.pictures import (
     CLEARED,
@@ -12,6 +13,7 @@ from kp_middleware.inspection.pictures import (
     Bin,
     Curve,
     DomainBins,
+    Markup,
     Picture,
     Spot,
     Stage,
@@ -46,15 +48,23 @@ def domains_picture(scores: ScoreSlices, links: Links) -> Picture:
 
 
 def what_if_picture(scores: ScoreSlices, links: Links) -> Picture:
-    """The share that would be forwarded at each threshold, of all and by domain."""
-    colours = colours_of(scores.domains)
-    curves = [_curve("all", "ink", scores, None)]
-    if len(scores.domains) > 1:
+    """The share that would be forwarded at each threshold, of all that may leave, by domain too."""
+    colours, leaving = colours_of(scores.domains), scores.leaving
+    if scores.traces and not leaving.traces:
+        return Picture(Markup(), "every run with a score is private, and never leaves")
+    curves = [_curve("all", "ink", leaving, None)]
+    if len(leaving.domains) > 1:
         curves += [
-            _curve(name, colours[name], scores.of(name), links.domain(name))
-            for name in scores.domains
+            _curve(name, colours[name], leaving.of(name), links.domain(name))
+            for name in leaving.domains
         ]
     return what_if(curves, scores.threshold)
+
+
+def private_note(scores: ScoreSlices) -> str:
+    """How many `what_if_picture` does not count, where there are any."""
+    private = sum(one.traces for one in scores.private)
+    return never_leave(private) if private else ""
 
 
 def funnel_picture(found: Funnel, links: Links) -> Picture:

@@ -5,7 +5,11 @@ from typing import Final
 from kp_middleware.inspection.page._card import card, picture_card, table
 from kp_middleware.inspection.page._links import Links
 from kp_middleware.inspection.page._notice import notice
-from kp_middleware.inspection.page._questions import domains_picture, what_if_picture
+from kp_middleware.inspection.page._questions import (
+    domains_picture,
+    private_note,
+    what_if_picture,
+)
 from kp_middleware.inspection.pictures import Line, Markup, element, share
 from kp_middleware.storage import LastDecisions, ScoreSlices
 
@@ -23,21 +27,31 @@ def _pictures(scores: ScoreSlices, links: Links) -> Markup:
         return picture_card("What if the threshold were another", picture)
     columns = (
         (
-            picture_card("What if the threshold were another", picture._replace(lines=())),
-            card("By domain", _by_domain(scores, links), lead="What reaches it of each."),
+            picture_card(
+                "What if the threshold were another",
+                picture._replace(lines=()),
+                note=private_note(scores),
+            ),
+            card("By domain", _by_domain(scores.leaving, links), lead="What reaches it of each."),
             picture_card("Scores by domain", domains_picture(scores, links)),
         ),
         (
             card(
                 "At each threshold",
                 element("div", table(picture.columns, picture.lines), class_="kp-wide"),
-                lead="From the scores as they were given; nothing is scored anew.",
+                lead=_lead(scores),
             ),
         ),
     )
     return element(
         "div", *(element("div", *column) for column in columns), class_="kp-columns kp-two"
     )
+
+
+def _lead(scores: ScoreSlices) -> str:
+    """How to read the table."""
+    lead = "From the scores as they were given; nothing is scored anew."
+    return lead if scores.threshold is None else f"{lead} → is the threshold in force."
 
 
 def _by_domain(scores: ScoreSlices, links: Links) -> Markup:

@@ -1,6 +1,6 @@
 """What would another threshold do? The share that would reach it, at each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kp_middleware.inspection.pictures._histogram import NO_SCORES
@@ -61,7 +61,7 @@ def what_if(curves: Sequence[Curve], threshold: float | None) -> Picture:
         *entries,
     )
     columns = (*_COLUMNS, *(curve.name for curve in curves[1:]))
-    return Picture(svg, finding, columns, tuple(_lines(curves)))
+    return Picture(svg, finding, columns, tuple(_lines(curves, threshold)))
 
 
 def _frame(across: Scale, up: Scale) -> list[Markup]:
@@ -107,13 +107,22 @@ def _spoken(curve: Curve) -> str:
     return f"{curve.name}: {count(curve.now)} of {count(curve.reaching[0])} now"
 
 
-def _lines(curves: Sequence[Curve]) -> list[Line]:
-    """In steps of 0.05: all with their change against now, and the share of each domain."""
-    lines, whole = [], curves[0]
-    for hundredth in range(0, 101, 5):
-        reaching = whole.reaching[hundredth]
-        change = f"{reaching - whole.now:+,}".replace("-", "−") if reaching != whole.now else "±0"
-        shares = (share(curve.reaching[hundredth], curve.reaching[0]) for curve in curves)
-        first, *others = shares
-        lines.append(Line((f"{hundredth / 100:.2f}", count(reaching), first, change, *others)))
-    return lines
+def _lines(curves: Sequence[Curve], threshold: float | None) -> Iterator[Line]:
+    """In steps of 0.05, and today's: all with their change against now, the share of each domain."""
+    steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
+    for step in sorted(steps if threshold is None else steps | {threshold}):
+        is_now = step == threshold
+        reach = [curve.now if is_now else curve.reaching[round(100 * step)] for curve in curves]
+        change = reach[0] - curves[0].now
+        against = f"{change:+,}".replace("-", "−") if change else "±0"
+        first, *others = (
+            share(some, curve.reaching[0]) for some, curve in zip(reach, curves, strict=True)
+        )
+        name = f"→ {_exact(step)}" if is_now else _exact(step)
+        yield Line((name, count(reach[0]), first, against, *others))
+
+
+def _exact(threshold: float) -> str:
+    """With two digits, or with all where two would say another."""
+    short = f"{threshold:.2f}"
+    return short if float(short) == threshold else f"{threshold:g}"
