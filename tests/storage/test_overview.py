@@ -101,6 +101,38 @@ def test_a_threshold_between_two_hundredths_divides_one_of_them(connection, keep
     assert [tuple(one[1:]) for one in slices.slices] == [(74, 4, 2), (80, 1, 1)]
 
 
+@pytest.mark.parametrize(
+    ("gate", "left"),
+    [
+        ("threshold 0.7435", [("code", 74, 2, 1), ("code", 80, 1, 1)]),
+        ("top 10%", [("code", 74, 2, 0), ("code", 80, 1, 1)]),
+    ],
+)
+def test_what_is_private_is_told_apart_on_both_sides_of_the_threshold(connection, keep, gate, left):
+    for visibility in ("network", "private"):
+        for score in (0.743, 0.744, 0.8):
+            decision = "forward" if score == 0.8 else "withhold"
+            keep(score=score, decision=decision, visibility=visibility, domain="code")
+    keep(score=0.9, decision="forward", visibility="private", domain="law")
+    connection.execute("UPDATE traces SET threshold = 0.7435, gate = ?", (gate,))
+
+    slices = read_score_slices(connection)
+
+    assert slices.traces == 7
+    assert [tuple(one) for one in slices.leaving.slices] == left
+    assert sum(one.traces for one in slices.of("code").private) == 3
+
+
+def test_since_leaves_out_what_is_private_and_began_before(connection, keep, at):
+    at(keep(score=0.9, visibility="private"), "2026-01-01")
+    at(keep(score=0.9), "2026-11-01")
+
+    slices = read_score_slices(connection, since="2026-06-01T00:00:00.000Z")
+
+    assert slices.private == ()
+    assert slices.leaving.traces == 1
+
+
 def test_the_funnel_counts_what_came_how_far(connection, keep):
     seqs = [keep(score=0.8, decision="forward") for _ in range(5)]
     keep(score=0.2)

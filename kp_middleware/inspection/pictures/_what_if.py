@@ -108,7 +108,7 @@ def _spoken(curve: Curve) -> str:
 
 
 def _lines(curves: Sequence[Curve], threshold: float | None) -> Iterator[Line]:
-    """In steps of 0.05, and today's: all with their change against now, the share of each domain."""
+    """In steps of 0.05, and today's: all with their change against now, domains with a share."""
     steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
     for step in sorted(steps if threshold is None else steps | {threshold}):
         is_now = step == threshold

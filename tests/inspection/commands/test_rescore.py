@@ -80,11 +80,11 @@ def test_all_commands_agree_with_it(type_command):
 def test_what_was_cut_off_goes_on(type_command):
     result = type_command("rescore")
 
-    assert result.stderr.splitlines() == [
-        "decides by threshold 0.7; the last run was decided by threshold 0.5:"
-        " KP_THRESHOLD sets the same",
-        "goes on where it stopped: 8 are scored already",
-    ]
+    other_gate, goes_on = result.stderr.splitlines()
+    assert other_gate.startswith(
+        "decides by threshold 0.7; the last run was decided by threshold 0.5"
+    )
+    assert goes_on == "goes on where it stopped: 8 are scored already"
     assert result.stdout.startswith("2 scored anew in ")
     assert type_command("rescore").stderr == ""
 

@@ -1,7 +1,7 @@
 import pytest
 from page_reading import NoWays, Ways, card, hrefs, parsed, text_of, titles_of_cards
 
-from kp_middleware.inspection.page import overview_html
+from kp_middleware.inspection.page import just_missed, overview_html
 from kp_middleware.storage import ToolTotals, ToolUse, read_overview
 
 
@@ -100,6 +100,39 @@ def test_what_lies_nearest_to_the_threshold_is_listed_with_the_line_between(work
     assert "".join(above.find("td").itertext()) == "a good one"
     assert (above.get("class"), below.get("class")) == ("kp-line", None)
     assert [cell.text[0] for cell in (above.findall("td")[2], below.findall("td")[2])] == ["+", "−"]
+
+
+@pytest.mark.parametrize(
+    ("score", "threshold", "numbers"),
+    [
+        (0.9, 0.75, ("0.900", "+0.150")),
+        (0.75, 0.75, ("0.750", "+0.000")),
+        (0.75004, 0.75, ("0.75004", "+0.00004")),
+        (0.74996, 0.75, ("0.74996", "−0.00004")),
+        (0.7496, 0.75, ("0.7496", "−0.0004")),
+        (0.75 - 1e-9, 0.75, ("0.750000", "−0.000000")),
+        (0.7504, 0.7506, ("0.7504", "−0.0002")),
+    ],
+)
+def test_a_score_has_as_many_digits_as_tell_it_from_the_threshold(score, threshold, numbers):
+    row = {"id": "a", "objective": "fix it", "score": score, "threshold": threshold}
+
+    cells = parsed(just_missed([row], Ways())).findall("table/tbody/tr/td")
+
+    assert tuple(cell.text for cell in cells[1:]) == numbers
+
+
+def test_what_is_private_is_not_in_the_curve_but_among_the_scores(work, overview_page, connection):
+    work("one")
+    work("two")
+    connection.execute("UPDATE traces SET visibility = 'private' WHERE seq = 2")
+
+    page = overview_page()
+
+    curve = card(page, "What if the threshold were another").find("figcaption").text
+    assert " of 1 reach 0.5 " in curve
+    assert "Not counted: 1 with a score, but private" in curve
+    assert " of 2 at or above 0.5 " in card(page, "Scores").find("figcaption").text
 
 
 def test_bars_rows_and_spots_lead_where_the_links_say(work, overview_page):

@@ -33,5 +33,39 @@ def test_where_the_bar_moves_the_table_is_about_the_best_tenth(work, what_if_pag
     assert heads == ["Domain", "0.35", "0.40", "0.45"]
 
 
+def test_what_is_private_is_not_counted_and_said(work, what_if_page, connection):
+    for domain in ("code", "medical", "medical"):
+        work(f"look into {domain}", domain)
+    connection.execute("UPDATE traces SET visibility = 'private' WHERE seq = 3")
+
+    page = what_if_page()
+
+    first = card(page, "At each threshold").find("div/table/tbody/tr")
+    assert ["".join(cell.itertext()) for cell in first][:2] == ["0.00", "2"]
+    said = card(page, "What if the threshold were another").find("figcaption").text
+    assert said.endswith("Not counted: 1 with a score, but private, which never leave.")
+    in_each = card(page, "Scores by domain").findall("details/div/table/tbody/tr")
+    assert ["".join(cell.itertext()) for cell in in_each[0]][:2] == ["medical", "2"]
+
+
+def test_where_all_is_private_there_is_no_curve_but_the_reason(work, what_if_page, connection):
+    work("fix it")
+    connection.execute("UPDATE traces SET visibility = 'private'")
+
+    assert "Every run with a score is private, and never leaves." in text_of(what_if_page())
+
+
+def test_the_row_of_the_threshold_in_force_is_marked(work, what_if_page, connection):
+    work("fix it")
+    fixed = card(what_if_page(), "At each threshold")
+    connection.execute("UPDATE traces SET gate = 'top 10%'")
+    moving = card(what_if_page(), "At each threshold")
+
+    marked = [cell.text for cell in fixed.iter("bdi") if "→" in cell.text]
+    assert marked == ["→ 0.50"]
+    assert fixed.find("p").text.endswith("→ is the threshold in force.")
+    assert "→" not in "".join(moving.itertext())
+
+
 def test_without_scores_the_page_says_so(what_if_page):
     assert "No scored runs yet" in text_of(what_if_page())

@@ -114,7 +114,7 @@ def test_the_curve_says_what_each_threshold_would_let_through():
     assert picture.finding == "2 of 5 reach 0.75 (40.0 %)"
     cells = {line.cells[0]: line.cells[1:] for line in picture.lines}
     assert picture.columns[-1] == "law"
-    assert cells["0.75"] == ("2", "40.0 %", "±0", "0 %")
+    assert cells["→ 0.75"] == ("2", "40.0 %", "±0", "0 %")
     assert cells["0.20"] == ("5", "100 %", "+3", "100 %")
     assert cells["0.95"] == ("0", "0 %", "−2", "0 %")
     assert {"all 40.0 %", "law 0 %"} <= set(words(picture))
@@ -135,6 +135,14 @@ def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
         "2 of 5 cleared the bar of their own run (40.0 %)",
     ]
     assert pictures[0].columns[1:] == ("Withheld", "Cleared")
+
+
+def test_a_threshold_that_is_no_step_has_a_row_of_its_own():
+    picture = what_if([curve("all", 20, 60, 74, 75, 90)._replace(now=2)], 0.7435)
+
+    cells = [line.cells for line in picture.lines]
+    assert cells[15] == ("→ 0.7435", "2", "40.0 %", "±0")
+    assert len(cells) == 22
 
 
 def test_the_curve_falls_from_all_to_none():
