@@ -8,9 +8,6 @@ from kp_middleware.storage import Distribution, Effect, Hundredth, Row
 LONG_COLUMNS: Final = ("threshold", "domain", "would_go", "traces", "share")
 """What text has: how many of how many traces reach a threshold, and their share, 0 to 1."""
 
-ROW_COLUMNS: Final = ("threshold", "would_go", "traces", "share", "private", "domains")
-"""What JSON has of a threshold."""
-
 ONE_COLUMNS: Final = ("change", "id", "domain", "score", "threshold", "objective")
 """What text has of a trace that changes: its score, and the threshold of its day."""
 
