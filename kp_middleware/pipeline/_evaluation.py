@@ -149,6 +149,8 @@ class Evaluation:
         started = time.perf_counter()
         shape = self._shape(seq, trace)
         vector = self._embedded(trace)  # slow, so outside the transaction; as is redaction
+        if vector is not None:
+            self._scorer.load()
         hindrance = self._dispatch.hindrance(trace.metadata.visibility)
         try:
             with transaction(self._connection):

@@ -113,12 +113,15 @@ class Scorer:
         if self._embedder is None:
             return None
         try:
-            vector = self._cache.unit(self._embedder.embed(embedded_text(trace, self._embedder)))
-            self._cache.load(embedder=self._embedder.name)  # now: a look-up may hold a lock
-            return vector
+            return self._cache.unit(self._embedder.embed(embedded_text(trace, self._embedder)))
         except EmbedderUnavailableError as error:
             self._warn_once(error)
             return None
+
+    def load(self) -> None:
+        """Read from the file what traces are compared with, before a look-up that holds a lock."""
+        if self._embedder is not None:
+            self._cache.load(embedder=self._embedder.name)
 
     def weights(self, domain: str) -> Weights:
         """What each signal counts in a domain."""

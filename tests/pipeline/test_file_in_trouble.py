@@ -83,9 +83,7 @@ def test_a_damaged_file_is_set_aside_and_the_run_is_in_the_new_one(
 def test_a_file_that_is_damaged_while_it_is_used_loses_no_run_that_comes(pulse, db):
     kp = pulse(sync=True)
     agent = fill(kp)
-    with closing(connect(db)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    overwrite_the_middle(db)
+    overwrite_the_table(db, "vectors")
 
     [agent(f"after {number}") for number in range(30)]
 

@@ -14,7 +14,7 @@ WRONG = {
     "a name with a slip": ({"apikey": KEY}, "apikey\n  Extra inputs are not permitted"),
     "a list": ({"api_key": [KEY]}, "api_key\n  Input should be a valid string"),
     "bytes in a list": ({"api_key": (KEY.encode(),)}, "api_key\n  Input should be a valid string"),
-    "in place of another": ({"threshold": KEY}, "threshold\n  Input should be a valid number"),
+    "in place of another": ({"threshold": KEY}, "threshold\n  Value error, a number from 0"),
     "among others": ({"domain": [{"x": KEY}]}, "domain\n  Input should be a valid string"),
 }
 

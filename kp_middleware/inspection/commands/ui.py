@@ -34,7 +34,7 @@ def ui(db: Path, *, port: int, opens: bool) -> None:
     # Where all cores are busy, the threads that numpy would start wait for one another.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        from kp_middleware.inspection.server._page_server import serve
+        from kp_middleware.inspection.server import serve
     except ModuleNotFoundError as error:
         raise MissingExtraError("ui") from error
     serve(db, port=port, opens=opens)

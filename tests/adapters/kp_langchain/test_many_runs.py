@@ -58,6 +58,7 @@ class Counter:
         self.ended += 1
 
 
+@pytest.mark.slow
 def test_a_thousand_cancelled_runs_leave_nothing(memory, monkeypatch):
     monkeypatch.setattr("kp_langchain._runs._REMEMBERED", 64)  # or that goes up and down
     waiting = agent(calls(wait={"seconds": 60}), tools=[wait])
@@ -136,6 +137,7 @@ def test_where_too_many_runs_never_end_the_oldest_is_given_up(handler, notebook)
     assert len(handler._runs) == 2048
 
 
+@pytest.mark.slow
 def test_case_26_a_thousand_runs_at_once_stay_apart(config, notebook):
     running = agent(*ADDS)
 
