@@ -86,3 +86,10 @@ def test_a_day_has_room_for_so_many():
 
 def test_what_is_withheld_anyway_does_not_blame_the_day():
     assert decided([0.5, 0], 0.4).reason == "score 0.400 is below 0.5"
+
+
+def test_the_share_is_exact_where_its_product_is_not():
+    assert 0.07 * 100 > 7
+
+    assert decided(["top 7%"], 0.6, Past(runs=100, ahead=7)).decision == "withhold"
+    assert decided(["top 7%"], 0.6, Past(runs=100, ahead=6)).decision == "forward"
