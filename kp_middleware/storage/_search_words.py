@@ -21,6 +21,7 @@ def undivided_words(text: str) -> list[str]:
     """
     if not _UNDIVIDED.search(text) or _GRAMMAR.search(text):
         return []
+    text = text.encode(errors="replace").decode()  # SQLite refuses lone surrogates
     words = (word.rstrip("*") for word in text.replace('"', " ").split() if word != "AND")
     return [word for word in words if word]
 

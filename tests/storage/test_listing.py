@@ -1,7 +1,7 @@
 """Which traces are meant."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from stored_runs import run, scored, tool_step, verdict
 
@@ -174,6 +174,7 @@ def test_a_text_is_taken_as_fts5_reads_it_or_word_by_word(listing, text, found):
 
 @given(text=st.text(st.sampled_from("ab\"'*:^-+(){}[],. \x00\ud800é😀\\") | st.characters()))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(text="\ud800←")
 def test_no_text_is_an_error(listing, text):
     assert listing.found(Filters(text=text), limit=1) == []
 
