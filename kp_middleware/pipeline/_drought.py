@@ -26,9 +26,9 @@ class Drought:
         """One more verdict is in the file; outside the transaction that stored it."""
         if verdict.decision == "forward":
             return
-        if self._withheld % _EVERY == 0:
-            self._look()
         self._withheld += 1
+        if self._withheld == 1 or self._withheld % _EVERY == 0:  # others may have scored the rest
+            self._look()
 
     def _look(self) -> None:
         last = read_last_decisions(self._connection)

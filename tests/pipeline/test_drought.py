@@ -27,7 +27,7 @@ def score(pulse):
 
 
 def test_when_none_of_100_cleared_it_is_said_with_the_setting(score, caplog):
-    assert score(100, caplog) == 0
+    assert score(99, caplog) == 0
     assert score(1, caplog) == 1
 
     (record,) = caplog.records
@@ -44,8 +44,8 @@ def test_it_is_said_once_a_day_whoever_looks(score, caplog, connection):
     assert score(1, caplog) == 2
 
 
-def test_a_program_that_goes_on_says_it_at_its_101st_run_that_stays(score, caplog):
-    assert score(101, caplog) == 1
+def test_a_program_says_it_at_its_100th_run_that_stays(score, caplog):
+    assert score(100, caplog) == 1
 
 
 def test_where_one_cleared_nothing_is_said(score, caplog):

@@ -76,7 +76,7 @@ class Completing(LLM):
         return "completing"
 
     def _call(self, *_: Any, **__: Any) -> str:
-        raise NotImplementedError
+        raise NotImplementedError  # abstract in LLM; `_generate` is what is called
 
     def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
         logs = [None, math.log(NEARLY_SURE), math.log(NEARLY_SURE)]
