@@ -72,6 +72,14 @@ class OutboxCare:
         ).fetchone()
         return int(count)
 
+    def body(self, seq: int) -> str | None:
+        """Exactly what goes, or went, of a trace; None where nothing does."""
+        try:
+            body = self.entry(seq).body
+        except TraceNotFoundError:
+            return None
+        return None if body is None else body.decode()
+
     def entry(self, seq: int) -> Entry:
         """One trace and what would be sent of it.
 

@@ -97,7 +97,7 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
             row,
             Alike.among(read_points(connection, around=seq)),
             links,
-            body=_body(connection, seq),
+            body=OutboxCare(connection).body(seq),
             domains=read_domains(connection),
         )
         above = trace_head(row, read_beside(connection, seq), links)
@@ -142,11 +142,3 @@ async def _shown(
 def _read(path: Path, links: Addresses, read: Callable[[_File], Page]) -> Page:
     with closing(connect(path, read_only=True)) as connection:
         return read(_File(connection, links, path))
-
-
-def _body(connection: Connection, seq: int) -> str | None:
-    try:
-        body = OutboxCare(connection).entry(seq).body
-    except TraceNotFoundError:
-        return None
-    return None if body is None else body.decode()

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kp_middleware.database import Connection
-from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.inspection.output.progress import progress
 from kp_middleware.inspection.page import Alike
 from kp_middleware.inspection.report._cleaning import Cleaning
@@ -68,16 +67,8 @@ def _told(connection: Connection, seqs: list[int], cleaning: Cleaning) -> Iterat
     history = History(connection)
     for seq in seqs:
         alike = Alike.among(read_points(connection, around=seq)).alone()
-        body = cleaning.body(_body(connection, seq))
+        body = cleaning.body(OutboxCare(connection).body(seq))
         yield Told(cleaning.trace(history.trace(seq)), cleaning.alike(alike), body)
-
-
-def _body(connection: Connection, seq: int) -> str | None:
-    try:
-        body = OutboxCare(connection).entry(seq).body
-    except TraceNotFoundError:
-        return None
-    return None if body is None else body.decode()
 
 
 def _remark(file: str, since: str | None, level: str | None) -> str:
