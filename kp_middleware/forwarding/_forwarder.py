@@ -147,9 +147,11 @@ class Forwarder:
         with self._handing_over:
             self._ended = True
             parcel, self._asked_for = self._asked_for, None
-        if parcel is None:
-            return False
-        self._pace.give_back(_unheard if self._registry.hang_up() else _unasked)
+            if parcel is None:
+                return False
+            # Before the sending thread may go on: it would let the next process have our turn, and
+            # that one, too, would count a request that nobody has heard the answer to.
+            self._pace.give_back(_unheard if self._registry.hang_up() else _unasked)
         self._outbox.give_back(parcel)
         return True
 

@@ -148,6 +148,21 @@ def test_who_ends_while_the_registry_hangs_leaves_all_to_the_next_which_sends_at
         )
 
 
+def test_a_request_broken_off_counts_once_however_soon_its_thread_goes_on(queued, worker_for, db):
+    with LocalRegistry(answers=[Mood.HANG]) as registry:
+        queued(registry)
+        ended = worker_for(registry)
+        wait_until(lambda: registry.requests)
+        there, thread = ended._registry, ended._thread
+        there.hang_up = lambda: (Registry.hang_up(there), thread.join(0.5))[0]
+
+        ended.stop(0.0)
+        worker_for(registry)
+        wait_until(lambda: states(db) == ["sent"])
+
+        assert len(registry.requests) == 2
+
+
 def test_an_answer_that_nobody_waits_for_any_more_is_not_written_down(queued, worker_for, db):
     asked, may_answer = threading.Event(), threading.Event()
     with LocalRegistry(answers=lambda _: asked.set() or (may_answer.wait(20) and None)) as registry:
