@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 
 from kp_middleware.privacy._rules import Rule
 
@@ -11,7 +12,8 @@ _RUNS = {
     "0.": re.compile(r"\d{1,3}(?=\.\d)", re.ASCII),
     "A": re.compile(r"[A-Z]+"),
 }
-_SHORT = 80
+_LONG = 20_000  # characters: of so many, the pairs may be as many, and take longer than the words
+_FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
 
 
 class Page:
@@ -62,21 +64,33 @@ class Page:
 
 
 class Beginnings:
-    """All words with which matches of rules begin; in a short text, few can be."""
+    """All words with which matches of rules begin.
+
+    Few have their rarest pair of characters in common with a text: only these are looked for.
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = [*words]
-        self._by_pair: dict[str, list[str]] = {}
+        self._without_pair: list[str] = []
+        self._by_pair: dict[tuple[str, str], list[str]] = {}
         for word in self._words:
-            self._by_pair.setdefault("" if word in _RUNS else word[:2], []).append(word)
+            if word in _RUNS or len(word) == 1:
+                self._without_pair.append(word)
+            else:
+                self._by_pair.setdefault(min(pairwise(word), key=_frequency), []).append(word)
 
     def held_by(self, page: Page) -> list[str]:
         """Those that occur in a page."""
-        lowered = page.lowered
-        if len(lowered) > _SHORT:
+        if len(page.lowered) > _LONG:
             return page.held(self._words)
-        pairs = {"", *lowered, *(lowered[place : place + 2] for place in range(len(lowered)))}
-        return page.held(word for pair in pairs for word in self._by_pair.get(pair, ()))
+        pairs = self._by_pair.keys() & {*pairwise(page.lowered)}
+        possible = (word for pair in pairs for word in self._by_pair[pair])
+        return page.held([*self._without_pair, *possible])
+
+
+def _frequency(pair: tuple[str, str]) -> int:
+    """High for a pair that many texts have."""
+    return sum(len(_FREQUENT) - _FREQUENT.find(sign) if sign in _FREQUENT else 0 for sign in pair)
 
 
 def _runs(kind: str, text: str) -> list[int]:
