@@ -7,13 +7,14 @@ from typing import Final
 from kp_middleware import privacy
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
+from kp_middleware.pipeline._afterwards import Feedback
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._drought import Drought
 from kp_middleware.pipeline._hindsight import Hindsight
 from kp_middleware.pipeline._intake import Intake
 from kp_middleware.pipeline._next_run import NextRun
 from kp_middleware.pipeline._retention import Retention
-from kp_middleware.pipeline._run_queue import Feedback, FinishedRun
+from kp_middleware.pipeline._run_queue import FinishedRun
 from kp_middleware.pipeline._said import Said
 from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
 from kp_middleware.pipeline._verdicts import Verdicts

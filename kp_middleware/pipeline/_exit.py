@@ -11,33 +11,33 @@ from typing import TYPE_CHECKING, Final
 from kp_middleware.pipeline._daemon import wait_for_ends
 
 if TYPE_CHECKING:
-    from kp_middleware.pipeline._knowledge_pulse import KnowledgePulse
+    from kp_middleware.pipeline._workers import Workers
 
 _EXIT_S: Final = 2.0
 _LAST_STEP_S: Final = 10.0  # loading the model takes a second or two, embedding a run 0.1
 
-_open: "weakref.WeakSet[KnowledgePulse]" = weakref.WeakSet()
+_open: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 _promised: Final[set[int]] = set()
 _asked: Final[list[bool]] = []
 
 
-def close_at_exit(pipeline: "KnowledgePulse") -> None:
-    """Close it when this process ends, unless it is gone by then."""
-    _open.add(pipeline)
+def close_at_exit(workers: "Workers") -> None:
+    """End them when this process ends, unless they are gone by then."""
+    _open.add(workers)
     _promise_for_multiprocessing()
     _promise_after_fork()  # a fork server's child imports a program before it knows whose it is
 
 
-def still_open() -> "list[KnowledgePulse]":
-    """The pipelines of this process, closed or not."""
+def still_open() -> "list[Workers]":
+    """Those of this process, closed or not."""
     return list(_open)
 
 
 @atexit.register
 def _close_all() -> None:
     since_s = time.monotonic()
-    for pipeline in still_open():
-        pipeline._end(since_s, _EXIT_S)  # noqa: SLF001 - our own
+    for workers in still_open():
+        workers.end(since_s, _EXIT_S)
     wait_for_ends(_LAST_STEP_S)
 
 

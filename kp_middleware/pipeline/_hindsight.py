@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._run_queue import Feedback
+from kp_middleware.pipeline._afterwards import Feedback
 from kp_middleware.pipeline._second_decision import SecondDecision
 from kp_middleware.scoring import rescored
 from kp_middleware.settings import Settings

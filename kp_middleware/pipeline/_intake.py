@@ -7,7 +7,7 @@ from typing import Final
 from kp_middleware import privacy
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import RedactionError
-from kp_middleware.pipeline._run_queue import ThreadEnd
+from kp_middleware.pipeline._afterwards import ThreadEnd
 from kp_middleware.pipeline._threads import Threads
 from kp_middleware.recording import Limits, Recorder, assemble, bounded
 from kp_middleware.runs import RecordedRun

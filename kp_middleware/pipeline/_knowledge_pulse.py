@@ -1,24 +1,17 @@
 """The pipeline as users hold it: settings in, runs in, nothing to configure to begin."""
 
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
-from numbers import Real
 from types import EllipsisType, TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from kp_middleware.confidence import Confidences
-from kp_middleware.database import TROUBLE
-from kp_middleware.forwarding import Registry
+from kp_middleware.pipeline._afterwards import Feedback, ThreadEnd
 from kp_middleware.pipeline._backlog import Backlog
-from kp_middleware.pipeline._exit import close_at_exit, still_open
-from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
-from kp_middleware.pipeline._run_queue import Feedback, FinishedRun, RunQueue, ThreadEnd
-from kp_middleware.pipeline._scoring_worker import ScoringWorker
-from kp_middleware.pipeline._stats import Stats, read_stats
+from kp_middleware.pipeline._stats import Stats
+from kp_middleware.pipeline._workers import Workers
 from kp_middleware.recording import (
     Limits,
     Naming,
@@ -27,24 +20,14 @@ from kp_middleware.recording import (
     carried,
     extractors_of,
     recorded_tool,
-    shield,
 )
-from kp_middleware.runs import fingerprint
 from kp_middleware.scoring import Embedder, Gate, shared_embedder
 from kp_middleware.settings import Settings, SettingsKeywords
-from kp_middleware.storage import RestingConnection, count_backlog
 from kp_middleware.traces import ReasoningTrace
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
-
-logger = logging.getLogger("kp_middleware")
-
-_MOMENT_S: Final = 0.1
-_CLOSED: Final = "the pipeline is closed, which should come after the last run"
-_TOO_MANY: Final = "too many wait to be scored: see kp.stats().trouble, or raise max_queue_bytes"
-_PATIENCE_S: Final = 10.0  # with a worker that keeps no run for so long, and does not say why
 
 
 class KnowledgePulse:
@@ -95,11 +78,7 @@ class KnowledgePulse:
         if embedder is ...:
             threads = self.settings.embedder_threads
             embedder = shared_embedder(self.settings.embedder, threads=threads)
-        self._embedder = embedder
-        self._gate = gate
-        self._start_afresh()
-        self._closed = False
-        close_at_exit(self)
+        self._workers = Workers(self.settings, embedder, gate)
 
     @classmethod
     def default(cls) -> "KnowledgePulse":
@@ -112,7 +91,7 @@ class KnowledgePulse:
     @property
     def closed(self) -> bool:
         """Whether it records nothing more."""
-        return self._closed
+        return self._workers.closed
 
     def start_recording(self, framework: str) -> Recorder | None:
         """A recorder for one run of a framework, or None if recording is switched off.
@@ -121,10 +100,10 @@ class KnowledgePulse:
         """
         if not self.settings.enabled:
             return None
-        if self._closed:
-            self._drop()
+        if self._workers.closed:
+            self._workers.drop()
             return None
-        return Recorder(self._take, self._limits, framework=framework)
+        return Recorder(self._workers.take, self._limits, framework=framework)
 
     @overload
     def capture(self, function: F, /) -> F: ...
@@ -208,7 +187,7 @@ class KnowledgePulse:
         if not isinstance(trace, ReasoningTrace):
             raise TypeError(f"a ReasoningTrace is needed, this is a {type(trace).__name__}")
         if self.settings.enabled:
-            self._take(trace)
+            self._workers.take(trace)
 
     def end_thread(
         self,
@@ -228,9 +207,9 @@ class KnowledgePulse:
         Raises:
             ValueError: If the confidence is not from 0 to 1.
         """
-        _check_confidence(confidence)
+        end = ThreadEnd.of(thread_id, success=success, confidence=confidence)
         if self.settings.enabled:
-            self._take(ThreadEnd(fingerprint(str(thread_id)), success, confidence))
+            self._workers.take(end)
 
     def feedback(
         self,
@@ -256,17 +235,9 @@ class KnowledgePulse:
             TypeError: If the id is not a text, or success neither true nor false: a word that comes
                 from a form would open the gate.
         """
-        _check_confidence(confidence)
-        if success not in {None, True, False}:
-            raise TypeError(f"success is True or False, this is {success!r}")
-        if success is None and confidence is None:
-            raise ValueError("feedback says something: give success, confidence or both")
-        if trace_id is not None and not isinstance(trace_id, str):
-            raise TypeError(f"a trace's id is a text, this is a {type(trace_id).__name__}")
-        if self.settings.enabled and trace_id is not None:
-            said = None if success is None else bool(success)
-            sure = None if confidence is None else float(confidence)
-            self._take(Feedback(trace_id, said, sure, time.time()))
+        told = Feedback.of(trace_id, success=success, confidence=confidence)
+        if self.settings.enabled and told is not None:
+            self._workers.take(told)
 
     def flush(self, timeout_s: float = 5.0) -> Backlog:
         """Wait until what was recorded is scored and what may leave is sent, or the time is over.
@@ -277,54 +248,18 @@ class KnowledgePulse:
         Returns:
             What is not done.
         """
-        if not self.settings.sync and any(self._backlog()):
-            self._scorer.look_again()  # another process may have left it
-        self._wait(time.monotonic() + timeout_s)
-        return self._backlog()
+        return self._workers.flush(timeout_s)
 
     def stats(self) -> Stats:
         """How many were recorded, scored, sent and lost. Never raises; quick (30 ms of 100,000)."""
-        return read_stats(
-            self.settings.db,
-            in_memory=self._queue.waiting,
-            dropped=self._queue.dropped,
-            swallowed=shield.failures,
-            trouble=self._scorer.trouble or (self._sender.trouble if self._sender else None),
-        )
+        return self._workers.stats()
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Flush, then stop. What is not scored or sent by then the next process does. Idempotent.
 
         Takes longer only where finished runs are in memory and the file takes them.
         """
-        self._end(time.monotonic(), timeout_s)
-
-    def _end(self, since_s: float, timeout_s: float) -> None:
-        """Close: all of it in the time that began at ``since_s``, unless runs are being kept."""
-        if self._closed:
-            return
-        self._closed = True
-        deadline = since_s + timeout_s
-        self._wait(deadline)
-        if self.settings.sync:
-            self._scorer.keep_all(since_s + _PATIENCE_S)
-        else:
-            self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
-        self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
-        if self._sender is not None:
-            self._sender.stop(0.0)
-        if self._queue.waiting:
-            why = self._scorer.trouble or f"{self.settings.db}: kp-middleware doctor looks into it"
-            words = "finished runs that could not be kept, and are lost: %d; %s"
-            logger.warning(words, self._queue.waiting, why)
-
-    def _wait(self, deadline: float) -> None:
-        if self.settings.sync:
-            self._scorer.work_until(deadline)
-        else:
-            self._queue.wait_until_done(deadline - time.monotonic())
-        if self._sender is not None:
-            self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
+        self._workers.end(time.monotonic(), timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -345,72 +280,10 @@ class KnowledgePulse:
     def _tool(self, function: F, name: str | None) -> F:
         return recorded_tool(function, name) if self.settings.enabled else function
 
-    @shield
-    def _take(self, run: FinishedRun) -> None:
-        """Called on the agent's thread: puts the run on the queue, and no more."""
-        if self._closed or not self._queue.put(run):
-            self._drop()
-        elif self.settings.sync:
-            self._scorer.score_ours()
-        else:
-            self._scorer.start()
 
-    def _drop(self) -> None:
-        if self._queue.drop() == 1:
-            why = _CLOSED if self._closed else _TOO_MANY
-            logger.warning("a run was dropped: %s; more are counted, not logged", why)
-
-    def _start_in_a_child(self) -> None:
-        self._scorer.leave_to_the_parent()
-        self._start_afresh()
-
-    def _start_afresh(self) -> None:
-        """With an empty queue and no thread: at first, and in a forked child."""
-        self._queue = RunQueue(self.settings.max_queue_bytes)
-        self._sender = self._make_sender()
-        self._scorer = ScoringWorker(
-            self._queue, self.settings, self._embedder, self._gate, on_queued=self._start_sending
-        )
-
-    def _make_sender(self) -> ForwardingWorker | None:
-        api_key = self.settings.api_key
-        if api_key is None or self.settings.visibility == "private":
-            return None
-        registry = Registry(self.settings.registry_url, api_key, agent_id=self.settings.agent_id)
-        return ForwardingWorker(self.settings, registry)
-
-    def _start_sending(self) -> None:
-        if self._sender is not None:
-            self._sender.start()
-
-    def _backlog(self) -> Backlog:
-        """From the file, where it exists; what cannot be read there is not counted."""
-        try:
-            with closing(RestingConnection(self.settings.db, read_only=True)) as connection:
-                unscored, unsent = count_backlog(connection)
-        except TROUBLE:
-            unscored = unsent = 0
-        return Backlog(self._queue.waiting + unscored, unsent)
-
-
-def _check_confidence(confidence: float | None) -> None:
-    if confidence is None:
-        return
-    if isinstance(confidence, bool) or not isinstance(confidence, Real):
-        raise TypeError(f"confidence is a number from 0 to 1, this is {confidence!r}")
-    if not 0 <= float(confidence) <= 1:
-        raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
-
-
-def _start_afresh_in_the_child() -> None:
-    """A fork takes no threads along, but locks as they were.
-
-    What the parent had in its queue the parent keeps and scores. Files it had none open: see
-    `ForkGate`, whose part comes first, because it was imported before.
-    """
+def _renew_the_lock() -> None:
+    """A fork takes locks along as they were."""
     KnowledgePulse._default_lock = threading.Lock()  # noqa: SLF001 - our own
-    for pipeline in still_open():
-        pipeline._start_in_a_child()  # noqa: SLF001
 
 
-os.register_at_fork(after_in_child=_start_afresh_in_the_child)
+os.register_at_fork(after_in_child=_renew_the_lock)

@@ -6,41 +6,11 @@ import time
 from collections import deque
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
+from kp_middleware.pipeline._afterwards import Feedback, ThreadEnd
 from kp_middleware.recording import Recorder
 from kp_middleware.traces import ReasoningTrace
-
-
-class ThreadEnd(NamedTuple):
-    """A thread is over: nothing follows what waits in it.
-
-    Attributes:
-        thread: The fingerprint of its id.
-        success: Whether its task was done, or None where nobody says.
-        confidence: How sure of it, 0 to 1, or None.
-    """
-
-    thread: str
-    success: bool | None
-    confidence: float | None
-
-
-class Feedback(NamedTuple):
-    """What is learned of a run after its end.
-
-    Attributes:
-        trace_id: Of the run's trace.
-        success: Whether its task was done, or None where nothing is said of it.
-        confidence: How sure of it, 0 to 1, or None where nothing is said of it.
-        given_at_s: Epoch seconds.
-    """
-
-    trace_id: str
-    success: bool | None
-    confidence: float | None
-    given_at_s: float
-
 
 FinishedRun: TypeAlias = Recorder | ReasoningTrace | ThreadEnd | Feedback
 """What was recorded, a trace that a user built, or what is told of those that came before."""

@@ -11,9 +11,9 @@ from kp_middleware import ReasoningTrace, Step, current_trace
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline import Rescan
+from kp_middleware.pipeline._afterwards import Feedback
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._hindsight import Hindsight
-from kp_middleware.pipeline._run_queue import Feedback
 from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import shield
@@ -31,7 +31,7 @@ def at_once(pulse):
 
     def make(**settings):
         made = pulse(**{"embedder": None, "sync": True, "threshold": GATE, **DEAD, **settings})
-        made._sender = None
+        made._workers._sender = None
         return made
 
     return make

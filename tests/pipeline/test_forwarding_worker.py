@@ -41,7 +41,7 @@ def queued(pulse, db):
             embedder=None,
             sync=True,
         )
-        kp._sender.start = lambda: None
+        kp._workers._sender.start = lambda: None
         kp.capture(lambda text: text)(f"one of {registry.url}")
         kp.close()
         with closing(connect(db)) as connection:

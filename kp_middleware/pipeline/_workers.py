@@ -1,0 +1,156 @@
+"""What works behind a pipeline: a queue, a thread that scores, and one that sends."""
+
+import logging
+import os
+import time
+from contextlib import closing
+from typing import Final
+
+from kp_middleware.database import TROUBLE
+from kp_middleware.forwarding import Registry
+from kp_middleware.pipeline._backlog import Backlog
+from kp_middleware.pipeline._exit import close_at_exit, still_open
+from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
+from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
+from kp_middleware.pipeline._scoring_worker import ScoringWorker
+from kp_middleware.pipeline._stats import Stats, read_stats
+from kp_middleware.recording import shield
+from kp_middleware.scoring import Embedder, Gate
+from kp_middleware.settings import Settings
+from kp_middleware.storage import RestingConnection, count_backlog
+
+logger = logging.getLogger("kp_middleware")
+
+_MOMENT_S: Final = 0.1
+_CLOSED: Final = "the pipeline is closed, which should come after the last run"
+_TOO_MANY: Final = "too many wait to be scored: see kp.stats().trouble, or raise max_queue_bytes"
+_PATIENCE_S: Final = 10.0  # with a worker that keeps no run for so long, and does not say why
+
+
+class Workers:
+    """Take finished runs from the agents' threads, and end with the process.
+
+    No thread is started before the first run.
+
+    Args:
+        settings: Of the pipeline.
+        embedder: Measures novelty, or None.
+        gate: The user's own rule for what may leave, or None.
+
+    Attributes:
+        closed: Whether nothing more is taken.
+    """
+
+    def __init__(self, settings: Settings, embedder: Embedder | None, gate: Gate | None) -> None:
+        self._settings = settings
+        self._embedder = embedder
+        self._gate = gate
+        self._start_afresh()
+        self.closed = False
+        close_at_exit(self)
+
+    @shield
+    def take(self, run: FinishedRun) -> None:
+        """Put a run on the queue, and no more: this is the agent's thread."""
+        if self.closed or not self._queue.put(run):
+            self.drop()
+        elif self._settings.sync:
+            self._scorer.score_ours()
+        else:
+            self._scorer.start()
+
+    def drop(self) -> None:
+        """Count a run that is not recorded; the first is logged."""
+        if self._queue.drop() == 1:
+            why = _CLOSED if self.closed else _TOO_MANY
+            logger.warning("a run was dropped: %s; more are counted, not logged", why)
+
+    def flush(self, timeout_s: float) -> Backlog:
+        """Wait until all is scored and sent, or the time is over; what is not done then."""
+        if not self._settings.sync and any(self._backlog()):
+            self._scorer.look_again()  # another process may have left it
+        self._wait(time.monotonic() + timeout_s)
+        return self._backlog()
+
+    def stats(self) -> Stats:
+        """How many were recorded, scored, sent and lost."""
+        return read_stats(
+            self._settings.db,
+            in_memory=self._queue.waiting,
+            dropped=self._queue.dropped,
+            swallowed=shield.failures,
+            trouble=self._scorer.trouble or (self._sender.trouble if self._sender else None),
+        )
+
+    def end(self, since_s: float, timeout_s: float) -> None:
+        """Stop: all of it in the time that began at ``since_s``, unless runs are being kept."""
+        if self.closed:
+            return
+        self.closed = True
+        deadline = since_s + timeout_s
+        self._wait(deadline)
+        if self._settings.sync:
+            self._scorer.keep_all(since_s + _PATIENCE_S)
+        else:
+            self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
+        self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
+        if self._sender is not None:
+            self._sender.stop(0.0)
+        if self._queue.waiting:
+            why = self._scorer.trouble or f"{self._settings.db}: kp-middleware doctor looks into it"
+            words = "finished runs that could not be kept, and are lost: %d; %s"
+            logger.warning(words, self._queue.waiting, why)
+
+    def start_in_a_child(self) -> None:
+        """After a fork, which takes no threads along: the parent keeps what it had in its queue."""
+        self._scorer.leave_to_the_parent()
+        self._start_afresh()
+
+    def _wait(self, deadline: float) -> None:
+        if self._settings.sync:
+            self._scorer.work_until(deadline)
+        else:
+            self._queue.wait_until_done(deadline - time.monotonic())
+        if self._sender is not None:
+            self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
+
+    def _start_afresh(self) -> None:
+        """With an empty queue and no thread: at first, and in a forked child."""
+        self._queue = RunQueue(self._settings.max_queue_bytes)
+        self._sender = self._make_sender()
+        self._scorer = ScoringWorker(
+            self._queue, self._settings, self._embedder, self._gate, on_queued=self._start_sending
+        )
+
+    def _make_sender(self) -> ForwardingWorker | None:
+        api_key = self._settings.api_key
+        if api_key is None or self._settings.visibility == "private":
+            return None
+        registry = Registry(self._settings.registry_url, api_key, agent_id=self._settings.agent_id)
+        return ForwardingWorker(self._settings, registry)
+
+    def _start_sending(self) -> None:
+        if self._sender is not None:
+            self._sender.start()
+
+    def _backlog(self) -> Backlog:
+        """From the file, where it exists; what cannot be read there is not counted."""
+        try:
+            with closing(RestingConnection(self._settings.db, read_only=True)) as connection:
+                unscored, unsent = count_backlog(connection)
+        except TROUBLE:
+            unscored = unsent = 0
+        return Backlog(self._queue.waiting + unscored, unsent)
+
+
+def _start_afresh_in_the_child() -> None:
+    """A fork takes no threads along, but locks as they were.
+
+    Files the parent had none open: see `ForkGate`, whose part comes first, because it was imported
+    before.
+    """
+    for workers in still_open():
+        workers.start_in_a_child()
+
+
+os.register_at_fork(after_in_child=_start_afresh_in_the_child)
