@@ -9,23 +9,21 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kp_middleware.database import PASSING_TROUBLE, TROUBLE, in_words, is_damage
-from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
+from kp_middleware.database import PASSING_TROUBLE, TROUBLE, is_damage
+from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
+from kp_middleware.pipeline._file_trouble import FileTrouble
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.privacy import Policy
 from kp_middleware.scoring import Embedder, Gate
 from kp_middleware.settings import Settings
-from kp_middleware.storage import ForkGate, Identity, RestingConnection, rescue
+from kp_middleware.storage import ForkGate, Identity, Rescue, RestingConnection, rescue
 
 logger = logging.getLogger("kp_middleware")
 
 _LOOK_AGAIN_S: Final = 1.0
 _NEVER_S: Final = 3600.0
-_SLOW_S: Final = 0.5
-_REST_S: Final = 30.0  # after a try on an agent's thread that failed so slowly
-_RESCUE_AGAIN_S: Final = 60.0
 _OWN_S: Final = 0.25  # for what other threads and earlier trouble have left, on an agent's thread
 _TURN_S: Final = 0.001
 _HEAD_START_S: Final = (
@@ -41,8 +39,6 @@ class ScoringWorker:
     Keeping goes before scoring: what is in the file, a crash cannot take. While the file cannot be
     used, runs wait in the queue; one warning says why.
 
-    Attributes:
-        trouble: Why the file cannot be used now, and what to do about it; None if it can.
     """
 
     def __init__(
@@ -69,14 +65,15 @@ class ScoringWorker:
         self._connection = RestingConnection(settings.db)
         self._evaluation: Evaluation | None = None
         self._file: Identity | None = None
-        self._rescue_at_s = 0.0
         self._unscored = 0
         self._idle_s = _NEVER_S
         self._waiting_for_model = False
-        self._in_trouble = False
-        self._rest_until_s = 0.0
-        self._warned = False
-        self.trouble: str | None = None
+        self._trouble = FileTrouble(queue, settings.db, self._rescue)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the file cannot be used now, and what to do about it; None if it can."""
+        return self._trouble.words
 
     def start(self) -> None:
         """Begin to work in the background, if that is not so already."""
@@ -105,14 +102,13 @@ class ScoringWorker:
         """Keep and score what ended just now, in its own thread; what others have left can wait.
 
         Several callers wait for one another. A run that ends while one is scored, in the same
-        thread, is taken by the call around it. It rests where it took long a moment ago to find out
-        that the file cannot be used.
+        thread, is taken by the call around it.
         """
         caller = threading.get_ident()
         self._callers.add(caller)
         try:
             with self._turn:
-                if not (self._at_work or (self._in_trouble and self._rests())):
+                if not (self._at_work or self._trouble.rests):
                     self._while_at_work(self._score_ours)
         finally:
             self._callers.discard(caller)
@@ -155,9 +151,9 @@ class ScoringWorker:
         while more:
             while self._keep_next() and time.monotonic() < deadline:
                 pass
-            more = not self._in_trouble and self._attempt(self._score_newest)
+            more = not self._trouble.is_there and self._attempt(self._score_newest)
             more = more and time.monotonic() < deadline
-        if not self._in_trouble:
+        if not self._trouble.is_there:
             self._attempt(self._end_overdue)
         return self._remove_old()
 
@@ -165,7 +161,7 @@ class ScoringWorker:
         return self._go_on(0, at_once=True) or self._remove_old()
 
     def _keep_all(self) -> bool:
-        while not (self._in_trouble and self._rests()) and self._keep_next():
+        while not self._trouble.rests and self._keep_next():
             pass
         return True
 
@@ -174,7 +170,7 @@ class ScoringWorker:
         self._queue = RunQueue(0)
         self._stopping = threading.Event()  # the locks of the old ones may be a lost thread's
         self._stopping.set()
-        self._warned = True
+        self._trouble = FileTrouble(self._queue, self._settings.db, self._rescue, is_silent=True)
 
     def _work(self) -> None:
         wait_s = 0.0  # an earlier process may have left something
@@ -187,7 +183,7 @@ class ScoringWorker:
                 wait_s = _GIVE_WAY_S
                 continue
             wait_s = _LOOK_AGAIN_S if self._waiting_for_model else self._idle_s
-            if self._in_trouble:
+            if self._trouble.is_there:
                 self._stopping.wait(_LOOK_AGAIN_S)
                 wait_s = 0.0
 
@@ -215,23 +211,9 @@ class ScoringWorker:
                 self._queue.put_back(run)
             if not isinstance(error, Exception):
                 raise  # Ctrl-C, on an agent's thread
-            return self._meet_trouble(error, time.monotonic() - began_s)
-        if self._in_trouble:
-            self._in_trouble = self._warned = False
-            self.trouble = None
-            self._queue.end_trouble()
+            return self._trouble.meet(error, time.monotonic() - began_s)
+        self._trouble.end()
         return went_on
-
-    def _meet_trouble(self, error: Exception, took_s: float) -> bool:
-        """Say what is wrong, once; True if it could be mended at once."""
-        self._in_trouble = True
-        if took_s > _SLOW_S:
-            self._rest_until_s = time.monotonic() + _REST_S
-        if is_damage(error) and self._rescued():
-            return True
-        self._warn(error)
-        self._queue.meet_trouble(lasting=isinstance(error, DatabaseError) or is_damage(error))
-        return False
 
     def _keep(self, run: FinishedRun) -> bool:
         evaluation = self._open()
@@ -281,7 +263,7 @@ class ScoringWorker:
 
     def _remove_old(self) -> bool:
         """Remove a few traces that are too old; False if there are none, or not now."""
-        if self._settings.retention_days is None or self._in_trouble:
+        if self._settings.retention_days is None or self._trouble.is_there:
             return False
         try:
             with self._step:
@@ -304,36 +286,11 @@ class ScoringWorker:
         with suppress(*TROUBLE):  # a thread that still uses it opens it anew
             self._connection.close()
 
-    def _rescued(self) -> bool:
-        """Whether the file was damaged, and is no more."""
-        now_s = time.monotonic()
-        if now_s < self._rescue_at_s:
-            return False
-        self._rescue_at_s = now_s + _RESCUE_AGAIN_S
-        try:
-            with self._step:
-                self._close()
-                found = rescue(
-                    self._settings.db,
-                    registry=self._settings.registry_url,
-                    redactor=Policy.of(self._settings).redactor,
-                )
-        except (*TROUBLE, TimeoutError) as error:
-            self._warn(error)
-            return False
-        if found is not None:
-            words = "%s was damaged: %d of its traces could be read and are kept; as it was: %s"
-            logger.warning(words, self._settings.db, found.traces, found.aside)
-        return found is not None
-
-    def _rests(self) -> bool:
-        return time.monotonic() < self._rest_until_s
-
-    def _warn(self, error: Exception) -> None:
-        if isinstance(error, TROUBLE):
-            error = in_words(self._settings.db, error)
-        self.trouble = str(error)
-        if not self._warned:
-            self._warned = True
-            unknown = None if isinstance(error, PASSING_TROUBLE) else error
-            logger.warning("finished runs wait: %s", error, exc_info=unknown)
+    def _rescue(self) -> Rescue | None:
+        with self._step:
+            self._close()
+            return rescue(
+                self._settings.db,
+                registry=self._settings.registry_url,
+                redactor=Policy.of(self._settings).redactor,
+            )
