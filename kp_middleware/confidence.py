@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeAlias
 
+__all__ = ["Confidence", "Confidences", "Field", "log_probabilities", "unit"]
+
 Confidence: TypeAlias = Callable[[Any], float | None]
 """From what a run returned to how sure the agent is, 0 to 1; None means it does not say."""
 

@@ -17,6 +17,22 @@ KnowledgePulseError
 
 from pathlib import Path
 
+__all__ = [
+    "DatabaseError",
+    "EmbedderError",
+    "EmbedderNotReadyError",
+    "EmbedderUnavailableError",
+    "KnowledgePulseError",
+    "MissingExtraError",
+    "RedactionError",
+    "RegistryError",
+    "RegistryForbiddenError",
+    "RegistryRejectedError",
+    "RegistryUnavailableError",
+    "SettingsFileError",
+    "TraceNotFoundError",
+]
+
 
 class KnowledgePulseError(Exception):
     """Any error of this library."""

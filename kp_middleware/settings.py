@@ -89,11 +89,11 @@ def _usable(entry: str) -> str:
 
 
 Short: TypeAlias = Annotated[NonEmpty, Field(max_length=1000)]
-Listed: TypeAlias = Annotated[tuple[Short, ...], NoDecode, BeforeValidator(_listed)]
+_Listed: TypeAlias = Annotated[tuple[Short, ...], NoDecode, BeforeValidator(_listed)]
 Patterns: TypeAlias = Annotated[
     tuple[Annotated[Short, AfterValidator(_usable)], ...], NoDecode, BeforeValidator(_listed)
 ]
-Region: TypeAlias = Annotated[str, Field(pattern="^[A-Z]{2}$")]
+_Region: TypeAlias = Annotated[str, Field(pattern="^[A-Z]{2}$")]
 Engine: TypeAlias = Annotated[
     str, Field(pattern="^(phonenumbers|kingfisher|gitleaks:.+|presidio:.+)$", max_length=1000)
 ]
@@ -164,9 +164,9 @@ class Settings(BaseSettings):
     privacy_level: PrivacyLevel = "aggregated"
     redact_allow: Patterns = ()
     redact_deny: Patterns = ()
-    redact_keys_allow: Listed = ()
-    redact_keys_deny: Listed = ()
-    redact_phone_regions: Annotated[tuple[Region, ...], NoDecode, BeforeValidator(_listed)] = ()
+    redact_keys_allow: _Listed = ()
+    redact_keys_deny: _Listed = ()
+    redact_phone_regions: Annotated[tuple[_Region, ...], NoDecode, BeforeValidator(_listed)] = ()
     redact_engines: Annotated[tuple[Engine, ...], NoDecode, BeforeValidator(_listed)] = ()
     redact_numbered: bool = False
     db: Annotated[Path, AfterValidator(_whatever_folder_we_go_to)] = Field(

@@ -45,33 +45,18 @@ def assemble(
     if recorder.log.count == 0 and not recorder.thread_notes.follows:
         return None
     steps, beside = _apart(recorder.log.steps())
-    success = bool(recorder.success)
-    stated = recorder.confidence
-    trace = ReasoningTrace(
-        context=CONTEXT,
-        kind="ReasoningTrace",
-        id=recorder.trace_id,
-        metadata=Metadata.model_validate(
-            _present(
-                created_at=instant(recorder.started_at_s),
-                agent_id=agent_id,
-                framework=_name(recorder.framework),
-                task_domain=_name(recorder.domain) or domain,
-                success=success,
-                quality_score=0,
-                visibility=visibility,
-                privacy_level=privacy_level,
-            )
-        ),
-        task=Task(objective=recorder.objective or _name(recorder.agent_name) or "(not said)"),
-        steps=numbered(steps or [_NO_STEP]),
-        outcome=Outcome(
-            result_summary=recorder.result_summary,
-            confidence=default_confidence(success=success) if stated is None else stated,
-        ),
+    metadata = _present(
+        created_at=instant(recorder.started_at_s),
+        agent_id=agent_id,
+        framework=_name(recorder.framework),
+        task_domain=_name(recorder.domain) or domain,
+        success=bool(recorder.success),
+        quality_score=0,
+        visibility=visibility,
+        privacy_level=privacy_level,
     )
     return RecordedRun(
-        trace=trace,
+        trace=_document(recorder, metadata, steps),
         shape=recorder.log.shape(),
         duration_ms=recorder.duration_ms,
         complete=recorder.complete,
@@ -84,6 +69,24 @@ def assemble(
         output_tokens=recorder.output_tokens,
         agents={at: _name(said.agent) or "" for at, said in beside.items() if said.agent},
         part=_part(recorder, beside),
+    )
+
+
+def _document(
+    recorder: Recorder, metadata: Mapping[str, object], steps: list[StepFields]
+) -> ReasoningTrace:
+    stated, success = recorder.confidence, bool(recorder.success)
+    return ReasoningTrace(
+        context=CONTEXT,
+        kind="ReasoningTrace",
+        id=recorder.trace_id,
+        metadata=Metadata.model_validate(metadata),
+        task=Task(objective=recorder.objective or _name(recorder.agent_name) or "(not said)"),
+        steps=numbered(steps or [_NO_STEP]),
+        outcome=Outcome(
+            result_summary=recorder.result_summary,
+            confidence=default_confidence(success=success) if stated is None else stated,
+        ),
     )
 
 
