@@ -7,9 +7,9 @@ Field by field as the protocol's schema has it: strict types, unknown keys dropp
 import calendar
 import math
 import re
+import time
 import uuid
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -21,6 +21,8 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     model_serializer,
 )
+
+from kp_middleware.instants import instant
 
 StepType: TypeAlias = Literal["thought", "tool_call", "observation", "error_recovery"]
 Visibility: TypeAlias = Literal["private", "org", "network"]
@@ -87,10 +89,10 @@ Text: TypeAlias = Annotated[str, AfterValidator(_well_formed)]
 """A text that UTF-8 can write: a lone surrogate becomes U+FFFD."""
 
 NonEmpty: TypeAlias = Annotated[Text, Field(min_length=1)]
-JsonObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_json)]
+_JsonObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_json)]
 """A copy of an object: NaN and infinity are null there, tuples lists, keys texts."""
 
-Instant: TypeAlias = Annotated[str, AfterValidator(_utc_instant)]
+_Instant: TypeAlias = Annotated[str, AfterValidator(_utc_instant)]
 """ISO 8601 in UTC with ``Z``, kept as it was read: a datetime would cut nanoseconds off."""
 
 _Context: TypeAlias = Annotated[
@@ -107,11 +109,6 @@ def _at_least_one(steps: "tuple[Step, ...]") -> "tuple[Step, ...]":
 
 
 _FromAny = Field(strict=False)  # strict Python input would refuse a list where a tuple is kept
-
-
-def utc_now() -> str:
-    """This instant, in milliseconds: ``2026-11-01T09:14:03.120Z``."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 class Part(BaseModel):
@@ -147,7 +144,7 @@ class Step(Part):
     type: StepType
     content: Annotated[Text | None, _Absent] = None
     tool: Annotated[Tool | None, _Absent] = None
-    input: Annotated[JsonObject | None, _Absent] = None
+    input: Annotated[_JsonObject | None, _Absent] = None
     output_summary: Annotated[Text | None, _Absent] = None
     latency_ms: Annotated[float | None, Field(ge=0), _Absent] = None
 
@@ -155,7 +152,7 @@ class Step(Part):
 class Metadata(Part):
     """Where, when and how well it went. ``quality_score`` is 0 until scored."""
 
-    created_at: Instant
+    created_at: _Instant
     agent_id: Annotated[Text | None, _Absent] = None
     framework: Annotated[Text | None, _Absent] = None
     task_domain: NonEmpty
@@ -170,7 +167,7 @@ class Task(Part):
     """What was asked."""
 
     objective: NonEmpty
-    input_schema: Annotated[JsonObject | None, _Absent] = None
+    input_schema: Annotated[_JsonObject | None, _Absent] = None
 
 
 class Outcome(Part):
@@ -252,7 +249,7 @@ class ReasoningTrace(Part):
             kind="ReasoningTrace",
             id=f"kp:trace:{uuid.uuid4()}",
             metadata=Metadata(
-                created_at=utc_now(),
+                created_at=instant(time.time()),
                 task_domain=domain,
                 success=success,
                 quality_score=0,

@@ -4,12 +4,18 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from platformdirs import user_cache_path
+
+from kp_middleware.database import connect
+from kp_middleware.storage._rescue import _kept_open
+from kp_middleware.storage._resting_connection import _left_open
+from kp_middleware.testing import FakeClock
 
 _REPOSITORY = Path(__file__).parents[1]
 _SHARED = _REPOSITORY.parent / "shared"
@@ -56,6 +62,33 @@ def loopback(reached_out):
     tried = reached_out.read_text()
     reached_out.write_text("")
     assert tried == "", f"this tried to leave the machine: {tried}"
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def db(tmp_path):
+    return tmp_path / "kp.db"
+
+
+@pytest.fixture
+def connection(db):
+    """To look into the file, beside a pipeline or without one."""
+    with closing(connect(db)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def nothing_left_open():
+    """What a process keeps open for good, this one shall not take to the next test."""
+    yield
+    while _left_open:
+        _left_open.pop().close()
+    while _kept_open:
+        os.close(_kept_open.pop())
 
 
 @pytest.fixture(scope="session")

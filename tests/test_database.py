@@ -19,12 +19,12 @@ from kp_middleware.database import (
     APPLICATION_ID,
     MIGRATIONS,
     TROUBLE,
-    _script,
     connect,
     in_words,
     is_damage,
     transaction,
 )
+from kp_middleware.database._schema import _script
 from kp_middleware.errors import DatabaseError
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -36,21 +36,10 @@ ORDER BY name
 
 
 @pytest.fixture
-def db(tmp_path):
-    return tmp_path / "kp.db"
-
-
-@pytest.fixture
 def public_folder():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
-
-
-@pytest.fixture
-def connection(db):
-    with closing(connect(db)) as opened:
-        yield opened
 
 
 def meta(connection):
@@ -268,6 +257,22 @@ def test_a_reader_sees_what_a_writer_has_written_meanwhile(db, connection):
 
 
 @AS_ROOT
+@pytest.mark.parametrize("exists", [True, False], ids=["a file of others", "no file"])
+def test_what_may_only_be_read_is_named_so_with_the_remedy(public_folder, exists):
+    path = public_folder / "kp.db"
+    if exists:
+        connect(path).close()
+        path.chmod(0o444)
+
+    _, errors = child("os.setuid(54321); connect(sys.argv[1])", path).communicate()
+
+    assert errors.splitlines()[-1] == (
+        f"kp_middleware.errors.DatabaseError: {path}: cannot be written (Permission denied);"
+        " make the file and its folder writable for you, or name another file with KP_DB or --db"
+    )
+
+
+@AS_ROOT
 @pytest.mark.parametrize("folder_mode", [0o700, 0o755], ids=["folder", "file"])
 def test_another_user_is_refused_in_words(public_folder, folder_mode):
     path = public_folder / "home" / "kp.db"
@@ -304,7 +309,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_found_out_at_once(public_folde
     running = child("os.setuid(54321); connect(sys.argv[1])", path)
     _, errors = running.communicate(timeout=4)
 
-    assert f"DatabaseError: {path}: " in errors
+    assert f"DatabaseError: {path}: cannot be written (" in errors
     assert "make the file and its folder writable for you" in errors
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import httpx2
 import pytest
 
-from kp_middleware.testing import Answer, FakeClock, LocalRegistry, Mood
+from kp_middleware.testing import Answer, LocalRegistry, Mood
 from kp_middleware.traces import ReasoningTrace, Step
 
 
@@ -50,11 +50,6 @@ def wait_until(is_so):
 def search(registry, **asked):
     found = httpx2.get(f"{registry.url}/v1/knowledge", params=asked, trust_env=False)
     return found.json()
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 @pytest.fixture

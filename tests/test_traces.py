@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kp_middleware import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
-from kp_middleware.traces import CONTEXT, default_confidence, utc_now
+from kp_middleware.instants import instant
+from kp_middleware.traces import CONTEXT, default_confidence
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 JSON = st.recursive(
@@ -274,13 +276,13 @@ def test_a_stated_confidence_is_kept_also_where_it_is_zero():
 
 
 def test_a_new_trace_has_an_id_of_its_own_and_is_made_now():
-    before = utc_now()
+    before = instant(time.time())
     steps = [Step(step_id=0, type="thought")]
 
     one, other = ReasoningTrace.of("x", steps), ReasoningTrace.of("x", iter(steps))
 
     assert one.id != other.id
-    assert before <= one.metadata.created_at <= utc_now()
+    assert before <= one.metadata.created_at <= instant(time.time())
     assert one.steps == other.steps
 
 

@@ -25,7 +25,7 @@ from kp_langchain._graph_events import watch_graphs
 from kp_langchain._resumption import resumption_of
 from kp_langchain._root import Scope
 from kp_langchain._roots import Recording, Roots
-from kp_langchain._runs import Run
+from kp_langchain._run import Run
 from kp_langchain._scope import is_node
 from kp_langchain._shared_runs import runs_of
 from kp_langchain._told import About, told
@@ -228,17 +228,10 @@ class KPCallbackHandler(BaseCallbackHandler):
             return
         run.ledger.end(run.tool, run.call_id)
         result, failed = result_of(output, run.call_id)
-        recorder, beside = run.root.recorder, run.beside(run.call_id)
         if failed:
-            recorder.error(str(result), tool=run.tool, latency_ms=run.latency_ms, beside=beside)
+            run.root.stumble(str(result), run)
         else:
-            recorder.note(
-                "observation",
-                tool=run.tool,
-                output_summary=result,
-                latency_ms=run.latency_ms,
-                beside=beside,
-            )
+            run.root.observe(result, run)
         if run.ends_trace:
             run.root.succeed(result)
 
@@ -268,13 +261,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is None or run.tool is None:
             return
         found = "\n\n".join(str(getattr(found, "page_content", found)) for found in documents)
-        run.root.recorder.note(
-            "observation",
-            tool=run.tool,
-            output_summary=found,
-            latency_ms=run.latency_ms,
-            beside=run.beside(),
-        )
+        run.root.observe(found, run)
         if run.ends_trace:
             run.root.succeed(found)
 
@@ -307,13 +294,7 @@ class KPCallbackHandler(BaseCallbackHandler):
             if run.tool is not None or not run.ends_trace:
                 root.survive(error, run)
         elif run.tool is not None and failure is Failure.ERROR:
-            root.recorder.note(
-                "observation",
-                tool=run.tool,
-                output_summary=type(error).__name__,
-                latency_ms=run.latency_ms,
-                beside=run.beside(run.call_id),
-            )
+            root.observe(type(error).__name__, run)
         if run.ends_trace:
             root.fail(error)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kp_langchain._ledger import Ledger
     from kp_langchain._messages import Message
-    from kp_langchain._runs import Run
+    from kp_langchain._run import Run
 
 Scope: TypeAlias = Literal["run", "thread"]
 """What one trace holds: one root run, or all of a thread's."""
@@ -158,12 +158,26 @@ class Root:
         """Note how readily a model answered."""
         self.recorder.sureness.hear(told_beside(response), inside=run.around is not None)
 
-    def survive(self, error: BaseException, run: "Run") -> None:
+    def observe(self, result: object, run: "Run") -> None:
+        """Note what a tool or a retriever gave."""
+        self.recorder.note(
+            "observation",
+            tool=run.tool,
+            output_summary=result,
+            latency_ms=run.latency_ms,
+            beside=run.beside(run.call_id),
+        )
+
+    def stumble(self, error: BaseException | str, run: "Run") -> None:
         """Note what went wrong inside; should the same error end the run, it will be fatal."""
+        self.recorder.error(
+            error, tool=run.tool, latency_ms=run.latency_ms, beside=run.beside(run.call_id)
+        )
+
+    def survive(self, error: BaseException, run: "Run") -> None:
+        """Note what was raised inside, if it is an error."""
         if failure_of(error) is Failure.ERROR:
-            self.recorder.error(
-                error, tool=run.tool, latency_ms=run.latency_ms, beside=run.beside(run.call_id)
-            )
+            self.stumble(error, run)
 
     @shield
     def be_asked(self, questions: Iterable[object], run: "Run") -> None:

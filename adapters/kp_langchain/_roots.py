@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kp_langchain._root import Root, Scope
-from kp_langchain._runs import Run
+from kp_langchain._run import Run
 from kp_langchain._scope import agent_inside
 from kp_langchain._shared_runs import run_id_here, runs_of
 from kp_langchain._told import About

@@ -1,12 +1,10 @@
 """Which runs are going on, and which root each belongs to."""
 
 import threading
-import time
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kp_langchain._ledger import Ledger
-from kp_middleware.recording import Beside, causes
+from kp_langchain._run import Run
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -14,103 +12,7 @@ if TYPE_CHECKING:
     from kp_langchain._root import Root
 
 _MAX_ROOTS: Final = 2048
-_MAX_ERRORS: Final = 20
 _REMEMBERED: Final = 4096  # runs that are over, at the least: enough to know what comes late
-
-
-class Run:
-    """A chain, a model, a tool or a retriever that is running.
-
-    Attributes:
-        is_root: Whether no run is around it.
-        tool, call_id: Where it is a tool.
-        around: The tool that it is inside of, or None.
-        agent: Inside which agent of its root's it runs; None: the root's own.
-        tells: Whether it is a model, a tool or a retriever: it has something to say at its end.
-        is_last: Whether it is over, and nothing more comes of its root.
-        paused: Whether something in it waits for a human.
-        paused_inside: Whether a graph that it called waits for one; it may go on all the same.
-    """
-
-    tool: str | None = None
-    call_id: str | None = None
-    agent: str | None = None
-    is_last = False
-    tells = False
-    paused = False
-    paused_inside = False
-    failed_inside: deque[dict[str, Any]] | None = None
-    _started_s = 0.0
-    _inner: Ledger | None = None
-
-    def __init__(self, root: "Root", ledger: Ledger, parent: "Run | None") -> None:
-        self.root = root
-        self.ledger = ledger
-        self.parent = parent
-        self.is_root = parent is None
-        self.around: str | None = None if parent is None else parent.tool or parent.around
-
-    @property
-    def ends_trace(self) -> bool:
-        """Whether it is over, and the trace ends with it."""
-        return self.is_last and self.root.owned
-
-    def beside(self, call_id: str | None = None) -> Beside | None:
-        """What is known of a step of this run, beside the step."""
-        if not self.root.follows:
-            call_id = None
-        return None if self.agent is None and call_id is None else Beside(self.agent, call_id)
-
-    def use(self, tool: str, call_id: str | None) -> None:
-        """It is a tool that starts now: agents inside it have a ledger of their own."""
-        self.tool = tool
-        self.call_id = call_id
-        self._started_s = time.perf_counter()
-
-    def fail(self, error: BaseException) -> bool:
-        """Whether the error began here; else it came out of a run inside, and was noted there."""
-        around = self.parent
-        if around is not None:
-            noted = around.failed_inside
-            if noted is None:
-                noted = around.failed_inside = deque(maxlen=_MAX_ERRORS)
-            noted.append(vars(error))  # not its id, which may soon be another's
-        if self.failed_inside is None:
-            return True
-        inside = [*self.failed_inside]
-        return all(vars(cause) is not noted for cause in causes(error) for noted in inside)
-
-    def inner_ledger(self) -> Ledger:
-        """The ledger of the runs inside this tool."""
-        if self.root.one_ledger:
-            return self.ledger
-        if self._inner is None:
-            self._inner = Ledger()
-            self._inner.follows = self.ledger.follows
-        return self._inner
-
-    def pause(self) -> None:
-        """It waits for a human: so does what is around it, and the calls inside are still owed."""
-        self.paused = True
-        if self.parent is not None:
-            self.parent.paused = True
-        if self._inner is not None:
-            self.ledger.owe(self._inner.owed)
-
-    def rest(self, *, is_node: bool) -> None:
-        """It ended well, while something in it waits for a human.
-
-        A graph does so. What called it waits too, unless it goes on: a node that ends has done so.
-        """
-        if self.parent is not None and not is_node:
-            self.parent.paused_inside = True
-
-    @property
-    def latency_ms(self) -> float | None:
-        """Since the tool started; None where it is no tool."""
-        if self.tool is None:
-            return None
-        return (time.perf_counter() - self._started_s) * 1000
 
 
 class Runs:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -72,23 +72,21 @@ def turn_of(response: "LLMResult | None") -> Turn:
     generation = response.generations[0][0]
     totals = response.llm_output or {}
     message: BaseMessage | None = getattr(generation, "message", None)
-    if message is None:
-        reasoning, text, served = _split_thinking(generation.text)
-        return Turn(
-            reasoning,
-            text,
-            (),
-            served,
-            totals.get("model_name"),
-            _tokens(totals.get("token_usage")),
-        )
-    reasoning, text, served = said_in(message)
-    about = message.response_metadata
+    if message is not None:
+        return _turn_in(message, totals)
+    said = _split_thinking(generation.text)
+    tokens = _tokens(totals.get("token_usage"))
+    return Turn(said.reasoning, said.text, model=totals.get("model_name"), tokens=tokens)
+
+
+def _turn_in(message: "BaseMessage", totals: Mapping[str, Any]) -> Turn:
+    """What a message says; of its model, what is told of the whole response may know more."""
+    said, about = said_in(message), message.response_metadata
     return Turn(
-        reasoning,
-        text,
+        said.reasoning,
+        said.text,
         _calls(message),
-        served,
+        said.served,
         about.get("model_name") or about.get("model") or totals.get("model_name"),
         _tokens(getattr(message, "usage_metadata", None) or totals.get("token_usage")),
         message.id,

@@ -48,7 +48,7 @@ class Evaluation:
             connection, settings.cache_size, ttl_ms=settings.cache_ttl_ms
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
-        self._verdicts = Verdicts(gate or gate_of(settings.threshold, settings.max_per_day))
+        self._verdicts = Verdicts(gate or gate_of(settings))
         self._drought = Drought(connection)
         self._said = Said()
         policy = privacy.Policy.of(settings)

@@ -25,7 +25,7 @@ class Court:
 
     def __init__(self, connection: Connection, settings: Settings) -> None:
         self._connection = connection
-        self._gate = gate_of(settings.threshold, settings.max_per_day)
+        self._gate = gate_of(settings)
         self._is_limited = settings.max_per_day is not None
         self._verdicts = Verdicts(self._gate)
 
@@ -64,7 +64,7 @@ class Redeciding:
             connection,
             store,
             self._dispatch,
-            Verdicts(gate_of(settings.threshold, settings.max_per_day)),
+            Verdicts(gate_of(settings)),
             agent_id=settings.agent_id,
         )
         self._cleared: list[int] = []

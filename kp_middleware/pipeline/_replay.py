@@ -1,6 +1,5 @@
 """Past runs scored anew in memory, each against those before it."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -19,8 +18,6 @@ from kp_middleware.scoring import (
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PastRun, Remembered
 from kp_middleware.traces import ReasoningTrace
-
-logger = logging.getLogger("kp_middleware")
 
 _ROUNDING: Final = 1e-6  # of a similarity: it depends on where in memory a vector lies
 
@@ -56,6 +53,9 @@ class Replay:
         settings: Today's.
         embedder: Today's, loaded; None means novelty is 0.5.
         document: The ReasoningTrace at a place, as JSON.
+
+    Attributes:
+        unread: The ids of those whose document cannot be read.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Replay:
         embedder: Embedder | None,
         document: Callable[[int], str | None],
     ) -> None:
+        self.unread: list[str] = []
         self._embedder = embedder
         self._name = None if embedder is None else embedder.name
         self._document = document
@@ -99,7 +100,7 @@ class Replay:
         try:
             return ReasoningTrace.model_validate_json(self._document(run.seq) or "")
         except ValueError:
-            logger.warning("trace %d cannot be scored: its document cannot be read", run.seq)
+            self.unread.append(run.id)
             return None
 
     def _embedded(self, traces: list[ReasoningTrace]) -> Iterator[Vector]:

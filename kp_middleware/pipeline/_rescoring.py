@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from importlib.metadata import version
 from itertools import islice
@@ -100,6 +100,11 @@ class Rescoring:
     def remaining(self) -> int:
         """How many of the selected are to be scored yet."""
         return self._runs.count(after=self._done)
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """The ids of those so far whose document cannot be read: they keep what they had."""
+        return self._replay.unread
 
     def steps(self) -> Iterator[int]:
         """Do it; after each short step, how many of the selected are done by it.
@@ -210,7 +215,7 @@ class Rescoring:
 def _digest(settings: Settings, embedder: str | None) -> str:
     """Of all that a score and a decision depend on."""
     weights = {domain: weights.model_dump() for domain, weights in settings.profiles.items()}
-    gate = gate_of(settings.threshold, settings.max_per_day).name
+    gate = gate_of(settings).name
     size = (settings.cache_size, settings.cache_ttl_ms)
     said = json.dumps([version("kp-middleware"), embedder, weights, gate, size], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()

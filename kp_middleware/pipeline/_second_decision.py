@@ -55,7 +55,7 @@ class SecondDecision:
         """As these settings have it: for a command, which has no pipeline."""
         store = trace_store(connection)
         dispatch = Dispatch(connection, store, settings, Policy.of(settings))
-        verdicts = Verdicts(gate_of(settings.threshold, settings.max_per_day))
+        verdicts = Verdicts(gate_of(settings))
         return cls(connection, store, dispatch, verdicts, agent_id=settings.agent_id)
 
     def save(self, seq: int, score: Score) -> bool:

@@ -11,13 +11,13 @@ from kp_middleware.privacy._documents import (
     redact_jsonable,
     redact_trace,
 )
-from kp_middleware.privacy._engines import ENGINE_TROUBLE
+from kp_middleware.privacy._engine import ENGINE_TROUBLE
 from kp_middleware.privacy._find import Redacted, redact_text
 from kp_middleware.privacy._found import Found, count_placeholders
-from kp_middleware.privacy._gate import check_clean
+from kp_middleware.privacy._json_text import document_in
 from kp_middleware.privacy._policy import Policy
+from kp_middleware.privacy._second_look import check_clean
 from kp_middleware.privacy._table import REDACTOR
-from kp_middleware.privacy._walk import document_in
 
 __all__ = [
     "ENGINE_TROUBLE",

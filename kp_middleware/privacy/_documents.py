@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._found import Found, counted
-from kp_middleware.privacy._numbers_of_values import Numbers
+from kp_middleware.privacy._placeholder_numbers import Numbers
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._refusal import refusing
 from kp_middleware.privacy._rulebook import rulebook

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._found import Found, counted
-from kp_middleware.privacy._numbers_of_values import Numbers
 from kp_middleware.privacy._page import Page
+from kp_middleware.privacy._placeholder_numbers import Numbers
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rulebook import Rulebook, rulebook
 from kp_middleware.privacy._rules import Group, Span

@@ -1,15 +1,14 @@
 """A user's own rules in gitleaks' TOML; none of that project's text is shipped."""
 
-import math
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from kp_middleware.patterns import Match, Pattern, compiled
-from kp_middleware.privacy._engines import Finder
+from kp_middleware.privacy._engine import Finder
+from kp_middleware.privacy._values import entropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class _Rule:
             return
         for match in self.pattern.finditer(text):
             start, end = self._secret(match)
-            if not self.entropy or _entropy(text[start:end]) > self.entropy:
+            if not self.entropy or entropy(text[start:end]) > self.entropy:
                 yield start, end
 
     def _secret(self, match: Match) -> tuple[int, int]:
@@ -83,8 +82,3 @@ def _read(path: Path) -> list[_Rule]:
         return [_Rule.of(table) for table in rules]
     except TypeError as error:
         raise ValueError(str(error)) from error
-
-
-def _entropy(text: str) -> float:
-    size = len(text)
-    return -sum(count / size * math.log2(count / size) for count in Counter(text).values())

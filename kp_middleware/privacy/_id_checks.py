@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from kp_middleware.privacy import _numbers as numbers
+from kp_middleware.privacy import _check_digits as check_digits
 from kp_middleware.privacy._rules import Check, value_of
 
 
@@ -14,9 +14,9 @@ def bare(check: Callable[[str], bool]) -> Check:
 
 def weighted(modulus: int, *weights: int) -> Check:
     """The weighted sum of all digits is divisible."""
-    return bare(lambda digits: numbers.weighted(digits, weights, modulus))
+    return bare(lambda digits: check_digits.weighted(digits, weights, modulus))
 
 
 def dated(month: int, day: int) -> Check:
     """The digits at these places can be a month and a day."""
-    return bare(lambda text: numbers.dated(text, month, day))
+    return bare(lambda text: check_digits.dated(text, month, day))

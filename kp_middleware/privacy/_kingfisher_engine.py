@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.locations import cache_folder
-from kp_middleware.privacy._engines import Finder
+from kp_middleware.privacy._engine import Finder
 
 try:
     from kingfisher_sdk import Rules, Scanner

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.privacy._engines import Finder
+from kp_middleware.privacy._engine import Finder
 
 try:
     from phonenumbers import PhoneNumberMatcher

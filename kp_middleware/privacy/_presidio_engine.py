@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.privacy._engines import Finder
+from kp_middleware.privacy._engine import Finder
 
 try:
     import spacy

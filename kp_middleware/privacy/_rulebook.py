@@ -11,7 +11,8 @@ from kp_middleware.patterns import Pattern, compiled, is_pattern
 from kp_middleware.privacy._assignment_rules import names_a_secret
 from kp_middleware.privacy._below_keys import spans_below_keys
 from kp_middleware.privacy._cut import readings_of_cut, spans_at_cuts
-from kp_middleware.privacy._engines import Engine, engine
+from kp_middleware.privacy._engine import Engine
+from kp_middleware.privacy._engines import engine
 from kp_middleware.privacy._page import Beginnings, Page, occurrences
 from kp_middleware.privacy._page import compiled as compiled_rule
 from kp_middleware.privacy._policy import Policy, texts

@@ -4,7 +4,7 @@ An id whose form or check digits leave little to chance is found anywhere; the o
 word that announces them.
 """
 
-from kp_middleware.privacy import _numbers as numbers
+from kp_middleware.privacy import _check_digits as check_digits
 from kp_middleware.privacy._id_checks import bare, dated, weighted
 from kp_middleware.privacy._rules import SPACE, Check, Rule, in_any_case, spelled
 
@@ -37,7 +37,7 @@ def _cued(label: str, cues: str, value: str, check: Check | None = None) -> Rule
 def _iban_pattern() -> str:
     """Each country has its own length, so that the word after the number stays."""
     lengths = []
-    for length, countries in numbers.IBAN_LENGTHS.items():
+    for length, countries in check_digits.IBAN_LENGTHS.items():
         groups, rest = divmod(length - 4, 4)
         tail = rf"[ \u00a0-]?[A-Z0-9]{{{rest}}}" if rest else ""
         groups_of_4 = rf"(?:[ \u00a0-]?[A-Z0-9]{{4}}){{{groups}}}"
@@ -52,13 +52,13 @@ _MONEY = (
         r"(?<![A-Za-z0-9.-])(?:\d{14,19}|\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{1,7}"
         r"|\d{4}([ .\u00a0-])\d{6}\2\d{4,5})(?![\w-]|\.\d)",
         ("0",),
-        check=bare(numbers.card),
+        check=bare(check_digits.card),
     ),
     _cued(
         "credit_card",
         "credit_card|debit_card|card|cc|visa|mastercard|amex|maestro|kreditkarte|carte|tarjeta|carta|pan",
         _DIGITS + "{11,18}",
-        bare(numbers.luhn),
+        bare(check_digits.luhn),
     ),
     _cued("card_code", "cvv|cvv2|cvc|cvc2|csc|card_verification|security_code", r"\d{3,4}"),
     Rule(
@@ -66,7 +66,7 @@ _MONEY = (
         "sensitive",
         rf"(?<![A-Za-z0-9])(?:{_iban_pattern()})(?![A-Za-z0-9])",
         ("A",),
-        check=bare(numbers.iban),
+        check=bare(check_digits.iban),
     ),
 )
 
@@ -77,7 +77,7 @@ _AMERICA = (
         "ssn|social_security|itin|tax_id|taxpayer|ein|tin",
         r"\d{3}[ -]?\d\d[ -]?\d{4}|\d\d-\d{7}",
     ),
-    _cued("ca_sin", "sin|social_insurance", r"\d{3}[ -]?\d{3}[ -]?\d{3}", bare(numbers.luhn)),
+    _cued("ca_sin", "sin|social_insurance", r"\d{3}[ -]?\d{3}[ -]?\d{3}", bare(check_digits.luhn)),
     _found("br_cpf", r"\d{3}\.\d{3}\.\d{3}-\d\d"),
     _cued("br_cpf", "cpf", r"\d{3}\.?\d{3}\.?\d{3}-?\d\d"),
     _found("br_cnpj", r"\d\d\.\d{3}\.\d{3}/\d{4}-\d\d"),
@@ -97,11 +97,11 @@ _EUROPE = (
     _found(
         "fr_nir",
         r"[12378] ?\d\d ?\d\d ?\d[\dAB] ?\d{3} ?\d{3} ?\d\d",
-        check=bare(numbers.french_nir),
+        check=bare(check_digits.french_nir),
     ),
-    _found("es_dni", r"\d{8}-?[A-HJ-NP-TV-Z]", check=bare(numbers.spanish_dni)),
-    _found("es_nie", r"[XYZ]-?\d{7}-?[A-HJ-NP-TV-Z]", "A", bare(numbers.spanish_dni)),
-    _found("de_tax_id", r"[1-9]\d ?\d{3} ?\d{3} ?\d{3}", check=bare(numbers.german_tax_id)),
+    _found("es_dni", r"\d{8}-?[A-HJ-NP-TV-Z]", check=bare(check_digits.spanish_dni)),
+    _found("es_nie", r"[XYZ]-?\d{7}-?[A-HJ-NP-TV-Z]", "A", bare(check_digits.spanish_dni)),
+    _found("de_tax_id", r"[1-9]\d ?\d{3} ?\d{3} ?\d{3}", check=bare(check_digits.german_tax_id)),
     _cued(
         "de_social",
         "rvnr|rentenversicherungsnummer|sozialversicherungsnummer|versicherungsnummer",
@@ -111,7 +111,7 @@ _EUROPE = (
         "it_codice_fiscale",
         r"[A-Z]{6}[0-9LMNP-V]{2}[A-EHLMPRST][0-9LMNP-V]{2}[A-Z][0-9LMNP-V]{3}[A-Z]",
         "A",
-        bare(numbers.italian_code),
+        bare(check_digits.italian_code),
     ),
     _cued(
         "it_codice_fiscale",
@@ -121,7 +121,7 @@ _EUROPE = (
     _cued("nl_bsn", "bsn|burgerservicenummer", r"\d{8,9}|\d{4}\.\d\d\.\d{3}"),
     _cued("pl_pesel", "pesel", r"\d{11}"),
     _cued("pl_nip", "nip|regon", _DIGITS + "{8,13}"),
-    _found("se_personnummer", r"(?:19|20)?\d{6}[-+]\d{4}", check=bare(numbers.swedish_id)),
+    _found("se_personnummer", r"(?:19|20)?\d{6}[-+]\d{4}", check=bare(check_digits.swedish_id)),
     _cued("se_personnummer", "personnummer|pnr|samordningsnummer", r"(?:19|20)?\d{6}[-+]?\d{4}"),
     _found("fi_hetu", r"[0-3]\d[01]\d{3}[-+A-FU-Y]\d{3}[0-9A-FHJ-NPR-Y]", check=dated(2, 0)),
     _found("ch_ahv", r"756([. ]?)\d{4}\1\d{4}\1\d\d", check=weighted(10, *(1, 3) * 6, 1)),
@@ -137,17 +137,17 @@ _EUROPE = (
 )
 
 _ELSEWHERE = (
-    _found("in_aadhaar", r"[2-9]\d{3}([ -])\d{4}\1\d{4}", check=bare(numbers.verhoeff)),
+    _found("in_aadhaar", r"[2-9]\d{3}([ -])\d{4}\1\d{4}", check=bare(check_digits.verhoeff)),
     _cued("in_aadhaar", "aadhaar|aadhar|uidai|uid", r"\d{4}[ -]?\d{4}[ -]?\d{4}"),
     _found("in_pan", r"[A-Z]{3}[ABCFGHLJPT][A-Z]\d{4}[A-Z]", "A"),
-    _found("tw_id", r"[A-Z][1289]\d{8}", "A", bare(numbers.taiwanese_id)),
+    _found("tw_id", r"[A-Z][1289]\d{8}", "A", bare(check_digits.taiwanese_id)),
     _found("kr_rrn", r"\d{6}-[1-8]\d{6}", check=dated(2, 4)),
     _found(
         "cn_id",
         r"[1-9]\d{5}(?:19|20)\d\d(?:0[1-9]|1[0-2])[0-3]\d{4}[\dXx]",
-        check=bare(numbers.chinese_id),
+        check=bare(check_digits.chinese_id),
     ),
-    _found("sg_nric", r"[STFG]\d{7}[A-Z]", "A", bare(numbers.singaporean_id)),
+    _found("sg_nric", r"[STFG]\d{7}[A-Z]", "A", bare(check_digits.singaporean_id)),
     _found("hk_id", r"[A-Z]{1,2}\d{6}\([0-9A]\)", "A"),
     _cued("au_tfn", "tfn|tax_file|medicare|abn", _DIGITS + "{7,10}"),
     _cued("za_id", "south african_id|rsa_id|sa_id", r"\d{13}"),

@@ -143,7 +143,7 @@ def is_token(match: re.Match[str]) -> bool:
     value = value_of(match)
     if _HEX_ID.fullmatch(value) or _NOT_SECRET.match(value) or "(" in value:
         return False
-    mixed = not value.isdecimal() and _has_digits(value, 3) and _entropy(value) > 3
+    mixed = not value.isdecimal() and _has_digits(value, 3) and entropy(value) > 3
     return mixed or _looks_random(value) or _case_changes(value) >= 0.38 * len(value)
 
 
@@ -183,7 +183,7 @@ def _looks_random(value: str) -> bool:
     ):
         return False
     changes = sum(a != b for a, b in pairwise(map(_kind, value)))
-    return changes >= 0.38 * len(value) and _entropy(value) > 3.4
+    return changes >= 0.38 * len(value) and entropy(value) > 3.4
 
 
 def _kind(character: str) -> int:
@@ -194,7 +194,7 @@ def _kind(character: str) -> int:
     return 2 if character.islower() else 3
 
 
-def _entropy(value: str) -> float:
+def entropy(value: str) -> float:
     """Bits for each character."""
     size = len(value)
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values())

@@ -1,16 +1,16 @@
 """Clean every string, key and number of a JSON-like structure, and keep its shape."""
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._find import is_too_large, take_out
 from kp_middleware.privacy._found import Found
-from kp_middleware.privacy._numbers_of_values import Numbers
+from kp_middleware.privacy._json_text import document_in, ways_to_write
+from kp_middleware.privacy._place import Place
+from kp_middleware.privacy._placeholder_numbers import Numbers
 from kp_middleware.privacy._rulebook import DENIED, Rulebook
 from kp_middleware.privacy._signs import PLACEHOLDER
 from kp_middleware.privacy._values import is_counter
@@ -36,45 +36,6 @@ _TELLABLE_SECRET = frozenset(("content", "data"))
 _OF_MESSAGES = ("role", "type", "tool_call_id")  # the name in a message is who speaks
 _SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring"))
 _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
-
-
-class Place(NamedTuple):
-    """Where in a document a value stands, and what that says of it.
-
-    Attributes:
-        path: As a person reads it: ``steps[3].input.url``.
-        pattern: The path of all values like it: ``steps[].input.url``.
-        name: The nearest key, which may announce what the value is.
-        blank: The label under which the value goes, whatever it is; empty if it may stay.
-        depth: How many values this one is inside of.
-    """
-
-    path: str = ""
-    pattern: str = ""
-    name: str = ""
-    blank: str = ""
-    depth: int = 0
-
-    def under(self, key: str, *, name: str, blank: str) -> "Place":
-        """The place of a member; ``name`` is its key, or what a sibling says that it is."""
-        dot = "." if self.path else ""
-        return Place(
-            f"{self.path}{dot}{key[:40]}",
-            f"{self.pattern}{dot}{key}",
-            name,
-            self.blank or blank,
-            self.depth + 1,
-        )
-
-    def at(self, index: int, *, name: str, blank: str) -> "Place":
-        """The place of an item; ``name`` is the flag before it, if that says what it is."""
-        return Place(
-            f"{self.path}[{index}]",
-            f"{self.pattern}[]",
-            name or self.name,
-            self.blank or blank,
-            self.depth + 1,
-        )
 
 
 _TOP = Place()
@@ -220,7 +181,7 @@ class Walk:
     def _number(self, value: float, place: Place) -> float | str:
         if place.blank and (place.blank == DENIED or not is_counter(place.name)):
             return self._blanked(value, place)
-        for written in _written(value, all_ways=self._book.adds):
+        for written in ways_to_write(value, all_ways=self._book.adds):
             cleaned = self._text(written, place)
             if cleaned != written:
                 return cleaned
@@ -250,46 +211,3 @@ def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str
         numbers[key] = numbers.get(key, 1) + 1
         candidate = f"{key} {numbers[key]}"
     return candidate
-
-
-def _written(value: float, *, all_ways: bool) -> Iterator[str]:
-    """How a number is written: its digits, if they are many; else as in JSON, or without an e."""
-    is_whole = isinstance(value, int) or value.is_integer()
-    digits = str(abs(int(value))) if is_whole else ""
-    if len(digits) > 4 or (all_ways and digits):
-        yield digits
-    if all_ways and math.isfinite(value):
-        yield from dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
-
-
-def document_in(text: str) -> object:
-    """The object, list or string that a text is the JSON of; None if it is not certain which."""
-    if text.lstrip()[:1] not in {"{", "[", '"'}:
-        return None
-    try:
-        parsed: object = json.loads(
-            text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique
-        )
-    except (ValueError, RecursionError):
-        return None
-    return parsed
-
-
-def _finite(literal: str) -> float:
-    """A number that can be written again."""
-    number = float(literal)
-    if not math.isfinite(number):
-        raise ValueError("not a number of JSON")
-    return number
-
-
-def unique(members: list[tuple[str, object]]) -> dict[str, object]:
-    """The members of a JSON object, none of which hides another.
-
-    Raises:
-        ValueError: If a key comes twice.
-    """
-    document = dict(members)
-    if len(document) < len(members):
-        raise ValueError("a key comes twice")
-    return document

@@ -1,10 +1,13 @@
 """Decide what may leave: from the score, and from what was decided before."""
 
 import math
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from kp_middleware.scores import Score
 from kp_middleware.shares import share_in_words, top_share
+
+if TYPE_CHECKING:
+    from kp_middleware.settings import Settings
 
 SPECIFIED: Final = 0.75
 """The protocol's own threshold."""
@@ -149,16 +152,14 @@ def fewest_runs(share: float) -> int:
     return max(_FEWEST, math.ceil(1 / share))
 
 
-def gate_of(threshold: float | str, max_per_day: int | None = None) -> Gate:
+def gate_of(settings: "Settings") -> Gate:
     """The gate that the settings describe.
 
-    Args:
-        threshold: A score, or a share in words.
-        max_per_day: How many may leave in 24 hours; None means any number.
-
-    >>> gate_of("top 10%", 20).name, gate_of(0.6).name
-    ('top 10%, at most 20 a day', 'threshold 0.6')
+    >>> from kp_middleware import Settings
+    >>> gate_of(Settings(threshold="top 10%", max_per_day=20)).name
+    'top 10%, at most 20 a day'
     """
+    threshold, limit = settings.threshold, settings.max_per_day
     share = top_share(threshold) if isinstance(threshold, str) else None
     gate: Gate = Threshold(float(threshold)) if share is None else TopShare(share)
-    return gate if max_per_day is None else DailyLimit(gate, max_per_day)
+    return gate if limit is None else DailyLimit(gate, limit)

@@ -7,51 +7,31 @@ from kp_middleware.storage._history import Row
 
 _SOME: Final = """
     score IS NOT NULL AND (:domain IS NULL OR domain = :domain)
-    AND (:since IS NULL OR day > substr(:since, 1, 10)
-         OR (day = substr(:since, 1, 10) AND started_at >= :since))
+    AND (:since IS NULL OR started_at >= :since)
 """
-_STORED: Final = f"""
-    WITH spread AS (SELECT domain, score FROM traces INDEXED BY traces_day WHERE {_SOME}),
-    cleared AS (
-      SELECT seq, domain, score FROM traces INDEXED BY traces_gate
-      WHERE decision = 'forward' AND score IS NOT NULL AND (:domain IS NULL OR domain = :domain)
-        AND (:since IS NULL OR started_at >= :since)),
-    private AS (SELECT domain, score FROM traces NOT INDEXED
-                WHERE visibility = 'private' AND {_SOME}),
-    leaving AS (SELECT domain, score FROM traces INDEXED BY traces_day
-                WHERE visibility <> 'private' AND {_SOME}),
-    went AS (
-      SELECT seq, domain, score FROM traces INDEXED BY traces_cleared
-      WHERE decision = 'forward' AND visibility <> 'private' AND {_SOME}),
-    withheld AS (
-      SELECT seq, domain, score FROM traces
-      WHERE decision = 'withhold' AND visibility <> 'private' AND {_SOME})
-"""  # noqa: S608 - all of these statements are our own texts
+_CLEARED: Final = "decision = 'forward'"
+_PRIVATE: Final = "visibility = 'private'"
+_STORED: Final = "main.traces INDEXED BY traces_spread"  # in the order of domains
 # The scorer's own arithmetic, in its order. One thought is one step, so it has no recoveries.
 _RESCORED: Final = f"""
+    CREATE TEMP TABLE rescored AS
     WITH weighted AS (
-      SELECT seq, domain, decision, visibility, rules,
+      SELECT seq, domain, decision, visibility, started_at, rules,
              complexity * :w0 + novelty * :w1 + tool_diversity * :w2 + outcome_confidence * :w3
                AS score
-      FROM traces WHERE {_SOME}),
+      FROM main.traces NOT INDEXED WHERE {_SOME}),
     lifted AS (
-      SELECT seq, domain, decision, visibility, rules,
+      SELECT seq, domain, decision, visibility, started_at, rules,
              CASE WHEN rules = '[]' THEN score
                   WHEN instr(rules, '"single_thought"') THEN 0.1
                   WHEN instr(rules, '"many_recoveries"') THEN min(1.0, score + 0.1)
                   ELSE score END AS score
-      FROM weighted),
-    spread AS MATERIALIZED (
-      SELECT seq, domain, decision, visibility,
-             min(1.0, CASE WHEN instr(rules, '"single_tool"') THEN max(0.0, score - 0.1)
-                           ELSE score END) AS score
-      FROM lifted),
-    cleared AS (SELECT * FROM spread WHERE decision = 'forward'),
-    private AS (SELECT * FROM spread WHERE visibility = 'private'),
-    leaving AS (SELECT * FROM spread WHERE visibility <> 'private'),
-    went AS (SELECT * FROM leaving WHERE decision = 'forward'),
-    withheld AS (SELECT * FROM leaving WHERE decision = 'withhold')
-"""  # noqa: S608
+      FROM weighted)
+    SELECT seq, domain, decision, visibility, started_at,
+           min(1.0, CASE WHEN instr(rules, '"single_tool"') THEN max(0.0, score - 0.1)
+                         ELSE score END) AS score
+    FROM lifted
+"""  # noqa: S608 - all of these statements are our own texts
 _ROUGHLY: Final = "CAST(score * 100 AS INTEGER)"  # of 0.29 it is 28: the product is 28.999…
 HUNDREDTH: Final = (
     f"{_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0) - (score < {_ROUGHLY} / 100.0)"
@@ -114,9 +94,16 @@ class Distribution:
     ) -> None:
         self._connection = connection
         self._values: dict[str, Any] = {"domain": domain, "since": since}
-        self._sets = _STORED if weights is None else _RESCORED
+        self._scores = _STORED
         if weights is not None:
-            self._values |= {f"w{number}": weight for number, weight in enumerate(weights)}
+            self._score_anew(weights)
+
+    def _score_anew(self, weights: tuple[float, ...]) -> None:
+        """In a table of this connection alone, once for all that is asked."""
+        self._scores = "temp.rescored"
+        self._connection.execute("DROP TABLE IF EXISTS temp.rescored")
+        values = {f"w{number}": weight for number, weight in enumerate(weights)}
+        self._connection.execute(_RESCORED, self._values | values)
 
     def threshold(self) -> float | None:
         """The fixed one of the last scored trace; None where its gate's bar moves, or none is."""
@@ -133,44 +120,44 @@ class Distribution:
             cleared: Only those that the gate let through.
             private: Only those that never leave.
         """
-        which = "cleared" if cleared else "private" if private else "spread"
+        which = _CLEARED if cleared else _PRIVATE if private else "TRUE"
         rows = self._execute(
-            f"SELECT domain, {HUNDREDTH} AS hundredth, count(*) FROM {which}"  # noqa: S608
-            " GROUP BY domain, hundredth"
+            f"SELECT domain, {HUNDREDTH} AS hundredth, count(*) FROM {self._scores}"  # noqa: S608
+            f" WHERE {_SOME} AND {which} GROUP BY domain, hundredth"
         )
         return [*map(Hundredth._make, rows)]
 
     def effects(self, threshold: float) -> list[Effect]:
         """What a threshold does, by domain, the most traces first."""
         rows = self._execute(
-            """
-            , now AS (
-              SELECT domain, count(*) AS traces, sum(score >= :threshold) AS would_go
-              FROM leaving GROUP BY domain),
-            then_ AS (
-              SELECT domain, count(*) AS gone, sum(score < :threshold) AS newly_stay
-              FROM went GROUP BY domain)
-            SELECT domain, traces, would_go, coalesce(gone, 0),
-                   would_go - coalesce(gone - newly_stay, 0), coalesce(newly_stay, 0)
-            FROM now LEFT JOIN then_ USING (domain) ORDER BY traces DESC, domain
-            """,
+            f"""
+            SELECT domain, count(*) AS traces, sum(score >= :threshold),
+                   coalesce(sum({_CLEARED}), 0),
+                   sum(score >= :threshold) - coalesce(sum({_CLEARED} AND score >= :threshold), 0),
+                   coalesce(sum({_CLEARED} AND score < :threshold), 0)
+            FROM {self._scores} WHERE {_SOME} AND NOT {_PRIVATE}
+            GROUP BY domain ORDER BY traces DESC, domain
+            """,  # noqa: S608
             threshold=threshold,
         )
         return [*map(Effect._make, rows)]
 
     def newly_go(self, threshold: float, limit: int) -> list[Row]:
         """Traces that may leave, reach this threshold and were withheld, least first."""
-        return self._traces("withheld WHERE score >= :threshold ORDER BY score", threshold, limit)
+        which = "decision = 'withhold' AND score >= :threshold ORDER BY score, seq"
+        return self._traces(which, threshold, limit)
 
     def newly_stay(self, threshold: float, limit: int) -> list[Row]:
         """Traces that may leave, were let through and do not reach this threshold, most first."""
-        which = "went WHERE score < :threshold ORDER BY score DESC"
+        which = f"{_CLEARED} AND score < :threshold ORDER BY score DESC, seq DESC"
         return self._traces(which, threshold, limit)
 
     def _traces(self, which: str, threshold: float, limit: int) -> list[Row]:
         cursor = self._execute(
             f"""
-            , chosen AS MATERIALIZED (SELECT seq, score FROM {which} LIMIT :limit)
+            WITH chosen AS MATERIALIZED (
+              SELECT seq, score FROM {self._scores} WHERE {_SOME} AND NOT {_PRIVATE} AND {which}
+              LIMIT :limit)
             SELECT t.id, t.domain, chosen.score, t.threshold, t.objective
             FROM chosen CROSS JOIN traces t ON t.seq = chosen.seq
             """,  # noqa: S608
@@ -181,4 +168,4 @@ class Distribution:
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def _execute(self, sql: str, **values: Any) -> sqlite3.Cursor:
-        return self._connection.execute(self._sets + sql, self._values | values)
+        return self._connection.execute(sql, self._values | values)

@@ -38,7 +38,7 @@ def spread(name: str, scores: "NDArray[Any]") -> DomainScores:
     return DomainScores(
         name,
         len(scores),
-        float(np.median(scores)),
+        float(ordered[(len(scores) - 1) // 2] + ordered[len(scores) // 2]) / 2,
         float(ordered[math.ceil(len(scores) / 10) - 1]),
         float(ordered[0]),
         tuple(bins.tolist()),

@@ -7,12 +7,20 @@ loaded when it is needed.
 import math
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kp_middleware.storage._domain_scores import DomainScores, spread
 from kp_middleware.storage._gate_history import DAY_S, LAST_RUNS
-from kp_middleware.storage._standings import WINDOW_MS, Numbers, Standings, standings
+from kp_middleware.storage._scored_runs import (
+    Decisions,
+    Numbers,
+    milliseconds,
+    read_decisions,
+    read_scored_runs,
+)
+from kp_middleware.storage._standings import WINDOW_MS, Standings, standings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +51,7 @@ class GateTrial:
     A day's room goes to those that were decided on first.
 
     Args:
-        connection: To the file.
+        connection: To the file; it stays open as long as the trial is asked.
         domain: Counts only this domain, beside which the others have their part of each day; None
             means any.
         since: Counts only what started at this instant or later; what was before is looked back on
@@ -55,25 +63,21 @@ class GateTrial:
     ) -> None:
         import numpy as np
 
-        rows = connection.execute(
-            """
-            SELECT domain, score, success, visibility <> 'private',
-                   substr(started_at, 1, 23), substr(coalesce(decided_at, started_at), 1, 23)
-            FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
-            """
-        ).fetchall()
-        columns = [*zip(*rows, strict=True)] or [()] * 6
-        self._domains = np.array(columns[0], dtype=object)
-        self._scores = np.array(columns[1], dtype=np.float64)
-        self._succeeded, self._leaves = np.array(columns[2], dtype=bool), columns[3]
-        self._started_ms, self._decided_ms = map(_milliseconds, columns[4:])
-        self._counted = np.ones(len(rows), dtype=bool)
+        self._connection = connection
+        self._all = read_scored_runs(connection)
+        self._beside = [*self._all.domains.values()]
+        self._domain_of = np.zeros(len(self._all.scores), dtype=np.int64)
+        for number, places in enumerate(self._beside):
+            self._domain_of[places] = number
+        self._counted = np.full(len(self._all.scores), domain is None)
         if domain is not None:
-            self._counted &= self._domains == domain
+            self._counted[self._all.domains.get(domain, [])] = True
         if since is not None:
-            self._counted &= self._started_ms >= _milliseconds((since[:23],))[0]
-        self._places = _places(columns[0])
-        self._standings: Standings | None = None
+            self._counted &= self._all.started_ms >= milliseconds((since[:23],))[0]
+
+    @cached_property
+    def _decisions(self) -> Decisions:
+        return read_decisions(self._connection, self._all)
 
     @property
     def runs(self) -> int:
@@ -85,12 +89,12 @@ class GateTrial:
         """From the start of the first that is counted to that of the last, at least 1."""
         if not self.runs:
             return 1.0
-        started_ms = self._started_ms[self._counted]
+        started_ms = self._all.started_ms[self._counted]
         return max(1.0, float(started_ms.max() - started_ms.min()) / _DAY_MS)
 
     def domains(self) -> list[DomainScores]:
         """How the scores are spread in each, the most runs first."""
-        return [spread(name, self._scores[places]) for name, places in self._counted_places()]
+        return [spread(name, self._all.scores[places]) for name, places in self._counted_places()]
 
     def threshold(self, least: float, *, most: int | None = None) -> Outcome:
         """What reaches a score.
@@ -99,7 +103,7 @@ class GateTrial:
             least: From 0 to 1.
             most: How many in 24 hours; None means any number.
         """
-        return self._outcome(self._let_through(self._scores >= least, most))
+        return self._outcome(self._let_through(self._all.scores >= least, most))
 
     def top_share(
         self, share: float, *, fewest: int, until_then: float, most: int | None = None
@@ -114,9 +118,9 @@ class GateTrial:
         """
         import numpy as np
 
-        found = self._standings = self._standings or self._all_standings()
+        found = self._standings
         room, early = np.round(share * found.runs, 6), found.runs < fewest
-        may_go = np.where(early, self._scores >= until_then, found.more < room)
+        may_go = np.where(early, self._all.scores >= until_then, found.more < room)
         doubtful = ~early & (found.more + found.equal >= room)
         spare = np.where(doubtful, room - found.more, math.inf)
         return self._outcome(self._let_through(may_go, most, spare))
@@ -136,15 +140,15 @@ class GateTrial:
         went, gone_ms = np.zeros(len(may_go), dtype=bool), list[int]()
         places = np.flatnonzero(may_go)
         if most is not None:  # of several processes, one may decide first on what came later
-            places = places[np.argsort(self._decided_ms[places], kind="stable")]
+            places = places[np.argsort(self._decisions.decided_ms[places], kind="stable")]
         for place in places.tolist():
             if spare is not None and self._is_full(place, spare[place], went):
                 continue
             if most is not None:
-                at_ms = int(self._decided_ms[place])
+                at_ms = int(self._decisions.decided_ms[place])
                 if _in_the_day_before(gone_ms, at_ms) >= most:
                     continue
-                if self._leaves[place]:
+                if self._decisions.leaves[place]:
                     gone_ms.append(at_ms)
             went[place] = True
         return went
@@ -153,19 +157,21 @@ class GateTrial:
         """Whether so many have gone of those that scored as much, in its domain and time."""
         if spare == math.inf:
             return False
-        of_domain = self._places[self._domains[place]]
+        of_domain = self._beside[self._domain_of[place]]
         rank = int(of_domain.searchsorted(place))
         last = of_domain[max(0, rank - LAST_RUNS) : rank]
-        young = self._started_ms[last] >= self._started_ms[place] - WINDOW_MS
-        equal = young & (self._scores[last] == self._scores[place])
+        young = self._all.started_ms[last] >= self._all.started_ms[place] - WINDOW_MS
+        equal = young & (self._all.scores[last] == self._all.scores[place])
         return bool(went[last[equal]].sum() >= spare)
 
-    def _all_standings(self) -> Standings:
+    @cached_property
+    def _standings(self) -> Standings:
+        """Of all, domain by domain."""
         import numpy as np
 
-        found = Standings(*(np.zeros(len(self._scores), dtype=np.int64) for _ in range(3)))
-        for places in self._places.values():
-            parts = [*standings(self._scores[places], self._started_ms[places])]
+        found = Standings(*(np.zeros(len(self._all.scores), dtype=np.int64) for _ in range(3)))
+        for places in self._beside:
+            parts = [*standings(self._all.scores[places], self._all.started_ms[places])]
             for of_all, of_domain in zip(found, zip(*parts, strict=True), strict=True):
                 of_all[places] = np.concatenate(of_domain)
         return found
@@ -174,31 +180,15 @@ class GateTrial:
         counted = went & self._counted
         return Outcome(
             int(counted.sum()),
-            int((counted & self._succeeded).sum()),
+            int((counted & self._all.succeeded).sum()),
             {name: int(went[places].sum()) for name, places in self._counted_places()},
         )
 
     def _counted_places(self) -> list[tuple[str, Numbers]]:
         """Of each domain, the most first."""
-        found = ((name, places[self._counted[places]]) for name, places in self._places.items())
+        all_of = self._all.domains.items()
+        found = ((name, places[self._counted[places]]) for name, places in all_of)
         return sorted((one for one in found if len(one[1])), key=lambda one: (-len(one[1]), one[0]))
-
-
-def _places(domains: Sequence[str]) -> Mapping[str, Numbers]:
-    """Where the runs of each domain are."""
-    import numpy as np
-
-    places: dict[str, list[int]] = {}
-    for place, domain in enumerate(domains):
-        places.setdefault(domain, []).append(place)
-    return {domain: np.array(of) for domain, of in places.items()}
-
-
-def _milliseconds(instants: "Sequence[str]") -> Numbers:
-    """Since the epoch; the instants are without their Z."""
-    import numpy as np
-
-    return np.array(instants, dtype="datetime64[ms]").astype(np.int64)
 
 
 def _in_the_day_before(gone_ms: list[int], at_ms: int) -> int:

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeAlias
 
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.storage._totals import read_totals
-from kp_middleware.storage._verdict_kinds import VERDICT
 
 Row: TypeAlias = dict[str, Any]
 """One row, by column name, as it is printed as JSON."""
@@ -86,11 +85,10 @@ class History:
     def trace(self, seq: int) -> Row:
         """One trace: all its columns, its nearest's, its steps, outbox row and feedback."""
         (row,) = self._rows(
-            f"""
+            """
             SELECT t.*, n.id AS nearest_id, n.objective AS nearest_objective
-            FROM (SELECT *, {VERDICT} AS verdict FROM traces WHERE seq = ?) t
-            LEFT JOIN traces n ON n.seq = t.nearest_seq
-            """,  # noqa: S608 - ours
+            FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?
+            """,
             (seq,),
         )
         row["rules"] = json.loads(row["rules"])

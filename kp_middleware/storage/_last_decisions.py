@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kp_middleware.storage._gate_history import DAY_S
-from kp_middleware.storage._verdict_kinds import VERDICT
 
 _LAST: Final = 100
 _TENTH: Final = 0.1
@@ -82,7 +81,7 @@ class LastDecisions(NamedTuple):
 def read_last_decisions(connection: sqlite3.Connection) -> LastDecisions:
     """Of the last 100 scored runs, or as many as there are."""
     rows = connection.execute(
-        f"SELECT domain, score, gate, {VERDICT} FROM traces WHERE score IS NOT NULL"  # noqa: S608 - ours
+        "SELECT domain, score, gate, verdict FROM traces WHERE score IS NOT NULL"
         " ORDER BY seq DESC LIMIT ?",
         (_LAST,),
     ).fetchall()

@@ -10,7 +10,7 @@ from kp_middleware.storage._history import History, Row
 from kp_middleware.storage._search_words import in_both_spellings, undivided_words
 
 COUNTED: Final = 100_000
-"""`Listing.count` counts so far and no farther."""
+"""`Listing.count` counts so far and no farther, unless it is told otherwise."""
 
 _COLUMNS: Final = (
     "h.id, h.started_at, h.domain, h.score, h.margin, h.success, h.step_count, h.tool_count,"
@@ -120,29 +120,31 @@ class Listing:
         nearest = self._listed(sides, "abs(h.margin), f.seq DESC", {**where.values, "limit": limit})
         return nearest[:limit]
 
-    def found(self, filters: Filters, *, limit: int) -> list[Row]:
+    def found(self, filters: Filters, *, limit: int, skip: int = 0) -> list[Row]:
         """Those in which ``text`` is found, the best match first, with a ``snippet`` of it.
 
-        What FTS5 cannot divide into words is found anywhere; then the newest is the first.
+        The first ``skip`` of them are left out. What FTS5 cannot divide into words is found
+        anywhere; then the newest is the first.
         """
         if undivided_words(filters.text or ""):
-            return self._found_anywhere(filters, limit)
-        where = self._where(filters._replace(text=None))
+            return self._found_anywhere(filters, limit, skip)
+        words, where = self._words(filters.text or ""), self._where(filters._replace(text=None))
         return self._listed(
             f"SELECT t.seq, rank, {_SNIPPET} FROM traces_fts JOIN traces t"  # noqa: S608 - ours
             " ON t.seq = traces_fts.rowid LEFT JOIN outbox o ON o.trace_seq = t.seq"
-            f" WHERE traces_fts MATCH :words AND {where.sql} ORDER BY rank LIMIT :limit",
+            f" WHERE traces_fts MATCH :words AND {where.sql}"
+            " ORDER BY rank LIMIT :limit OFFSET :skip",
             "f.rank, f.seq DESC",
-            {**where.values, "words": self._words(filters.text or ""), "limit": limit},
+            {**where.values, "words": words, "limit": limit, "skip": skip},
             more=", f.snippet",
         )
 
-    def count(self, filters: Filters) -> int:
-        """How many they are; one more than `COUNTED` if there are more than that."""
+    def count(self, filters: Filters, *, most: int = COUNTED) -> int:
+        """How many they are; one more than ``most`` if there are more than that."""
         where = self._where(filters)
         (count,) = self._connection.execute(
             f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where.sql} LIMIT :most)",  # noqa: S608 - ours
-            {**where.values, "most": COUNTED + 1},
+            {**where.values, "most": most + 1},
         ).fetchone()
         return int(count)
 
@@ -164,12 +166,12 @@ class Listing:
             " json_set(d.body, '$.metadata.quality_score', t.score)) AS document",
         )
 
-    def _found_anywhere(self, filters: Filters, limit: int) -> list[Row]:
+    def _found_anywhere(self, filters: Filters, limit: int, skip: int) -> list[Row]:
         where = self._where(filters)
         return self._listed(
-            f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq DESC LIMIT :limit",
+            f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq DESC LIMIT :limit OFFSET :skip",
             "f.seq DESC",
-            {**where.values, "limit": limit},
+            {**where.values, "limit": limit, "skip": skip},
             more=f", {_EXCERPT}",
         )
 

@@ -1,14 +1,10 @@
 """Where each score of a domain stands among those before it: `GateHistory` of all runs at once."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from kp_middleware.storage._gate_history import LAST_RUNS, WINDOW_S
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Numbers: TypeAlias = "NDArray[Any]"
+from kp_middleware.storage._scored_runs import Numbers
 
 WINDOW_MS: Final = WINDOW_S * 1000
 
@@ -18,9 +14,9 @@ _AT_ONCE: Final = 4000
 class Standings(NamedTuple):
     """For each run, the last runs of its domain: how many, how many scored more, how many equal."""
 
-    runs: "Numbers"
-    more: "Numbers"
-    equal: "Numbers"
+    runs: Numbers
+    more: Numbers
+    equal: Numbers
 
 
 def standings(scores: Numbers, started_ms: Numbers) -> Iterator[Standings]:

@@ -1,36 +1,47 @@
-"""Counts and means: in all, and by what traces have in common."""
+"""Counts and means: in all, and by what traces have in common; read from indices in their order."""
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kp_middleware.storage._verdict_kinds import VERDICT, WITHHELD
+from kp_middleware.storage._verdict_kinds import WITHHELD
 
 if TYPE_CHECKING:  # it counts with this module
     from kp_middleware.storage._history import Row
 
-_KEYS: Final[Mapping[str, str]] = {
-    "domain": "domain",
-    "model": "model",
-    "day": "day",
-    "week": "date(day, 'weekday 0', '-6 days')",
+_PART: Final = """
+    SELECT {key} AS key, count(*) AS traces, sum(decision = 'forward') AS cleared,
+           count(score) AS scores, sum(score) AS all_scores, max(score) AS best,
+           count(novelty) AS novelties, sum(novelty) AS all_novelties
+    FROM traces {where} GROUP BY {key}
+"""
+_BY_DAY: Final = _PART.format(key="day", where="INDEXED BY traces_day")
+_PARTS: Final[Mapping[str, str]] = {
+    "domain": " UNION ALL ".join(
+        _PART.format(key="domain", where=where)
+        for where in (
+            "INDEXED BY traces_spread WHERE score IS NOT NULL",
+            "INDEXED BY traces_score WHERE score IS NULL",
+        )
+    ),
+    "model": _PART.format(key="model", where="NOT INDEXED"),
+    "day": _BY_DAY,
+    "week": _BY_DAY,
 }
+_WEEK: Final = "date(key, 'weekday 0', '-6 days')"
 _IN_TIME: Final = ("day", "week")
 
 
 def read_totals(connection: sqlite3.Connection) -> "Row":
     """In all, by domain, by score, by where they are, by gate, and what tools were used."""
+    verdicts = _verdicts(connection)
     return {
         **_rows(connection, "SELECT * FROM funnel")[0],
         "domains": read_groups(connection, "domain"),
-        "scores": _rows(
-            connection,
-            "SELECT min(CAST(score * 10 AS INTEGER), 9) / 10.0 AS at_least,"
-            " count(*) AS traces FROM traces WHERE score IS NOT NULL GROUP BY 1 ORDER BY 1",
-        ),
-        "states": _states(connection),
-        "gates": _gates(connection),
+        "scores": _tenths(connection),
+        "states": _states(connection, verdicts),
+        "gates": _gates(verdicts),
         "tools": _tools(connection)[:10],
     }
 
@@ -44,67 +55,107 @@ def read_groups(connection: sqlite3.Connection, by: str) -> "list[Row]":
             trace is), ``gate`` (and why the others stayed) or ``tool``.
     """
     if by == "state":
-        return _states(connection)
+        return _states(connection, _verdicts(connection))
     if by == "gate":
-        return _gates(connection)
+        return _gates(_verdicts(connection))
     if by == "tool":
         return _tools(connection)
     order = f'"{by}"' if by in _IN_TIME else f'traces DESC, "{by}"'
     return _rows(
         connection,
         f"""
-        SELECT {_KEYS[by]} AS "{by}", count(*) AS traces,
-               coalesce(sum(decision = 'forward'), 0) AS cleared,
-               round(avg(score), 4) AS mean_score, round(max(score), 4) AS best_score,
-               round(avg(novelty), 4) AS mean_novelty
-        FROM traces NOT INDEXED GROUP BY 1 ORDER BY {order}
-        """,  # noqa: S608 - names of ours; in the table's order: an index would look up each row
+        SELECT {_WEEK if by == "week" else "key"} AS "{by}", sum(traces) AS traces,
+               coalesce(sum(cleared), 0) AS cleared,
+               round(sum(all_scores) / sum(scores), 4) AS mean_score,
+               round(max(best), 4) AS best_score,
+               round(sum(all_novelties) / sum(novelties), 4) AS mean_novelty
+        FROM ({_PARTS[by]}) GROUP BY 1 ORDER BY {order}
+        """,  # noqa: S608 - ours
     )
 
 
-def _states(connection: sqlite3.Connection) -> "list[Row]":
-    """As the view ``history`` names them, without its join of every row with the outbox."""
-    (row,) = _rows(
+def _tenths(connection: sqlite3.Connection) -> "list[Row]":
+    return _rows(
         connection,
         """
-        SELECT sum(state = 'paused') AS paused, sum(state = 'incomplete') AS incomplete,
-               sum(state = 'recorded') AS recorded, sum(state = 'failed') AS failed,
-               sum(state = 'scored' AND decision = 'forward') AS "not queued",
-               sum(state = 'scored' AND decision = 'withhold') AS withheld
-        FROM traces NOT INDEXED
+        WITH RECURSIVE tenths(tenth) AS (SELECT 0 UNION ALL SELECT tenth + 1 FROM tenths LIMIT 10)
+        SELECT tenth / 10.0 AS at_least,
+               (SELECT count(*) FROM traces WHERE score >= tenth / 10.0
+                AND score < iif(tenth = 9, 2.0, (tenth + 1) / 10.0)) AS traces
+        FROM tenths WHERE traces
         """,
     )
-    counts = Counter({state: traces or 0 for state, traces in row.items()})
-    queued = connection.execute(
+
+
+def _verdicts(connection: sqlite3.Connection) -> "list[Row]":
+    """Of the scored traces: by gate, by what it said, and by their own state."""
+    return _rows(
+        connection,
         """
-        SELECT o.state, CASE WHEN t.state <> 'scored' THEN t.state
-                             WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END,
-               count(*)
-        FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq GROUP BY 1, 2
-        """
+        SELECT gate, verdict, state, count(*) AS traces, max(seq) AS last
+        FROM traces INDEXED BY traces_verdict WHERE score IS NOT NULL
+        GROUP BY gate, verdict, state
+        """,
     )
-    for state, counted_as, traces in queued:
-        counts[counted_as] -= traces
+
+
+def _states(connection: sqlite3.Connection, verdicts: "Iterable[Row]") -> "list[Row]":
+    """As the view ``history`` names them, without its join of every row with the outbox."""
+    counts = Counter[str]()
+    for row in verdicts:
+        counts[_unqueued(row["state"], row["verdict"])] += row["traces"]
+    unscored = connection.execute(
+        "SELECT state, verdict, count(*) FROM traces INDEXED BY traces_score"
+        " WHERE score IS NULL GROUP BY state, verdict"
+    )
+    for state, verdict, traces in unscored:
+        counts[_unqueued(state, verdict)] += traces
+    for state, traces in connection.execute("SELECT state, count(*) FROM outbox GROUP BY state"):
         counts[state] += traces
+        counts["not queued"] -= traces
+    for counted_as, traces in _queued_though_not_cleared(connection):
+        counts["not queued"] += traces
+        counts[counted_as] -= traces
     found = sorted((+counts).items(), key=lambda item: (-item[1], item[0]))
     return [{"state": state, "traces": traces} for state, traces in found]
 
 
-def _gates(connection: sqlite3.Connection) -> "list[Row]":
+def _unqueued(state: str, verdict: str | None) -> str:
+    if state != "scored":
+        return state
+    return "not queued" if verdict == "let through" else "withheld"
+
+
+def _queued_though_not_cleared(connection: sqlite3.Connection) -> Iterable[tuple[str, int]]:
+    """What `_unqueued` says of these traces: few, and an index tells them from the others."""
+    return connection.execute(
+        """
+        SELECT iif(t.state = 'scored', 'withheld', t.state), count(*)
+        FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
+        WHERE NOT EXISTS (
+          SELECT 1 FROM traces c INDEXED BY traces_cleared
+          WHERE c.seq = o.trace_seq AND c.decision = 'forward')
+        GROUP BY 1
+        """
+    )
+
+
+def _gates(verdicts: "Iterable[Row]") -> "list[Row]":
     """How many of each it let through, and why it withheld the others; the last one first."""
-    kinds = ", ".join(
-        f"""coalesce(sum(verdict = '{kind}'), 0) AS "{kind.replace(" ", "_")}\""""
-        for kind in WITHHELD
-    )
-    return _rows(
-        connection,
-        f"""
-        WITH decided AS MATERIALIZED (
-          SELECT seq, gate, {VERDICT} AS verdict FROM traces NOT INDEXED WHERE gate IS NOT NULL)
-        SELECT gate, count(*) AS traces, sum(verdict = 'let through') AS cleared, {kinds}
-        FROM decided GROUP BY gate ORDER BY max(seq) DESC
-        """,  # noqa: S608 - ours
-    )
+    kinds, last = dict[str, Counter[str]](), Counter[str]()
+    for row in verdicts:
+        if (gate := row["gate"]) is not None:
+            kinds.setdefault(gate, Counter())[row["verdict"]] += row["traces"]
+            last[gate] = max(last[gate], row["last"])
+    return [
+        {
+            "gate": gate,
+            "traces": kinds[gate].total(),
+            "cleared": kinds[gate]["let through"],
+            **{kind.replace(" ", "_"): kinds[gate][kind] for kind in WITHHELD},
+        }
+        for gate, _ in last.most_common()
+    ]
 
 
 def _tools(connection: sqlite3.Connection) -> "list[Row]":

@@ -1,9 +1,11 @@
 """What a registry has stored, and how it finds it."""
 
+import time
 from collections import Counter
 from urllib.parse import parse_qsl
 
-from kp_middleware.traces import ReasoningTrace, utc_now
+from kp_middleware.instants import instant
+from kp_middleware.traces import ReasoningTrace
 
 
 class Shelf:
@@ -24,7 +26,7 @@ class Shelf:
     def put(self, trace: ReasoningTrace) -> dict[str, object]:
         """Store one, and say what a 201 says."""
         self.times_stored[trace.id] += 1
-        self._stored[trace.id] = trace, utc_now()
+        self._stored[trace.id] = trace, instant(time.time())
         entry = _entry(*self._stored[trace.id])
         return {"data": entry, "quality_score": trace.metadata.quality_score}
 

@@ -74,11 +74,6 @@ def most_within_an_hour(times):
     return max((sum(0 <= at - first < HOUR_S for at in times) for first in times), default=0)
 
 
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
 def test_everything_that_is_due_arrives(clock):
     traces = [ReasoningTrace.of(goal, [Step(step_id=0, type="thought")]) for goal in "abc"]
     bodies = [payload(trace, score=0.9, agent_id="agent-7") for trace in traces]

@@ -2,7 +2,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from contextlib import closing
 
 import pytest
 
@@ -10,11 +9,6 @@ from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
-
-
-@pytest.fixture
-def db(tmp_path):
-    return tmp_path / "kp.db"
 
 
 @pytest.fixture
@@ -62,10 +56,3 @@ def run_child(db):
 def _made(made, settings):
     made.append(KnowledgePulse(**settings))
     return made[-1]
-
-
-@pytest.fixture
-def connection(db):
-    """To look into the file beside the pipelines."""
-    with closing(connect(db)) as opened:
-        yield opened

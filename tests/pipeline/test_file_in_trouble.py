@@ -11,22 +11,12 @@ from pathlib import Path
 import pytest
 
 from kp_middleware.database import MIGRATIONS, connect
-from kp_middleware.storage._rescue import _kept_open
-from kp_middleware.storage._resting_connection import _left_open
 from kp_middleware.testing import LocalRegistry
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 PAGE = 4096
 
-
-@pytest.fixture(autouse=True)
-def _nothing_left_open():
-    """What a process keeps open for good, this one shall not take to the next test."""
-    yield
-    while _left_open:
-        _left_open.pop().close()
-    while _kept_open:
-        os.close(_kept_open.pop())
+pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
 
 def said(caplog):
@@ -227,7 +217,7 @@ def test_a_folder_that_may_only_be_read_costs_the_agent_nothing(exists):
         )
 
     assert printed == "one 1 Backlog(unscored=1, unsent=0)\n"
-    assert f"finished runs wait: {db}: cannot be opened (Permission denied)" in complaints
+    assert f"finished runs wait: {db}: cannot be written (Permission denied)" in complaints
     assert "name another file with KP_DB or --db" in complaints
     assert "finished runs that could not be kept, and are lost: 1" in complaints
     assert "Traceback" not in complaints

@@ -121,9 +121,9 @@ def test_a_day_has_room_for_so_many_in_whatever_order_they_were_decided_on(decid
             " (? * seq) || ' hours')",
             (BEGAN_S, direction),
         )
-        trial = GateTrial(connection)
+        outcome = GateTrial(connection).threshold(0.0, most=7)
 
-    assert trial.threshold(0.0, most=7).let_through == 3 * 7
+    assert outcome.let_through == 3 * 7
 
 
 def test_how_many_of_them_succeeded_is_counted(decided):
@@ -140,7 +140,7 @@ def test_the_scores_of_each_domain_are_described(decided):
 
     (law,) = trial.domains()
 
-    scores = sorted(trial._scores, reverse=True)
+    scores = sorted(trial._all.scores, reverse=True)
     assert law[:2] == ("law", 11)
     assert law[2:5] == (scores[5], scores[1], scores[0])
     assert sum(law.bins) == 11

@@ -15,11 +15,6 @@ def steady():
 
 
 @pytest.fixture
-def clock():
-    return FakeClock()
-
-
-@pytest.fixture
 def keep(connection, clock):
     """Keeps so many scored traces that began some days ago."""
     return lambda days_ago, count=1: [

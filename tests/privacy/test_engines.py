@@ -9,7 +9,8 @@ import pytest
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import Policy, check_clean, redact_jsonable, redact_text
-from kp_middleware.privacy._engines import Engine, engine
+from kp_middleware.privacy._engine import Engine
+from kp_middleware.privacy._engines import engine
 from kp_middleware.privacy._rulebook import rulebook
 from kp_middleware.privacy._rules import Span
 

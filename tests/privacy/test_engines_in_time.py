@@ -4,7 +4,8 @@ import pytest
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import ENGINE_TROUBLE, Policy, redact_jsonable, redact_text
-from kp_middleware.privacy._engines import Engine, engine
+from kp_middleware.privacy._engine import Engine
+from kp_middleware.privacy._engines import engine
 from kp_middleware.privacy._pieces import pieces
 from kp_middleware.privacy._refusal import refusing
 from kp_middleware.privacy._rules import Span

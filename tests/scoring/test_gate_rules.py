@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kp_middleware import Score
+from kp_middleware import Score, Settings
 from kp_middleware.scores import Signals, Weights
 from kp_middleware.scoring import gate_of
 
@@ -31,7 +31,8 @@ def score(value):
 
 
 def decided(gate, value, past=None):
-    return gate_of(*gate).decide(score(value), past or Past())
+    settings = Settings(**dict(zip(("threshold", "max_per_day"), gate, strict=False)))
+    return gate_of(settings).decide(score(value), past or Past())
 
 
 def test_a_threshold_lets_through_what_reaches_it():

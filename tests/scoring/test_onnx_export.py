@@ -75,11 +75,12 @@ def test_only_float_tensors_are_read(tmp_path):
     assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"weight": [[0.5], [-2]]}
 
 
-def test_without_onnx_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "kp_middleware.scoring._onnx_export")
+@pytest.mark.parametrize("name", ["_onnx_export", "_onnx_int8"])
+def test_without_onnx_the_extra_is_named(monkeypatch, name):
+    monkeypatch.delitem(sys.modules, f"kp_middleware.scoring.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)
 
     with pytest.raises(MissingExtraError) as raised:
-        importlib.import_module("kp_middleware.scoring._onnx_export")
+        importlib.import_module(f"kp_middleware.scoring.{name}")
 
     assert raised.value.extra == "weights"

@@ -1,12 +1,8 @@
-import importlib
-import sys
-
 import numpy as np
 import onnx
 import pytest
 from tiny_model import build_tiny_model
 
-from kp_middleware.errors import MissingExtraError
 from kp_middleware.scoring._onnx_int8 import export_int8, quantize
 from kp_middleware.scoring._onnx_session import quiet_session
 
@@ -75,13 +71,3 @@ def test_a_model_without_products_is_refused():
 
     with pytest.raises(ValueError, match="no product of a matrix of weights"):
         quantize(model)
-
-
-def test_without_onnx_the_extra_of_integers_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "kp_middleware.scoring._onnx_int8")
-    monkeypatch.setitem(sys.modules, "onnx", None)
-
-    with pytest.raises(MissingExtraError) as raised:
-        importlib.import_module("kp_middleware.scoring._onnx_int8")
-
-    assert raised.value.extra == "weights"

@@ -14,11 +14,6 @@ EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
 FINITE = st.floats(-1e30, 1e30)
 
 
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
 @pytest.fixture(params=["memory", "file"])
 def cache(request, tmp_path, clock):
     path = tmp_path / "kp.db" if request.param == "file" else None

@@ -1,23 +1,9 @@
 """Real files."""
 
-from contextlib import closing
-
 import pytest
 from stored_runs import kept
 
-from kp_middleware.database import connect
 from kp_middleware.storage import History, OutboxTable, TraceStore
-
-
-@pytest.fixture
-def db(tmp_path):
-    return tmp_path / "kp.db"
-
-
-@pytest.fixture
-def connection(db):
-    with closing(connect(db)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """What a gate looks back on: the last runs of a domain, and a day."""
 
 import time
-from contextlib import closing
 
 import pytest
 
-from kp_middleware.database import connect
 from kp_middleware.instants import instant
 from kp_middleware.storage import GateHistory
 
@@ -14,12 +12,6 @@ COLUMNS = (
     "id, state, started_at, domain, objective, success, confidence, privacy_level, visibility,"
     " step_count, tool_count, recovery_count, score, decision, decided_at"
 )
-
-
-@pytest.fixture
-def connection(tmp_path):
-    with closing(connect(tmp_path / "kp.db")) as opened:
-        yield opened
 
 
 @pytest.fixture

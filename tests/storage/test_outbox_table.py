@@ -13,16 +13,10 @@ from kp_middleware.errors import (
 from kp_middleware.parcels import Receipt, idempotency_key
 from kp_middleware.storage import OutboxTable, count_backlog
 from kp_middleware.storage._outbox_table import instant
-from kp_middleware.testing import FakeClock
 
 REGISTRY = "https://registry.example"
 UNREACHABLE = RegistryUnavailableError("no route")
 RECEIPT = Receipt("kp:trace:there", 201)
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 @pytest.fixture

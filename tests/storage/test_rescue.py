@@ -23,21 +23,11 @@ from kp_middleware.storage import (
     read_condition,
 )
 from kp_middleware.storage import rescue as rescue_for
-from kp_middleware.storage._rescue import _kept_open
-from kp_middleware.storage._resting_connection import _left_open
 
 PAGE = 4096
 TABLES = ("traces", "documents", "steps", "vectors")
 
-
-@pytest.fixture(autouse=True)
-def _nothing_left_open():
-    """What a process keeps open for good, this one shall not take to the next test."""
-    yield
-    while _left_open:
-        _left_open.pop().close()
-    while _kept_open:
-        os.close(_kept_open.pop())
+pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
 
 @pytest.fixture
@@ -55,6 +45,11 @@ def full(db):
 
 def rescue(path):
     return rescue_for(path, registry="https://registry.example", redactor="r 1")
+
+
+def lose_the_first(connection):
+    connection.execute("PRAGMA foreign_keys = OFF")
+    connection.execute("DELETE FROM traces WHERE seq = 1")
 
 
 def overwrite(path, first, last, byte=0xA5):
@@ -294,8 +289,7 @@ def test_a_nearest_trace_that_is_lost_is_named_no_more(full):
         connection.execute(
             "UPDATE traces SET nearest_seq = 1, nearest_similarity = 0.5 WHERE seq > 1"
         )
-        connection.execute("PRAGMA foreign_keys = OFF")
-        connection.execute("DELETE FROM traces WHERE seq = 1")
+        lose_the_first(connection)
     overwrite(full, *middle_of(full))
 
     rescue(full)
@@ -329,8 +323,7 @@ def test_the_further_ids_of_a_trace_lead_to_it_still(full):
         connection.execute(
             "INSERT INTO aliases (id, trace_seq) SELECT id || '-later', seq FROM traces"
         )
-        connection.execute("PRAGMA foreign_keys = OFF")
-        connection.execute("DELETE FROM traces WHERE seq = 1")
+        lose_the_first(connection)
     overwrite(full, *middle_of(full))
 
     rescue(full)

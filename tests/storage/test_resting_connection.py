@@ -8,23 +8,15 @@ import pytest
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import ForkGate, RestingConnection
-from kp_middleware.storage._rescue import _kept_open
 from kp_middleware.storage._resting_connection import _left_open
 
 ADD = "INSERT INTO vectors (embedder, added_at_ms, vector) VALUES ('e', 1, x'00')"
 COUNT = "SELECT count(*) FROM vectors"
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # newer Pythons
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left_open():
-    """What a process keeps open for good, this one shall not take to the next test."""
-    yield
-    while _left_open:
-        _left_open.pop().close()
-    while _kept_open:
-        os.close(_kept_open.pop())
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),  # newer Pythons
+    pytest.mark.usefixtures("nothing_left_open"),
+]
 
 
 @pytest.fixture

@@ -75,6 +75,17 @@ def traces(tmp_path):
     return read
 
 
+def answering_itself(kp, graph):
+    """A captured function that asks the graph, and answers what the graph asks."""
+
+    @kp.capture
+    def answer(question):
+        graph.invoke({"messages": question}, on_thread(kp))
+        return graph.invoke(Command(resume="yes"), on_thread(kp))["messages"][-1].text
+
+    return answer
+
+
 def on_thread(kp, thread_id="T", **options):
     return {
         "callbacks": [KPCallbackHandler(kp, **options)],
@@ -349,12 +360,7 @@ def test_an_answer_by_its_question_s_id_goes_to_who_asked(kp, traces):
 def test_a_captured_function_may_ask_the_human_itself(kp, traces):
     graph = risking(InMemorySaver())
 
-    @kp.capture
-    def answer(question):
-        graph.invoke({"messages": question}, on_thread(kp))
-        return graph.invoke(Command(resume="yes"), on_thread(kp))["messages"][-1].text
-
-    answer("go")
+    answering_itself(kp, graph)("go")
 
     [trace] = traces()
     assert story(trace) == ALLOWED
@@ -585,12 +591,7 @@ def test_a_captured_function_that_asks_itself_tells_nothing_twice(kp, traces):
         checkpointer=InMemorySaver(),
     )
 
-    @kp.capture
-    def answer(question):
-        graph.invoke({"messages": question}, on_thread(kp))
-        return graph.invoke(Command(resume="yes"), on_thread(kp))["messages"][-1].text
-
-    answer("go")
+    answering_itself(kp, graph)("go")
 
     [trace] = traces()
     assert len(story(trace)) == len(set(story(trace))) == 7

@@ -1,7 +1,6 @@
 """Many runs, through one handler: apart, bounded, and never in the agent's way."""
 
 import asyncio
-import collections
 import copy
 import gc
 import tracemalloc
@@ -59,8 +58,7 @@ class Counter:
 
 
 @pytest.mark.slow
-def test_a_thousand_cancelled_runs_leave_nothing(memory, monkeypatch):
-    monkeypatch.setattr("kp_langchain._runs._REMEMBERED", 64)  # or that goes up and down
+def test_a_thousand_cancelled_runs_leave_nothing(memory):
     waiting = agent(calls(wait={"seconds": 60}), tools=[wait])
     config = {"callbacks": [handler := KPCallbackHandler(counter := Counter())]}
 
@@ -75,7 +73,7 @@ def test_a_thousand_cancelled_runs_leave_nothing(memory, monkeypatch):
 
     assert counter.started == counter.ended == 1100
     assert len(handler._runs) == len(handler._runs._roots) == 0
-    assert after - before < 32 * 1024
+    assert after - before < 400 * 1024  # the ids of what is over are known for a while
 
 
 def test_streams_that_are_closed_early_leave_nothing(handler, config, notebook):
@@ -196,8 +194,11 @@ def test_where_recording_is_off_it_is_asked_once_a_run():
 class Broken:
     """A pipeline with a bug."""
 
+    def __init__(self, bug=RuntimeError):
+        self.bug = bug
+
     def start_recording(self, _framework):
-        raise RuntimeError("a bug of ours")
+        raise self.bug("a bug of ours")
 
 
 def test_case_27_a_bug_of_ours_does_not_reach_the_agent():
@@ -217,14 +218,15 @@ def test_case_27_a_bug_of_ours_does_not_reach_the_agent():
         ("on_retriever_start", ({}, "x")),
     ],
 )
-def test_case_27_each_hook_counts_its_bugs_and_logs_them_once(caplog, monkeypatch, hook, told):
-    monkeypatch.setattr(shield, "failures", collections.Counter())
-    call = getattr(KPCallbackHandler(Broken()), hook)
+def test_case_27_each_hook_counts_its_bugs_and_logs_them_once(caplog, hook, told):
+    bug = type(f"BugOf_{hook}", (RuntimeError,), {})  # of a kind that was never logged before
+    call = getattr(KPCallbackHandler(Broken(bug)), hook)
+    before = shield.failures.total()
 
     for _ in range(3):
         call(*told, run_id=uuid.uuid4())
 
-    assert sum(shield.failures.values()) == 3
+    assert shield.failures.total() == before + 3
     assert len([record for record in caplog.records if "not recorded" in record.message]) == 1
 
 

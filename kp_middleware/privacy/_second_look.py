@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._documents import KEPT
+from kp_middleware.privacy._json_text import unique
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._refusal import refusing
 from kp_middleware.privacy._rulebook import rulebook
-from kp_middleware.privacy._walk import Walk, unique
+from kp_middleware.privacy._walk import Walk
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel

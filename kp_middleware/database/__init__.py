@@ -1,0 +1,20 @@
+"""The SQLite file: how it is opened, who may read it, and which schema it has."""
+
+from kp_middleware.database._connect import connect
+from kp_middleware.database._file import Connection, make_private
+from kp_middleware.database._schema import APPLICATION_ID, MIGRATIONS
+from kp_middleware.database._transaction import transaction
+from kp_middleware.database._trouble import PASSING_TROUBLE, TROUBLE, in_words, is_damage
+
+__all__ = [
+    "APPLICATION_ID",
+    "MIGRATIONS",
+    "PASSING_TROUBLE",
+    "TROUBLE",
+    "Connection",
+    "connect",
+    "in_words",
+    "is_damage",
+    "make_private",
+    "transaction",
+]

@@ -1,0 +1,69 @@
+"""How the stages get a connection: open, ours, and of today's schema."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+from kp_middleware.database._file import BUSY_S, Connection, open_to_read, open_to_write
+from kp_middleware.database._schema import MIGRATIONS, migrate, our_version
+from kp_middleware.database._trouble import in_words
+from kp_middleware.errors import DatabaseError
+
+
+def connect(path: str | Path, *, read_only: bool = False) -> Connection:
+    """Open the file of traces, and bring it to today's schema unless it is only read.
+
+    The file is made for the user alone (mode 0600, its new folders 0700). The connection is in
+    autocommit mode: write inside `transaction`.
+
+    Raises:
+        DatabaseError: If it cannot be opened, is another program's, or a newer version's.
+    """
+    path = Path(path)
+    try:
+        path = path.expanduser()
+        connection = open_to_read(path) if read_only else open_to_write(path)
+    except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: there is no home
+        raise in_words(path, error) from error
+    try:
+        _prepare(connection, path, read_only=read_only)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise in_words(path, error) from error
+        raise
+    return connection
+
+
+def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
+    version = our_version(connection, path)
+    if version > len(MIGRATIONS):
+        raise DatabaseError(
+            path, f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
+        )
+    if read_only and version < len(MIGRATIONS):
+        raise DatabaseError(
+            path, "is empty or of an older kp-middleware", "record a run: that brings it up to date"
+        )
+    connection.execute("PRAGMA foreign_keys = ON")
+    if read_only:
+        return
+    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the process loses none
+    _use_wal(connection)  # also where a backup, which needs none, took the file's place
+    if version < len(MIGRATIONS):
+        migrate(connection, path)
+
+
+def _use_wal(connection: Connection) -> None:
+    """A reader never waits for a writer; set once, the file remembers."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:  # the busy timeout does not cover this pragma
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

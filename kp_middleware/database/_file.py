@@ -1,0 +1,74 @@
+"""The file itself: made for the user alone, opened whatever schema it has."""
+
+import errno
+import os
+import sqlite3
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+Connection: TypeAlias = sqlite3.Connection
+
+BUSY_S: Final = 5.0
+_BUSY_TO_READ_S: Final = 1.0  # a reader waits for no writer, only for who keeps the file to himself
+
+
+def open_to_read(path: Path) -> Connection:
+    """Open it for somebody who changes nothing, in a folder that nobody may write to, too."""
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "No such file", path)
+    path = path.resolve()
+    options = "mode=ro&immutable=1" if _is_at_rest(path) else "mode=ro"
+    return open_uri(f"{path.as_uri()}?{options}", busy_s=_BUSY_TO_READ_S)
+
+
+def _is_at_rest(path: Path) -> bool:
+    """Whether nobody writes to a file now, and we could not make what SQLite wants beside it."""
+    beside = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
+    return not os.access(path.parent, os.W_OK) and not any(file.exists() for file in beside)
+
+
+def open_to_write(path: Path) -> Connection:
+    """Open it, and make it and its folder if they are not there."""
+    _make_folder(path.parent)
+    make_private(path)
+    return open_uri(f"{path.resolve().as_uri()}?mode=rw")
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file for the user alone, unless it exists.
+
+    One that exists is never opened here: to close it again would end the locks that SQLite holds on
+    it for other threads of this process, and another process could then remove the WAL that they
+    write to.
+
+    Raises:
+        OSError: If it cannot be made, or not be read and written.
+    """
+    with suppress(FileExistsError):
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        os.close(os.open(path.resolve(), flags, stat.S_IRUSR | stat.S_IWUSR))
+        return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def open_uri(uri: str, *, busy_s: float = BUSY_S) -> Connection:
+    """Open what SQLite calls by this URI; writes are one by one, or in a `transaction`."""
+    return sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=busy_s,
+        isolation_level=None,
+        check_same_thread=False,  # each stage guards its connection with a lock of its own
+        cached_statements=256,
+    )

@@ -1,0 +1,132 @@
+"""What is counted of all traces: the same as the plain question, and from indices."""
+
+from collections import Counter
+
+import pytest
+from stored_runs import scored, verdict
+
+from kp_middleware.storage import Distribution, History, read_groups
+
+GROUPS = """
+    SELECT {key} AS "{by}", count(*) AS traces, coalesce(sum(decision = 'forward'), 0) AS cleared,
+           round(avg(score), 4) AS mean_score, round(max(score), 4) AS best_score,
+           round(avg(novelty), 4) AS mean_novelty
+    FROM traces NOT INDEXED GROUP BY 1
+"""
+WEEK = "date(started_at, 'weekday 0', '-6 days')"
+KEYS = {"domain": "domain", "model": "model", "day": "substr(started_at, 1, 10)", "week": WEEK}
+ADVANCED = ("blocked", "cancelled", "pending", "rejected", "sending", "sent")
+
+
+@pytest.fixture
+def of_all_kinds(connection, store, outbox, keep):
+    """Of each state, with and without a row in the outbox; two domains, and one without a score."""
+    for number, state in enumerate(ADVANCED):
+        seq = keep(score=number / 7, decision="forward", domain="code")
+        outbox.add(seq, b"{}", redactor="r", redactions={})
+        connection.execute("UPDATE outbox SET state = ? WHERE trace_seq = ?", (state, seq))
+    withdrawn = keep(score=0.7, decision="forward", domain="code", instant="2026-11-08T23:59:59Z")
+    outbox.add(withdrawn, b"{}", redactor="r", redactions={})
+    connection.execute("UPDATE outbox SET state = 'cancelled' WHERE trace_seq = ?", (withdrawn,))
+    store.save_score_again(withdrawn, scored(0.6), verdict())
+    keep(score=0.9, decision="forward", domain="code", instant="2026-11-09T00:00:00Z")
+    keep(score=0.2, domain="law", visibility="private", instant="2026-11-01T00:00:00Z")
+    keep(score=0.4, domain="law", instant="2026-11-02T00:00:00Z")
+    keep(domain="law")
+    store.fail(keep(domain="none has a score"), "no reason")
+    seq = keep(domain="law")
+    connection.execute("UPDATE traces SET state = 'incomplete' WHERE seq = ?", (seq,))
+
+
+@pytest.mark.usefixtures("of_all_kinds")
+@pytest.mark.parametrize("by", KEYS)
+def test_groups_are_counted_as_in_the_plain_question(connection, by):
+    rows = read_groups(connection, by)
+
+    cursor = connection.execute(GROUPS.format(key=KEYS[by], by=by))
+    plain = [
+        dict(zip([name for name, *_ in cursor.description], row, strict=True)) for row in cursor
+    ]
+    assert sorted(rows, key=repr) == sorted(plain, key=repr)
+
+
+@pytest.mark.usefixtures("of_all_kinds")
+def test_states_are_counted_as_the_history_names_them(connection):
+    rows = read_groups(connection, "state")
+
+    plain = connection.execute("SELECT state, count(*) FROM history GROUP BY state")
+    assert {row["state"]: row["traces"] for row in rows} == dict(plain.fetchall())
+
+
+@pytest.mark.usefixtures("of_all_kinds")
+def test_every_scored_trace_is_counted_with_its_gate(connection):
+    (row,) = read_groups(connection, "gate")
+
+    counts = Counter(row)
+    del counts["gate"]
+    assert counts.pop("traces") == counts.total() == 10
+    assert (counts["cleared"], counts["below"]) == (7, 3)
+
+
+def plans(connection, ask):
+    """How SQLite goes about each question that is asked."""
+    asked = []
+    connection.set_trace_callback(asked.append)
+    ask()
+    connection.set_trace_callback(None)
+    return [
+        row[3]
+        for sql in asked
+        if sql.lstrip().startswith(("SELECT", "WITH"))
+        for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")
+    ]
+
+
+def over_all_rows(plans):
+    """An index with a generated column is never said to cover, though nothing is looked up."""
+    covering = ("COVERING", "traces_day", "traces_verdict")
+    scans = [step for step in plans if step.startswith("SCAN traces")]
+    return [step for step in scans if not any(word in step for word in covering)]
+
+
+@pytest.mark.usefixtures("of_all_kinds")
+@pytest.mark.parametrize("by", ["domain", "day", "week", "state", "gate", "tool"])
+def test_groups_are_read_from_indices_alone(connection, by):
+    steps = plans(connection, lambda: read_groups(connection, by))
+
+    assert steps
+    assert over_all_rows(steps) == []
+
+
+@pytest.mark.usefixtures("of_all_kinds")
+def test_statistics_and_thresholds_are_read_from_indices_alone(connection):
+    spread = Distribution(connection)
+
+    steps = plans(connection, History(connection).stats)
+    steps += plans(connection, lambda: spread.hundredths(private=True))
+    steps += plans(connection, lambda: spread.effects(0.5))
+    steps += plans(connection, lambda: spread.newly_go(0.1, 9))
+
+    assert "SCAN traces USING COVERING INDEX traces_spread" in steps
+    assert over_all_rows(steps) == []
+
+
+@pytest.mark.usefixtures("of_all_kinds")
+def test_other_weights_may_be_asked_for_one_after_another(connection):
+    first = Distribution(connection, weights=(1, 0, 0, 0)).newly_go(0, 99)
+    second = Distribution(connection, weights=(0, 0, 0, 1)).newly_go(0, 99)
+
+    assert {row["score"] for row in first} == {0.1}
+    assert {row["score"] for row in second} == {0.4}
+
+
+@pytest.mark.parametrize("weights", [None, (0.1, 0.2, 0.3, 0.4)], ids=["as given", "anew"])
+def test_what_is_private_never_changes(connection, keep, weights):
+    for decision in ("forward", "withhold"):
+        keep("private", score=0.5, decision=decision, visibility="private")
+        keep("may leave", score=0.5, decision=decision)
+
+    spread = Distribution(connection, weights=weights)
+
+    changes = [*spread.newly_go(0.1, 9), *spread.newly_stay(0.9, 9)]
+    assert [row["objective"] for row in changes] == ["may leave", "may leave"]
