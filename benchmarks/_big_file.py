@@ -82,17 +82,17 @@ def _insert(connection: Any, table: str, columns: tuple[str, ...], rows: list[An
 
 
 def _trace(seq: int, traces: int, rng: random.Random) -> dict[str, Any]:
+    failed, confidence = rng.random() < 0.1, rng.random() ** 0.3
     values = [
-        rng.random(),
-        max(0.0, 1 - seq / traces - rng.random() / 3),
-        rng.random(),
-        rng.random(),
+        rng.random() ** 0.3,
+        max(0.0, 1 - seq / traces / 2 - rng.random() / 3),
+        rng.random() ** 0.3,
+        confidence * (0.3 if failed else 1),
     ]
-    score = min(
-        1.0, sum(value * weight for value, weight in zip(values, WEIGHTS, strict=True)) + 0.2
-    )
+    rules = [{"rule": "single_tool", "delta": -0.1}] if seq % 5 == 0 else []
+    parts = [value * weight for value, weight in zip(values, WEIGHTS, strict=True)]
+    score = max(0.0, sum(parts) + sum(rule["delta"] for rule in rules))
     started_at = FIRST + timedelta(seconds=seq * 300)
-    failed = rng.random() < 0.1
     return dict.fromkeys(TRACE) | {
         "seq": seq,
         "id": f"kp:trace:{UUID(int=rng.getrandbits(128), version=4)}",
@@ -103,7 +103,7 @@ def _trace(seq: int, traces: int, rng: random.Random) -> dict[str, Any]:
         "objective": f"{rng.choice(WORDS)} the {rng.choice(WORDS)} of {rng.choice(WORDS)} {seq}",
         "result_summary": f"{rng.choice(WORDS)} {rng.choice(WORDS)} done " * 10,
         "success": not failed,
-        "confidence": values[3],
+        "confidence": confidence,
         "error_type": "TimeoutError" if failed else None,
         "framework": "langchain",
         "agent_name": f"agent-{rng.randrange(9)}",
@@ -119,8 +119,8 @@ def _trace(seq: int, traces: int, rng: random.Random) -> dict[str, Any]:
         "output_tokens": rng.randrange(2_000),
         **dict(zip(SIGNALS, values, strict=True)),
         **dict(zip((f"{name}_weight" for name in SIGNALS), WEIGHTS, strict=True)),
-        "rules": '[{"rule": "single_tool", "delta": -0.1}]' if seq % 5 == 0 else "[]",
-        "score": round(score, 4),
+        "rules": json.dumps(rules),
+        "score": score,
         "threshold": 0.75,
         "gate": "threshold",
         "decision": "forward" if score >= 0.75 else "withhold",

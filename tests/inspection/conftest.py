@@ -1,14 +1,12 @@
+from contextlib import closing
+
 import pytest
 from click.testing import CliRunner
 
 from kp_middleware import KnowledgePulse, current_trace
+from kp_middleware.database import connect
 from kp_middleware.inspection import main
 from kp_middleware.testing import StandInEmbedder
-
-
-@pytest.fixture
-def db(tmp_path):
-    return tmp_path / "kp.db"
 
 
 @pytest.fixture
@@ -29,6 +27,21 @@ def agent(kp):
         return shout(question)
 
     return answer
+
+
+@pytest.fixture
+def damaged(agent, db, kp):
+    """One page of the steps is overwritten."""
+    agent("one " * 5000)
+    kp.close()
+    with closing(connect(db)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'steps'"
+        ).fetchone()
+    with db.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xee" * 4096)
 
 
 @pytest.fixture

@@ -170,22 +170,6 @@ def test_help_teaches(type_command, words):
     assert "Usage:" in result.stdout
 
 
-def test_reading_commands_load_nothing_heavy(agent, db):
-    agent("one")
-    code = (
-        "import sys\nfrom kp_middleware.inspection import main\n"
-        f"main(['--db', {str(db)!r}, 'list', '--json'], standalone_mode=False)\n"
-        "print(sorted({'pydantic', 'numpy', 'sqlite_utils', 'rich', 'fastembed', 'httpx2'} "
-        "& set(sys.modules)))"
-    )
-
-    printed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-
-    assert printed.splitlines()[-1] == "[]"
-
-
 def test_the_package_runs_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "kp_middleware", "--version"],

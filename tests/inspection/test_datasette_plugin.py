@@ -235,6 +235,42 @@ def test_a_search_that_finds_nothing_says_so(show, file, words):
     assert "No objective and no result says that." in page.text
 
 
+@pytest.fixture
+def many(db):
+    """120 traces with the same word."""
+    objectives = (f"fix the leak of {number}" for number in range(120))
+    [put(db, run(objective, step("thought", content="hm"))) for objective in objectives]
+    return db
+
+
+def test_a_search_leads_on_to_all_that_it_found(show, many):
+    shown = show(many)
+    pages, href = [], SEARCH.format("leak")
+    while href:
+        pages.append(shown.get(href).text)
+        href = next((way for way in own_ways(pages[-1]) if f"page={len(pages) + 1}" in way), None)
+
+    leads = [re.search("[0-9]+ to [0-9]+ of [0-9]+ traces", page).group() for page in pages]
+    traces = [way for page in pages for way in own_ways(page) if "/traces/" in way]
+    assert leads == ["1 to 50 of 120 traces", "51 to 100 of 120 traces", "101 to 120 of 120 traces"]
+    assert len({*traces}) == 120
+    assert SEARCH.format("leak") in own_ways(pages[1])
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ("9", "There are no more."),
+        *((each, "1 to 50 of 120") for each in ("0", "-1", "x", "9" * 30)),
+    ],
+)
+def test_a_page_of_a_search_that_is_not_there_is_none_or_the_first(show, many, page, told):
+    found = show(many).get(f"{SEARCH.format('leak')}&page={page}")
+
+    assert found.status_code == 200
+    assert told in found.text
+
+
 @pytest.mark.parametrize("rest", ["", "?q=", "?q=%20"])
 def test_a_search_for_nothing_asks_for_words(show, file, rest):
     page = show(file).get(f"{OVERVIEW}/search{rest}")

@@ -2,30 +2,17 @@
 
 import inspect
 import json
-import subprocess
-import sys
+import re
+from pathlib import Path
 
 import click
 import pytest
+from loading import heavy_modules
 
 from kp_middleware.inspection import main
 
-HEAVY = {"pydantic", "numpy", "sqlite_utils", "rich", "httpx2", "langchain", "datasette"}
-NEEDS_MORE = {
-    "calibrate": "asks the gates",
-    "config get": "validates the settings, all of which go through pydantic",
-    "config list": "the same",
-    "config set": "the same",
-    "demo": "runs an agent",
-    "doctor": "tries everything",
-    "feedback": "scores anew",
-    "outbox rescan": "redacts anew",
-    "outbox retry": "redacts anew",
-    "redact": "knows the user's rules, which are settings",
-    "rescore": "may embed",
-    "similar": "compares vectors, with numpy",
-    "ui": "is a server",
-}
+DECISION = Path(__file__).parents[2] / "docs" / "decisions" / "start-up-of-commands.md"
+NEEDS_MORE = {*re.findall(r"(?m)^\| `([a-z ]+)` \|", DECISION.read_text("utf-8"))}
 WORDS = {
     "file": "{folder}/made",
     "left": "@last",
@@ -92,20 +79,6 @@ def test_help_is_printed_without_a_file(names, command, type_command, db):
     assert not db.exists()
 
 
-def heavy_modules(*words):
-    """What a command has loaded when it ends, and what it printed."""
-    code = (
-        "import sys\n"
-        "from kp_middleware.inspection import main\n"
-        "code = main(sys.argv[1:], standalone_mode=False)\n"
-        f"print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
-    )
-    return done.stderr.splitlines()[-1].split(), done.stdout
-
-
 @pytest.mark.parametrize(("names", "command"), WITH_JSON)
 def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp_path):
     agent("one")
@@ -118,6 +91,18 @@ def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp
 
     assert heavy == []
     assert [json.loads(line) for line in [printed] if line]
+
+
+def test_what_may_load_more_are_commands_that_there_are():
+    assert {one.id for one in EVERY} >= NEEDS_MORE
+
+
+def test_nothing_to_score_anew_loads_no_model(agent, db):
+    agent("one")
+
+    heavy, printed = heavy_modules("--db", str(db), "rescore", "-d", "nothing", "--json")
+
+    assert (heavy, json.loads(printed)["scored"]) == (["pydantic"], 0)
 
 
 @pytest.mark.parametrize("words", [["explain", "@last"], ["what-if"]], ids=" ".join)

@@ -17,6 +17,7 @@ from kp_middleware.inspection.installation.user_settings import read_settings
 from kp_middleware.inspection.lines.calibration import advice, calibration_lines
 from kp_middleware.inspection.output.exit_codes import EMPTY
 from kp_middleware.inspection.output.manners import hint
+from kp_middleware.inspection.output.progress import Progress
 from kp_middleware.inspection.output.rows import Output, output_options, print_json
 from kp_middleware.inspection.output.screen import screen_width
 from kp_middleware.storage import GateTrial, Row
@@ -66,9 +67,11 @@ def calibrate(
         return
     settings = read_settings(db)
     with closing(connect(db, read_only=True)) as connection:
-        trial = GateTrial(connection, domain=domain, since=since)
-    limit = settings.max_per_day if most is None else most
-    _print(calibration(trial, now=settings.threshold, most=limit), output)
+        limit = settings.max_per_day if most is None else most
+        with Progress("settings tried") as shown:
+            trial = GateTrial(connection, domain=domain, since=since)
+            found = calibration(trial, now=settings.threshold, most=limit, reach=shown.reach)
+    _print(found, output)
     if output.fail_empty and not trial.runs:
         sys.exit(EMPTY)
 

@@ -92,7 +92,7 @@ def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
     tell_if_none(rows)
     output.print(rows, _COLUMNS, for_people=_for_people)
     if len(rows) == limit < count:
-        hint(f"{count} in all: -n shows more")
+        hint(f"{count:,} in all: -n shows more")
 
 
 @outbox.command()

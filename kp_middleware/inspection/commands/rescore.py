@@ -1,6 +1,7 @@
 """The command that scores anew what was scored before."""
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,8 @@ from kp_middleware.inspection.installation.user_settings import read_settings
 from kp_middleware.inspection.output.manners import hint
 from kp_middleware.inspection.output.progress import progress
 from kp_middleware.inspection.output.rows import json_option, print_json
-from kp_middleware.storage import Row, Selection
+from kp_middleware.inspection.output.wording import short_id
+from kp_middleware.storage import PastRuns, Row, Selection
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Rescoring
@@ -64,25 +66,39 @@ def rescore(
     kp-middleware rescore --dry-run
     kp-middleware rescore --since 30d --domain code
     """
-    selection = Selection(domain, since)
+    selection, settings = Selection(domain, since), read_settings(db)
     with closing(connect(db, read_only=dry_run or not db.exists())) as connection:
-        rescoring = _prepared(connection, read_settings(db), selection, dry_run=dry_run)
+        if not PastRuns(connection, selection, None).count(after=0):
+            _tell(_result({}, dry_run=dry_run), as_json=as_json)  # which needs no model
+            return
+        rescoring = _prepared(connection, settings, selection, dry_run=dry_run)
         began_s = time.monotonic()
         count = _run(rescoring)
+    took_s, before = time.monotonic() - began_s, rescoring.went_before
     counts = {str(name): count for name, count in rescoring.counts.items()}
-    told = {name: counts.get(name, 0) for name in _COUNTS}
-    _tell(
-        {
-            "dry_run": dry_run,
-            "scored_before": rescoring.went_before,
-            "scored": count,
-            **told,
-            "took_s": round(time.monotonic() - began_s, 3),
-        },
-        as_json=as_json,
-    )
-    if told["embedded"] and selection != Selection():
+    result = _result(counts, dry_run=dry_run, before=before, scored=count, took_s=took_s)
+    _tell(result, as_json=as_json)
+    if rescoring.unread:
+        _tell_of_unread(rescoring.unread)
+    if result["embedded"] and selection != Selection():
         hint(_NOT_COMPARED)
+
+
+def _result(
+    counts: Mapping[str, int],
+    *,
+    dry_run: bool,
+    before: int = 0,
+    scored: int = 0,
+    took_s: float = 0.0,
+) -> Row:
+    return {
+        "dry_run": dry_run,
+        "scored_before": before,
+        "scored": scored,
+        **{name: counts.get(name, 0) for name in _COUNTS},
+        "took_s": round(took_s, 3),
+    }
 
 
 def _prepared(
@@ -129,6 +145,12 @@ def _run(rescoring: "Rescoring") -> int:
     except KeyboardInterrupt:
         hint("stopped: the same command goes on here")
         raise
+
+
+def _tell_of_unread(ids: Sequence[str]) -> None:
+    """In one line, however many they are."""
+    words = f"{len(ids):,} with a document that cannot be read keep what they had"
+    click.echo(f"{words}: the first is kp-middleware show {short_id(ids[0])}", err=True)
 
 
 def _tell(result: Row, *, as_json: bool) -> None:

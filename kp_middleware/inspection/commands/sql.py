@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from kp_middleware.inspection.output.rows import Output, output_options
+from kp_middleware.inspection.output.table import Plain
 from kp_middleware.storage import FreeQuery, Row
 
 _SHOWN_BYTES: Final = 16
@@ -48,7 +49,7 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
         answer = free_query.ask(query, values)
         blob = _BLOBS.get(output.format, _in_text)
         rows = (_readable(row, blob) for row in answer.rows)
-        output.print(rows, answer.columns, all_columns=True)
+        output.print(rows, answer.columns, for_people=_for_reading, all_columns=True)
 
 
 def _value(text: str) -> str | float:
@@ -81,6 +82,11 @@ def _readable_value(value: object, blob: Callable[[bytes], object]) -> object:
             return str(value)
         case _:
             return value
+
+
+def _for_reading(row: Row) -> Row:
+    """Nobody knows what its numbers are."""
+    return {name: Plain(value) if type(value) is int else value for name, value in row.items()}
 
 
 def _in_json(blob: bytes) -> object:

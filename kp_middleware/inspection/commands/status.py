@@ -1,6 +1,5 @@
 """The command that says how it is going: what is there, what waits, what to do about trouble."""
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,7 +10,8 @@ import click
 
 from kp_middleware import locations
 from kp_middleware.database import connect
-from kp_middleware.inspection.output.rows import json_option, print_json
+from kp_middleware.inspection.output.rows import Output, chosen_format, print_json
+from kp_middleware.inspection.output.screen import broken, screen_width
 from kp_middleware.instants import instant
 from kp_middleware.storage import (
     Pause,
@@ -22,6 +22,10 @@ from kp_middleware.storage import (
     read_pauses,
 )
 
+_FORMATS: Final = {
+    "json": "One JSON object: the default in a pipe.",
+    "table": "Lines to read: the default on a terminal.",
+}
 _TROUBLES: Final = {
     "dropped": "were lost because too many waited to be written: raise max_queue_bytes",
     "failed": "could not be scored: kp-middleware show ID says why",
@@ -51,9 +55,10 @@ _PAUSED: Final = {
 
 
 @click.command()
-@json_option
+@click.option("--json", "as_json", is_flag=True, help=_FORMATS["json"])
+@click.option("--table", "as_table", is_flag=True, help=_FORMATS["table"])
 @click.pass_obj
-def status(db: Path, *, as_json: bool) -> None:
+def status(db: Path, /, **typed: bool) -> None:
     """Say how it is going: what is in the file, what waits since when, and what went wrong.
 
     What only a running program knows, such as runs it had to drop, kp.stats() tells there.
@@ -61,11 +66,12 @@ def status(db: Path, *, as_json: bool) -> None:
     \b
     kp-middleware status --json
     """
+    format_ = chosen_format(_FORMATS, typed) or Output.usual(in_pipe="json").format
     found = _status(db)
-    if as_json or not sys.stdout.isatty():
+    if format_ == "json":
         print_json(found)
     else:
-        click.echo("\n".join(_lines(found)))
+        click.echo("\n".join(_lines(found, screen_width())))
 
 
 def _status(db: Path) -> Row:
@@ -97,7 +103,7 @@ def _troubles(counts: Row, pauses: list[Pause], set_aside: tuple[str, ...]) -> I
     """One line for each kind, with what to do."""
     for kind, words in _TROUBLES.items():
         if counts[kind]:
-            yield f"{counts[kind]} {words}"
+            yield f"{counts[kind]:,} {words}"
     for pause in pauses:
         if pause.until is None:
             yield f"nothing is sent: {pause.registry} {_REFUSED}"
@@ -113,7 +119,7 @@ def _as_row(pause: Pause) -> Row:
     return pause._asdict() | {"until": until}
 
 
-def _lines(found: Row) -> Iterator[str]:
+def _lines(found: Row, width: int) -> Iterator[str]:
     yield f"file       {found['path']}"
     yield f"           {found['size_bytes'] / 1e6:,.1f} MB, schema {found['schema']}"
     if found["oldest"]:
@@ -133,10 +139,13 @@ def _lines(found: Row) -> Iterator[str]:
     for name, words in _WAITING.items():
         if found[name]:
             since = _minute(found["waiting_since"][name])
-            yield f"{name:<11}{found[name]:>8,}  since {since}, {words}"
+            first = f"{name:<11}{found[name]:>8,}  "
+            told = f"since {since}, {words}"
+            yield from broken(told, width, first=first, indent=" " * len(first))
     if found["troubles"]:
         yield ""
-        yield from found["troubles"]
+    for trouble in found["troubles"]:
+        yield from broken(trouble, width, indent="  ")
 
 
 def _minute(text: str) -> str:

@@ -22,6 +22,8 @@ _EVERY_S: Final = 0.5
 _PATIENCE: Final = 20
 _ALL: Final = sys.maxsize
 _SHOWN: Final = ("id", "started_at", "domain", "score", "success", "state", "objective")
+_FEWER: Final = ("id", "score", "success", "state", "objective")
+_ROOM: Final = 90
 _WIDTHS: Final = {"id": 8, "started_at": 16, "domain": 12, "score": 5, "success": 7, "state": 10}
 _WIDTH: Final = 10
 
@@ -107,7 +109,7 @@ def _place(db: Path) -> int | None:
 
 def _print_lines(rows: Iterable[Row], output: Output) -> None:
     """A table whose rows come one by one."""
-    columns = output.columns or _SHOWN
+    columns = output.columns or (_SHOWN if screen_width() >= _ROOM else _FEWER)
     if output.headers:
         click.echo(_line({name: name.replace("_", " ") for name in columns}, columns))
     for row in rows:
@@ -116,7 +118,7 @@ def _print_lines(rows: Iterable[Row], output: Output) -> None:
 
 
 def _line(row: Row, columns: Sequence[str]) -> str:
-    *others, last = (cell(row[name]) for name in columns)
+    *others, last = (cell(row[name], name) for name in columns)
     widths = (_WIDTHS.get(name, _WIDTH) for name in columns)
     line = "".join(f"{padded(text, width)}  " for text, width in zip(others, widths, strict=False))
     return cut(line + last, screen_width()).rstrip()

@@ -42,6 +42,11 @@ class Addresses:
         """To what has certain words in it, which are to follow as ``q``."""
         return self._page("/search")
 
+    def found(self, words: str, *, page: int) -> str:
+        """To what has these words in it, from a certain page on; 1 is the first."""
+        pages = {"page": page} if page > 1 else {}
+        return f"{self.search()}?{urlencode({'q': words, **pages})}"
+
     def trace(self, trace_id: str, /) -> str:
         """To the page of one trace; ``@last`` and ``@best`` are such names, too."""
         name = trace_id.removeprefix("kp:trace:")

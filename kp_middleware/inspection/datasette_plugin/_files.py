@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from kp_middleware.database import TROUBLE, connect
 
@@ -19,19 +20,23 @@ class _Look(NamedTuple):
 
 
 _known: Final[dict[Path, tuple[_Look, bool]]] = {}
-_first: Final[dict[Path, _Look]] = {}
+_first: "Final[WeakKeyDictionary[Datasette, dict[Path, _Look]]]" = WeakKeyDictionary()
 
 
 def our_files(datasette: "Datasette") -> dict[str, Path]:
     """By the names of their databases."""
     named = {name: database.path for name, database in datasette.databases.items()}
     paths = {name: Path(path) for name, path in named.items() if path}
-    return {name: path for name, path in paths.items() if _is_ours(path)}
+    ours = {name: path for name, path in paths.items() if _is_ours(path)}
+    first = _first.setdefault(datasette, {})
+    for path in ours.values():
+        first.setdefault(path, _known[path][0])
+    return ours
 
 
-def was_replaced(path: Path) -> bool:
-    """Whether this is another file than the one that was there at the first look."""
-    first, now = _first[path], _known[path][0]
+def was_replaced(datasette: "Datasette", path: Path) -> bool:
+    """Whether this is another file than the one that was there at its first look."""
+    first, now = _first[datasette][path], _known[path][0]
     return (first.device, first.inode) != (now.device, now.inode)
 
 
@@ -42,7 +47,6 @@ def _is_ours(path: Path) -> bool:
     except OSError:
         return False
     look = _Look(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    _first.setdefault(path, look)
     if path not in _known or _known[path][0] != look:
         _known[path] = look, _opens(path)
     return _known[path][1]

@@ -1,6 +1,7 @@
 """Our pages: what is asked for is read in a thread, and set into Datasette's frame."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +26,7 @@ from kp_middleware.inspection.datasette_plugin._permission import may_see
 from kp_middleware.inspection.output.wording import short_id
 from kp_middleware.inspection.page import (
     Alike,
+    Extract,
     found_html,
     overview_html,
     trace_html,
@@ -48,7 +50,8 @@ if TYPE_CHECKING:
     from datasette import Request
     from datasette.app import Datasette
 
-_MOST_FOUND: Final = 100
+_FOUND: Final = 50
+_MOST_COUNTED: Final = 1_000
 
 _overviews = RecentOverviews()
 
@@ -108,14 +111,33 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
 
 async def search(datasette: "Datasette", request: "Request") -> Response:
     """The traces with such words, the best match first."""
-    words = request.args.get("q") or ""
+    words, page = request.args.get("q") or "", _page(request.args.get("page"))
 
     def read(file: _File) -> Page:
-        found = Listing(file.connection).found(Filters(text=words), limit=_MOST_FOUND)
-        content = found_html(found, words, file.links, most=_MOST_FOUND)
+        content = found_html(_extract(file, words, page), words, file.links)
         return Page("Search", head(file.links, words=words), content)
 
     return await _shown(datasette, request, read)
+
+
+def _page(typed: str | None) -> int:
+    """The first, unless another was asked for."""
+    is_number = typed is not None and re.fullmatch("[1-9][0-9]{0,5}", typed)
+    return int(typed or "") if is_number else 1
+
+
+def _extract(file: _File, words: str, page: int) -> Extract:
+    listing, filters, skipped = Listing(file.connection), Filters(text=words), _FOUND * (page - 1)
+    counted = max(_MOST_COUNTED, skipped + _FOUND)
+    total = listing.count(filters, most=counted)
+    return Extract(
+        rows=listing.found(filters, limit=_FOUND, skip=skipped),
+        skipped=skipped,
+        total=total,
+        counted=counted,
+        before=file.links.found(words, page=page - 1) if page > 1 else None,
+        after=file.links.found(words, page=page + 1) if total > skipped + _FOUND else None,
+    )
 
 
 async def _shown(
@@ -136,7 +158,8 @@ async def _shown(
         page = not_found(str(error))._replace(head=head(links))
     except (KnowledgePulseError, *TROUBLE) as error:
         page = failed(str(error))
-    return await framed(datasette, request, page, Shown(name, path.name, was_replaced(path)))
+    replaced = was_replaced(datasette, path)
+    return await framed(datasette, request, page, Shown(name, path.name, replaced))
 
 
 def _read(path: Path, links: Addresses, read: Callable[[_File], Page]) -> Page:

@@ -3,7 +3,7 @@
 What decides is loaded when it is needed: it costs more than all other start-up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kp_middleware.shares import top_share
@@ -21,19 +21,29 @@ _TRIED: Final[Sequence[float | str]] = (
 _PLENTY: Final = 0.05  # of all runs: half of what the best tenth would be
 
 
-def calibration(trial: GateTrial, *, now: float | str, most: int | None) -> Row:
+def calibration(
+    trial: GateTrial,
+    *,
+    now: float | str,
+    most: int | None,
+    reach: Callable[[int, int], None] = lambda *_: None,
+) -> Row:
     """The scores of each domain, what each setting would have let through, and which to take.
 
     Args:
         trial: The scored runs.
         now: What the threshold is set to.
         most: How many may leave in 24 hours; None means any number.
+        reach: Is told, after each setting, how many of how many were tried.
     """
     from kp_middleware.scoring import SPECIFIED, fewest_runs
 
     domains = trial.domains()
     tried = _TRIED if now in _TRIED else (now, *_TRIED)
-    rows = [_row(setting, _outcome(trial, setting, most), trial) for setting in tried]
+    rows = []
+    for setting in tried:
+        rows.append(_row(setting, _outcome(trial, setting, most), trial))
+        reach(len(rows), len(tried))
     of_specified = next(row["share"] for row in rows if row["setting"] == SPECIFIED)
     needed = fewest_runs(top_share(BEST_TENTH) or 1)
     enough = any(domain.runs >= needed for domain in domains)

@@ -15,6 +15,6 @@ def hint_at_another_gate(connection: Connection, settings: "Settings") -> None:
     from kp_middleware.scoring import gate_of
 
     theirs = read_last_decisions(connection).gate
-    ours = gate_of(settings.threshold, settings.max_per_day).name
+    ours = gate_of(settings).name
     if theirs and theirs != ours:
         hint(f"decides by {ours}; the last run was decided by {theirs}: KP_THRESHOLD sets the same")

@@ -97,7 +97,7 @@ def _file(path: Path) -> Finding:
     if not os.access(path, os.W_OK):
         return Finding("file", ok=False, detail=f"{path} is read-only for you: {_WRITABLE}")
     free_bytes = disk_usage(path.parent).free
-    facts = f"{path}: {count} traces, {_IN_WORDS[soundness]}, {free_bytes / 1e9:,.1f} GB free"
+    facts = f"{path}: {count:,} traces, {_IN_WORDS[soundness]}, {free_bytes / 1e9:,.1f} GB free"
     if soundness == "damaged":
         return Finding("file", ok=False, detail=f"{facts}; record a run: that saves what it can")
     if free_bytes < _LITTLE_BYTES:
@@ -117,7 +117,7 @@ def _no_file(path: Path) -> Finding:
 
 def _gate(settings: Settings) -> Finding:
     """Where the file cannot be read, its own finding says why."""
-    last, today = LastDecisions(), gate_of(settings.threshold, settings.max_per_day).name
+    last, today = LastDecisions(), gate_of(settings).name
     with suppress(*TROUBLE), closing(connect(settings.db, read_only=True)) as connection:
         last = read_last_decisions(connection)
     detail = last.in_words() if today == last.gate else f"{today} from now on; {last.in_words()}"

@@ -9,6 +9,7 @@ from kp_middleware.inspection.output.wording import one_line
 
 _NAME: Final = 20
 _SUM: Final = 21
+_ROOMY: Final = 80
 
 
 def account_lines(account: Account, objective: str, width: int) -> Iterator[str]:
@@ -61,10 +62,18 @@ def _distance(account: Account, margin: float) -> str:
 def _parts(account: Account, width: int) -> Iterator[str]:
     for one in account.signals:
         sum_ = f"{one.value:.3f} × {one.weight:.2f} = {one.amount:.3f}"
-        yield from _entry(one.signal, f"{sum_:<{_SUM}}  {one.reason}", width, deeper=_SUM + 2)
+        yield from _part(one.signal, sum_, one.reason, width)
     for rule in account.rules:
-        delta = f"{rule.delta:>+{_SUM}.3f}"
-        yield from _entry(rule.rule, f"{delta}  {rule.reason}", width, deeper=_SUM + 2)
+        yield from _part(rule.rule, f"{rule.delta:>+{_SUM}.3f}", rule.reason, width)
+
+
+def _part(name: str, sum_: str, reason: str, width: int) -> Iterator[str]:
+    """The reason beside the sum, or below it where there is no room."""
+    if width >= _ROOMY:
+        yield from _entry(name, f"{sum_:<{_SUM}}  {reason}", width, deeper=_SUM + 2)
+    else:
+        yield from _entry(name, sum_, width)
+        yield from _entry("", reason, width)
 
 
 def _question(account: Account, threshold: float) -> str:

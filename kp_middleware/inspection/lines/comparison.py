@@ -7,6 +7,7 @@ from typing import Any, Final
 from kp_middleware.inspection.explanation.alignment import Gap, Pair, without_sameness
 from kp_middleware.inspection.explanation.comparison import Comparison, Fact, Part
 from kp_middleware.inspection.output.screen import cut, padded
+from kp_middleware.inspection.output.table import cell
 from kp_middleware.inspection.output.wording import one_line
 
 _NAME: Final = 20
@@ -41,11 +42,14 @@ def _told(name: str, value: Any) -> str:
         return "-"
     if name == "success":
         return "yes" if value else "no"
-    return one_line(str(value).removeprefix("kp:trace:"))
+    if name == "threshold":
+        return f"{value:g}"
+    return cell(value, name).removeprefix("kp:trace:")
 
 
 def _part(part: Part, column: int) -> str:
-    left, right = _sum(part.left, part.left_working), _sum(part.right, part.right_working)
+    left = _sum(part.left, part.left_working, column)
+    right = _sum(part.right, part.right_working, column)
     sign = "=" if part.left == part.right else "≠"
     name = part.part.replace("_", " ")
     both = f"  {sign} {name:<{_NAME}}{padded(left, column)}  {padded(right, column)}"
@@ -53,8 +57,12 @@ def _part(part: Part, column: int) -> str:
     return f"{both}  {difference}".rstrip()
 
 
-def _sum(amount: float | None, working: str) -> str:
-    return "-" if amount is None else f"{amount:.3f}  {working.partition('  (')[0]}"
+def _sum(amount: float | None, working: str, column: int) -> str:
+    """How it comes about only where there is room for it: half a number would be another."""
+    if amount is None:
+        return "-"
+    told = f"{amount:.3f}  {working.partition('  (')[0]}"
+    return told if len(told) <= column else f"{amount:.3f}"
 
 
 def _steps(pairs: Sequence[Pair], width: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ _HEAD: Final = 12
 _THRESHOLD: Final = 6
 _GAP: Final = "  "
 _ROOMY: Final = 60
+_ROOM_FOR_DOMAIN: Final = 90
 
 
 class _Column(NamedTuple):
@@ -129,5 +130,7 @@ def _trace(trace: Row, width: int) -> str:
     told = f"  {short_id(trace['id'])}  {trace['score']:.3f}, was held against"
     if width < _ROOMY:
         return f"{told} {trace['threshold']:g}"
-    told += f" {trace['threshold']:<{_THRESHOLD}g}  {padded(one_line(trace['domain']), _DOMAIN)}  "
+    told += f" {trace['threshold']:<{_THRESHOLD}g}  "
+    if width >= _ROOM_FOR_DOMAIN:
+        told += f"{padded(one_line(trace['domain']), _DOMAIN)}  "
     return cut(told + one_line(trace["objective"]), width)

@@ -10,6 +10,7 @@ from kp_middleware.inspection.explanation.verdict import bar_of, gate_in_words
 from kp_middleware.inspection.explanation.whereabouts import taken_out, whereabouts
 from kp_middleware.inspection.lines._waterfall import waterfall
 from kp_middleware.inspection.output.screen import broken, cut, padded, width_of
+from kp_middleware.inspection.output.table import cell
 from kp_middleware.inspection.output.wording import in_words, one_line
 from kp_middleware.storage import Row
 
@@ -72,7 +73,7 @@ def told_by(step: Row) -> str:
 
 def took(step: Row) -> str:
     """How long a step took, in milliseconds; empty where it was not measured."""
-    return f"{step['latency_ms']:,.0f} ms" if "latency_ms" in step else ""
+    return f"{cell(step['latency_ms'], 'latency_ms')} ms" if "latency_ms" in step else ""
 
 
 def _facts(trace: Row) -> Iterator[str]:
@@ -80,7 +81,7 @@ def _facts(trace: Row) -> Iterator[str]:
         if trace[name]:
             yield one_line(trace[name])
     if trace["duration_ms"] is not None:
-        yield f"{trace['duration_ms']:,} ms"
+        yield f"{trace['duration_ms']:,} ms" if trace["duration_ms"] else "<1 ms"
 
 
 def _steps(trace: Row, most: int | None, width: int) -> Iterator[str]:

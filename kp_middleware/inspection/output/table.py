@@ -15,6 +15,10 @@ _GAP: Final = 2
 _LEAST: Final = 10
 
 
+class Plain(int):
+    """A whole number that may be a year or a name: its thousands are not set apart."""
+
+
 def print_table(
     rows: Sequence[Row],
     columns: Sequence[str],
@@ -58,7 +62,7 @@ def print_table(
             no_wrap=True,
         )
     for row in rows:
-        cells = [Text(cell(row[name]), no_wrap=True) for name in columns]
+        cells = [Text(cell(row[name], name), no_wrap=True) for name in columns]
         if _may_be_cut(rows, columns[cut]):
             cells[cut].truncate(left, overflow="ellipsis")
         table.add_row(*cells)
@@ -126,12 +130,34 @@ def put(text: str) -> None:
 def _width(rows: Sequence[Row], column: str) -> int:
     from rich.cells import cell_len  # some signs take two places, some none
 
-    return max(cell_len(one_line(column)), *(cell_len(cell(row[column])) for row in rows), 0)
+    cells = (cell(row[column], column) for row in rows)
+    return max(cell_len(one_line(column)), *map(cell_len, cells), 0)
 
 
-def cell(value: Any) -> str:
-    """A value as a table has it: on one line, a fraction with three digits."""
-    return f"{value:.3f}" if isinstance(value, float) else one_line(as_text(value))
+def cell(value: Any, column: str) -> str:
+    """A value as a table has it: on one line, a fraction with three digits.
+
+    >>> cell(12345, "calls"), cell(12345.6, "mean_ms"), cell(0.42, "mean_ms"), cell(0.75, "score")
+    ('12,345', '12,346', '0.4', '0.750')
+    """
+    match value:
+        case bool() | Plain():
+            return str(value)
+        case int():
+            return f"{value:,}"
+        case float() if column.endswith("_ms"):
+            return _milliseconds(value)
+        case float():
+            return f"{value:,.3f}"
+        case _:
+            return one_line(as_text(value))
+
+
+def _milliseconds(took_ms: float) -> str:
+    """Whole ones from ten on; what is less is some time all the same."""
+    if took_ms >= 10:
+        return f"{took_ms:,.0f}"
+    return "<0.1" if 0 < took_ms < 0.05 else f"{took_ms:.1f}"
 
 
 def as_text(value: Any) -> str:

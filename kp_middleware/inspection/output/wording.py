@@ -27,7 +27,7 @@ def in_words(counts: Mapping[str, int]) -> str:
     '2 email, 1 api_key'
     """
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count} {name}" for name, count in ordered if count)
+    return ", ".join(f"{count:,} {name}" for name, count in ordered if count)
 
 
 def short_id(trace_id: str) -> str:

@@ -5,7 +5,7 @@ Imports from `pictures`, `explanation` and `output`.
 
 from kp_middleware.inspection.page._alike import Alike
 from kp_middleware.inspection.page._card import card, linked, picture_card, table
-from kp_middleware.inspection.page._found import found_html
+from kp_middleware.inspection.page._found import Extract, found_html
 from kp_middleware.inspection.page._links import Links
 from kp_middleware.inspection.page._objective import titled
 from kp_middleware.inspection.page._overview import just_missed, overview_html
@@ -18,6 +18,7 @@ __all__ = [
     "FULL",
     "Alike",
     "Extent",
+    "Extract",
     "Links",
     "card",
     "found_html",

@@ -1,7 +1,7 @@
 """What a search found."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kp_middleware.inspection.page._card import card, linked
 from kp_middleware.inspection.page._links import Links
@@ -9,6 +9,7 @@ from kp_middleware.inspection.page._objective import titled
 from kp_middleware.inspection.pictures import Markup, count, element, joined
 from kp_middleware.storage import Row
 
+_NOTHING_ASKED: Final = "Nothing was asked for: type what objectives or results may say."
 _CELL: Final = 160
 _COLUMNS: Final = (
     ("Objective", None),
@@ -20,30 +21,57 @@ _COLUMNS: Final = (
 )
 
 
-def found_html(found: Sequence[Row], words: str, links: Links, *, most: int) -> Markup:
-    """The traces as a table, the best match first.
+class Extract(NamedTuple):
+    """Some of what a search found.
 
-    Args:
-        found: As `Listing.found` gives them.
-        words: What was searched for.
-        links: Where things lead.
-        most: How many there can be.
+    Attributes:
+        rows: As `Listing.found` gives them, the best match first.
+        skipped: How many better matches come before them.
+        total: How many there are in all; beyond ``counted``, only that there are more.
+        counted: How far they were counted.
+        before: Where those before them are; None where there are none.
+        after: Likewise those after them.
     """
+
+    rows: Sequence[Row]
+    skipped: int
+    total: int
+    counted: int
+    before: str | None
+    after: str | None
+
+
+def found_html(found: Extract, words: str, links: Links) -> Markup:
+    """The traces as a table, with the way to the others."""
     heads = (element("th", name, scope="col", class_=kind) for name, kind in _COLUMNS)
-    rows = (_row(row, links) for row in found)
+    rows = (_row(row, links) for row in found.rows)
     listed = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
-    found_or_not = card("Found", listed if found else "", lead=_lead(len(found), words, most))
-    return joined((element("h1", "Search"), found_or_not))
+    content = (listed, _ways(found)) if found.rows else (_ways(found),)
+    lead = _lead(found) if words.strip() else _NOTHING_ASKED
+    return joined((element("h1", "Search"), card("Found", *content, lead=lead)))
 
 
-def _lead(number: int, words: str, most: int) -> str:
-    if not words.strip():
-        return "Nothing was asked for: type what objectives or results may say."
-    if not number:
+def _lead(found: Extract) -> str:
+    if not found.total:
         return "No objective and no result says that."
-    if number == most:
-        return f"The {count(most)} best matches."
-    return "1 trace." if number == 1 else f"{count(number)} traces, the best match first."
+    if not found.rows:
+        return "There are no more."
+    total = count(found.total)
+    if found.total > found.counted:
+        total = f"more than {count(found.counted)}"
+    if found.before or found.after:
+        last = found.skipped + len(found.rows)
+        shown = f"{count(found.skipped + 1)} to {count(last)} of {total} traces"
+        return f"{shown}, the best match first."
+    return "1 trace." if found.total == 1 else f"{total} traces, the best match first."
+
+
+def _ways(found: Extract) -> Markup:
+    ways = {"← Better matches": found.before, "More →": found.after}
+    found_ways = [element("a", name, href=href) for name, href in ways.items() if href]
+    if not found_ways:
+        return joined(())
+    return element("nav", *found_ways, aria_label="What else was found", class_="kp-pages")
 
 
 def _row(row: Row, links: Links) -> Markup:

@@ -7,6 +7,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ import uvicorn
 from datasette.app import Datasette
 
 from kp_middleware.inspection.datasette_plugin import Addresses, our_files
-from kp_middleware.inspection.server._guard import Guard
+from kp_middleware.inspection.server._guard import App, Guard, Receive, Scope, Send
 from kp_middleware.inspection.server._link_file import LinkFile
 from kp_middleware.inspection.server._whereabouts import has_screen, is_far
 
@@ -48,12 +49,12 @@ def serve(db: Path, *, port: int, opens: bool) -> None:
 
 
 async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
-    datasette = Datasette([str(db.expanduser())], settings=_SETTINGS)
-    await datasette.invoke_startup()
+    app = _LatestFile(db.expanduser())
+    datasette = await app.open()
     (name,) = our_files(datasette)
     first_page, port = Addresses(datasette, name).overview(), listener.getsockname()[1]
     link_file = LinkFile()
-    guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.remove)
+    guard = Guard(app, port=port, first_page=first_page, opened=link_file.remove)
     shows = opens and has_screen(os.environ, sys.platform)
     click.echo("\n".join([guard.link, "", *_advice(port, opens=opens, shows=shows)]), err=True)
     if shows:  # in a thread: what BROWSER names may return only when it is left
@@ -68,6 +69,29 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
         ws="none",
     )
     await _Server(config, at_end=link_file.remove).serve(sockets=[listener])
+
+
+class _LatestFile:
+    """Datasette on the file that has this name now.
+
+    It keeps its connections, so of a file that was replaced its tables would show the old one.
+    """
+
+    def __init__(self, db: Path) -> None:
+        self._db = db
+
+    async def open(self) -> Datasette:
+        self._inode = self._db.stat().st_ino
+        datasette = Datasette([str(self._db)], settings=_SETTINGS)
+        await datasette.invoke_startup()
+        self._app: App = datasette.app()
+        return datasette
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(FileNotFoundError):
+            if self._db.stat().st_ino != self._inode:
+                await self.open()
+        await self._app(scope, receive, send)
 
 
 def _advice(port: int, *, opens: bool, shows: bool) -> list[str]:

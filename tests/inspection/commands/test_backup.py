@@ -227,18 +227,8 @@ def test_what_interrupts_a_copy_leaves_no_journal_and_no_transaction(agent, db, 
     assert [*target.parent.glob("*copy*")] == [target]
 
 
-def test_a_damaged_file_has_no_copy(agent, type_command, db, target, kp):
-    agent("one " * 5000)
-    kp.close()
-    with closing(connect(db)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (page,) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'steps'"
-        ).fetchone()
-    with db.open("r+b") as file:
-        file.seek((page - 1) * 4096)
-        file.write(b"\xee" * 4096)
-
+@pytest.mark.usefixtures("damaged")
+def test_a_damaged_file_has_no_copy(type_command, db, target):
     result = type_command("backup", str(target))
 
     assert result.exit_code == 1

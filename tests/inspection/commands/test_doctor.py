@@ -23,21 +23,6 @@ def examine(type_command, monkeypatch):
     return run
 
 
-@pytest.fixture
-def damaged(agent, db, kp):
-    """One page of the steps is overwritten."""
-    agent("one " * 5000)
-    kp.close()
-    with closing(connect(db)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (page,) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'steps'"
-        ).fetchone()
-    with db.open("r+b") as file:
-        file.seek((page - 1) * 4096)
-        file.write(b"\xee" * 4096)
-
-
 def test_a_sound_file_is_told_with_its_traces_the_disk_and_sqlite(agent, examine, db):
     agent("one")
 

@@ -1,10 +1,9 @@
 """What goes, exactly; why something does not; and trying again."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from loading import heavy_modules
 from terminal import typed
 
 from kp_middleware import KnowledgePulse, current_trace
@@ -297,21 +296,13 @@ def test_a_rescan_of_nothing_says_so(agent, type_command):
     assert type_command("outbox", "rescan").stdout == "there is nothing to do\n"
 
 
-def test_looking_at_the_outbox_loads_nothing_heavy(record, db):
+@pytest.mark.parametrize("words", ["", "show @last", "show @last --diff"])
+def test_looking_at_the_outbox_loads_nothing_heavy(record, db, words):
     record()
-    commands = [["outbox"], ["outbox", "show", "@last"], ["outbox", "show", "@last", "--diff"]]
-    code = (
-        "import sys\nfrom kp_middleware.inspection import main\n"
-        f"for words in {commands}: main(['--db', {str(db)!r}, *words], standalone_mode=False)\n"
-        "print(sorted({'pydantic', 'numpy', 'sqlite_utils', 'rich', 'fastembed', 'httpx2'} "
-        "& set(sys.modules)))"
-    )
 
-    printed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
+    heavy, _ = heavy_modules("--db", str(db), "outbox", *words.split())
 
-    assert printed.splitlines()[-1] == "[]"
+    assert heavy == []
 
 
 def test_show_counts_what_was_taken_out(record, type_command):

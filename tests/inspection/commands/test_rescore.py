@@ -121,3 +121,19 @@ def test_a_file_that_is_not_there_is_not_made(type_command, db):
 
     assert (result.exit_code, db.exists()) == (1, False)
     assert "does not exist" in result.stderr
+
+
+@pytest.mark.usefixtures("ten")
+def test_what_cannot_be_read_is_told_in_one_line_with_an_id_to_look_at(type_command, db):
+    with closing(connect(db)) as connection:
+        connection.execute("DELETE FROM documents WHERE trace_seq > 2")
+        third = json.loads(type_command("list", "--json").stdout)[-3]["id"]
+
+    result = type_command("rescore")
+
+    said = [line for line in result.stderr.splitlines() if "cannot be read" in line]
+    assert len(said) == 1
+    assert said[0].startswith("8 with a document that cannot be read keep what they had: ")
+    command = said[0].rpartition("kp-middleware ")[2].split()
+    assert json.loads(type_command(*command, "--json").stdout)["id"] == third
+    assert result.stdout.endswith("2 changed, 8 cannot be scored\n")

@@ -122,3 +122,12 @@ def test_a_real_one_tells_each_at_once_and_ends_with_ctrl_c(db):
 
     assert lines == ["objective\n", "first\n", "second\n"]
     assert (rest, process.returncode) == (("", ""), 130)
+
+
+def test_a_narrow_terminal_leaves_out_when_and_what_for_the_objective(db):
+    keep(db, "find the leak")
+
+    heads, row = typed("--db", str(db), "tail", "--no-follow", columns=60).splitlines()
+
+    assert heads.split() == ["id", "score", "success", "state", "objective"]
+    assert row.endswith("find the leak")

@@ -80,9 +80,34 @@ def test_what_takes_less_than_a_millisecond_takes_some_time(db):
 
     (told,) = (line for line in typed("--db", str(db), "tools").splitlines() if "look" in line)
 
-    assert told.split() == ["1", "0", "1", "0.300", "0.300", "look"]
+    assert told.split() == ["1", "0", "1", "0.3", "0.3", "look"]
 
 
 @pytest.mark.usefixtures("traces")
 def test_that_no_tool_was_used_is_said(type_command):
     assert type_command("tools", "-d", "nope").stderr == "nothing matches\n"
+
+
+@pytest.fixture
+def slow(db):
+    """A tool that was called often and took its time."""
+    calls = [step("tool_call", "crawl")] * 1200
+    put(db, run("all of it", *calls, step("observation", "crawl", latency_ms=12_345.6)))
+    return db
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("tools",), ("stats",), ("stats", "--by", "tool"), ("show", "@last", "--steps", "1201")],
+    ids=" ".join,
+)
+def test_numbers_read_the_same_wherever_they_stand(slow, words):
+    lines = typed("--db", str(slow), *words, columns=120)
+
+    assert "12,346" in lines
+    assert "12345" not in lines
+    assert "1,200" in lines or "show" in words
+
+
+def test_what_sql_finds_may_be_a_year(slow):
+    assert "2026 " in typed("--db", str(slow), "sql", "SELECT 2026 AS year, 'x' AS x")

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -306,6 +307,15 @@ def test_80_columns_are_room_for_five_domains(db):
 
     assert "not shown" not in told
     assert max(map(len, told.splitlines())) <= 80
+
+
+@pytest.mark.usefixtures("spread")
+def test_a_narrow_terminal_names_each_trace_that_would_change(db):
+    lines = typed("--db", str(db), "what-if", "--threshold", "0.5", columns=60).splitlines()
+
+    named = [line for line in lines if ", was held against " in line]
+    assert named
+    assert all(re.search(r"against 0\.\d+ +\w+ \w", line) for line in named)
 
 
 @pytest.mark.usefixtures("spread")

@@ -1,18 +1,9 @@
-from contextlib import closing
-
 import pytest
 from page_reading import Ways
 
 from kp_middleware import current_trace
-from kp_middleware.database import connect
 from kp_middleware.inspection.page import Alike, overview_html, trace_html, what_if_html
 from kp_middleware.storage import History, read_last_decisions, read_overview, read_points
-
-
-@pytest.fixture
-def connection(db):
-    with closing(connect(db)) as connection:
-        yield connection
 
 
 @pytest.fixture

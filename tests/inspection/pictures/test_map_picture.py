@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from svg_reading import every, hrefs, root, titles, words
@@ -17,6 +19,12 @@ def spot(x, y, title="a trace", **facts):
 def paths(picture, kind):
     found = every(picture, "path")
     return [path for path in found if path.get("class").split()[0] == kind]
+
+
+def middles(path):
+    """Of all spots in it."""
+    found = re.findall(r"M([\d.]+) ([\d.]+)m", path.get("d"))
+    return [(float(x), float(y)) for x, y in found]
 
 
 def test_like_vectors_are_near_on_the_map():
@@ -53,11 +61,46 @@ def test_what_cleared_is_larger_and_comes_last():
     )
 
     assert picture.finding == (
-        "The 3 newest traces, 1 of them cleared; PCA of their vectors, 31 % of the variance"
+        "The 3 newest traces, 1 of them cleared; PCA of their vectors, 31 % of the variance;"
+        " 1 of them can be opened"
     )
     assert (len(paths(picture, "kp-cleared-spot")), hrefs(picture)) == (1, ["/a"])
     assert titles(picture)[2] == "best"
     assert picture.lines[1].cells == ("code", "3", "1")
+
+
+def test_of_thousands_those_that_cleared_can_be_opened_and_all_are_drawn():
+    spots = [spot(n % 50, n // 50, cleared=n % 20 == 0, href=f"/{n}") for n in range(2000)]
+
+    picture = trace_map(spots, kept=1)
+
+    drawn = [middle for path in paths(picture, "kp-spot") for middle in middles(path)]
+    outlined = [middle for path in paths(picture, "kp-cleared-spot") for middle in middles(path)]
+    assert {*hrefs(picture)} > {f"/{n}" for n in range(0, 2000, 20)}
+    assert (len(drawn), len(outlined)) == (1900 + 1, 100)  # and the legend's own
+    assert len(hrefs(picture)) == 200
+    assert picture.finding.endswith("; 200 of them can be opened")
+    assert len(picture.svg) < 150_000
+
+
+def test_of_thousands_a_trace_and_its_neighbours_can_be_opened():
+    spots = [spot(n % 50, n // 50, f"trace {n}", href=f"/{n}") for n in range(2000)]
+
+    picture = trace_map(spots, kept=1, linked=[1500])
+
+    assert titles(picture)[-3:-1] == ["trace 1500", "trace 0"]
+    assert {"/0", "/1500"} < {*hrefs(picture)}
+
+
+def test_no_domain_covers_all_others():
+    colours = ("blue", "orange")
+    spots = [Spot(n, n, "", colours[n % 2], colours[n % 2], cleared=False) for n in range(2000)]
+
+    picture = trace_map(spots, kept=1)
+
+    of = [path.get("class") for path in paths(picture, "kp-spot") if len(middles(path)) > 1]
+    assert len(of) == 36
+    assert set(of[::2]) != set(of[1::2])
 
 
 def test_who_cannot_point_at_a_spot_is_led_to_a_list_of_all():
@@ -71,7 +114,7 @@ def test_all_spots_are_inside_the_picture():
 
     _, _, wide, high = map(float, root(picture).get("viewBox").split())
     for path in paths(picture, "kp-spot")[:3]:
-        x, y = map(float, path.get("transform")[10:-1].split())
+        ((x, y),) = middles(path)
         assert 8 <= x <= wide - 8
         assert 8 <= y <= high
 
