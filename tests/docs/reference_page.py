@@ -23,7 +23,12 @@ _MARGIN = 76
 def told(module_name: str, *, without: frozenset[str] = frozenset()) -> str:
     """A chapter for each public name of a module, but for those that are told elsewhere."""
     module = import_module(module_name)
-    names = [name for name in public_names(module) if name not in without]
+    return chapters(module_name, *(name for name in public_names(module) if name not in without))
+
+
+def chapters(module_name: str, *names: str) -> str:
+    """A chapter for each of these names of a module."""
+    module = import_module(module_name)
     return "\n\n".join(_chapter(module, name) for name in names)
 
 

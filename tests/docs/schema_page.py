@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kp_middleware.database import MIGRATIONS, connect
 
 _TABLE = re.compile(r"(?ms)^CREATE TABLE (\w+) \((?: *-- ([^\n]*)\n)?(.*?)\) STRICT")
-_ADDED = re.compile(r"(?m)^ALTER TABLE (\w+) ADD COLUMN (\w+) (.*?);(?:\s*-- (.*))?$")
+_ADDED = re.compile(r"(?ms)^ALTER TABLE (\w+) ADD COLUMN (\w+) (.*?);(?:\s*-- ([^\n]*))?$")
 _COMMENT = re.compile(r"(.*?)\s*-- (.*)$")
 _CLAUSES = {"SELECT", "FROM", "LEFT", "WHERE", "GROUP", "ORDER", "UNION"}
 _NO_COLUMN = {"PRIMARY", "UNIQUE", "CHECK", "FOREIGN"}
@@ -59,7 +59,7 @@ def described() -> dict[str, Table]:
         for name, comment, body in _TABLE.findall(script):
             tables[name] = Table(comment, _columns(body))
         for table, name, definition, comment in _ADDED.findall(script):
-            tables[table].columns.append(Column(name, definition, comment))
+            tables[table].columns.append(Column(name, " ".join(definition.split()), comment))
     return tables
 
 

@@ -1,5 +1,6 @@
 """What pages have from the code is up to date."""
 
+import ast
 import subprocess
 import sys
 from contextlib import closing
@@ -64,6 +65,21 @@ def test_every_public_name_is_in_the_reference(package):
     told = {f"\n### {name}\n" for name in package.__all__} - {"\n### Settings\n"}
 
     assert [title for title in told if title not in text] == []
+
+
+def test_what_the_worked_adapter_imports_is_in_the_reference():
+    source = (pages.ROOT / "examples" / "adapter" / "kp_little_agents.py").read_text()
+    imported = {
+        alias.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kp_middleware")
+        for alias in node.names
+    }
+
+    text = text_of("reference.md")
+
+    assert "Recorder" in imported
+    assert [name for name in sorted(imported) if f"\n### {name}\n" not in text] == []
 
 
 def test_the_schema_has_every_column_of_every_table(columns):

@@ -1,0 +1,76 @@
+"""What the recipes of CONTRIBUTING.md say: of what stands in several places, none is forgotten."""
+
+import re
+import sqlite3
+from contextlib import closing
+from typing import get_args
+
+import pages
+import pytest
+
+from kp_middleware.database import connect
+from kp_middleware.inspection.explanation import _facts, _other_runs, _reasons
+from kp_middleware.inspection.page import _steps
+from kp_middleware.inspection.pictures import _palette
+from kp_middleware.scoring import _signals
+from kp_middleware.specified_weights import DEFAULT_PROFILE, SPECIFIED_WEIGHTS
+from kp_middleware.storage import _rescue
+from kp_middleware.traces import StepType
+
+KINDS = {*get_args(StepType)}
+DOMAINS = SPECIFIED_WEIGHTS.keys() - {DEFAULT_PROFILE}
+
+
+@pytest.fixture
+def connection(tmp_path):
+    with closing(connect(tmp_path / "kp.db")) as connection:
+        yield connection
+
+
+def test_the_table_of_weights_is_that_of_the_code():
+    page = (pages.ROOT / "docs" / "scoring.md").read_text("utf-8")
+
+    rows = re.findall(r"(?m)^\| ([\w ]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page)
+
+    told = {DEFAULT_PROFILE if domain == "any other" else domain: row for domain, *row in rows}
+    assert {domain: tuple(map(float, row)) for domain, row in told.items()} == SPECIFIED_WEIGHTS
+
+
+@pytest.mark.parametrize("domain", sorted(DOMAINS))
+def test_the_readme_names_the_domains_that_have_weights(domain):
+    (row,) = re.findall(r"(?m)^\| `domain` \|.*$", (pages.ROOT / "README.md").read_text("utf-8"))
+
+    assert f"`{domain}`" in row
+
+
+def test_each_domain_that_has_weights_has_a_colour_of_its_own():
+    assert {*_palette._KNOWN} == DOMAINS | {"general"}
+    assert len(_palette._KNOWN) <= len(_palette.COLOURS)
+
+
+def test_the_file_takes_every_kind_of_step(connection):
+    (table,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'steps'").fetchone()
+
+    (checked,) = re.findall(r"type IN \(([^)]*)\)", table)
+
+    assert {*re.findall(r"\w+", checked)} == KINDS
+
+
+def test_every_kind_of_step_has_a_name_a_reason_and_a_part_in_the_score():
+    assert _steps._NAMES.keys() == KINDS
+    assert {*_reasons._KINDS} == KINDS
+    assert {*_other_runs._KINDS, _other_runs.RECOVERY} == KINDS
+    assert len(KINDS) == _signals._STEP_TYPES == _facts._KINDS
+
+
+def test_every_table_that_hangs_on_a_trace_is_saved_from_a_damaged_file(connection):
+    assert {*tables_of_traces(connection)} <= _rescue._TABLES.keys()
+
+
+def tables_of_traces(connection: sqlite3.Connection):
+    """Those that have a column which leads to one."""
+    tables = connection.execute("SELECT name FROM pragma_table_list WHERE type = 'table'")
+    for (name,) in tables.fetchall():
+        leads = connection.execute(f"SELECT \"table\" FROM pragma_foreign_key_list('{name}')")
+        if ("traces",) in leads.fetchall():
+            yield name
