@@ -23,8 +23,8 @@ class ThreadEnd(NamedTuple):
     @classmethod
     def of(cls, thread_id: str | int, *, success: bool | None, confidence: float | None) -> Self:
         """As the program says it. Raises as `KnowledgePulse.end_thread`."""
-        _check_confidence(confidence)
-        return cls(fingerprint(str(thread_id)), success, confidence)
+        sure = _checked_confidence(confidence)
+        return cls(fingerprint(str(thread_id)), _checked_success(success), sure)
 
 
 class Feedback(NamedTuple):
@@ -47,24 +47,27 @@ class Feedback(NamedTuple):
         cls, trace_id: str | None, *, success: bool | None, confidence: float | None
     ) -> Self | None:
         """As the program says it, now; None of no trace. Raises as `KnowledgePulse.feedback`."""
-        _check_confidence(confidence)
-        if success not in {None, True, False}:
-            raise TypeError(f"success is True or False, this is {success!r}")
+        said, sure = _checked_success(success), _checked_confidence(confidence)
         if success is None and confidence is None:
             raise ValueError("feedback says something: give success, confidence or both")
         if trace_id is None:
             return None
         if not isinstance(trace_id, str):
             raise TypeError(f"a trace's id is a text, this is a {type(trace_id).__name__}")
-        said = None if success is None else bool(success)
-        sure = None if confidence is None else float(confidence)
         return cls(trace_id, said, sure, time.time())
 
 
-def _check_confidence(confidence: float | None) -> None:
+def _checked_success(success: bool | None) -> bool | None:  # noqa: FBT001 - its only argument
+    if success not in {None, True, False}:
+        raise TypeError(f"success is True or False, this is {success!r}")
+    return None if success is None else bool(success)
+
+
+def _checked_confidence(confidence: float | None) -> float | None:
     if confidence is None:
-        return
+        return None
     if isinstance(confidence, bool) or not isinstance(confidence, Real):
         raise TypeError(f"confidence is a number from 0 to 1, this is {confidence!r}")
     if not 0 <= float(confidence) <= 1:
         raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
+    return float(confidence)

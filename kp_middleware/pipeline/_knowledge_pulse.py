@@ -206,6 +206,7 @@ class KnowledgePulse:
 
         Raises:
             ValueError: If the confidence is not from 0 to 1.
+            TypeError: If it is no number, or success neither true nor false.
         """
         end = ThreadEnd.of(thread_id, success=success, confidence=confidence)
         if self.settings.enabled:
@@ -232,8 +233,8 @@ class KnowledgePulse:
 
         Raises:
             ValueError: If the confidence is not from 0 to 1, or nothing is said.
-            TypeError: If the id is not a text, or success neither true nor false: a word that comes
-                from a form would open the gate.
+            TypeError: If the id is not a text, the confidence no number, or success neither true
+                nor false: a word that comes from a form would open the gate.
         """
         told = Feedback.of(trace_id, success=success, confidence=confidence)
         if self.settings.enabled and told is not None:

@@ -228,6 +228,7 @@ class ScoringWorker:
             if is_damage(error):
                 raise
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
+            self._queue.drop()
         self._unscored += 1
         self._queue.kept()
         return True

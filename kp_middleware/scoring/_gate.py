@@ -1,4 +1,7 @@
-"""Decide what may leave: from the score, and from what was decided before."""
+"""Decide what may leave: from the score, and from what was decided before.
+
+The words of the reasons are data: the column ``traces.verdict`` tells its kinds by them.
+"""
 
 import math
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
@@ -41,7 +44,7 @@ class GateHistory(Protocol):
         """
 
     def forwarded_in_a_day(self) -> int:
-        """How many of all domains were let through in the last 24 hours."""
+        """How many others that may leave this machine were let through in the last 24 hours."""
 
 
 class Gate(Protocol):

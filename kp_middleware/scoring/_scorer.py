@@ -108,11 +108,13 @@ class Scorer:
 
         Raises:
             EmbedderNotReadyError: If the model is on its way: ask again later.
-            ValueError: If the embedder gives a vector that cannot be compared.
+            ValueError: If the embedder has no name, or gives a vector that cannot be compared.
         """
         if self._embedder is None:
             return None
         try:
+            if not self._embedder.name:
+                raise ValueError("an embedder needs a name, which tells its vectors from others")
             return self._cache.unit(self._embedder.embed(embedded_text(trace, self._embedder)))
         except EmbedderUnavailableError as error:
             self._warn_once(error)

@@ -10,6 +10,11 @@ _COLUMNS: Final = (
     "t.seq, t.id, t.domain, t.objective, t.score, coalesce(t.decision = 'forward', 0), v.vector"
 )
 _OF_THE_TRACE: Final = "WHERE trace_seq = :around"
+_NEAREST: Final = """
+    v.trace_seq = (SELECT nearest_seq FROM traces WHERE seq = :around)
+    AND v.embedder = (
+        SELECT embedder FROM vectors WHERE trace_seq = :around ORDER BY seq DESC LIMIT 1)
+"""
 
 
 class MapPoint(NamedTuple):
@@ -36,12 +41,10 @@ def read_points(
             was nearest when it was scored, however old it is. None means the embedder of the
             newest vector.
     """
-    chosen = _rows(connection, "v.trace_seq = ?", around)
+    chosen = _rows(connection, "v.trace_seq = :around", around)
     if around is not None and not chosen:
         return ()
-    chosen += _rows(
-        connection, "v.trace_seq = (SELECT nearest_seq FROM traces WHERE seq = ?)", around
-    )
+    chosen += _rows(connection, _NEAREST, around)
     newest = connection.execute(
         f"""
         SELECT {_COLUMNS} FROM vectors v CROSS JOIN traces t ON t.seq = v.trace_seq
@@ -59,11 +62,11 @@ def read_points(
     return (*comparable, *(point for point in map(_point, newest) if point.seq not in named))
 
 
-def _rows(connection: sqlite3.Connection, where: str, seq: int | None) -> list[MapPoint]:
+def _rows(connection: sqlite3.Connection, where: str, around: int | None) -> list[MapPoint]:
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM vectors v JOIN traces t ON t.seq = v.trace_seq"  # noqa: S608 - ours
         f" WHERE {where} ORDER BY v.seq DESC LIMIT 1",
-        (seq,),
+        {"around": around},
     )
     return [*map(_point, rows)]
 

@@ -23,7 +23,7 @@ def typed(*words, columns=150):
     printed = b"".join(iter(lambda: _read(ours), b"")).decode()
     os.close(ours)
     process.wait(50)
-    return _ESCAPES.sub("", printed).replace("\r\n", "\n")
+    return _seen_at_the_end(_ESCAPES.sub("", printed).replace("\r\n", "\n"))
 
 
 def _read(terminal):
@@ -31,3 +31,8 @@ def _read(terminal):
         return os.read(terminal, 65536)
     except OSError:  # the other end is closed
         return b""
+
+
+def _seen_at_the_end(printed):
+    """Without what was drawn over, as progress is."""
+    return "\n".join(line.rsplit("\r\x1b[K", 1)[-1] for line in printed.split("\n"))

@@ -2,7 +2,7 @@
 
 Python imports a module of this name as it starts, so child processes are guarded as well: their
 ``PYTHONPATH`` has this folder. Who tries is refused, and written down: code that survives the
-refusal must not hide it.
+refusal must not hide it. A child that is started with ``-I`` or ``-S`` is not guarded.
 """
 
 import os
@@ -14,6 +14,10 @@ def _refuse(event, arguments):
         _connect(arguments[1])
     elif event in {"socket.getaddrinfo", "socket.gethostbyname"}:
         _look_up(arguments[0])
+    elif event == "socket.gethostbyaddr":
+        _connect((arguments[0],))
+    elif event == "socket.getnameinfo":
+        _connect(arguments[0])
 
 
 def _connect(address):

@@ -340,6 +340,24 @@ def test_wrong_arguments_are_told_at_once(pulse, given, error, words):
         pulse(enabled=False).feedback(**given)
 
 
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"success": "false"}, TypeError),
+        ({"confidence": "0.9"}, TypeError),
+        ({"confidence": 1.1}, ValueError),
+    ],
+    ids=str,
+)
+def test_a_wrong_end_of_a_thread_is_told_as_wrong_feedback_is(pulse, given, error):
+    kp = pulse(enabled=False)
+
+    with pytest.raises(error):
+        kp.end_thread("T", **given)
+    with pytest.raises(error):
+        kp.feedback("kp:trace:x", **given)
+
+
 def test_an_id_that_nobody_knows_is_said_once_and_counted(kp, submit, caplog, told):
     before = kp.stats().swallowed.get("feedback on no trace", 0)
     shield.failures.pop("feedback on no trace", None)

@@ -145,6 +145,7 @@ def test_a_run_that_cannot_be_kept_is_said_and_the_next_goes_on(pulse, stored, c
     assert "two" in stored()["objective"]
     assert "a run was lost" in caplog.text
     assert not kp.flush()
+    assert kp.stats().dropped == 1
 
 
 def test_scoring_goes_on_when_the_file_can_be_written_again(pulse, stored, db):

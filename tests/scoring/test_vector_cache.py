@@ -254,6 +254,23 @@ def test_after_loading_a_look_up_asks_only_for_what_is_new(tmp_path):
     connection.close()
 
 
+def test_who_was_idle_while_others_added_much_reads_what_fits_and_no_more(tmp_path):
+    idle, busy = (VectorCache(10, dimensions=2, path=tmp_path / "kp.db") for _ in range(2))
+    idle.add([1, 0], "ours")
+    [busy.add([1, at], str(at)) for at in range(50)]
+    before, after = [], []
+
+    idle._connection.set_trace_callback(before.append)
+    idle.load(embedder="")
+    idle._connection.set_trace_callback(after.append)
+    found = [idle.nearest([1, at]).key for at in (39, 40, 49)]
+
+    assert found == ["40", "40", "49"]
+    assert len(idle) == 10
+    assert any("OFFSET 10" in sql for sql in before)
+    assert not any("OFFSET" in sql for sql in after)
+
+
 def test_caches_on_one_file_see_what_the_other_adds(tmp_path):
     here, there = (VectorCache(dimensions=2, path=tmp_path / "kp.db") for _ in range(2))
     here.add(EAST, "one")

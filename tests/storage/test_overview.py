@@ -260,6 +260,20 @@ def test_around_a_trace_it_comes_first_and_then_the_one_it_was_nearest_to(
     assert [point.seq for point in points] == [seqs[1], seqs[0], seqs[3], seqs[2]]
 
 
+def test_the_nearest_is_no_neighbour_any_more_where_another_embedder_read_the_trace_anew(
+    connection, keep, add_vector
+):
+    near, around = keep(), keep()
+    add_vector(near, 1, 0)
+    add_vector(around, 1, 0)
+    add_vector(around, 0, 1, embedder="another")
+    connection.execute("UPDATE traces SET nearest_seq = ? WHERE seq = ?", (near, around))
+
+    points = read_points(connection, around=around)
+
+    assert [point.seq for point in points] == [around]
+
+
 def test_around_a_trace_without_a_vector_there_is_nothing(connection, keep, add_vector):
     add_vector(keep(), 1, 0)
 
