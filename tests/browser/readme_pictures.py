@@ -22,14 +22,20 @@ _COLUMNS, _LINES = 110, 24
 _FONTS = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)  # they are on somebody else's server
 
 
-def draw(db, environment, folder):
-    """Both, of this file, into this folder."""
+def make_demo(path):
+    """A file with the runs of the demo."""
+    command = [sys.executable, "-m", "kp_middleware", "demo", "--into", str(path)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def draw(month, demo, environment, folder):
+    """Both, of these files, into this folder."""
     with ExitStack() as stack, TemporaryDirectory() as profile:
         browser = chromium.start(profile)
         stack.callback(browser.driver.quit)
-        browser.enter(serving.serve(stack, environment, db))
+        browser.enter(serving.serve(stack, environment, month))
         browser.keep_picture(folder / "overview.png", width=1280, height=800)
-    (folder / "show.svg").write_text(_terminal(db, environment), encoding="utf-8")
+    (folder / "show.svg").write_text(_terminal(demo, environment), encoding="utf-8")
 
 
 def _terminal(db, environment):
@@ -63,6 +69,7 @@ def _read(terminal):
 
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        made = Path(folder, "kp.db")
-        make_a_busy_month(made)
-        draw(made, {**os.environ}, Path(sys.argv[1]))
+        month, demo = Path(folder, "month.db"), Path(folder, "demo.db")
+        make_a_busy_month(month)
+        make_demo(demo)
+        draw(month, demo, {**os.environ}, Path(sys.argv[1]))
