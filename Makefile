@@ -1,5 +1,6 @@
 # Each target makes its own .venv from requirements/dev.lock, and is quick when it is there already.
 PYTHON ?= python3
+NEWEST ?= python3.13
 BIN := .venv/bin
 LOCKED := langchain patterns phones secrets ui weights
 ENGINES := names patterns phones secrets
@@ -8,7 +9,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-names test-minimum test-wheel lint types imports docs site bench bench-growth bench-inspection bench-novelty bench-peers soak \
+.PHONY: demo test test-slow test-versions test-names test-minimum test-python test-wheel lint types imports docs site bench bench-growth bench-inspection bench-novelty bench-peers soak \
 	changelog lock clean
 
 demo: $(READY)
@@ -33,6 +34,10 @@ test-names: $(READY)
 # With the lowest versions that pyproject.toml allows.
 test-minimum: $(READY)
 	.ci/versions requirements/minimum.lock
+
+# On the newest Python of pyproject.toml, where there is one; NEWEST=python3.12 for another.
+test-python: $(READY)
+	.ci/versions $(NEWEST)
 
 # What is published, where nothing else is installed.
 test-wheel: $(READY)

@@ -21,7 +21,8 @@ _REPOSITORY = Path(__file__).parents[1]
 _SHARED = _REPOSITORY.parent / "shared"
 _LOOPBACK = Path(__file__).parent / "loopback"
 _CACHES = user_cache_path()
-_OURS = [name for name in os.environ if name.upper().startswith("KP_")]
+_LOOKS = {"NO_COLOR", "FORCE_COLOR", "CLICOLOR", "COLUMNS", "LINES"}
+_SET = [name for name in os.environ if name.upper().startswith("KP_") or name in _LOOKS]
 _PLACES = {"HOME": "", "XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": "d", "XDG_STATE_HOME": "s"}
 
 _MEMORY = Path("/dev/shm")  # where SQLite waits for no disk: half of the time
@@ -36,7 +37,7 @@ settings.load_profile("unhurried")
 def home(monkeypatch, tmp_path_factory):
     """A home of its own for each test, with nothing in it."""
     folder = tmp_path_factory.mktemp("home")
-    [monkeypatch.delenv(name) for name in _OURS]
+    [monkeypatch.delenv(name) for name in _SET]
     monkeypatch.setenv("XDG_CACHE_HOME", str(_CACHES))
     [monkeypatch.setenv(name, str(folder / place)) for name, place in _PLACES.items()]
     return folder

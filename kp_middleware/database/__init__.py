@@ -1,10 +1,11 @@
 """The SQLite file: how it is opened, who may read it, and which schema it has."""
 
-from kp_middleware.database._connect import connect
+from kp_middleware.database._connect import connect, schema_of
 from kp_middleware.database._file import Connection, make_private
 from kp_middleware.database._schema import APPLICATION_ID, MIGRATIONS
 from kp_middleware.database._transaction import transaction
 from kp_middleware.database._trouble import PASSING_TROUBLE, TROUBLE, in_words, is_damage
+from kp_middleware.database._upgrade import Upgrade, bring_up_to_date
 
 __all__ = [
     "APPLICATION_ID",
@@ -12,9 +13,12 @@ __all__ = [
     "PASSING_TROUBLE",
     "TROUBLE",
     "Connection",
+    "Upgrade",
+    "bring_up_to_date",
     "connect",
     "in_words",
     "is_damage",
     "make_private",
+    "schema_of",
     "transaction",
 ]

@@ -2,11 +2,13 @@
 
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
+from shlex import quote
 
 from kp_middleware.database._file import BUSY_S, Connection, open_to_read, open_to_write
 from kp_middleware.database._schema import MIGRATIONS, migrate, our_version
-from kp_middleware.database._trouble import in_words
+from kp_middleware.database._trouble import ANOTHER, in_words
 from kp_middleware.errors import DatabaseError
 
 
@@ -19,12 +21,7 @@ def connect(path: str | Path, *, read_only: bool = False) -> Connection:
     Raises:
         DatabaseError: If it cannot be opened, is another program's, or a newer version's.
     """
-    path = Path(path)
-    try:
-        path = path.expanduser()
-        connection = open_to_read(path) if read_only else open_to_write(path)
-    except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: there is no home
-        raise in_words(path, error) from error
+    path, connection = _opened(Path(path), read_only=read_only)
     try:
         _prepare(connection, path, read_only=read_only)
     except BaseException as error:
@@ -35,16 +32,39 @@ def connect(path: str | Path, *, read_only: bool = False) -> Connection:
     return connection
 
 
+def schema_of(path: str | Path) -> int:
+    """The version of the schema of a file that exists; 0 for an empty one.
+
+    Raises:
+        DatabaseError: If it does not exist, cannot be read, or is another program's.
+    """
+    path, connection = _opened(Path(path), read_only=True)
+    with closing(connection):
+        try:
+            return our_version(connection, path)
+        except sqlite3.Error as error:
+            raise in_words(path, error) from error
+
+
+def _opened(path: Path, *, read_only: bool) -> tuple[Path, Connection]:
+    try:
+        path = path.expanduser()
+        return path, open_to_read(path) if read_only else open_to_write(path)
+    except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: there is no home
+        raise in_words(path, error) from error
+
+
 def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
     version = our_version(connection, path)
     if version > len(MIGRATIONS):
         raise DatabaseError(
             path, f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
         )
+    if read_only and not version:
+        raise DatabaseError(path, "is empty", f"record a run first, or {ANOTHER}")
     if read_only and version < len(MIGRATIONS):
-        raise DatabaseError(
-            path, "is empty or of an older kp-middleware", "record a run: that brings it up to date"
-        )
+        remedy = f"bring it up to date: kp-middleware migrate --db {quote(str(path))}"
+        raise DatabaseError(path, "is of an older kp-middleware", remedy)
     connection.execute("PRAGMA foreign_keys = ON")
     if read_only:
         return

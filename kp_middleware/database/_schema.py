@@ -58,9 +58,14 @@ def migrate(connection: Connection, path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
 
+def copy_before(path: Path) -> Path:
+    """Where a file is copied to before it is brought to today's schema."""
+    return path.with_name(f"{path.name}.before-{len(MIGRATIONS)}")
+
+
 def _keep_a_copy(path: Path) -> None:
     """What the file was before its schema changes, beside it; stays until the user removes it."""
-    copy = path.with_name(f"{path.name}.before-{len(MIGRATIONS)}")
+    copy = copy_before(path)
     unfinished = copy.with_name(f"{copy.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     try:

@@ -42,6 +42,7 @@ _COMMANDS: Final = (
     "redact",
     "export",
     "backup",
+    "migrate",
     "prune",
     "rescore",
     "feedback",

@@ -48,7 +48,8 @@ class ForwardingWorker:
         self._wake.set()
         with self._starting:
             if self._thread is None:
-                self._thread = start_daemon("kp-forwarding", self._work)
+                with suppress(RuntimeError):  # Python 3.12.0 to 3.12.2 start none at the very end
+                    self._thread = start_daemon("kp-forwarding", self._work)
 
     def stop(self, timeout_s: float) -> None:
         """Stop after the trace in hand; the others stay in the outbox.

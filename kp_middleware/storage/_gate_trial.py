@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from kp_middleware.storage._domain_scores import DomainScores, spread
 from kp_middleware.storage._gate_history import DAY_S, LAST_RUNS
 from kp_middleware.storage._scored_runs import (
-    Decisions,
     Numbers,
     milliseconds,
-    read_decisions,
+    read_decided_ms,
     read_scored_runs,
 )
 from kp_middleware.storage._standings import WINDOW_MS, Standings, standings
@@ -48,7 +47,8 @@ class Outcome(NamedTuple):
 class GateTrial:
     """The scored runs of a file, each beside those recorded before it.
 
-    A day's room goes to those that were decided on first.
+    What is private is looked back on as by the gate, but never leaves, and is not counted. A day's
+    room goes to those that were decided on first.
 
     Args:
         connection: To the file; it stays open as long as the trial is asked.
@@ -74,15 +74,22 @@ class GateTrial:
             self._counted[self._all.domains.get(domain, [])] = True
         if since is not None:
             self._counted &= self._all.started_ms >= milliseconds((since[:23],))[0]
+        self._left_out = self._counted & self._all.private
+        self._counted &= ~self._all.private
 
     @cached_property
-    def _decisions(self) -> Decisions:
-        return read_decisions(self._connection, self._all)
+    def _decided_ms(self) -> Numbers:
+        return read_decided_ms(self._connection, self._all)
 
     @property
     def runs(self) -> int:
         """How many are counted."""
         return int(self._counted.sum())
+
+    @property
+    def private(self) -> int:
+        """How many more there are that never leave."""
+        return int(self._left_out.sum())
 
     @property
     def days(self) -> float:
@@ -140,15 +147,15 @@ class GateTrial:
         went, gone_ms = np.zeros(len(may_go), dtype=bool), list[int]()
         places = np.flatnonzero(may_go)
         if most is not None:  # of several processes, one may decide first on what came later
-            places = places[np.argsort(self._decisions.decided_ms[places], kind="stable")]
+            places = places[np.argsort(self._decided_ms[places], kind="stable")]
         for place in places.tolist():
             if spare is not None and self._is_full(place, spare[place], went):
                 continue
             if most is not None:
-                at_ms = int(self._decisions.decided_ms[place])
+                at_ms = int(self._decided_ms[place])
                 if _in_the_day_before(gone_ms, at_ms) >= most:
                     continue
-                if self._decisions.leaves[place]:
+                if not self._all.private[place]:
                     gone_ms.append(at_ms)
             went[place] = True
         return went

@@ -27,6 +27,7 @@ class LastDecisions(NamedTuple):
         top_tenth: The score that the best tenth of them reach.
         domains: The same of each domain that has 10 of them or more, the most first.
         withheld: Why the others stayed: how many of each of `WITHHELD`.
+        gates: How many different ones decided on them.
     """
 
     runs: int = 0
@@ -36,6 +37,7 @@ class LastDecisions(NamedTuple):
     top_tenth: float = 0.0
     domains: Mapping[str, float] = {}
     withheld: Mapping[str, int] = {}
+    gates: int = 1
 
     @property
     def is_dry(self) -> bool:
@@ -47,13 +49,17 @@ class LastDecisions(NamedTuple):
         if not self.runs:
             return "no run is scored yet"
         if not self.is_dry:
-            of = f"{self.cleared} of the last {self.runs} scored runs"
-            return f"{of} cleared the gate ({self.gate})"
+            return f"{self.cleared} of the last {self.runs} scored runs {self._their_gate()}"
         return (
-            f"none of the last {self.runs} scored runs cleared the gate ({self.gate}):"
+            f"none of the last {self.runs} scored runs {self._their_gate()}:"
             f" the best scored {self.best:.3f}, the best tenth {self.top_tenth:.3f} and"
             f" more{self._by_domain()}; {self._remedy()}; {_MORE}"
         )
+
+    def _their_gate(self) -> str:
+        if self.gates > 1:
+            return f"cleared their gate; the last was {self.gate}"
+        return f"cleared the gate ({self.gate})"
 
     def _by_domain(self) -> str:
         if len(self.domains) < 2:
@@ -97,6 +103,7 @@ def read_last_decisions(connection: sqlite3.Connection) -> LastDecisions:
         top_tenth=_top_tenth(scores),
         domains=_by_domain([(domain, score) for domain, score, *_ in rows]),
         withheld=verdicts,
+        gates=len({gate for _, _, gate, _ in rows if gate}),
     )
 
 

@@ -97,9 +97,9 @@ class Pruning:
 
     def _newest(self, keep: int, domain: str | None) -> int:
         row = self._connection.execute(
-            "SELECT seq FROM traces WHERE ?1 IS NULL OR domain = ?1"
-            " ORDER BY seq DESC LIMIT 1 OFFSET ?2",
-            (domain, max(0, keep - 1)),
+            "SELECT seq FROM traces WHERE :domain IS NULL OR domain = :domain"
+            " ORDER BY seq DESC LIMIT 1 OFFSET :kept",
+            {"domain": domain, "kept": max(0, keep - 1)},
         ).fetchone()
         if row is None:
             return 0  # there are fewer

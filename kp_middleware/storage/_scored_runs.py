@@ -23,6 +23,7 @@ class ScoredRuns(NamedTuple):
         scores: From 0 to 1.
         started_ms: In ms since the epoch.
         succeeded: Whether it did its task, as far as is known today.
+        private: Whether it never leaves.
         domains: Where the runs of each domain are in these arrays, in order.
     """
 
@@ -30,14 +31,8 @@ class ScoredRuns(NamedTuple):
     scores: Numbers
     started_ms: Numbers
     succeeded: Numbers
+    private: Numbers
     domains: Mapping[str, Numbers]
-
-
-class Decisions(NamedTuple):
-    """Of the same runs: when each was decided on, in ms since the epoch; whether it may leave."""
-
-    decided_ms: Numbers
-    leaves: Numbers
 
 
 def read_scored_runs(connection: sqlite3.Connection) -> ScoredRuns:
@@ -48,30 +43,37 @@ def read_scored_runs(connection: sqlite3.Connection) -> ScoredRuns:
     runs = np.concatenate([*domains.values()]) if domains else _of_domain(connection, "")
     runs = runs[np.argsort(runs["seq"])]
     failed = connection.execute("SELECT seq FROM traces WHERE success = 0").fetchall()
+    private = connection.execute(
+        "SELECT seq FROM traces INDEXED BY traces_spread"
+        " WHERE score IS NOT NULL AND visibility = 'private'"
+    ).fetchall()
     return ScoredRuns(
         runs["seq"],
         runs["score"],
         runs["started_at"].astype(np.int64),
         ~np.isin(runs["seq"], np.array(failed, dtype=np.int64)),
+        np.isin(runs["seq"], np.array(private, dtype=np.int64)),
         {name: runs["seq"].searchsorted(of["seq"]) for name, of in domains.items() if len(of)},
     )
 
 
-def read_decisions(connection: sqlite3.Connection, runs: ScoredRuns) -> Decisions:
-    """Reads each wide row; of one that was removed since, when it started stands for it."""
+def read_decided_ms(connection: sqlite3.Connection, runs: ScoredRuns) -> Numbers:
+    """When each of the same runs was decided on, in ms since the epoch.
+
+    Reads each wide row; of one that was removed since, when it started stands for it.
+    """
     import numpy as np
 
     rows = connection.execute(
-        "SELECT seq, substr(coalesce(decided_at, started_at), 1, 23), visibility <> 'private'"
+        "SELECT seq, substr(coalesce(decided_at, started_at), 1, 23)"
         " FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq"
     ).fetchall()
-    seqs, instants, leaves = zip(*rows, strict=True) if rows else ((), (), ())
-    found = Decisions(runs.started_ms.copy(), np.zeros(len(runs.seqs), dtype=bool))
+    seqs, instants = zip(*rows, strict=True) if rows else ((), ())
+    decided_ms = runs.started_ms.copy()
     known = np.isin(seqs, runs.seqs)
     places = runs.seqs.searchsorted(np.array(seqs, dtype=np.int64)[known])
-    found.decided_ms[places] = milliseconds(instants)[known]
-    found.leaves[places] = np.array(leaves, dtype=bool)[known]
-    return found
+    decided_ms[places] = milliseconds(instants)[known]
+    return decided_ms
 
 
 def milliseconds(instants: Sequence[str]) -> Numbers:

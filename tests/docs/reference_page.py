@@ -6,9 +6,10 @@ cog runs it: ``make docs``.
 import inspect
 import re
 from collections.abc import Iterator
+from enum import EnumType
 from importlib import import_module
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -56,7 +57,8 @@ def _chapter(module: ModuleType, name: str) -> str:
 
 
 def _said(name: str, value: Any) -> Iterator[str]:
-    if callable(value) and not getattr(value, "_is_protocol", False):
+    nobody_makes_one = getattr(value, "_is_protocol", False) or isinstance(value, EnumType)
+    if callable(value) and not nobody_makes_one:
         yield f"```text\n{_signature(name, value)}\n```"
     yield _docstring(value)
 
@@ -82,6 +84,8 @@ def _members(owner: type) -> Iterator[str]:
 
 
 def _signature(name: str, value: Any, *, line: bool = True) -> str:
+    if get_origin(value) is not None:
+        return name  # of an alias, newer Pythons would show what calls it
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):

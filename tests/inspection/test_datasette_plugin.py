@@ -11,7 +11,7 @@ from datasette import __version__
 from datasette.app import Datasette
 from hand_made import put, run, step, with_value
 
-from kp_middleware.database import connect
+from kp_middleware.database import MIGRATIONS, connect
 from kp_middleware.inspection.datasette_plugin import our_files
 
 OVERVIEW = "/-/kp/kp"
@@ -469,3 +469,38 @@ def test_what_a_trace_says_is_text_and_not_markup(show, db):
     assert all("<script>alert" not in page for page in pages)
     assert all("&lt;script&gt;alert" in page for page in pages)
     assert all("\u202e" not in page for page in pages)
+
+
+def test_a_file_of_an_older_version_is_told_with_the_remedy(show, file):
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+
+    page = show(file).get(OVERVIEW)
+
+    assert page.status_code == 500
+    assert "is of an older kp-middleware" in page.text
+    assert f"kp-middleware migrate --db {file}" in page.text
+
+
+def test_an_older_file_is_shown_as_soon_as_it_is_brought_up_to_date(show, file):
+    with closing(connect(file)) as writer:  # it keeps what is written in the WAL
+        writer.execute("PRAGMA user_version = 1")
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        shown = show(file)
+        before = shown.get(OVERVIEW)
+        writer.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+        after, home = shown.get(OVERVIEW), shown.get("/")
+
+    assert (before.status_code, after.status_code) == (500, 200)
+    assert OVERVIEW in ways(home.text)
+
+
+def test_who_may_not_see_an_older_file_learns_nothing_of_it(show, file):
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+
+    page = show(file, allow={"databases": {"kp": {"allow": ANNA}}}).get(OVERVIEW)
+
+    assert page.status_code == 403
+    assert "migrate" not in page.text

@@ -12,7 +12,10 @@ from loading import heavy_modules
 from kp_middleware.inspection import main
 
 DECISION = Path(__file__).parents[2] / "docs" / "decisions" / "start-up-of-commands.md"
-NEEDS_MORE = {*re.findall(r"(?m)^\| `([a-z ]+)` \|", DECISION.read_text("utf-8"))}
+NEEDS_MORE, NO_TARGET = (
+    {*re.findall(r"(?m)^\| `([a-z ]+)` \|", part)}
+    for part in DECISION.read_text("utf-8").split("\n## ")
+)
 WORDS = {
     "file": "{folder}/made",
     "left": "@last",
@@ -95,6 +98,13 @@ def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp
 
 def test_what_may_load_more_are_commands_that_there_are():
     assert {one.id for one in EVERY} >= NEEDS_MORE
+
+
+def test_those_without_a_target_are_the_same_in_benchmark_and_decision():
+    benchmark = DECISION.parents[2] / "benchmarks" / "inspection.py"
+    [patient] = re.findall(r"(?s)^PATIENT.*?{(.*?)}", benchmark.read_text("utf-8"), re.MULTILINE)
+
+    assert {*re.findall(r'"(.+?)"', patient)} == NO_TARGET
 
 
 def test_nothing_to_score_anew_loads_no_model(agent, db):

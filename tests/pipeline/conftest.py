@@ -10,6 +10,8 @@ from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
 
+STRICT = ("-W", "error", "-W", "ignore:unclosed database:ResourceWarning")  # by a program's end
+
 
 @pytest.fixture
 def registry():
@@ -40,7 +42,7 @@ def run_child(db):
 
     def run(code, *, returns=0, **environment):
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+            [sys.executable, *STRICT, "-c", textwrap.dedent(code)],
             env={**os.environ, "KP_DB": str(db), **environment},
             capture_output=True,
             text=True,

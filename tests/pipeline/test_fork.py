@@ -11,7 +11,7 @@ import textwrap
 import threading
 import time
 import traceback
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -86,7 +86,7 @@ def fork():
     here, children = os.getpid(), []
 
     def fork(work):
-        child = os.fork()
+        child = _forked()
         if child == 0:
             _end_with(work)
         children.append(child)
@@ -94,6 +94,13 @@ def fork():
 
     yield fork
     assert os.getpid() == here
+
+
+def _forked():
+    """Hugging Face's filelock, once loaded, lets one thread fork at a time (Python 3.12 and up)."""
+    while True:
+        with suppress(RuntimeError):
+            return os.fork()
 
 
 @pytest.fixture

@@ -19,7 +19,10 @@ DOMAINS = ("medical",) * 4 + ("law",)
 
 @pytest.fixture
 def decided(pulse, db):
-    """Submits runs; returns what the real gate let through, by domain, and a trial on the file."""
+    """Submits runs; returns what the real gate let through, by domain, and a trial on the file.
+
+    What is private takes part, and is counted by neither.
+    """
     opened = []
 
     def submit(traces, **settings):
@@ -29,7 +32,8 @@ def decided(pulse, db):
         kp.close()
         opened.append(connect(db, read_only=True))
         went = opened[-1].execute(
-            "SELECT domain, sum(decision = 'forward') FROM traces GROUP BY domain"
+            "SELECT domain, sum(decision = 'forward') FROM traces"
+            " WHERE visibility <> 'private' GROUP BY domain"
         )
         return dict(went.fetchall()), GateTrial(opened[-1])
 
@@ -104,7 +108,9 @@ def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db
     with closing(connect(db, read_only=True)) as connection:
         half = connection.execute("SELECT started_at FROM traces WHERE seq = 100").fetchone()[0]
         since = connection.execute(
-            "SELECT count(*), sum(decision = 'forward') FROM traces WHERE started_at >= ?", (half,)
+            "SELECT count(*), sum(decision = 'forward') FROM traces"
+            " WHERE started_at >= ? AND visibility <> 'private'",
+            (half,),
         ).fetchone()
         law, late = GateTrial(connection, domain="law"), GateTrial(connection, since=half)
 

@@ -152,6 +152,7 @@ GROUPS = [
 ]
 
 
+@pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize(("rule", "expected"), GROUPS)
 def test_the_rules_of_a_gitleaks_file_are_followed(gitleaks, rule, expected):
     rules = gitleaks(f"title = 'ours'\n[[rules]]\nid = 'txq'\n{rule}\n[[rules]]\npath = '''x'''")
@@ -246,10 +247,10 @@ def test_no_text_makes_engines_slow(unit):
     policy = Policy(deny=("/(a+)+$/", "bluebird"), engines=("kingfisher",), phone_regions=("DE",))
     redact_text("warm 1", level="aggregated", policy=policy)
 
-    began = time.perf_counter()
+    began = time.process_time()
     redact_text((unit * 50_000)[:50_000], level="aggregated", policy=policy)
 
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_an_engine_is_asked_once_for_each_text():

@@ -47,6 +47,16 @@ def test_99_runs_are_too_few_to_tell(decide, words):
     assert words() == "0 of the last 99 scored runs cleared the gate (threshold 0.75)"
 
 
+@pytest.mark.parametrize(("runs", "told"), [(98, "0 of the last 99"), (99, "none of the last 100")])
+def test_where_gates_changed_the_last_is_not_said_to_have_decided_on_all(decide, words, runs, told):
+    decide(*[0.1] * runs)
+    decide(0.1, gate="threshold 0.655")
+
+    assert words().startswith(
+        f"{told} scored runs cleared their gate; the last was threshold 0.655"
+    )
+
+
 @pytest.mark.parametrize(("at", "is_dry"), [(0, True), (1, False)])
 def test_the_last_100_runs_count_and_no_more(decide, connection, at, is_dry):
     decide(*[0.1] * at)

@@ -21,7 +21,8 @@ def backup(db: Path, *, file: Path, force: bool, as_json: bool) -> None:
     """Copy the file of traces to FILE, for you alone to read. Programs may go on recording.
 
     The copy is checked before it gets its name. To use it, name it with --db, or put it where the
-    file of traces was while no program records.
+    file of traces was while no program records. One that was made before an upgrade is read after
+    kp-middleware migrate --db FILE.
 
     \b
     kp-middleware backup traces-of-november.db

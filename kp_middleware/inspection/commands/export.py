@@ -50,8 +50,8 @@ _FORMATS: Final = ("jsonl", "csv", "sqlite")
 def export(db: Path, *, out: Path, format_: str, raw: bool, force: bool, filters: Filters) -> None:
     """Write traces to OUT, or to standard output, the oldest first.
 
-    They are redacted by today's rules at their own privacy level; what cannot be is left out, and
-    the command exits with 6. OUT is for you alone to read.
+    They are redacted by today's rules at their own privacy level; what cannot be read or redacted
+    is left out, and the command exits with 6. OUT is for you alone to read.
 
     \b
     kp-middleware export traces.jsonl --since 7d
@@ -106,10 +106,10 @@ class _Export:
                     click.echo(escaped(row["document"]))
 
     def tell_what_is_missing(self) -> None:
-        """Exit with 6 if some could not be redacted."""
+        """Exit with 6 if some could not be redacted, or not even be read."""
         if self._left_out:
-            counts = in_words(self._left_out)
-            click.echo(f"left out, because they could not be redacted: {counts}", err=True)
+            done, counts = "redacted" if self._policy else "read", in_words(self._left_out)
+            click.echo(f"left out, because they could not be {done}: {counts}", err=True)
             sys.exit(BLOCKED)
 
     def _stored(self, listing: Listing) -> Iterator[Row]:
@@ -123,16 +123,15 @@ class _Export:
     def _clean(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
             try:
-                document = self._redacted(row["document"])
+                document = self._checked(row["document"])
             except RedactionError as error:
                 self._left_out[error.reason] += 1
             else:
                 yield row | {"document": document}
                 self.written += 1
 
-    def _redacted(self, document: str) -> str:
-        if self._policy is None:
-            return document
+    def _checked(self, document: str) -> str:
+        """It can be read; redacted, if that is wanted."""
         from kp_middleware import privacy
         from kp_middleware.traces import ReasoningTrace
 
@@ -140,6 +139,8 @@ class _Export:
             trace = ReasoningTrace.model_validate_json(document)
         except ValueError as error:
             raise RedactionError("unreadable") from error
+        if self._policy is None:
+            return document
         level = trace.metadata.privacy_level
         cleaned = privacy.redact_trace(trace, level=level, policy=self._policy).trace
         written = cleaned.model_dump_json()

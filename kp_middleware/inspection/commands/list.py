@@ -21,6 +21,7 @@ from kp_middleware.inspection.output.trace_rows import (
 from kp_middleware.storage import Filters, Listing
 
 _FEWER: Final = ("id", "started_at", "score", "success", "state", "objective")
+_FEWER_NEAR: Final = ("id", "started_at", "score", "margin", "state", "objective")
 _ROOM: Final = 110
 
 
@@ -43,10 +44,11 @@ def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output)
         rows = find(filters, limit=limit)
         count = listing.count(filters) if len(rows) == limit else limit
     tell_if_none(rows)
-    output.print(rows, _columns(output), for_people=for_people)
+    output.print(rows, _columns(output, near=near), for_people=for_people)
     tell_how_many(count, limit)
 
 
-def _columns(output: Output) -> tuple[str, ...]:
-    narrow = output.format == "table" and sys.stdout.isatty() and screen_width() < _ROOM
-    return _FEWER if narrow else COLUMNS
+def _columns(output: Output, *, near: bool) -> tuple[str, ...]:
+    if output.format != "table" or not sys.stdout.isatty() or screen_width() >= _ROOM:
+        return COLUMNS
+    return _FEWER_NEAR if near else _FEWER

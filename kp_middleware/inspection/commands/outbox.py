@@ -35,7 +35,7 @@ from kp_middleware.storage import (
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Rescan
 
-_COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "reason", "objective")
+_COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
 _FAILED: Final = ("rejected", "blocked")
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "failed": _FAILED,

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from kp_middleware.inspection.output.rows import Output, output_options
-from kp_middleware.inspection.output.table import Plain
+from kp_middleware.inspection.output.table import Measured, Plain
 from kp_middleware.storage import FreeQuery, Row
 
 _SHOWN_BYTES: Final = 16
@@ -86,7 +86,17 @@ def _readable_value(value: object, blob: Callable[[bytes], object]) -> object:
 
 def _for_reading(row: Row) -> Row:
     """Nobody knows what its numbers are."""
-    return {name: Plain(value) if type(value) is int else value for name, value in row.items()}
+    return {name: _of_any_kind(value) for name, value in row.items()}
+
+
+def _of_any_kind(value: object) -> object:
+    match value:
+        case int():
+            return Plain(value)
+        case float():
+            return Measured(value)
+        case _:
+            return value
 
 
 def _in_json(blob: bytes) -> object:

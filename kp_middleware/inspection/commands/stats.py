@@ -48,7 +48,10 @@ def stats(db: Path, *, by: str | None, output: Output) -> None:
 
 
 def _print_groups(rows: list[Row], by: str, output: Output) -> None:
-    output.print(rows, [*rows[0]] if rows else [by])
+    columns = [*rows[0]] if rows else [by]
+    if by == "gate" and output.format == "table" and rows:
+        columns = _columns(rows)
+    output.print(rows, columns)
     if by == "week" and output.format == "table":
         shown = [row["mean_novelty"] for row in rows[-_WEEKS:]]
         click.echo(f"\nnovelty by week, from 0 ▁ to 1 █: {sparkline(shown)}")

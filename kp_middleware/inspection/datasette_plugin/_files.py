@@ -1,10 +1,11 @@
 """Which of Datasette's databases are files of ours."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from kp_middleware.database import TROUBLE, connect
+from kp_middleware.database import MIGRATIONS, TROUBLE, connect, schema_of
 
 if TYPE_CHECKING:
     from datasette.app import Datasette
@@ -34,10 +35,24 @@ def our_files(datasette: "Datasette") -> dict[str, Path]:
     return ours
 
 
+def older_file(datasette: "Datasette", name: str) -> Path | None:
+    """Where the file of this name is, if it is ours, and was of an older version when looked at."""
+    database = datasette.databases.get(name)
+    if database is None or database.path is None:
+        return None
+    path = Path(database.path)
+    with suppress(*TROUBLE):
+        if 0 < schema_of(path) <= len(MIGRATIONS):
+            look, _ = _known[path]
+            _known[path] = look._replace(changed_ns=0), False  # brought up to date in its WAL first
+            return path
+    return None
+
+
 def was_replaced(datasette: "Datasette", path: Path) -> bool:
     """Whether this is another file than the one that was there at its first look."""
-    first, now = _first[datasette][path], _known[path][0]
-    return (first.device, first.inode) != (now.device, now.inode)
+    first, now = _first[datasette].get(path), _known[path][0]
+    return first is not None and (first.device, first.inode) != (now.device, now.inode)
 
 
 def _is_ours(path: Path) -> bool:

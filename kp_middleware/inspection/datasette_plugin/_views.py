@@ -13,7 +13,7 @@ from datasette.utils import tilde_decode
 from kp_middleware.database import TROUBLE, Connection, connect
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
 from kp_middleware.inspection.datasette_plugin._addresses import Addresses
-from kp_middleware.inspection.datasette_plugin._files import our_files, was_replaced
+from kp_middleware.inspection.datasette_plugin._files import older_file, our_files, was_replaced
 from kp_middleware.inspection.datasette_plugin._frame import (
     Page,
     Shown,
@@ -144,7 +144,7 @@ async def _shown(
     datasette: "Datasette", request: "Request", read: Callable[[_File], Page]
 ) -> Response:
     name = tilde_decode(request.url_vars["database"])
-    path = our_files(datasette).get(name)
+    path = our_files(datasette).get(name) or older_file(datasette, name)
     if path is None:  # not raised: Datasette would draw each local of each frame on its terminal
         return await framed(
             datasette, request, not_found(f"no file of kp-middleware is called {name}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kp_middleware.inspection.explanation.verdict import bar_of, is_cleared
-from kp_middleware.inspection.output.wording import short_id
+from kp_middleware.inspection.output.wording import distance, short_bar, short_id
 from kp_middleware.storage import Row
 
 _PARTS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
@@ -79,7 +79,7 @@ def _against_threshold(trace: Row) -> str:
     bar = bar_of(trace)
     if bar is None:
         return "its gate failed to decide"
-    distance = trace["score"] - bar
-    if distance >= 0 and not is_cleared(trace):
-        return f"is no more than {bar:g}"
-    return f"{'reaches' if distance >= 0 else 'is below'} {bar:g} by {abs(distance):.3f}"
+    margin = trace["score"] - bar
+    if margin >= 0 and not is_cleared(trace):
+        return f"is no more than {short_bar(bar)}"
+    return f"{'reaches' if margin >= 0 else 'is below'} {short_bar(bar)} by {distance(margin)}"

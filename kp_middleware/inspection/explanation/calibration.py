@@ -50,6 +50,7 @@ def calibration(
     best = SPECIFIED if of_specified >= _PLENTY else BEST_TENTH
     return {
         "runs": trial.runs,
+        "private": trial.private,
         "days": round(trial.days, 1),
         "runs_needed": needed,
         "now": now,

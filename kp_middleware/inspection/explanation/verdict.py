@@ -2,6 +2,7 @@
 
 import math
 
+from kp_middleware.inspection.output.wording import short_bar
 from kp_middleware.storage import Row
 
 
@@ -13,7 +14,8 @@ def gate_in_words(trace: Row) -> str | None:
     if bar is None:
         return f"{trace['gate']}, which failed to decide"
     is_said = trace["gate"].partition(",")[0] == f"threshold {bar:g}"
-    return str(trace["gate"]) if is_said else f"{trace['gate']}, its bar for this run {bar:g}"
+    asked = "" if is_said else f", its bar for this run {short_bar(bar)}"
+    return f"{trace['gate']}{asked}"
 
 
 def bar_of(trace: Row) -> float | None:

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from shutil import disk_usage
 from typing import Final, NamedTuple
@@ -87,7 +87,7 @@ def examine(db: Path | None) -> Iterator[Finding]:
 def _file(path: Path) -> Finding:
     """It is only read: a name that was mistyped must not become a file."""
     path = path.expanduser()
-    if not path.exists() or path.stat().st_size == 0:
+    if not _has_content(path):
         return _no_file(path)
     try:
         with closing(connect(path, read_only=True)) as connection:
@@ -105,6 +105,10 @@ def _file(path: Path) -> Finding:
     return Finding("file", ok=True, detail=f"{facts}, SQLite {SQLITE_VERSION}")
 
 
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
 def _no_file(path: Path) -> Finding:
     """Nothing is wrong before the first run, if the file can be made."""
     folder = next(parent for parent in path.absolute().parents if parent.exists())
@@ -116,10 +120,14 @@ def _no_file(path: Path) -> Finding:
 
 
 def _gate(settings: Settings) -> Finding:
-    """Where the file cannot be read, its own finding says why."""
     last, today = LastDecisions(), gate_of(settings).name
-    with suppress(*TROUBLE), closing(connect(settings.db, read_only=True)) as connection:
-        last = read_last_decisions(connection)
+    try:
+        if _has_content(settings.db.expanduser()):
+            with closing(connect(settings.db, read_only=True)) as connection:
+                last = read_last_decisions(connection)
+    except TROUBLE:  # its own finding says why
+        detail = f"{today} from now on; the file cannot be read"
+        return Finding("gate", ok=True, detail=one_line(detail))
     detail = last.in_words() if today == last.gate else f"{today} from now on; {last.in_words()}"
     return Finding("gate", ok=True, detail=one_line(detail), warning=last.is_dry)
 

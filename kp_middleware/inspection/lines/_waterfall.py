@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kp_middleware.inspection.explanation.arithmetic import Line, added_up
+from kp_middleware.inspection.output.wording import short_bar
 
 _NAME: Final = 20
 _AMOUNT: Final = 6
@@ -83,7 +84,7 @@ def _axis(threshold: float | None, width: int) -> str:
     cells = [*f"0{'':{width - 1}}1"]
     if threshold is None:
         return "".join(cells)
-    told = f"{threshold:g}"
+    told = short_bar(threshold)
     start = _column(threshold, width) - len(told) // 2
     if start > 1 and start + len(told) < width:
         cells[start : start + len(told)] = told

@@ -5,7 +5,7 @@ from typing import Final
 
 from kp_middleware.inspection.explanation.account import Account
 from kp_middleware.inspection.output.screen import broken
-from kp_middleware.inspection.output.wording import one_line
+from kp_middleware.inspection.output.wording import distance, one_line, short_bar
 
 _NAME: Final = 20
 _SUM: Final = 21
@@ -45,18 +45,18 @@ def _verdict(account: Account) -> str:
         return f"It has no score: {one_line(account.whereabouts)}."
     if account.threshold is None or account.margin is None:
         return f"It scores {account.score:.3f}, and was held against nothing."
-    told = f"It scores {account.score:.3f}: that {_distance(account, account.margin)}."
-    if (account.score, account.threshold) != (account.recorded_score, account.recorded_threshold):
-        recorded = f"{account.recorded_score:.3f} against {account.recorded_threshold:g}"
-        told += f" (As it was scored: {recorded}, which stays.)"
+    beside = _beside(account.threshold, account.margin, cleared=account.cleared)
+    told = f"It scores {account.score:.3f}: that {beside}."
+    score, bar = account.recorded_score, account.recorded_threshold
+    if bar is not None and (account.score, account.threshold) != (score, bar):
+        told += f" (As it was scored: {score:.3f} against {short_bar(bar)}, which stays.)"
     return told
 
 
-def _distance(account: Account, margin: float) -> str:
-    if margin >= 0 and not account.cleared:
-        return f"is no more than {account.threshold:g}, and those just as good had gone"
-    where = "reaches" if margin >= 0 else "is below"
-    return f"{where} {account.threshold:g} by {abs(margin):.3f}"
+def _beside(bar: float, margin: float, *, cleared: bool | None) -> str:
+    if margin >= 0 and not cleared:
+        return f"is no more than {short_bar(bar)}, and those just as good had gone"
+    return f"{'reaches' if margin >= 0 else 'is below'} {short_bar(bar)} by {distance(margin)}"
 
 
 def _parts(account: Account, width: int) -> Iterator[str]:
@@ -78,9 +78,10 @@ def _part(name: str, sum_: str, reason: str, width: int) -> Iterator[str]:
 
 def _question(account: Account, threshold: float) -> str:
     if account.cleared:
-        aim = f"stay below {threshold:g}"
+        aim = f"stay below {short_bar(threshold)}"
     else:
-        aim = f"{'reach' if account.enough == threshold else 'score more than'} {threshold:g}"
+        verb = "reach" if account.enough == threshold else "score more than"
+        aim = f"{verb} {short_bar(threshold)}"
     return f"To {aim}, one of these alone would have to be"
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.lines.bars import bar, sparkline
 from kp_middleware.inspection.output.screen import broken, padded
-from kp_middleware.inspection.output.wording import one_line
+from kp_middleware.inspection.output.wording import one_line, percent
 from kp_middleware.storage import Row
 
 _NAME: Final = 18
@@ -18,6 +19,8 @@ def calibration_lines(found: Row, width: int) -> Iterator[str]:
     draws = width >= _WIDE
     limit = "" if found["max_per_day"] is None else f", at most {found['max_per_day']} a day"
     yield f"{found['runs']:,} scored runs in {found['days']:,.1f} days"
+    if found["private"]:
+        yield from broken(never_leave(found["private"]), width)
     yield ""
     yield f"{'domain':<{_NAME}}{'runs':>8}{'median':>8}{'top 10%':>9}{'best':>7}" + (
         f"  0 {'score':^{_BAR}} 1" if draws else ""
@@ -27,7 +30,8 @@ def calibration_lines(found: Row, width: int) -> Iterator[str]:
     yield f"Of them would have been let through, by setting{limit}:"
     yield ""
     yield f"{'threshold':<{_NAME}}{'runs':>8}{'share':>8}{'a day':>9}  succeeded"
-    yield from (_setting(row, found["now"], draws=draws) for row in found["settings"])
+    runs, now = found["runs"], found["now"]
+    yield from (_setting(row, runs, now, draws=draws) for row in found["settings"])
     yield ""
     needed = found["runs_needed"]
     yield from broken(f"A share is told of {needed} runs of a domain; before, 0.75 holds.", width)
@@ -66,14 +70,15 @@ def _domain(domain: Row, *, draws: bool) -> str:
     ).rstrip()
 
 
-def _setting(row: Row, now: float | str, *, draws: bool) -> str:
+def _setting(row: Row, runs: int, now: float | str, *, draws: bool) -> str:
     name = f"{row['setting']:g}" if isinstance(row["setting"], float) else row["setting"]
     if row["setting"] == now:
         name += " (now)"
     succeeded = f"{row['succeeded']:,}"
     if row["let_through"]:
         succeeded += f" ({row['succeeded'] / row['let_through']:.0%})"
-    told = f"{name:<{_NAME}}{row['let_through']:>8,}{row['share']:>8.1%}{row['a_day']:>9,.1f}"
+    share = percent(row["let_through"], runs)
+    told = f"{name:<{_NAME}}{row['let_through']:>8,}{share:>8}{row['a_day']:>9,.1f}"
     return f"{told}  {succeeded:<14}{bar(row['share'], _BAR) if draws else ''}".rstrip()
 
 

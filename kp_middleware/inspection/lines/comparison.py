@@ -8,7 +8,7 @@ from kp_middleware.inspection.explanation.alignment import Gap, Pair, without_sa
 from kp_middleware.inspection.explanation.comparison import Comparison, Fact, Part
 from kp_middleware.inspection.output.screen import cut, padded
 from kp_middleware.inspection.output.table import cell
-from kp_middleware.inspection.output.wording import one_line
+from kp_middleware.inspection.output.wording import one_line, short_bar
 
 _NAME: Final = 20
 _LEAST: Final = 12
@@ -43,7 +43,7 @@ def _told(name: str, value: Any) -> str:
     if name == "success":
         return "yes" if value else "no"
     if name == "threshold":
-        return f"{value:g}"
+        return short_bar(value)
     return cell(value, name).removeprefix("kp:trace:")
 
 

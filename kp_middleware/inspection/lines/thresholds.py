@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.lines.bars import bar
 from kp_middleware.inspection.output.screen import broken, cut, padded, width_of
-from kp_middleware.inspection.output.wording import one_line, short_id
+from kp_middleware.inspection.output.wording import one_line, percent, short_bar, short_id
 from kp_middleware.storage import Row
 
 _BAR: Final = 20
@@ -71,7 +71,7 @@ def _line(row: Row, shown: Sequence[_Column], bar_width: int, *, is_current: boo
     mark = "→" if is_current else " "
     told = [f"{mark}{_exact(row['threshold']):>8}", *_told(row)]
     told.append(padded(bar(row["share"], bar_width), bar_width))
-    told += [f"{row['domains'][one.name]['share']:>{one.width}.1%}" for one in shown]
+    told += [f"{_percent(row['domains'][one.name]):>{one.width}}" for one in shown]
     return _GAP.join(told).rstrip()
 
 
@@ -86,7 +86,11 @@ def _exact(threshold: float) -> str:
 
 
 def _told(row: Row) -> tuple[str, str]:
-    return f"{row['would_go']:>{_COUNT},}", f"{row['share']:>{_SHARE}.1%}"
+    return f"{row['would_go']:>{_COUNT},}", f"{_percent(row):>{_SHARE}}"
+
+
+def _percent(row: Row) -> str:
+    return percent(row["would_go"], row["traces"])
 
 
 def _remarks(row: Row, current: float | None, left_out: int) -> Iterator[str]:
@@ -105,7 +109,7 @@ def one_threshold_lines(effect: Row, width: int) -> Iterator[str]:
     """The counts of one threshold, by domain too, and the traces that change."""
     yield from broken(
         f"At {effect['threshold']:g}, {effect['would_go']:,} of {effect['traces']:,} traces would"
-        f" have gone ({effect['share']:.1%}); {effect['went']:,} were let through by the gate of"
+        f" have gone ({_percent(effect)}); {effect['went']:,} were let through by the gate of"
         " their day.",
         width,
     )
@@ -129,8 +133,8 @@ def one_threshold_lines(effect: Row, width: int) -> Iterator[str]:
 def _trace(trace: Row, width: int) -> str:
     told = f"  {short_id(trace['id'])}  {trace['score']:.3f}, was held against"
     if width < _ROOMY:
-        return f"{told} {trace['threshold']:g}"
-    told += f" {trace['threshold']:<{_THRESHOLD}g}  "
+        return f"{told} {short_bar(trace['threshold'])}"
+    told += f" {short_bar(trace['threshold']):<{_THRESHOLD}}  "
     if width >= _ROOM_FOR_DOMAIN:
         told += f"{padded(one_line(trace['domain']), _DOMAIN)}  "
     return cut(told + one_line(trace["objective"]), width)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kp_middleware.inspection.output.manners import hint, wants_color
-from kp_middleware.inspection.output.screen import broken, screen_width
+from kp_middleware.inspection.output.screen import broken, cut, screen_width
 from kp_middleware.inspection.output.wording import one_line
 from kp_middleware.storage import Row
 
@@ -19,6 +19,10 @@ class Plain(int):
     """A whole number that may be a year or a name: its thousands are not set apart."""
 
 
+class Measured(float):
+    """A number of any size: what is less than a thousandth has three digits that say something."""
+
+
 def print_table(
     rows: Sequence[Row],
     columns: Sequence[str],
@@ -29,11 +33,12 @@ def print_table(
     """A table as wide as the terminal: a text in the last column is cut to what is left.
 
     Nothing else is ever cut, since half a number is a wrong one. Where there is no room for all
-    columns, the widest between the first and the last are left out, measures after all others; if
-    that does not do, or ``all_columns`` are wanted, lines are longer than the terminal.
+    columns, those with nothing in them are left out, then the widest between the first and the
+    last, measures after all others; if that does not do, or ``all_columns`` are wanted, lines are
+    longer than the terminal.
 
-    A table that ends with numbers has its name first: that is cut, and the last numbers are left
-    out, which is said.
+    A table that ends with numbers has its name first: that is cut, as long as no two names look
+    alike, and the last numbers are left out, which is said.
     """
     from rich.console import Console
     from rich.table import Table
@@ -46,7 +51,7 @@ def print_table(
         columns = _first_ones(rows, columns, room)
     elif on_terminal and not all_columns:
         columns = _fitting(rows, columns, room)
-    cut = 0 if named_first else -1
+    shortened = 0 if named_first else -1
     left = max(room - _taken(rows, columns[1:] if named_first else columns[:-1]), _LEAST)
     table = Table(
         box=None,
@@ -63,8 +68,8 @@ def print_table(
         )
     for row in rows:
         cells = [Text(cell(row[name], name), no_wrap=True) for name in columns]
-        if _may_be_cut(rows, columns[cut]):
-            cells[cut].truncate(left, overflow="ellipsis")
+        if _may_be_cut(rows, columns[shortened]):
+            cells[shortened].truncate(left, overflow="ellipsis")
         table.add_row(*cells)
     width = max(room, _taken(rows, columns))
     console = Console(no_color=not color, force_terminal=color, highlight=False, width=width)
@@ -74,7 +79,9 @@ def print_table(
 
 
 def _fitting(rows: Sequence[Row], columns: Sequence[str], room: int) -> Sequence[str]:
-    """Those that have room beside each other; the first and the last always."""
+    """Those that have room beside each other; the first and the last that is not empty always."""
+    if _taken(rows, columns) - _GAP > room:
+        columns = [name for name in columns if _has_any(rows, name)] or columns
     *others, last = columns
     least = _LEAST if _may_be_cut(rows, last) else _width(rows, last)
     while len(others) > 1 and _taken(rows, others) + min(least, _width(rows, last)) > room:
@@ -89,13 +96,23 @@ def _is_named_first(rows: Sequence[Row], columns: Sequence[str]) -> bool:
 
 def _first_ones(rows: Sequence[Row], columns: Sequence[str], room: int) -> Sequence[str]:
     """Those that have room beside a name; the first two always."""
-    count, least = len(columns), min(_LEAST, _width(rows, columns[0]))
+    count, least = len(columns), _telling(rows, columns, room)
     while count > 2 and least + _taken(rows, columns[1:count]) > room:
         count -= 1
     if left_out := columns[count:]:
         names = ", ".join(map(one_line, left_out))
         hint("\n".join(broken(f"no room for {names}: --json, or a wider window", room)))
     return columns[:count]
+
+
+def _telling(rows: Sequence[Row], columns: Sequence[str], room: int) -> int:
+    """How wide names must be for none to look like another; where there is no room, as ever."""
+    names = {cell(row[columns[0]], columns[0]) for row in rows}
+    least = min(_LEAST, _width(rows, columns[0]))
+    for width in range(least, room - _taken(rows, columns[1:2]) + 1):
+        if len({cut(name, width) for name in names}) == len(names):
+            return width
+    return least
 
 
 def _dispensable(rows: Sequence[Row], column: str) -> tuple[bool, int]:
@@ -109,6 +126,10 @@ def _taken(rows: Sequence[Row], columns: Sequence[str]) -> int:
 
 def _is_numeric(rows: Sequence[Row], column: str) -> bool:
     return any(isinstance(row[column], int | float) for row in rows)
+
+
+def _has_any(rows: Sequence[Row], column: str) -> bool:
+    return any(cell(row[column], column) for row in rows)
 
 
 def _has_text(rows: Sequence[Row], column: str) -> bool:
@@ -145,6 +166,8 @@ def cell(value: Any, column: str) -> str:
             return str(value)
         case int():
             return f"{value:,}"
+        case Measured() if 0 < abs(value) < 0.001:
+            return f"{value:.3g}"
         case float() if column.endswith("_ms"):
             return _milliseconds(value)
         case float():

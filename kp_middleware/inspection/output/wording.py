@@ -30,6 +30,34 @@ def in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in ordered if count)
 
 
+def short_bar(bar: float) -> str:
+    """A score that was asked for: three digits at most, as scores have.
+
+    >>> short_bar(0.75), short_bar(0.778798)
+    ('0.75', '0.779')
+    """
+    return f"{round(bar, 3):g}"
+
+
+def distance(margin: float) -> str:
+    """From a score to what was asked for: three digits, or as many as it takes to see one.
+
+    >>> distance(-0.25), distance(0.69999 - 0.7), distance(0)
+    ('0.250', '0.00001', '0.000')
+    """
+    digits = next((digits for digits in range(3, 18) if round(margin, digits)), 3)
+    return f"{abs(margin):.{digits}f}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A part of a whole.
+
+    >>> percent(8, 165), percent(0, 0)
+    ('4.8%', '0.0%')
+    """
+    return f"{part / whole if whole else 0:.1%}"
+
+
 def short_id(trace_id: str) -> str:
     """As much of an id as a person reads.
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from kp_middleware.inspection.pictures import Line, Markup, Picture, element, joined
 
-_NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?: (?:%|ms|s|min \d+ s))?)?")
+_NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss))?)?")
 
 
 def picture_card(title: str, picture: Picture, *, note: str = "") -> Markup:

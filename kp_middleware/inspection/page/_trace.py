@@ -74,7 +74,7 @@ def trace_head(trace: Row) -> Markup:
         f"{trace['started_at'][:16].replace('T', ' ')} UTC",
         took(trace["duration_ms"]) if trace["duration_ms"] is not None else None,
         "succeeded" if trace["success"] else "failed",
-        "1 step" if trace["step_count"] == 1 else f"{count(trace['step_count'])} steps",
+        _steps(trace["step_count"]),
         trace["framework"],
         trace["agent_name"],
         trace["model"],
@@ -92,6 +92,10 @@ def trace_head(trace: Row) -> Markup:
         *(element("p", f"Feedback at {told}", class_="kp-facts") for told in learned),
         more,
     )
+
+
+def _steps(number: int) -> str:
+    return f"{count(number)}\N{NO-BREAK SPACE}{'step' if number == 1 else 'steps'}"
 
 
 def score_picture(trace: Row) -> Picture:

@@ -7,7 +7,7 @@ SIZE: Final = 12.0
 """The usual height of a letter, in px."""
 
 _WIDTHS: Final = (
-    (0.32, " ',.IJijl\"·"),
+    (0.32, " \N{NO-BREAK SPACE}',.IJijl\"·"),
     (0.4, "!()-/:;[\\]ft|"),
     (0.46, "r"),
     (0.53, "*?_`sz"),

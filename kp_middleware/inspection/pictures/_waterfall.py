@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kp_middleware.inspection.output.wording import distance, short_bar
 from kp_middleware.inspection.pictures._marks import SMALL, Anchor, inside, label, rule
 from kp_middleware.inspection.pictures._markup import Markup
 from kp_middleware.inspection.pictures._palette import BELOW, CLEARED, LOSS, PLAIN, SIGNALS
@@ -37,14 +38,14 @@ def waterfall(
     """
     if score is None:
         return empty(f"{_NOT_SCORED}: {why_not}" if why_not else _NOT_SCORED)
-    distance = "" if threshold is None else _distance(score, threshold)
+    beside = "" if threshold is None else _beside(score, threshold)
     finding = f"The score is {score:.3f}"
     if threshold is not None:
-        finding += f": {distance} the threshold of {threshold:g}"
+        finding += f": {beside} the threshold of {short_bar(threshold)}"
     scale = Scale(0, 1, 0, WIDTH)
     is_reached = threshold is not None and score >= threshold
     total = Part(0, score, CLEARED if is_reached else BELOW)
-    rows = [*_rows(terms), BarRow("score", f"{score:.3f}", (total,), distance)]
+    rows = [*_rows(terms), BarRow("score", f"{score:.3f}", (total,), beside)]
     bottom = _TOP + ROW * len(rows)
     svg = drawing(
         bottom + 14,
@@ -72,12 +73,12 @@ def _signed(amount: float) -> str:
     return f"{amount:+.3f}".replace("-", "−")
 
 
-def _distance(score: float, threshold: float) -> str:
-    return f"{abs(score - threshold):.3f} {'above' if score >= threshold else 'below'}"
+def _beside(score: float, threshold: float) -> str:
+    return f"{distance(score - threshold)} {'above' if score >= threshold else 'below'}"
 
 
 def _threshold(threshold: float, x: float, rows: int) -> list[Markup]:
-    name, bottom = f"threshold {threshold:g}", _TOP + ROW * rows
+    name, bottom = f"threshold {short_bar(threshold)}", _TOP + ROW * rows
     at = inside(name, x, anchor="middle", bold=True)
     return [
         label(name, at, 11, anchor="middle", kind="loss"),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+_GLUED: Final = "\N{NO-BREAK SPACE}"  # a unit never stands on the line below its number
 _MONTHS: Final = (
     *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
@@ -18,31 +19,31 @@ def count(number: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """A part of a whole in per cent; never 0 % or 100 % for some or for not all.
+    r"""A part of a whole in per cent; never 0 % or 100 % for some or for not all.
 
     >>> share(48, 600), share(1, 100_000), share(99_999, 100_000), share(0, 0)
-    ('8.0 %', '<0.1 %', '>99.9 %', '0 %')
+    ('8.0\xa0%', '<0.1\xa0%', '>99.9\xa0%', '0\xa0%')
     """
     if part in {0, whole}:
-        return "100 %" if part else "0 %"
+        return f"{100 if part else 0}{_GLUED}%"
     percent = 100 * part / whole
     if percent < 0.1:
-        return "<0.1 %"
-    return ">99.9 %" if percent > 99.9 else f"{percent:.1f} %"
+        return f"<0.1{_GLUED}%"
+    return f">99.9{_GLUED}%" if percent > 99.9 else f"{percent:.1f}{_GLUED}%"
 
 
 def took(milliseconds: float) -> str:
-    """How long something took.
+    r"""How long something took.
 
     >>> took(0.4), took(242.2), took(4200), took(754_000)
-    ('<1 ms', '242 ms', '4.2 s', '12 min 34 s')
+    ('<1\xa0ms', '242\xa0ms', '4.2\xa0s', '12\xa0min 34\xa0s')
     """
     if milliseconds < 1000:
-        return f"{milliseconds:.0f} ms" if milliseconds >= 1 else "<1 ms"
+        return f"{f'{milliseconds:.0f}' if milliseconds >= 1 else '<1'}{_GLUED}ms"
     seconds = milliseconds / 1000
     if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+        return f"{seconds:.1f}{_GLUED}s"
+    return f"{seconds // 60:.0f}{_GLUED}min {seconds % 60:.0f}{_GLUED}s"
 
 
 def day(text: str, *, year: bool = True) -> str:

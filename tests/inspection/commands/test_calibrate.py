@@ -99,6 +99,30 @@ def test_a_setting_is_recommended(fill, calibrate, values, best):
     assert calibrate()["recommended"] == best
 
 
+def test_what_is_private_is_left_out_as_by_what_if_and_that_is_said(fill, calibrate, db):
+    fill([0.9, 0.6])
+    private = run("one", step("thought"))
+    metadata = private.trace.metadata.model_copy(update={"visibility": "private"})
+    trace = private.trace.model_copy(update={"metadata": metadata})
+    put(db, private.model_copy(update={"trace": trace}), with_value(0.9))
+
+    found = calibrate()
+
+    assert (found["runs"], found["private"], of(found, 0.4)["let_through"]) == (2, 1, 2)
+    assert sum(domain["runs"] for domain in found["domains"]) == 2
+    told = typed("--db", str(db), "calibrate")
+    assert "Not counted: 1 with a score, but private, which never leave." in told
+
+
+def test_a_share_is_rounded_once(fill, db):
+    fill([0.9] * 8 + [0.1] * 157)
+
+    for command in ("calibrate", "what-if"):
+        told = typed("--db", str(db), command)
+        assert " 4.8%" in told
+        assert " 4.9%" not in told
+
+
 def test_a_person_sees_it_with_the_command_to_type(fill, db):
     fill([place / 200 for place in range(60)])
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def complete():
             env={
                 **os.environ,
                 variable: "fish_complete",
-                "COMP_WORDS": " ".join([program, *words[:-1]]),
+                "COMP_WORDS": shlex.join([program, *words[:-1]]),
                 "COMP_CWORD": words[-1],
             },
             capture_output=True,

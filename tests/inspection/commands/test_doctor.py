@@ -142,3 +142,15 @@ def test_a_gate_that_was_set_since_is_told(db, examine, monkeypatch):
         "top 10%, at most 20 a day from now on;"
         " 0 of the last 1 scored runs cleared the gate (threshold 0.75)"
     )
+
+
+def test_a_file_of_an_older_version_is_not_said_to_have_no_runs(agent, examine, db):
+    agent("one")
+    with closing(connect(db)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+
+    found, exit_code = examine()
+
+    assert (exit_code, found["file"]["ok"]) == (3, False)
+    assert f"kp-middleware migrate --db {db}" in found["file"]["detail"]
+    assert found["gate"]["detail"].endswith("from now on; the file cannot be read")

@@ -121,6 +121,19 @@ def test_what_cannot_be_read_is_left_out_too(type_command, db):
 
 
 @pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+def test_raw_ones_that_cannot_be_read_are_left_out_too(type_command, db, format_):
+    with closing(connect(db)) as connection:
+        connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq < 3")
+
+    result = type_command("export", "--raw", "--format", format_)
+
+    assert result.exit_code == 6
+    assert [id for id in "abc" if f"kp:trace:{id}" in result.stdout] == ["c"]
+    assert result.stderr == "left out, because they could not be read: 2 unreadable\n"
+
+
+@pytest.mark.usefixtures("traces")
 def test_raw_ones_need_not_be_redactable(exported, db):
     unredactable(db, "b")
 

@@ -168,6 +168,16 @@ def test_on_which_side_of_the_threshold_it_is_can_be_seen(db):
 
 
 @pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_what_it_is_sorted_by_is_shown_on_a_narrow_terminal(db, columns):
+    heading, first, *_ = typed("--db", str(db), "list", "--near", columns=columns).splitlines()
+
+    assert "margin" in heading
+    assert "-0.0100" in first
+    assert len(first) <= columns
+
+
+@pytest.mark.usefixtures("traces")
 def test_that_nothing_fits_is_told_beside_the_data(type_command):
     result = type_command("list", "-d", "law", "--json")
 

@@ -324,6 +324,26 @@ def test_people_see_a_table_and_what_a_trace_goes_without(record, db):
     assert "\n    without 1 email\n" in shown
 
 
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_why_something_is_blocked_is_told_on_any_terminal(record, db, columns):
+    record(redact_engines=[NO_RULES])
+
+    heading, row = typed("--db", str(db), "outbox", "--blocked", columns=columns).splitlines()
+
+    assert heading.split()[-1] == "reason"
+    assert f"engine_missing at {NO_RULES}"[:20] in row
+    assert len(row) <= columns
+
+
+def test_a_column_with_nothing_in_it_makes_room_for_others(record, db):
+    record("clean")
+
+    heading, row = typed("--db", str(db), "outbox", columns=60).splitlines()
+
+    assert heading.split() == ["id", "state", "attempts", "size_bytes", "objective"]
+    assert row.split()[1] == "pending"
+
+
 @pytest.mark.parametrize("words", [["retry", "--failed"], ["rescan"]], ids=str)
 def test_a_name_that_was_mistyped_does_not_become_a_file(type_command, db, words):
     result = type_command("outbox", *words)

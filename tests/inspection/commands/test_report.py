@@ -208,12 +208,12 @@ def test_what_was_sent_is_in_it(db, write):
 def test_open_shows_it_in_the_browser(agent, db, out, tmp_path):
     agent("one")
     shown, browser = tmp_path / "shown", tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {shown}\n')
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > "{shown}"\n')
     browser.chmod(0o700)
 
     subprocess.run(
         [sys.executable, "-m", "kp_middleware", "--db", db, "report", out, "--open"],
-        env={**os.environ, "BROWSER": f"{browser} %s"},
+        env={**os.environ, "BROWSER": f"'{browser}' %s"},
         check=True,
     )
 

@@ -95,6 +95,14 @@ def test_on_a_terminal_it_is_a_table(agent, db):
 
 
 @pytest.mark.timeout(30)
+def test_a_small_number_is_not_told_as_none(asked):
+    query = "SELECT 0.00043 AS a, -0.000123456 AS b, 0.0 AS c, 0.5 AS d, 0.0000004 AS took_ms"
+
+    _, row = asked(query, "--table").stdout.splitlines()
+
+    assert row.split() == ["0.00043", "-0.000123", "0.000", "0.500", "4e-07"]
+
+
 def test_ctrl_c_ends_a_query_that_is_at_work(agent, db):
     agent("one")
     query = (

@@ -128,6 +128,29 @@ def test_a_narrow_terminal_keeps_the_counts_and_says_what_has_no_room(db, column
     assert any(line.split()[:2] == ["tool", "calls"] for line in all_told)
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_gates_are_told_apart_and_have_no_column_of_noughts(db, columns):
+    for threshold in (0.655, 0.656, 0.75):
+        put(db, run("one", step("thought")), with_value(0.9), threshold=threshold)
+
+    heading, *rows = typed("--db", str(db), "stats", "--by", "gate", columns=columns).splitlines()
+
+    assert heading.split() == ["gate", "traces", "cleared"]
+    assert [row.split()[1] for row in rows] == ["0.75", "0.656", "0.655"]
+
+
+def test_names_that_begin_alike_are_not_cut_to_look_the_same(db):
+    for end in ("one", "two"):
+        put(db, run("x", step("thought"), domain=f"a_domain_with_a_name_{end}"), with_value(0.9))
+
+    heading, *rows = typed("--db", str(db), "stats", "--by", "domain", columns=50).splitlines()[-3:]
+
+    assert heading.split()[:2] == ["domain", "traces"]
+    assert [row.split()[0] for row in rows] == [
+        f"a_domain_with_a_name_{end}" for end in ("one", "two")
+    ]
+
+
 @pytest.mark.usefixtures("history")
 def test_weeks_are_drawn_as_a_line(db):
     told = typed("--db", str(db), "stats", "--by", "week")

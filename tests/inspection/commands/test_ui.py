@@ -12,6 +12,7 @@ from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import pytest
 from hand_made import put, run, step
@@ -214,18 +215,18 @@ def test_a_port_can_be_chosen(serve):
 def shown(tmp_path):
     """A browser that tells with which words it was started; to read this is to wait for it."""
     shown, browser = tmp_path / "shown", tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$*" > {shown}\n')
+    browser.write_text(f'#!/bin/sh\necho "$*" > "{shown}"\n')
     browser.chmod(0o700)
     os.mkfifo(shown)
     return shown
 
 
 def file_shown(shown):
-    return Path(shown.read_text().strip().removeprefix("file://"))
+    return Path(unquote(shown.read_text().strip()).removeprefix("file://"))
 
 
 def test_the_browser_is_shown_the_link_by_a_file_of_its_user_alone(serve, shown):
-    page = serve("--open", BROWSER=f"{shown.with_name('browser')} %s")
+    page = serve("--open", BROWSER=f"'{shown.with_name('browser')}' %s")
 
     file = file_shown(shown)
 
@@ -236,7 +237,7 @@ def test_the_browser_is_shown_the_link_by_a_file_of_its_user_alone(serve, shown)
 
 
 def test_the_file_is_gone_once_the_link_was_used(serve, shown):
-    page = serve("--open", BROWSER=f"{shown.with_name('browser')} %s")
+    page = serve("--open", BROWSER=f"'{shown.with_name('browser')}' %s")
     file = file_shown(shown)
 
     page.get(f"http://127.0.0.1:{page.port}/-/kp-open?once=wrong")
@@ -248,7 +249,7 @@ def test_the_file_is_gone_once_the_link_was_used(serve, shown):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_file_is_gone_when_it_ends(serve, shown, number):
-    page = serve("--open", BROWSER=f"{shown.with_name('browser')} %s")
+    page = serve("--open", BROWSER=f"'{shown.with_name('browser')}' %s")
     file = file_shown(shown)
 
     page.end(number)

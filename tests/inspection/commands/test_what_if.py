@@ -318,6 +318,17 @@ def test_a_narrow_terminal_names_each_trace_that_would_change(db):
     assert all(re.search(r"against 0\.\d+ +\w+ \w", line) for line in named)
 
 
+def test_a_bar_of_many_digits_pushes_nothing_aside(db):
+    for value, bar in ((0.72, 0.778798), (0.71, 0.75)):
+        put(db, run("one", step("thought"), domain="law"), with_value(value), threshold=bar)
+
+    *_, stays, goes, _, _ = typed("--db", str(db), "what-if", "--threshold", "0.7").splitlines()
+
+    assert "against 0.75 " in stays
+    assert "against 0.779 " in goes
+    assert stays.index("law") == goes.index("law")
+
+
 @pytest.mark.usefixtures("spread")
 def test_a_person_reads_what_one_threshold_would_change(db):
     told = typed("--db", str(db), "what-if", "--threshold", "0.7", "-n", "1")

@@ -62,9 +62,9 @@ def test_below_the_bar_of_a_share_more_than_the_bar_is_asked_for(decided):
     bar = trace["threshold"]
     assert (trace["verdict"], account.cleared) == ("below", False)
     assert account.enough == math.nextafter(bar, 2)
-    assert gate_in_words(trace) == f"top 10%, its bar for this run {bar:g}"
-    assert f"Its gate: top 10%, its bar for this run {bar:g}." in told(trace)
-    assert f"To score more than {bar:g}, one of these alone would have to be" in told(trace)
+    assert gate_in_words(trace) == f"top 10%, its bar for this run {bar:.3f}"
+    assert f"Its gate: top 10%, its bar for this run {bar:.3f}." in told(trace)
+    assert f"To score more than {bar:.3f}, one of these alone would have to be" in told(trace)
 
 
 def test_as_good_as_the_bar_of_a_share_is_not_always_enough(decided):
@@ -75,7 +75,7 @@ def test_as_good_as_the_bar_of_a_share_is_not_always_enough(decided):
     assert (gone["score"], gone["verdict"]) == (gone["threshold"], "only as good")
     assert (stays["score"], stays["verdict"]) == (stays["threshold"], "only as good")
     assert (account.margin, account.cleared) == (0, False)
-    assert arithmetic(stays)[-1].working == f"is no more than {stays['threshold']:g}"
+    assert arithmetic(stays)[-1].working == f"is no more than {stays['threshold']:.3f}"
     assert "and those just as good had gone" in told(stays)
     outcome = account.signals[3]
     assert outcome.least > outcome.value
@@ -85,7 +85,15 @@ def test_what_cleared_a_share_would_have_to_be_below_its_bar(decided):
     trace = decided([0.1] * 55 + [0.9], threshold="top 10%")[-1]
 
     assert (trace["verdict"], account_of(trace).cleared) == ("let through", True)
-    assert f"To stay below {trace['threshold']:g}, " in told(trace)
+    assert f"To stay below {trace['threshold']:.3f}, " in told(trace)
+
+
+def test_a_distance_is_told_however_small(decided):
+    (below,) = decided([0.1], threshold=0.33751)
+    narrowly = {**below, "threshold": below["score"] + 0.00001}
+
+    assert arithmetic(narrowly)[-1].working.endswith(" by 0.00001")
+    assert " by 0.00001." in told(narrowly)
 
 
 def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided):

@@ -128,6 +128,18 @@ def test_what_does_not_fit_is_cut_and_counted(kp, trace_page):
     assert "more characters" in "".join(parsed(page).find(".//pre").itertext())
 
 
+def test_a_time_stays_on_one_line_with_its_unit(work, connection, trace_page):
+    work("one")
+    connection.execute("UPDATE traces SET duration_ms = 102")
+    connection.execute("UPDATE steps SET latency_ms = 0")
+
+    page = trace_page()
+
+    assert {"102\xa0ms", "<1\xa0ms", "3\xa0steps"} <= {
+        "".join(one.itertext()) for one in parsed(page).iter("span")
+    }
+
+
 def test_a_run_without_a_score_says_why(work, connection, trace_page):
     work("one")
     connection.execute("UPDATE traces SET score = NULL, threshold = NULL, state = 'recorded'")

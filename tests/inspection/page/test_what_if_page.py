@@ -9,7 +9,8 @@ def test_every_threshold_has_a_row_and_every_domain_its_share(work, what_if_page
 
     rows = card(page, "At each threshold").findall("div/table/tbody/tr")
     assert len(rows) == 21
-    assert ["".join(cell.itertext()) for cell in rows[0]][:3] == ["0.00", "2", "100 %"]
+    assert ["".join(cell.itertext()) for cell in rows[0]][:3] == ["0.00", "2", "100\xa0%"]
+    assert [cell.get("class") for cell in rows[0]][1:3] == ["kp-number"] * 2
     heads = card(page, "At each threshold").findall("div/table/thead/tr/th")
     assert [head.text for head in heads][-2:] == ["code", "medical"]
     heads = [head.text for head in card(page, "By domain").findall("table/thead/tr/th")]

@@ -27,7 +27,7 @@ def test_the_funnel_has_one_bar_a_stage_and_says_why_some_are_blocked():
     assert hrefs(picture) == ["/all", "/blocked"]
     (whole,), (some,) = bars(picture, "plain"), bars(picture, "cleared")
     assert some[2] == pytest.approx(whole[2] * 48 / 600, abs=0.01)
-    assert picture.lines[1].cells == ("cleared", "48", "8.0 %")
+    assert picture.lines[1].cells == ("cleared", "48", "8.0\xa0%")
 
 
 def test_one_of_a_hundred_thousand_is_still_seen():
@@ -35,7 +35,7 @@ def test_one_of_a_hundred_thousand_is_still_seen():
 
     ((_, _, wide, _),) = bars(picture, "cleared")
     assert wide >= 1
-    assert "<0.1 %" in words(picture)
+    assert "<0.1\xa0%" in words(picture)
 
 
 def test_of_none_there_is_no_bar():
@@ -59,7 +59,7 @@ def test_what_failed_of_a_tool_is_the_end_of_its_bar():
     assert good[0] + good[2] == pytest.approx(failed[0], abs=0.01)
     assert failed[2] == pytest.approx(good[2] / 3, abs=0.01)
     assert small[2] == pytest.approx((good[2] + failed[2]) / 4, abs=0.01)
-    assert "read 2 failed · 242 ms 8" in titles(picture)
+    assert "read 2 failed · 242\xa0ms 8" in titles(picture)
     assert picture.lines[1].cells == ("write", "2", "0", "")
 
 

@@ -34,7 +34,7 @@ def curve(name, *scores, colour="blue"):
 def test_a_histogram_says_how_many_reach_the_threshold():
     picture = histogram(bins(*[0] * 10, 552, *[0] * 5, 48), 0.75)
 
-    assert picture.finding == "48 of 600 at or above 0.75 (8.0 %)"
+    assert picture.finding == "48 of 600 at or above 0.75 (8.0\xa0%)"
     assert root(picture).get("aria-label") == picture.finding
     assert root(picture).get("role") == "img"
     assert {"threshold 0.75", "552 below", "48 reach it"} <= set(words(picture))
@@ -93,7 +93,7 @@ def test_each_domain_has_its_own_histogram_on_one_scale():
 
     picture = by_domain([large, small], 0.75)
 
-    assert picture.finding == "law reaches 0.75 most often: 50.0 % of 4"
+    assert picture.finding == "law reaches 0.75 most often: 50.0\xa0% of 4"
     assert [line.cells[:3] for line in picture.lines] == [("code", "800", "200"), ("law", "4", "2")]
     assert hrefs(picture) == ["/code"]
     of_code, of_law = bars(picture, "below")
@@ -111,12 +111,12 @@ def test_of_many_domains_the_table_has_all_and_the_picture_the_first():
 def test_the_curve_says_what_each_threshold_would_let_through():
     picture = what_if([curve("all", 20, 60, 74, 75, 90), curve("law", 20, colour="olive")], 0.75)
 
-    assert picture.finding == "2 of 5 reach 0.75 (40.0 %)"
+    assert picture.finding == "2 of 5 reach 0.75 (40.0\xa0%)"
     cells = {line.cells[0]: line.cells[1:] for line in picture.lines}
     assert picture.columns[-1] == "law"
-    assert cells["→ 0.75"] == ("2", "40.0 %", "±0", "0 %")
-    assert cells["0.20"] == ("5", "100 %", "+3", "100 %")
-    assert cells["0.95"] == ("0", "0 %", "−2", "0 %")
+    assert cells["→ 0.75"] == ("2", "40.0\xa0%", "±0", "0\xa0%")
+    assert cells["0.20"] == ("5", "100\xa0%", "+3", "100\xa0%")
+    assert cells["0.95"] == ("0", "0\xa0%", "−2", "0\xa0%")
     assert {"all 40.0 %", "law 0 %"} <= set(words(picture))
 
 
@@ -130,9 +130,9 @@ def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
 
     assert [every(picture, "line[@class='kp-threshold']") for picture in pictures] == [[]] * 3
     assert [picture.finding for picture in pictures] == [
-        "0 of 7 cleared the bar of their own run (0 %)",
-        "law clears its bar most often: 0 % of 7",
-        "2 of 5 cleared the bar of their own run (40.0 %)",
+        "0 of 7 cleared the bar of their own run (0\xa0%)",
+        "law clears its bar most often: 0\xa0% of 7",
+        "2 of 5 cleared the bar of their own run (40.0\xa0%)",
     ]
     assert pictures[0].columns[1:] == ("Withheld", "Cleared")
 
@@ -141,7 +141,7 @@ def test_a_threshold_that_is_no_step_has_a_row_of_its_own():
     picture = what_if([curve("all", 20, 60, 74, 75, 90)._replace(now=2)], 0.7435)
 
     cells = [line.cells for line in picture.lines]
-    assert cells[15] == ("→ 0.7435", "2", "40.0 %", "±0")
+    assert cells[15] == ("→ 0.7435", "2", "40.0\xa0%", "±0")
     assert len(cells) == 22
 
 
