@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final
 from weakref import WeakValueDictionary
 
-_FORK_WAITS_S: Final = 4.0  # the first step imports much, which a child could then never import
+_FORK_WAITS_S: Final = 3.0  # the first step imports much, which a child could then never import
 _GIVE_WAY_S: Final = 0.001
 _USE_WAITS_S: Final = 5.0  # as for another process that has locked the file
 

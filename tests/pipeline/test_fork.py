@@ -19,8 +19,8 @@ import pytest
 from kp_middleware.database import connect
 from kp_middleware.testing import Answer, LocalRegistry, StandInEmbedder
 
-BOUND_S = 1.0
-MUCH_LESS_THAN_WHAT_IS_WAITED_FOR_S = 4.0
+BOUND_S = 3.0
+LESS_THAN_WHAT_IS_WAITED_FOR_S = 5.0
 PROC = Path("/proc/self/fd")
 
 NEWER_PYTHONS_WARN = "ignore:This process:DeprecationWarning"  # of any fork beside threads
@@ -399,7 +399,7 @@ def test_nor_while_a_run_is_embedded_for_longer_than_a_fork_waits(
     kp.close(timeout_s=20)
 
     assert (ended, objectives()) == ([0], ["child", "parent"])
-    assert took_s < MUCH_LESS_THAN_WHAT_IS_WAITED_FOR_S
+    assert took_s < LESS_THAN_WHAT_IS_WAITED_FOR_S
 
 
 def test_a_fork_waits_for_a_step_which_may_hold_locks_that_a_child_waits_for(
@@ -418,7 +418,7 @@ def test_a_fork_waits_for_a_step_which_may_hold_locks_that_a_child_waits_for(
     assert (ended, objectives()) == ([0], ["child", "parent"])
 
 
-def test_a_fork_waits_a_second_for_what_another_process_holds_up(pulse, fork, db, objectives):
+def test_a_fork_waits_some_seconds_for_what_another_process_holds_up(pulse, fork, db, objectives):
     kp = pulse()
     record(kp, "first")
     kp.flush()
@@ -437,7 +437,7 @@ def test_a_fork_waits_a_second_for_what_another_process_holds_up(pulse, fork, db
     kp.close(timeout_s=20)
 
     assert (statuses(child), objectives()) == ([0], ["first", "second"])
-    assert BOUND_S / 2 < took_s < MUCH_LESS_THAN_WHAT_IS_WAITED_FOR_S
+    assert BOUND_S / 2 < took_s < LESS_THAN_WHAT_IS_WAITED_FOR_S
 
 
 HOLD = """
