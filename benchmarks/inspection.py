@@ -345,6 +345,7 @@ def run() -> None:
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
         os.environ.update(dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"), folder))
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what pip installed is compiled, too
         db = options.file or Path(folder) / "kp.db"
         if not db.exists():
             build(db, options.traces)

@@ -1,6 +1,5 @@
 """What goes to the registry, and what comes back. Light: read-only commands load this."""
 
-import hashlib
 from dataclasses import dataclass
 
 
@@ -42,6 +41,8 @@ def idempotency_key(body: bytes, *, agent_id: str | None, rejections: int = 0) -
     >>> idempotency_key(b"{}", agent_id="a") == idempotency_key(b"{}", agent_id="a", rejections=1)
     False
     """
+    import hashlib  # here: it loads OpenSSL, and commands that read need it never
+
     digest = hashlib.sha256(f"{agent_id or ''}\n{rejections}\n".encode())
     digest.update(body)
     return digest.hexdigest()

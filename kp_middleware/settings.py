@@ -26,6 +26,7 @@ from kp_middleware.errors import MissingExtraError, SettingsFileError
 from kp_middleware.patterns import compiled, is_pattern
 from kp_middleware.scores import Weights
 from kp_middleware.shares import share_in_words, top_share
+from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
 logger = logging.getLogger("kp_middleware")
@@ -158,7 +159,7 @@ class Settings(BaseSettings):
     )
 
     domain: NonEmpty = "general"
-    threshold: Annotated[float | str, BeforeValidator(_score_or_share)] = 0.75
+    threshold: Annotated[float | str, BeforeValidator(_score_or_share)] = SPECIFIED_THRESHOLD
     max_per_day: Annotated[int, Field(ge=0)] | None = None
     visibility: Visibility = "network"
     privacy_level: PrivacyLevel = "aggregated"

@@ -1,9 +1,11 @@
 """A share of all runs, in a user's words: ``top 10%``."""
 
+import math
 import re
 from typing import Final
 
 _TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*", re.IGNORECASE)
+_FEWEST: Final = 50  # runs of which a share can be told
 
 
 def top_share(words: str) -> float | None:
@@ -24,3 +26,12 @@ def share_in_words(share: float) -> str:
     'top 10%'
     """
     return f"top {share * 100:g}%"
+
+
+def fewest_runs(share: float) -> int:
+    """Of how many runs a share can be told; until a domain has them, `SPECIFIED_THRESHOLD` holds.
+
+    >>> fewest_runs(0.1), fewest_runs(0.01)
+    (50, 100)
+    """
+    return max(_FEWEST, math.ceil(1 / share))

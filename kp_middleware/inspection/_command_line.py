@@ -1,5 +1,6 @@
 """The command line: what every command has in common, and which there are."""
 
+import os
 import sys
 from importlib import import_module
 from typing import Any, Final
@@ -63,6 +64,8 @@ class _Group(GroupWithDefault):
 
     def main(self, *values: Any, **more: Any) -> Any:
         prepare_streams()
+        # numpy would start a thread for each processor: slower than what any command computes
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         add_completion_class(BashWords)
         return super().main(*values, **more)
 

@@ -3,7 +3,6 @@
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -89,7 +88,7 @@ def _version(engine: str) -> str:
     """Of the package, or the digest of the file; nothing if there is none, as yet."""
     try:
         return _version_found(engine)
-    except (OSError, ValueError, metadata.PackageNotFoundError):
+    except (OSError, ValueError, ModuleNotFoundError):  # the last of a package, too
         return ""
 
 
@@ -98,6 +97,8 @@ def _version_found(engine: str) -> str:
     kind, _, argument = engine.partition(":")
     if kind == "gitleaks":  # its rules are read once, too
         return _digest(Path(argument).expanduser().read_bytes())
+    from importlib import metadata  # here: without an engine it is not needed, and slow
+
     packages = [_PACKAGES.get(kind, kind), *filter(None, [argument])]
     return " ".join(map(metadata.version, packages))
 

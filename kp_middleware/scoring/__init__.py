@@ -5,7 +5,7 @@ from kp_middleware.scoring._embed_many import embed_many
 from kp_middleware.scoring._embedded_text import embedded_text, specified_text
 from kp_middleware.scoring._embedder import Embedder, Reader, Vector
 from kp_middleware.scoring._evaluate import aevaluate_value, evaluate_value
-from kp_middleware.scoring._gate import SPECIFIED, Decision, Gate, GateHistory, fewest_runs, gate_of
+from kp_middleware.scoring._gate import Decision, Gate, GateHistory, gate_of
 from kp_middleware.scoring._minilm import MiniLMEmbedder
 from kp_middleware.scoring._model_source import describe_source
 from kp_middleware.scoring._profiles import PROFILES
@@ -17,7 +17,6 @@ from kp_middleware.scoring._vector_cache import VectorCache
 __all__ = [
     "DEFAULT_EMBEDDER",
     "PROFILES",
-    "SPECIFIED",
     "Decision",
     "Embedder",
     "Gate",
@@ -33,7 +32,6 @@ __all__ = [
     "embed_many",
     "embedded_text",
     "evaluate_value",
-    "fewest_runs",
     "gate_of",
     "rescored",
     "shared_embedder",

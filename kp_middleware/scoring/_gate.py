@@ -3,19 +3,14 @@
 The words of the reasons are data: the column ``traces.verdict`` tells its kinds by them.
 """
 
-import math
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from kp_middleware.scores import Score
-from kp_middleware.shares import share_in_words, top_share
+from kp_middleware.shares import fewest_runs, share_in_words, top_share
+from kp_middleware.specified import SPECIFIED_THRESHOLD
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
-
-SPECIFIED: Final = 0.75
-"""The protocol's own threshold."""
-
-_FEWEST: Final = 50  # runs of which a share can be told
 
 
 class Decision(NamedTuple):
@@ -74,7 +69,8 @@ class Threshold:
         if score.value >= self.threshold:
             reason = f"score {score.value:.3f} is at least {self.threshold:g}"
             return Decision("forward", reason, self.threshold)
-        reason = f"score {score.value:.3f} is below {self.threshold:g}"
+        value, _ = _told_apart(score.value, self.threshold)
+        reason = f"score {value} is below {self.threshold:g}"
         return Decision("withhold", reason, self.threshold)
 
 
@@ -95,7 +91,7 @@ class TopShare:
         self.name = share_in_words(share)
         self._share = share
         self._fewest = fewest_runs(share)
-        self._until_then = Threshold(SPECIFIED)
+        self._until_then = Threshold(SPECIFIED_THRESHOLD)
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward where fewer than the share of the last runs are ahead."""
@@ -144,15 +140,6 @@ class DailyLimit:
             return decided
         limit = f"but max_per_day = {self._most} were let through in the last 24 hours"
         return decided._replace(decision="withhold", reason=f"{decided.reason}, {limit}")
-
-
-def fewest_runs(share: float) -> int:
-    """Of how many runs a share can be told; until a domain has them, `SPECIFIED` holds.
-
-    >>> fewest_runs(0.1), fewest_runs(0.01)
-    (50, 100)
-    """
-    return max(_FEWEST, math.ceil(1 / share))
 
 
 def gate_of(settings: "Settings") -> Gate:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kp_middleware.scores import Weights
-from kp_middleware.specified_weights import SIGNALS, SPECIFIED_WEIGHTS
+from kp_middleware.specified import SIGNALS, SPECIFIED_WEIGHTS
 
 PROFILES: Final[Mapping[str, Weights]] = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from kp_middleware.scoring._embedded_text import embedded_text
 from kp_middleware.scoring._embedder import Embedder, Vector
 from kp_middleware.scoring._profiles import PROFILES
 from kp_middleware.scoring._vector_cache import VectorCache
-from kp_middleware.specified_weights import DEFAULT_PROFILE
+from kp_middleware.specified import DEFAULT_PROFILE
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-_UNDIVIDED: Final = re.compile(
+_UNDIVIDED: Final = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2190-\u2bff\u3040-\u30ff\u3400-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U0001f000-\U0001faff\U00020000-\U0003ffff]"
 )
@@ -19,7 +19,7 @@ def undivided_words(text: str) -> list[str]:
     >>> undivided_words('"天気 予報" Tokyo'), undivided_words("天 OR 気")
     (['天気', '予報', 'Tokyo'], [])
     """
-    if not _UNDIVIDED.search(text) or _GRAMMAR.search(text):
+    if not re.search(_UNDIVIDED, text) or _GRAMMAR.search(text):
         return []
     text = text.encode(errors="replace").decode()  # SQLite refuses lone surrogates
     words = (word.rstrip("*") for word in text.replace('"', " ").split() if word != "AND")

@@ -13,7 +13,7 @@ from kp_middleware.inspection.explanation import _facts, _other_runs, _reasons
 from kp_middleware.inspection.page import _steps
 from kp_middleware.inspection.pictures import _palette
 from kp_middleware.scoring import _signals
-from kp_middleware.specified_weights import DEFAULT_PROFILE, SPECIFIED_WEIGHTS
+from kp_middleware.specified import DEFAULT_PROFILE, SPECIFIED_WEIGHTS
 from kp_middleware.storage import _rescue
 from kp_middleware.traces import StepType
 

@@ -9,13 +9,18 @@ import click
 import pytest
 from loading import heavy_modules
 
+from kp_middleware import Settings
 from kp_middleware.inspection import main
+from kp_middleware.inspection.commands.calibrate import _gate_settings
+from kp_middleware.inspection.commands.redact import _policy_and_level
+from kp_middleware.privacy import Policy
 
 DECISION = Path(__file__).parents[2] / "docs" / "decisions" / "start-up-of-commands.md"
 NEEDS_MORE, NO_TARGET = (
     {*re.findall(r"(?m)^\| `([a-z ]+)` \|", part)}
     for part in DECISION.read_text("utf-8").split("\n## ")
 )
+WITH_NUMPY = {"calibrate", "similar"}
 WORDS = {
     "file": "{folder}/made",
     "left": "@last",
@@ -49,7 +54,7 @@ EVERY = [
 WITH_JSON = [
     one
     for one in EVERY
-    if one.id not in NEEDS_MORE
+    if one.id not in NEEDS_MORE | WITH_NUMPY
     and any("--json" in option.opts for option in options(one.values[1]))
 ]
 
@@ -94,6 +99,37 @@ def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp
 
     assert heavy == []
     assert [json.loads(line) for line in [printed] if line]
+
+
+@pytest.mark.parametrize("words", [["calibrate"], ["similar", "@last"]], ids=" ".join)
+def test_a_command_that_computes_loads_numpy_alone(words, agent, db):
+    agent("one")
+    agent("two")
+
+    heavy, printed = heavy_modules("--db", str(db), *words, "--json")
+
+    assert heavy == ["numpy"]
+    assert json.loads(printed)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [("KP_MAX_PER_DAY", "3", ["calibrate"]), ("kp_redact_numbered", "true", ["redact"])],
+)
+def test_settings_are_checked_where_there_are_some(variable, value, words, agent, db, monkeypatch):
+    agent("one")
+    monkeypatch.setenv(variable, value)
+
+    heavy, _ = heavy_modules("--db", str(db), *words, "--json")
+
+    assert "pydantic" in heavy
+
+
+def test_what_is_known_without_settings_is_what_they_say_where_nothing_is_set(db):
+    settings = Settings()
+
+    assert _policy_and_level(db) == (Policy.of(settings), settings.privacy_level)
+    assert _gate_settings(db) == (settings.threshold, settings.max_per_day)
 
 
 def test_what_may_load_more_are_commands_that_there_are():

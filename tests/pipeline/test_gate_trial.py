@@ -8,7 +8,8 @@ import pytest
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.instants import instant
-from kp_middleware.scoring import SPECIFIED, fewest_runs
+from kp_middleware.shares import fewest_runs
+from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.shares import top_share
 from kp_middleware.storage import GateTrial
 
@@ -70,7 +71,7 @@ def tried(trial, threshold, most=None):
     if share is None:
         return trial.threshold(threshold, most=most)
     fewest = fewest_runs(share)
-    return trial.top_share(share, fewest=fewest, until_then=SPECIFIED, most=most)
+    return trial.top_share(share, fewest=fewest, until_then=SPECIFIED_THRESHOLD, most=most)
 
 
 FILES = {

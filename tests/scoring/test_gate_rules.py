@@ -37,7 +37,7 @@ def decided(gate, value, past=None):
 
 def test_a_threshold_lets_through_what_reaches_it():
     assert decided([0.75], 0.75) == ("forward", "score 0.750 is at least 0.75", 0.75)
-    assert decided([0.75], 0.7499) == ("withhold", "score 0.750 is below 0.75", 0.75)
+    assert decided([0.75], 0.7499) == ("withhold", "score 0.7499 is below 0.75", 0.75)
 
 
 def test_the_best_share_goes_and_says_among_which():

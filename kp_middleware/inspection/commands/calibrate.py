@@ -13,13 +13,14 @@ from kp_middleware.inspection.explanation.calibration import COLUMNS, calibratio
 from kp_middleware.inspection.input.names import complete_domain
 from kp_middleware.inspection.input.since import since_option
 from kp_middleware.inspection.input.thresholds import complete_threshold
-from kp_middleware.inspection.installation.user_settings import read_settings
+from kp_middleware.inspection.installation.user_settings import is_any_set, read_settings
 from kp_middleware.inspection.lines.calibration import advice, calibration_lines
 from kp_middleware.inspection.output.exit_codes import EMPTY
 from kp_middleware.inspection.output.manners import hint
 from kp_middleware.inspection.output.progress import Progress
 from kp_middleware.inspection.output.rows import Output, output_options, print_json
 from kp_middleware.inspection.output.screen import screen_width
+from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import GateTrial, Row
 
 
@@ -65,15 +66,22 @@ def calibrate(
     if chosen is not None:
         _set(chosen, most, output)
         return
-    settings = read_settings(db)
+    threshold, max_per_day = _gate_settings(db)
     with closing(connect(db, read_only=True)) as connection:
-        limit = settings.max_per_day if most is None else most
+        limit = max_per_day if most is None else most
         with Progress("settings tried") as shown:
             trial = GateTrial(connection, domain=domain, since=since)
-            found = calibration(trial, now=settings.threshold, most=limit, reach=shown.reach)
+            found = calibration(trial, now=threshold, most=limit, reach=shown.reach)
     _print(found, output)
     if output.fail_empty and not trial.runs:
         sys.exit(EMPTY)
+
+
+def _gate_settings(db: Path) -> tuple[float | str, int | None]:
+    if not is_any_set("threshold", "max_per_day"):
+        return SPECIFIED_THRESHOLD, None
+    settings = read_settings(db)
+    return settings.threshold, settings.max_per_day
 
 
 def _print(found: Row, output: Output) -> None:

@@ -4,7 +4,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
@@ -13,7 +13,7 @@ import click
 
 from kp_middleware.inspection.input.given_text import given_text
 from kp_middleware.inspection.input.long_text import parts
-from kp_middleware.inspection.installation.user_settings import read_settings
+from kp_middleware.inspection.installation.user_settings import is_any_set, read_settings
 from kp_middleware.inspection.output.exit_codes import FOUND
 from kp_middleware.inspection.output.rows import Output, json_option
 from kp_middleware.inspection.output.wording import in_words
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _LEVELS: Final = ("aggregated", "federated", "private")
 _AT_ONCE: Final = 1 << 20  # characters; rules see them all
 _COLUMNS: Final = ("kind", "count", "path")
+_SETTINGS: Final = ("privacy_level", *(f"redact_{field.name}" for field in fields(Policy)))
 
 
 class _Cleaned(NamedTuple):
@@ -61,9 +62,8 @@ def redact(
     kp-middleware redact build.log
     git diff | kp-middleware redact --check && git push
     """
-    settings = read_settings(db)
-    text = given_text(file.read())
-    cleaned = _cleaned(text, level or settings.privacy_level, Policy.of(settings))
+    policy, usual = _policy_and_level(db)
+    cleaned = _cleaned(given_text(file.read()), level or usual, policy)
     if report or as_json:
         Output.usual(as_json=as_json).print(_rows(cleaned.found), _COLUMNS)
     elif not check:
@@ -72,6 +72,13 @@ def redact(
         counts = Counter(one.label for one in cleaned.found)
         click.echo(f"{in_words(counts)} would go", err=True)
         sys.exit(FOUND)
+
+
+def _policy_and_level(db: Path) -> tuple[Policy, "PrivacyLevel"]:
+    if not is_any_set(*_SETTINGS):
+        return Policy(), "aggregated"
+    settings = read_settings(db)
+    return Policy.of(settings), settings.privacy_level
 
 
 def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:

@@ -1,6 +1,5 @@
 """The command that opens the page."""
 
-import os
 from pathlib import Path
 
 import click
@@ -31,8 +30,6 @@ def ui(db: Path, *, port: int, opens: bool) -> None:
     ssh -t -L 8001:127.0.0.1:8001 HOST kp-middleware ui --port 8001 --no-open
     """
     connect(db, read_only=True).close()  # what is wrong with the file is said here
-    # Where all cores are busy, the threads that numpy would start wait for one another.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from kp_middleware.inspection.server import serve
     except ModuleNotFoundError as error:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from kp_middleware.inspection.explanation._facts import Facts
 from kp_middleware.inspection.explanation._other_runs import distance, other_runs
 from kp_middleware.inspection.explanation.rescoring import Parts
-from kp_middleware.specified_weights import SIGNALS
+from kp_middleware.specified import SIGNALS
 
 _MANY: Final = 3  # recoveries for which a success is rewarded
 _THOUSAND: Final = 1000  # alternatives differ by thousandths, as they are printed

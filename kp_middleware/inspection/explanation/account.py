@@ -16,7 +16,7 @@ from kp_middleware.inspection.explanation.verdict import (
     other_reason,
 )
 from kp_middleware.inspection.explanation.whereabouts import whereabouts
-from kp_middleware.specified_weights import SIGNALS
+from kp_middleware.specified import SIGNALS
 from kp_middleware.storage import Row
 
 

@@ -1,12 +1,10 @@
-"""What each setting of the gate would have let through, and which to take: what `calibrate` says.
-
-What decides is loaded when it is needed: it costs more than all other start-up.
-"""
+"""What each setting of the gate would have let through, and which to take: what `calibrate` says."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kp_middleware.shares import top_share
+from kp_middleware.shares import fewest_runs, top_share
+from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import GateTrial, Outcome, Row
 
 COLUMNS: Final = ("setting", "let_through", "share", "a_day", "succeeded")
@@ -15,7 +13,7 @@ COLUMNS: Final = ("setting", "let_through", "share", "a_day", "succeeded")
 BEST_TENTH: Final = "top 10%"
 
 _TRIED: Final[Sequence[float | str]] = (
-    *(0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
+    *(SPECIFIED_THRESHOLD, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
     *("top 5%", BEST_TENTH, "top 20%"),
 )
 _PLENTY: Final = 0.05  # of all runs: half of what the best tenth would be
@@ -36,18 +34,16 @@ def calibration(
         most: How many may leave in 24 hours; None means any number.
         reach: Is told, after each setting, how many of how many were tried.
     """
-    from kp_middleware.scoring import SPECIFIED, fewest_runs
-
     domains = trial.domains()
     tried = _TRIED if now in _TRIED else (now, *_TRIED)
     rows = []
     for setting in tried:
         rows.append(_row(setting, _outcome(trial, setting, most), trial))
         reach(len(rows), len(tried))
-    of_specified = next(row["share"] for row in rows if row["setting"] == SPECIFIED)
+    of_specified = next(row["share"] for row in rows if row["setting"] == SPECIFIED_THRESHOLD)
     needed = fewest_runs(top_share(BEST_TENTH) or 1)
     enough = any(domain.runs >= needed for domain in domains)
-    best = SPECIFIED if of_specified >= _PLENTY else BEST_TENTH
+    best = SPECIFIED_THRESHOLD if of_specified >= _PLENTY else BEST_TENTH
     return {
         "runs": trial.runs,
         "private": trial.private,
@@ -62,12 +58,11 @@ def calibration(
 
 
 def _outcome(trial: GateTrial, setting: float | str, most: int | None) -> Outcome:
-    from kp_middleware.scoring import SPECIFIED, fewest_runs
-
     share = top_share(setting) if isinstance(setting, str) else None
     if share is None:
         return trial.threshold(float(setting), most=most)
-    return trial.top_share(share, fewest=fewest_runs(share), until_then=SPECIFIED, most=most)
+    fewest = fewest_runs(share)
+    return trial.top_share(share, fewest=fewest, until_then=SPECIFIED_THRESHOLD, most=most)
 
 
 def _row(setting: float | str, outcome: Outcome, trial: GateTrial) -> Row:

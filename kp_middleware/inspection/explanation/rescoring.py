@@ -7,7 +7,7 @@ load what scores. The rules are those that fired; whether others would, `Facts` 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.specified_weights import SIGNALS
+from kp_middleware.specified import SIGNALS
 from kp_middleware.storage import Row
 
 _RULES: Final[Mapping[str, Callable[[float], float]]] = {

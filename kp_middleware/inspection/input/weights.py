@@ -1,6 +1,5 @@
 """Weights by the name of their profile: the protocol's, and the user's own."""
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -8,12 +7,11 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from kp_middleware import locations
 from kp_middleware.errors import SettingsFileError
 from kp_middleware.inspection.input.names import Completed
 from kp_middleware.inspection.input.options_of_all import file_of
-from kp_middleware.inspection.installation.user_settings import read_settings
-from kp_middleware.specified_weights import SIGNALS, SPECIFIED_WEIGHTS
+from kp_middleware.inspection.installation.user_settings import is_any_set, read_settings
+from kp_middleware.specified import SIGNALS, SPECIFIED_WEIGHTS
 
 
 def complete_profile(context: click.Context, _: click.Parameter, start: str) -> Completed:
@@ -47,14 +45,8 @@ def profile_weights(db: Path, profile: str) -> tuple[float, ...]:
 
 
 def _profiles(db: Path) -> Mapping[str, tuple[float, ...]]:
-    own = read_settings(db).profiles if _has_own() else {}
+    own = read_settings(db).profiles if is_any_set("profiles") else {}
     return {
         **SPECIFIED_WEIGHTS,
         **{name: tuple(getattr(own[name], signal) for signal in SIGNALS) for name in own},
     }
-
-
-def _has_own() -> bool:
-    """Whether the user has set some: only then is it worth the time to load what checks them."""
-    variables = {name.upper() for name, value in os.environ.items() if value}
-    return "KP_PROFILES" in variables or "profiles" in locations.settings_lines()

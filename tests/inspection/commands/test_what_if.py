@@ -16,7 +16,7 @@ from kp_middleware.inspection.explanation.rescoring import Parts
 from kp_middleware.inspection.explanation.thresholds import by_threshold
 from kp_middleware.scores import Adjustment, Score, Signals
 from kp_middleware.scoring import PROFILES
-from kp_middleware.specified_weights import SIGNALS
+from kp_middleware.specified import SIGNALS
 from kp_middleware.storage import Distribution
 
 ALL = [number / 100 for number in range(101)]

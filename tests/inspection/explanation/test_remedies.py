@@ -14,7 +14,7 @@ from kp_middleware.inspection.explanation.rescoring import Parts
 from kp_middleware.scores import Shape, Signals
 from kp_middleware.scoring import PROFILES
 from kp_middleware.scoring import _signals as formula
-from kp_middleware.specified_weights import SIGNALS
+from kp_middleware.specified import SIGNALS
 from kp_middleware.traces import Outcome
 
 UNIT = st.floats(0, 1)

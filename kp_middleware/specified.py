@@ -1,4 +1,4 @@
-"""How much each signal counts, by domain, as plain numbers: commands that read load no models."""
+"""What the protocol specifies, as plain numbers: commands that read load no models."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,3 +19,6 @@ SPECIFIED_WEIGHTS: Final[Mapping[str, tuple[float, float, float, float]]] = Mapp
     }
 )
 """The protocol's weights by domain, each in the order of `SIGNALS`; together 1."""
+
+SPECIFIED_THRESHOLD: Final = 0.75
+"""The score from which a trace may leave."""
