@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 
 from kp_middleware.database import connect, transaction
+from kp_middleware.traces import CONTEXT
 
 STEPS: Final = 8
 DOMAINS: Final = ("general", "code", "finance", "medical", "customer_service", "law")
@@ -175,8 +176,23 @@ def _outbox(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _document(row: dict[str, Any]) -> tuple[int, str]:
-    steps = [{"type": "thought", "content": "I look for what the last step did not say."}] * STEPS
-    body = {"id": row["id"], "task": {"objective": row["objective"]}, "steps": steps}
+    content = "I look for what the last step did not say."
+    body = {
+        "@context": CONTEXT,
+        "@type": "ReasoningTrace",
+        "id": row["id"],
+        "metadata": {
+            "created_at": row["started_at"],
+            "task_domain": row["domain"],
+            "success": row["success"],
+            "quality_score": row["score"],
+            "visibility": row["visibility"],
+            "privacy_level": row["privacy_level"],
+        },
+        "task": {"objective": row["objective"]},
+        "steps": [{"step_id": n, "type": "thought", "content": content} for n in range(STEPS)],
+        "outcome": {"result_summary": row["result_summary"], "confidence": row["confidence"]},
+    }
     return row["seq"], json.dumps(body)
 
 

@@ -135,7 +135,7 @@ class GateTrial:
     def _let_through(
         self, may_go: Flags, most: int | None, spare: "Numbers | None" = None
     ) -> Flags:
-        """One by one, because what goes takes room from what scores as much, and of its day.
+        """One by one where what goes takes room from what scores as much, or of its day.
 
         Args:
             may_go: By the score alone.
@@ -144,8 +144,12 @@ class GateTrial:
         """
         import numpy as np
 
+        if most is None and spare is None:
+            return may_go
         went, gone_ms = np.zeros(len(may_go), dtype=bool), list[int]()
-        places = np.flatnonzero(may_go)
+        if most is None:
+            went = may_go & (spare == math.inf)
+        places = np.flatnonzero(may_go & ~went)
         if most is not None:  # of several processes, one may decide first on what came later
             places = places[np.argsort(self._decided_ms[places], kind="stable")]
         for place in places.tolist():
