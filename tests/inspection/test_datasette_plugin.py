@@ -271,6 +271,12 @@ def test_a_page_of_a_search_that_is_not_there_is_none_or_the_first(show, many, p
     assert told in found.text
 
 
+def test_from_beyond_the_end_a_search_leads_to_its_last_page(show, many):
+    page = show(many).get(f"{SEARCH.format('leak')}&page=9").text
+
+    assert [way for way in own_ways(page) if "page=" in way] == [f"{SEARCH.format('leak')}&page=3"]
+
+
 @pytest.mark.parametrize("rest", ["", "?q=", "?q=%20"])
 def test_a_search_for_nothing_asks_for_words(show, file, rest):
     page = show(file).get(f"{OVERVIEW}/search{rest}")

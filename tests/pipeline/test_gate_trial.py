@@ -8,9 +8,8 @@ import pytest
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.instants import instant
-from kp_middleware.shares import fewest_runs
+from kp_middleware.shares import fewest_runs, top_share
 from kp_middleware.specified import SPECIFIED_THRESHOLD
-from kp_middleware.shares import top_share
 from kp_middleware.storage import GateTrial
 
 DAY_S = 24 * 3600

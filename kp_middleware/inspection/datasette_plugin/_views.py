@@ -130,12 +130,13 @@ def _extract(file: _File, words: str, page: int) -> Extract:
     listing, filters, skipped = Listing(file.connection), Filters(text=words), _FOUND * (page - 1)
     counted = max(_MOST_COUNTED, skipped + _FOUND)
     total = listing.count(filters, most=counted)
+    better = min(page - 1, -(-total // _FOUND))  # beyond the end, the last that there is
     return Extract(
         rows=listing.found(filters, limit=_FOUND, skip=skipped),
         skipped=skipped,
         total=total,
         counted=counted,
-        before=file.links.found(words, page=page - 1) if page > 1 else None,
+        before=file.links.found(words, page=better) if better else None,
         after=file.links.found(words, page=page + 1) if total > skipped + _FOUND else None,
     )
 

@@ -1,4 +1,4 @@
-"""What each setting of the gate would have let through, and which to take: what `calibrate` says."""
+"""What each setting of the gate would have let through, and which to take, as `calibrate` says."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -43,6 +43,14 @@ def test_every_mark_can_be_seen(dark, mark):
     assert contrast(found[mark], found["card"]) >= 3
 
 
+def test_no_two_lines_differ_by_colour_alone():
+    dashes = dict(re.findall(r"kp-line-(\w+) { [^}]*stroke-dasharray: ([0-9 ]+);", style_html()))
+    drawn = [dashes.get(colour) for colour in COLOURS]
+
+    assert drawn[0] is None
+    assert len({*drawn}) == len(COLOURS)
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_edge_of_a_field_can_be_seen(dark):
     found = colours(dark=dark)
