@@ -20,7 +20,14 @@ logger = logging.getLogger("kp_middleware")
 APPLICATION_ID: Final = 1263553869
 """``PRAGMA application_id`` of our files: the letters KPMM."""
 
-MIGRATIONS: Final = ("0001_traces", "0002_waiting", "0003_questions", "0004_gates", "0005_counts")
+MIGRATIONS: Final = (
+    "0001_traces",
+    "0002_waiting",
+    "0003_questions",
+    "0004_gates",
+    "0005_counts",
+    "0006_tools",
+)
 """In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
 
 

@@ -16,18 +16,18 @@ _STORED: Final = "main.traces INDEXED BY traces_spread"  # in the order of domai
 _RESCORED: Final = f"""
     CREATE TEMP TABLE rescored AS
     WITH weighted AS (
-      SELECT seq, domain, decision, visibility, started_at, rules,
+      SELECT seq, domain, decision, visibility, rules,
              complexity * :w0 + novelty * :w1 + tool_diversity * :w2 + outcome_confidence * :w3
                AS score
       FROM main.traces NOT INDEXED WHERE {_SOME}),
     lifted AS (
-      SELECT seq, domain, decision, visibility, started_at, rules,
+      SELECT seq, domain, decision, visibility, rules,
              CASE WHEN rules = '[]' THEN score
                   WHEN instr(rules, '"single_thought"') THEN 0.1
                   WHEN instr(rules, '"many_recoveries"') THEN min(1.0, score + 0.1)
                   ELSE score END AS score
       FROM weighted)
-    SELECT seq, domain, decision, visibility, started_at,
+    SELECT seq, domain, decision, visibility,
            min(1.0, CASE WHEN instr(rules, '"single_tool"') THEN max(0.0, score - 0.1)
                          ELSE score END) AS score
     FROM lifted
@@ -94,13 +94,13 @@ class Distribution:
     ) -> None:
         self._connection = connection
         self._values: dict[str, Any] = {"domain": domain, "since": since}
-        self._scores = _STORED
+        self._scores, self._which = _STORED, _SOME
         if weights is not None:
             self._score_anew(weights)
 
     def _score_anew(self, weights: tuple[float, ...]) -> None:
         """In a table of this connection alone, once for all that is asked."""
-        self._scores = "temp.rescored"
+        self._scores, self._which = "temp.rescored", "TRUE"
         self._connection.execute("DROP TABLE IF EXISTS temp.rescored")
         values = {f"w{number}": weight for number, weight in enumerate(weights)}
         self._connection.execute(_RESCORED, self._values | values)
@@ -123,7 +123,7 @@ class Distribution:
         which = _CLEARED if cleared else _PRIVATE if private else "TRUE"
         rows = self._execute(
             f"SELECT domain, {HUNDREDTH} AS hundredth, count(*) FROM {self._scores}"  # noqa: S608
-            f" WHERE {_SOME} AND {which} GROUP BY domain, hundredth"
+            f" WHERE {self._which} AND {which} GROUP BY domain, hundredth"
         )
         return [*map(Hundredth._make, rows)]
 
@@ -135,7 +135,7 @@ class Distribution:
                    coalesce(sum({_CLEARED}), 0),
                    sum(score >= :threshold) - coalesce(sum({_CLEARED} AND score >= :threshold), 0),
                    coalesce(sum({_CLEARED} AND score < :threshold), 0)
-            FROM {self._scores} WHERE {_SOME} AND NOT {_PRIVATE}
+            FROM {self._scores} WHERE {self._which} AND NOT {_PRIVATE}
             GROUP BY domain ORDER BY traces DESC, domain
             """,  # noqa: S608
             threshold=threshold,
@@ -156,8 +156,8 @@ class Distribution:
         cursor = self._execute(
             f"""
             WITH chosen AS MATERIALIZED (
-              SELECT seq, score FROM {self._scores} WHERE {_SOME} AND NOT {_PRIVATE} AND {which}
-              LIMIT :limit)
+              SELECT seq, score FROM {self._scores}
+              WHERE {self._which} AND NOT {_PRIVATE} AND {which} LIMIT :limit)
             SELECT t.id, t.domain, chosen.score, t.threshold, t.objective
             FROM chosen CROSS JOIN traces t ON t.seq = chosen.seq
             """,  # noqa: S608

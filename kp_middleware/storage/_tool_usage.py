@@ -8,7 +8,7 @@ from kp_middleware.storage._history import Row
 def read_tool_usage(
     connection: sqlite3.Connection, *, domain: str | None = None, limit: int | None = None
 ) -> list[Row]:
-    """The tools that were called most, from one index alone: the file may be large.
+    """The tools that were called most, from one index alone, in its order: the file may be large.
 
     Args:
         connection: Of the file.
@@ -17,13 +17,18 @@ def read_tool_usage(
     """
     cursor = connection.execute(
         """
-        SELECT tool, sum(type = 'tool_call') AS calls, sum(type = 'error_recovery') AS failures,
-               count(DISTINCT iif(type = 'tool_call', trace_seq, NULL)) AS traces,
-               round(avg(latency_ms), 1) AS mean_ms, round(max(latency_ms), 1) AS max_ms
-        FROM steps
-        WHERE tool IS NOT NULL AND (:domain IS NULL
-              OR trace_seq IN (SELECT seq FROM traces WHERE domain = :domain))
-        GROUP BY tool ORDER BY calls DESC, tool LIMIT :limit
+        WITH used AS (
+          SELECT tool, type, count(*) AS times, count(DISTINCT trace_seq) AS traces,
+                 sum(latency_ms) AS took_ms, count(latency_ms) AS timed, max(latency_ms) AS most_ms
+          FROM steps
+          WHERE tool IS NOT NULL AND (:domain IS NULL
+                OR trace_seq IN (SELECT seq FROM traces WHERE domain = :domain))
+          GROUP BY tool, type)
+        SELECT tool, sum(iif(type = 'tool_call', times, 0)) AS calls,
+               sum(iif(type = 'error_recovery', times, 0)) AS failures,
+               sum(iif(type = 'tool_call', traces, 0)) AS traces,
+               round(sum(took_ms) / sum(timed), 1) AS mean_ms, round(max(most_ms), 1) AS max_ms
+        FROM used GROUP BY tool ORDER BY calls DESC, tool LIMIT :limit
         """,
         {"domain": domain, "limit": -1 if limit is None else limit},
     )
