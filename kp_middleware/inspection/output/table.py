@@ -2,13 +2,18 @@
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.inspection.output.manners import hint, wants_color
 from kp_middleware.inspection.output.screen import broken, cut, screen_width
 from kp_middleware.inspection.output.wording import one_line
 from kp_middleware.storage import Row
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+    from rich.table import Table
+    from rich.text import Text
 
 _PIPE_WIDTH: Final = 160
 _GAP: Final = 2
@@ -21,6 +26,18 @@ class Plain(int):
 
 class Measured(float):
     """A number of any size: what is less than a thousandth has three digits that say something."""
+
+
+class _Layout(NamedTuple):
+    """What of a table has room.
+
+    Attributes:
+        columns: That are shown.
+        cut: How many places a column has that may be cut.
+    """
+
+    columns: Sequence[str]
+    cut: Mapping[str, int]
 
 
 def print_table(
@@ -40,19 +57,28 @@ def print_table(
     A table that ends with numbers has its name first: that is cut, as long as no two names look
     alike, and the last numbers are left out, which is said.
     """
-    from rich.console import Console
+    room = screen_width() if sys.stdout.isatty() else _PIPE_WIDTH
+    layout = _laid_out(rows, columns, room, all_columns=all_columns)
+    width = max(room, _taken(rows, layout.columns))
+    put(_drawn(_table(rows, layout, headers=headers), width))
+
+
+def _laid_out(
+    rows: Sequence[Row], columns: Sequence[str], room: int, *, all_columns: bool
+) -> _Layout:
+    named_first = not all_columns and _is_named_first(rows, columns)
+    if sys.stdout.isatty() and not all_columns:
+        columns = (_first_ones if named_first else _fitting)(rows, columns, room)
+    cut_one = columns[0 if named_first else -1]
+    others = columns[1:] if named_first else columns[:-1]
+    left = max(room - _taken(rows, others), _LEAST)
+    return _Layout(columns, {cut_one: left} if _may_be_cut(rows, cut_one) else {})
+
+
+def _table(rows: Sequence[Row], layout: _Layout, *, headers: bool) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    on_terminal, color = sys.stdout.isatty(), wants_color()
-    room = screen_width() if on_terminal else _PIPE_WIDTH
-    named_first = not all_columns and _is_named_first(rows, columns)
-    if on_terminal and named_first:
-        columns = _first_ones(rows, columns, room)
-    elif on_terminal and not all_columns:
-        columns = _fitting(rows, columns, room)
-    shortened = 0 if named_first else -1
-    left = max(room - _taken(rows, columns[1:] if named_first else columns[:-1]), _LEAST)
     table = Table(
         box=None,
         header_style="bold",
@@ -60,22 +86,32 @@ def print_table(
         pad_edge=False,
         show_header=headers,
     )
-    for name in columns:
-        table.add_column(
-            Text(one_line(name)),
-            justify="right" if _is_numeric(rows, name) else "left",
-            no_wrap=True,
-        )
+    for name in layout.columns:
+        justify: JustifyMethod = "right" if _is_numeric(rows, name) else "left"
+        table.add_column(Text(one_line(name)), justify=justify, no_wrap=True)
     for row in rows:
-        cells = [Text(cell(row[name], name), no_wrap=True) for name in columns]
-        if _may_be_cut(rows, columns[shortened]):
-            cells[shortened].truncate(left, overflow="ellipsis")
-        table.add_row(*cells)
-    width = max(room, _taken(rows, columns))
+        table.add_row(*(_cell(row, name, layout.cut.get(name)) for name in layout.columns))
+    return table
+
+
+def _cell(row: Row, name: str, most: int | None) -> "Text":
+    from rich.text import Text
+
+    text = Text(cell(row[name], name), no_wrap=True)
+    if most is not None:
+        text.truncate(most, overflow="ellipsis")
+    return text
+
+
+def _drawn(table: "Table", width: int) -> str:
+    """As text, because where nobody reads, rich would end the program itself."""
+    from rich.console import Console
+
+    color = wants_color()
     console = Console(no_color=not color, force_terminal=color, highlight=False, width=width)
     with console.capture() as drawn:
         console.print(table, no_wrap=True, crop=False)
-    put(drawn.get())  # where nobody reads, rich would end the program itself
+    return drawn.get()
 
 
 def _fitting(rows: Sequence[Row], columns: Sequence[str], room: int) -> Sequence[str]:
