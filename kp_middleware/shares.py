@@ -1,4 +1,4 @@
-"""A share of all runs, in a user's words: ``top 10%``."""
+"""What a threshold may be, in words: a share of all runs, ``top 10%``, or a score."""
 
 import math
 import re
@@ -6,6 +6,20 @@ from typing import Final
 
 _TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*", re.IGNORECASE)
 _FEWEST: Final = 50  # runs of which a share can be told
+
+
+UNTIL_TOLD: Final = "which holds until the domain has"
+"""A part of the reason as long as a share cannot be told: ``traces.verdict`` knows it by this."""
+
+
+def exact(threshold: float) -> str:
+    """A score that is asked for, with as few digits as say it exactly.
+
+    >>> exact(0.7), exact(0.7500004), exact(1)
+    ('0.7', '0.7500004', '1')
+    """
+    short = f"{threshold:g}"
+    return short if float(short) == threshold else repr(float(threshold))
 
 
 def top_share(words: str) -> float | None:

@@ -6,7 +6,7 @@ The words of the reasons are data: the column ``traces.verdict`` tells its kinds
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from kp_middleware.scores import Score
-from kp_middleware.shares import fewest_runs, share_in_words, top_share
+from kp_middleware.shares import UNTIL_TOLD, exact, fewest_runs, share_in_words, top_share
 from kp_middleware.specified import SPECIFIED_THRESHOLD
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ class Threshold:
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
-        self.name = f"threshold {threshold:g}"
+        self.name = f"threshold {exact(threshold)}"
 
     def decide(self, score: Score, history: GateHistory) -> Decision:  # noqa: ARG002 - any gate's
         """Forward at or above the threshold."""
         if score.value >= self.threshold:
-            reason = f"score {score.value:.3f} is at least {self.threshold:g}"
+            reason = f"score {score.value:.3f} is at least {exact(self.threshold)}"
             return Decision("forward", reason, self.threshold)
         value, _ = _told_apart(score.value, self.threshold)
-        reason = f"score {value} is below {self.threshold:g}"
+        reason = f"score {value} is below {exact(self.threshold)}"
         return Decision("withhold", reason, self.threshold)
 
 
@@ -98,7 +98,7 @@ class TopShare:
         runs, ahead, bar = history.standing(score.value, share=self._share)
         if runs < self._fewest:
             decided = self._until_then.decide(score, history)
-            known = f"which holds until the domain has {self._fewest} runs, not {runs}"
+            known = f"{UNTIL_TOLD} {self._fewest} runs, not {runs}"
             return decided._replace(reason=f"{decided.reason}, {known}")
         among = f"the {self.name} of the domain's last {runs} runs"
         if ahead < round(self._share * runs, 6):
@@ -117,8 +117,11 @@ def _told_apart(one: float, other: float) -> tuple[str, str]:
     >>> _told_apart(0.61, 0.7), _told_apart(0.60999, 0.61)
     (('0.610', '0.700'), ('0.60999', '0.61000'))
     """
-    digits = next((d for d in range(3, 17) if f"{one:.{d}f}" != f"{other:.{d}f}"), 17)
-    return f"{one:.{digits}f}", f"{other:.{digits}f}"
+    for digits in range(3, 16):
+        told = f"{one:.{digits}f}", f"{other:.{digits}f}"
+        if told[0] != told[1]:
+            return told
+    return repr(one), repr(other)
 
 
 class DailyLimit:

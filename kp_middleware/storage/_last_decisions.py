@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage._gate_history import DAY_S
 
 _LAST: Final = 100
@@ -73,7 +74,8 @@ class LastDecisions(NamedTuple):
         if self.withheld.get("gate failed") == self.runs:
             return "the gate fails each time: the log of your program says how"
         if self.withheld.get("warming up", 0) > self.runs // 2:
-            return "0.75 holds until a domain has enough runs to tell its best: nothing to do"
+            until = "until a domain has enough runs to tell its best: nothing to do"
+            return f"{SPECIFIED_THRESHOLD:g} holds {until}"
         if self.gate.startswith("top "):
             return "the runs before these were better: a larger share lets more through"
         if self.gate.startswith("threshold"):

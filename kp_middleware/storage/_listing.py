@@ -13,8 +13,9 @@ COUNTED: Final = 100_000
 """`Listing.count` counts so far and no farther, unless it is told otherwise."""
 
 _COLUMNS: Final = (
-    "h.id, h.started_at, h.domain, h.score, h.margin, h.success, h.step_count, h.tool_count,"
-    " t.duration_ms, h.state, h.reason, h.objective"
+    "h.id, h.started_at, h.domain, h.score,"
+    " iif(h.margin = 0, t.score - t.threshold, h.margin) AS margin,"  # it is rounded
+    " h.success, h.step_count, h.tool_count, t.duration_ms, h.state, h.reason, h.objective"
 )
 _FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
 _SNIPPET: Final = "snippet(traces_fts, -1, '[', ']', '…', 16) AS snippet"

@@ -1,7 +1,7 @@
 """How the scores are spread, finely enough for every picture of them."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from kp_middleware.storage._distribution import HUNDREDTH, Distribution, Hundredth
@@ -65,6 +65,12 @@ class ScoreSlices(NamedTuple):
             private, private_above = never.get((domain, hundredth), (0, 0))
             left.append(Slice(domain, hundredth, traces - private, above - private_above))
         return ScoreSlices(self.threshold, (*(one for one in left if one.traces),))
+
+    def renamed(self, name_of: Callable[[str], str]) -> "ScoreSlices":
+        """With other names of the domains; those that come to share one are added up."""
+        return ScoreSlices(
+            self.threshold, _renamed(self.slices, name_of), _renamed(self.private, name_of)
+        )
 
     def of(self, domain: str) -> "ScoreSlices":
         """Those of one domain."""
@@ -143,3 +149,12 @@ def _divided(
             yield Slice(domain, hundredth, traces, above.get(domain, 0) - beyond.get(domain, 0))
         else:
             yield Slice(domain, hundredth, traces, 0)
+
+
+def _renamed(slices: Iterable[Slice], name_of: Callable[[str], str]) -> tuple[Slice, ...]:
+    sums: dict[tuple[str, int], tuple[int, int]] = {}
+    for domain, hundredth, traces, above in slices:
+        key = name_of(domain), hundredth
+        traces_before, above_before = sums.get(key, (0, 0))
+        sums[key] = traces_before + traces, above_before + above
+    return tuple(Slice(*key, *counts) for key, counts in sums.items())

@@ -3,13 +3,15 @@
 import inspect
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
 from loading import heavy_modules
 
-from kp_middleware import Settings
+from kp_middleware import Settings, locations
 from kp_middleware.inspection import main
 from kp_middleware.inspection.commands.calibrate import _gate_settings
 from kp_middleware.inspection.commands.redact import _policy_and_level
@@ -21,6 +23,7 @@ NEEDS_MORE, NO_TARGET = (
     for part in DECISION.read_text("utf-8").split("\n## ")
 )
 WITH_NUMPY = {"calibrate", "similar"}
+NEEDS_AN_OUTBOX = {"outbox cancel"}
 WORDS = {
     "file": "{folder}/made",
     "left": "@last",
@@ -54,7 +57,7 @@ EVERY = [
 WITH_JSON = [
     one
     for one in EVERY
-    if one.id not in NEEDS_MORE | WITH_NUMPY
+    if one.id not in NEEDS_MORE | WITH_NUMPY | NEEDS_AN_OUTBOX
     and any("--json" in option.opts for option in options(one.values[1]))
 ]
 
@@ -123,6 +126,43 @@ def test_settings_are_checked_where_there_are_some(variable, value, words, agent
     heavy, _ = heavy_modules("--db", str(db), *words, "--json")
 
     assert "pydantic" in heavy
+
+
+@pytest.mark.parametrize("words", [["calibrate"], ["redact"], ["what-if", "--weights", "code"]])
+def test_a_mistyped_setting_is_told_wherever_settings_matter(words, agent, type_command):
+    agent("one")
+    locations.settings_file().parent.mkdir(parents=True, exist_ok=True)
+    locations.settings_file().write_text('redact_denny = ["Bluebird"]\n')
+
+    result = type_command("-v", *words, "--json")
+
+    assert "there is no setting 'redact_denny'" in result.stderr
+
+
+def test_no_command_starts_a_thread_for_each_processor(agent, db):
+    agent("one")
+    agent("two")
+    code = (
+        "import os, sys\n"
+        "from kp_middleware.inspection import main\n"
+        "main(sys.argv[1:], standalone_mode=False)\n"
+        "print('threads', len(os.listdir('/proc/self/task')), 'numpy' in sys.modules)\n"
+    )
+    typed = ["--db", str(db), "similar", "@last"]
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, *typed], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines()[-1] == "threads 1 True"
+
+
+def test_nothing_to_try_again_loads_nothing_heavy(agent, db):
+    agent("one")
+
+    heavy, printed = heavy_modules("--db", str(db), "outbox", "retry", "--failed", "--json")
+
+    assert (heavy, json.loads(printed)) == (["sqlite_utils"] * ("sqlite_utils" in heavy), {})
 
 
 def test_what_is_known_without_settings_is_what_they_say_where_nothing_is_set(db):

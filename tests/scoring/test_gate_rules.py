@@ -40,6 +40,19 @@ def test_a_threshold_lets_through_what_reaches_it():
     assert decided([0.75], 0.7499) == ("withhold", "score 0.7499 is below 0.75", 0.75)
 
 
+@pytest.mark.parametrize(
+    ("threshold", "value", "reason"),
+    [
+        (0.7500004, 0.75, "score 0.7500000 is below 0.7500004"),
+        (0.6880000000000002, 0.688, "score 0.688 is below 0.6880000000000002"),
+        (0.6880001, 0.6880001, "score 0.688 is at least 0.6880001"),
+    ],
+)
+def test_a_threshold_of_many_digits_is_told_with_all_of_them(threshold, value, reason):
+    assert decided([threshold], value).reason == reason
+    assert gate_of(Settings(threshold=threshold)).name == f"threshold {threshold!r}"
+
+
 def test_the_best_share_goes_and_says_among_which():
     told = decided(["top 10%"], 0.6, Past(runs=200, ahead=19, bar=0.58))
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from stored_runs import scored, verdict
 
-from kp_middleware.storage import Distribution, History, read_groups
+from kp_middleware.storage import Distribution, History, ScoreSlices, Slice, read_groups
 
 GROUPS = """
     SELECT {key} AS "{by}", count(*) AS traces, coalesce(sum(decision = 'forward'), 0) AS cleared,
@@ -130,3 +130,16 @@ def test_what_is_private_never_changes(connection, keep, weights):
 
     changes = [*spread.newly_go(0.1, 9), *spread.newly_stay(0.9, 9)]
     assert [row["objective"] for row in changes] == ["may leave", "may leave"]
+
+
+def test_domains_that_come_to_share_a_name_are_added_up():
+    slices = ScoreSlices(
+        0.5,
+        (Slice("anna", 40, 3, 0), Slice("bob", 40, 2, 0), Slice("bob", 60, 1, 1)),
+        (Slice("anna", 40, 1, 0), Slice("bob", 40, 2, 0)),
+    )
+
+    named = slices.renamed(lambda _: "someone")
+
+    assert named.slices == (Slice("someone", 40, 5, 0), Slice("someone", 60, 1, 1))
+    assert named.leaving.slices == (Slice("someone", 40, 2, 0), Slice("someone", 60, 1, 1))

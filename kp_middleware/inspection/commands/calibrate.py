@@ -10,10 +10,10 @@ import click
 from kp_middleware import locations
 from kp_middleware.database import connect
 from kp_middleware.inspection.explanation.calibration import COLUMNS, calibration
-from kp_middleware.inspection.input.names import complete_domain
+from kp_middleware.inspection.input.names import domain_option
 from kp_middleware.inspection.input.since import since_option
 from kp_middleware.inspection.input.thresholds import complete_threshold
-from kp_middleware.inspection.installation.user_settings import is_any_set, read_settings
+from kp_middleware.inspection.installation.user_settings import may_be_set, read_settings
 from kp_middleware.inspection.lines.calibration import advice, calibration_lines
 from kp_middleware.inspection.output.exit_codes import EMPTY
 from kp_middleware.inspection.output.manners import hint
@@ -39,7 +39,7 @@ from kp_middleware.storage import GateTrial, Row
     type=click.IntRange(0),
     help="Let no more through in 24 hours; with --set, write that, too.",
 )
-@click.option("-d", "--domain", shell_complete=complete_domain, help="Only runs of this domain.")
+@domain_option
 @since_option
 @output_options(in_pipe="json", columns=COLUMNS)
 @click.pass_obj
@@ -64,6 +64,8 @@ def calibrate(
     kp-middleware calibrate --set "top 10%" --max-per-day 20
     """
     if chosen is not None:
+        if domain or since:
+            raise click.UsageError("--set is for every domain and time: without -d and --since")
         _set(chosen, most, output)
         return
     threshold, max_per_day = _gate_settings(db)
@@ -78,7 +80,7 @@ def calibrate(
 
 
 def _gate_settings(db: Path) -> tuple[float | str, int | None]:
-    if not is_any_set("threshold", "max_per_day"):
+    if not may_be_set("threshold", "max_per_day"):
         return SPECIFIED_THRESHOLD, None
     settings = read_settings(db)
     return settings.threshold, settings.max_per_day

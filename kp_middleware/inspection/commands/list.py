@@ -26,7 +26,7 @@ _ROOM: Final = 110
 
 
 @click.command("list")
-@limit_option
+@limit_option()
 @filter_options()
 @click.option("--near", is_flag=True, help="Those nearest to their threshold first, on both sides.")
 @output_options(columns=COLUMNS)

@@ -71,7 +71,7 @@ def outbox() -> None:
 
 
 @outbox.command("list")
-@limit_option
+@limit_option()
 @click.option("--failed", is_flag=True, help="Rejected or blocked.")
 @click.option("--blocked", is_flag=True, help="Not certainly clean, or given up.")
 @click.option("--pending", is_flag=True, help="Waits to be sent.")
@@ -122,8 +122,9 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @trace_id_argument(required=False)
 @click.option("--failed", is_flag=True, help="All that were rejected or are blocked.")
 @_alone_option
+@json_option
 @click.pass_obj
-def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool) -> None:
+def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool, as_json: bool) -> None:
     """Try again what was rejected, is blocked or you cancelled: when a program of yours records.
 
     An API key that the registry has refused is tried again, too. All is redacted anew, by your
@@ -134,24 +135,22 @@ def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool) -> None:
     """
     if (trace_id is None) != failed:
         raise click.UsageError("name one ID, or all with --failed")
-    from kp_middleware.pipeline import Rescan
-
-    settings = read_settings(db)
     with closing(_opened(db)) as connection:
         if sum(map(lift_stops, locations.pacing_files(db))):
             click.echo("the API key that was refused is tried again", err=True)
-        care, rescan = OutboxCare(connection), Rescan(connection, settings, alone=alone)
-        seqs = care.seqs(*_FAILED) if trace_id is None else [History(connection).find(trace_id)]
-        results = [_retried(care, rescan, seq, settings.agent_id) for seq in seqs]
-    _tell(results)
+        care, history = OutboxCare(connection), History(connection)
+        seqs = care.seqs(*_FAILED) if trace_id is None else [history.find(trace_id)]
+        results = _retried(db, connection, seqs, alone=alone) if seqs else []
+    _tell(results, as_json=as_json)
 
 
 @outbox.command()
 @click.argument(
     "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_trace_id
 )
+@json_option
 @click.pass_obj
-def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
+def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
     """Let nothing leave of these traces, unless retry brings them back.
 
     They stay in the file. What was sent, or is on its way, cannot be called back.
@@ -164,7 +163,7 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...]) -> None:
         history, care = History(connection), OutboxCare(connection)
         seqs = dict.fromkeys(map(history.find, trace_ids))
         states = [_cancelled(care, seq) for seq in seqs]
-    _tell(states)
+    _tell(states, as_json=as_json)
     if {*states} != {"cancelled"}:
         raise click.ClickException("what was sent, or is on its way, cannot be called back")
 
@@ -195,7 +194,15 @@ def _opened(db: Path) -> Connection:
     return connect(db)
 
 
-def _retried(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None) -> str:
+def _retried(db: Path, connection: Connection, seqs: list[int], *, alone: bool) -> list[str]:
+    from kp_middleware.pipeline import Rescan
+
+    settings, care = read_settings(db), OutboxCare(connection)
+    rescan = Rescan(connection, settings, alone=alone)
+    return [_retried_one(care, rescan, seq, settings.agent_id) for seq in seqs]
+
+
+def _retried_one(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None) -> str:
     entry = care.entry(seq)
     if entry.state not in _FAILED and entry.reason != CANCELLED_BY_HAND:
         raise click.ClickException(f"there is nothing to try again: it is {entry.state}")

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from kp_middleware.database import TROUBLE, Connection, connect, in_words
-from kp_middleware.inspection.input.names import complete_domain
+from kp_middleware.database import connect
+from kp_middleware.inspection.input.names import domain_option
 from kp_middleware.inspection.input.number_range import UNIT
 from kp_middleware.inspection.input.since import older_option
 from kp_middleware.inspection.output.manners import hint
@@ -25,7 +25,7 @@ _GIVE_WAY_S: Final = 0.005
 @click.option("--keep", type=click.IntRange(min=0), help="Keep so many of the newest.")
 @click.option("--below", type=UNIT, help="Only what scored less than this, 0 to 1.")
 @click.option("--keep-sent", is_flag=True, help="Keep what was sent.")
-@click.option("-d", "--domain", shell_complete=complete_domain, help="Only traces of this domain.")
+@domain_option
 @click.option("--yes", is_flag=True, help="Remove them. Without it, only say how many would go.")
 @click.option("--vacuum", "shrink", is_flag=True, help="Give the room back to the disk.")
 @json_option
@@ -48,21 +48,12 @@ def prune(
         doomed = pruning.doomed(before=older, **rules)
         count, recorded = pruning.count(doomed), count_all(connection).recorded
         if yes:
-            count = _prune(db, connection, doomed, count, shrink=shrink)
+            count = sum(_removed(pruning, doomed, count))
+            if shrink:
+                vacuum(connection)
     sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
     result = {"dry_run": not yes, "removed": count, "kept": recorded - count, **sizes}
     _tell(result, as_json=as_json, shrink=shrink)
-
-
-def _prune(db: Path, connection: Connection, doomed: Doomed, count: int, *, shrink: bool) -> int:
-    """How many went."""
-    try:
-        removed = sum(_removed(Pruning(connection), doomed, count))
-        if shrink:
-            vacuum(connection)
-    except TROUBLE as error:
-        raise in_words(db, error) from error
-    return removed
 
 
 def _removed(pruning: Pruning, doomed: Doomed, count: int) -> Iterator[int]:

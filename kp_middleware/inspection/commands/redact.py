@@ -13,7 +13,7 @@ import click
 
 from kp_middleware.inspection.input.given_text import given_text
 from kp_middleware.inspection.input.long_text import parts
-from kp_middleware.inspection.installation.user_settings import is_any_set, read_settings
+from kp_middleware.inspection.installation.user_settings import may_be_set, read_settings
 from kp_middleware.inspection.output.exit_codes import FOUND
 from kp_middleware.inspection.output.rows import Output, json_option
 from kp_middleware.inspection.output.wording import in_words
@@ -75,7 +75,7 @@ def redact(
 
 
 def _policy_and_level(db: Path) -> tuple[Policy, "PrivacyLevel"]:
-    if not is_any_set(*_SETTINGS):
+    if not may_be_set(*_SETTINGS):
         return Policy(), "aggregated"
     settings = read_settings(db)
     return Policy.of(settings), settings.privacy_level

@@ -11,7 +11,7 @@ import click
 from kp_middleware.database import Connection, connect
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.inspection.input.another_gate import hint_at_another_gate
-from kp_middleware.inspection.input.names import complete_domain
+from kp_middleware.inspection.input.names import domain_option
 from kp_middleware.inspection.input.since import since_option
 from kp_middleware.inspection.installation.user_settings import read_settings
 from kp_middleware.inspection.output.manners import hint
@@ -45,7 +45,7 @@ _NOT_COMPARED: Final = (
 
 
 @click.command()
-@click.option("-d", "--domain", shell_complete=complete_domain, help="Only traces of this domain.")
+@domain_option
 @since_option
 @click.option("--dry-run", is_flag=True, help="Only say what would become of them.")
 @json_option

@@ -23,7 +23,7 @@ def _together(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> 
 
 @click.command()
 @click.argument("text", nargs=-1, required=True, callback=_together)
-@limit_option
+@limit_option()
 @filter_options(text=False)
 @output_options()
 @click.pass_obj

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import click
 
 from kp_middleware.database import connect
+from kp_middleware.inspection.input.limit import limit_option
 from kp_middleware.inspection.input.names import trace_id_argument
 from kp_middleware.inspection.output.progress import progress
 from kp_middleware.inspection.output.rows import Output, output_options
@@ -29,9 +30,7 @@ class Found(NamedTuple):
 
 @click.command()
 @trace_id_argument()
-@click.option(
-    "-n", "--limit", type=click.IntRange(1), default=10, show_default=True, help="How many."
-)
+@limit_option(10)
 @output_options(columns=_COLUMNS)
 @click.pass_obj
 def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:

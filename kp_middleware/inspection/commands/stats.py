@@ -1,5 +1,6 @@
 """The command that counts."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ import click
 
 from kp_middleware.database import connect
 from kp_middleware.inspection.lines.bars import Bin, histogram, sparkline
+from kp_middleware.inspection.output.exit_codes import EMPTY
 from kp_middleware.inspection.output.rows import Output, output_options, print_json
 from kp_middleware.inspection.output.screen import screen_width
 from kp_middleware.inspection.output.table import print_table
@@ -37,14 +39,16 @@ def stats(db: Path, *, by: str | None, output: Output) -> None:
         if by:
             _print_groups(read_groups(connection, by), by, output)
             return
-        if output.format not in {"json", "table"}:
-            raise click.UsageError(f"--{output.format} needs --by: {', '.join(_BY)}")
+        if output.columns or output.format not in {"json", "table"}:
+            wanted = "-c" if output.columns else f"--{output.format}"
+            raise click.UsageError(f"{wanted} needs --by: {', '.join(_BY)}")
         numbers, spread = History(connection).stats(), Distribution(connection)
         if output.format == "json":
             print_json(numbers)
-            return
-        threshold, hundredths = spread.threshold(), spread.hundredths()
-    _print_stats(numbers, threshold, hundredths)
+        else:
+            _print_stats(numbers, spread.threshold(), spread.hundredths())
+    if output.fail_empty and not numbers["recorded"]:
+        sys.exit(EMPTY)
 
 
 def _print_groups(rows: list[Row], by: str, output: Output) -> None:

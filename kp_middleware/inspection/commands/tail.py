@@ -11,6 +11,8 @@ import click
 
 from kp_middleware.database import Connection, connect
 from kp_middleware.errors import DatabaseError
+from kp_middleware.inspection.input.limit import limit_option
+from kp_middleware.inspection.output.exit_codes import EMPTY
 from kp_middleware.inspection.output.manners import hint
 from kp_middleware.inspection.output.rows import Output, output_options
 from kp_middleware.inspection.output.screen import cut, padded, screen_width
@@ -29,14 +31,7 @@ _WIDTH: Final = 10
 
 
 @click.command()
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    help="Begin with so many of the last ones.",
-)
+@limit_option(10, least=0, told="Begin with so many of the last ones.")
 @click.option("--follow/--no-follow", "follows", default=True, help="Wait for more, or end.")
 @output_options()
 @click.pass_obj
@@ -112,9 +107,12 @@ def _print_lines(rows: Iterable[Row], output: Output) -> None:
     columns = output.columns or (_SHOWN if screen_width() >= _ROOM else _FEWER)
     if output.headers:
         click.echo(_line({name: name.replace("_", " ") for name in columns}, columns))
+    row = None
     for row in rows:
         output.check(row)
         click.echo(_line(for_people(row), columns))
+    if row is None and output.fail_empty:
+        sys.exit(EMPTY)
 
 
 def _line(row: Row, columns: Sequence[str]) -> str:

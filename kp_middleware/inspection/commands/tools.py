@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from kp_middleware.database import connect
-from kp_middleware.inspection.input.names import complete_domain
+from kp_middleware.inspection.input.limit import limit_option
+from kp_middleware.inspection.input.names import domain_option
 from kp_middleware.inspection.output.rows import Output, output_options
 from kp_middleware.inspection.output.trace_rows import tell_if_none
 from kp_middleware.storage import read_tool_usage
@@ -16,8 +17,8 @@ _COLUMNS: Final = ("calls", "failures", "traces", "mean_ms", "max_ms", "tool")
 
 
 @click.command()
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="How many. Default: all.")
-@click.option("-d", "--domain", shell_complete=complete_domain, help="Only in this domain.")
+@limit_option(None, told="How many. Default: all.")
+@domain_option
 @output_options()
 @click.pass_obj
 def tools(db: Path, *, limit: int | None, domain: str | None, output: Output) -> None:

@@ -17,7 +17,8 @@ from kp_middleware.inspection.explanation.thresholds import (
     never_leave,
     rows_of,
 )
-from kp_middleware.inspection.input.names import complete_domain
+from kp_middleware.inspection.input.limit import limit_option
+from kp_middleware.inspection.input.names import domain_option
 from kp_middleware.inspection.input.number_range import UNIT
 from kp_middleware.inspection.input.since import since_option
 from kp_middleware.inspection.input.weights import profile_weights, weights_option
@@ -42,16 +43,9 @@ _HUNDREDTHS: Final = {"0.01": 1, "0.05": 5, "0.1": 10}
     type=click.Choice([*_HUNDREDTHS]),
     help="From one threshold to the next. Default: 0.1 in a table, 0.01 elsewhere.",
 )
-@click.option("-d", "--domain", shell_complete=complete_domain, help="Only traces of this domain.")
+@domain_option
 @since_option
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(0),
-    default=10,
-    show_default=True,
-    help="With --threshold: how many of the traces that change.",
-)
+@limit_option(10, least=0, told="With --threshold: how many of the traces that change.")
 @weights_option
 @output_options(columns=tuple(dict.fromkeys((*LONG_COLUMNS, *ONE_COLUMNS))))
 @click.pass_obj

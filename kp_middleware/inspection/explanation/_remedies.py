@@ -46,7 +46,7 @@ def _value(case: Case) -> str:
     if not case.cleared:
         edge = f"{_up(least):.3f}"
     else:
-        edge = f"below {_down(least):.3f}" if _down(least) else "0"
+        edge = f"at most {_below(least):.3f}" if _below(least) else "0"
     return f"{edge} instead of {case.value:.3f}"
 
 
@@ -130,7 +130,6 @@ def _up(value: float) -> float:
     return (thousandths + (thousandths / 1000 < value)) / 1000
 
 
-def _down(value: float) -> float:
-    """The greatest thousandth that is not too much."""
-    thousandths = math.floor(value * 1000 + _NOISE)
-    return (thousandths - (thousandths / 1000 > value)) / 1000
+def _below(value: float) -> float:
+    """The greatest thousandth that is less."""
+    return (math.ceil(value * 1000 - _NOISE) - 1) / 1000

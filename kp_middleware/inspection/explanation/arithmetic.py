@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from kp_middleware.inspection.explanation.verdict import bar_of, is_cleared
 from kp_middleware.inspection.output.wording import distance, short_bar, short_id
+from kp_middleware.specified import SIGNALS
 from kp_middleware.storage import Row
-
-_PARTS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 
 
 class Line(NamedTuple):
@@ -32,7 +31,7 @@ def arithmetic(trace: Row) -> list[Line]:
     """
     if trace["score"] is None:
         return []
-    signals = [_signal(trace, part) for part in _PARTS]
+    signals = [_signal(trace, part) for part in SIGNALS]
     rules = [Line(rule["rule"], "rule", rule["delta"]) for rule in trace["rules"]]
     return [*signals, *rules, Line("score", _against_threshold(trace), trace["score"])]
 

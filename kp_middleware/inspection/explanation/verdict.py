@@ -3,6 +3,7 @@
 import math
 
 from kp_middleware.inspection.output.wording import short_bar
+from kp_middleware.shares import UNTIL_TOLD, exact
 from kp_middleware.storage import Row
 
 
@@ -13,7 +14,7 @@ def gate_in_words(trace: Row) -> str | None:
     bar = bar_of(trace)
     if bar is None:
         return f"{trace['gate']}, which failed to decide"
-    is_said = trace["gate"].partition(",")[0] == f"threshold {bar:g}"
+    is_said = trace["gate"].partition(",")[0] == f"threshold {exact(bar)}"
     asked = "" if is_said else f", its bar for this run {short_bar(bar)}"
     return f"{trace['gate']}{asked}"
 
@@ -32,9 +33,11 @@ def enough(trace: Row) -> float:
     """The least score, 0 to 1, that would have been good enough for certain.
 
     Of runs that are just as good as the bar of a share, the first ones go and the others do not.
+    Until a domain has runs enough to tell it, the protocol's own threshold is its bar.
     """
     bar: float = trace["threshold"]
-    return math.nextafter(bar, 2) if trace["gate"].startswith("top ") else bar
+    by_share = trace["gate"].startswith("top ") and UNTIL_TOLD not in trace["reason"]
+    return math.nextafter(bar, 2) if by_share else bar
 
 
 def other_reason(trace: Row) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from kp_middleware.inspection.input.names import complete_domain, complete_tool, complete_trace_id
+from kp_middleware.inspection.input.names import complete_tool, complete_trace_id, domain_option
 from kp_middleware.inspection.input.since import since_option
 from kp_middleware.storage import STATES, Filters
 
@@ -40,9 +40,7 @@ def filter_options(*, text: bool = True) -> Callable[[Command], Command]:
 
 def _options() -> list[Callable[[Command], Command]]:
     return [
-        click.option(
-            "-d", "--domain", shell_complete=complete_domain, help="Only traces of this domain."
-        ),
+        domain_option,
         click.option(
             "--above/--below", default=None, help="Only those that reached their threshold, or not."
         ),

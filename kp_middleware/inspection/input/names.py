@@ -41,6 +41,11 @@ def complete_domain(context: click.Context, _: click.Parameter, start: str) -> C
     return _items(_asked(domain_names, context, start))
 
 
+domain_option = click.option(
+    "-d", "--domain", shell_complete=complete_domain, help="Only traces of this domain."
+)
+
+
 def complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """The tools that were used."""
     return _items(_asked(tool_names, context, start))

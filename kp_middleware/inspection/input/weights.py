@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from kp_middleware.errors import SettingsFileError
 from kp_middleware.inspection.input.names import Completed
 from kp_middleware.inspection.input.options_of_all import file_of
-from kp_middleware.inspection.installation.user_settings import is_any_set, read_settings
+from kp_middleware.inspection.installation.user_settings import may_be_set, read_settings
 from kp_middleware.specified import SIGNALS, SPECIFIED_WEIGHTS
 
 
@@ -45,7 +45,7 @@ def profile_weights(db: Path, profile: str) -> tuple[float, ...]:
 
 
 def _profiles(db: Path) -> Mapping[str, tuple[float, ...]]:
-    own = read_settings(db).profiles if is_any_set("profiles") else {}
+    own = read_settings(db).profiles if may_be_set("profiles") else {}
     return {
         **SPECIFIED_WEIGHTS,
         **{name: tuple(getattr(own[name], signal) for signal in SIGNALS) for name in own},

@@ -17,6 +17,7 @@ from kp_middleware.inspection.output.rows import print_json
 from kp_middleware.inspection.output.table import print_table
 from kp_middleware.inspection.output.wording import short_id
 from kp_middleware.pipeline import Backlog, KnowledgePulse
+from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import History, Row
 from kp_middleware.testing import LocalRegistry
 
@@ -60,7 +61,7 @@ def _run(
         api_key=registry.api_key,
         agent_id="kp-demo",
         visibility="network",
-        threshold=0.75,
+        threshold=SPECIFIED_THRESHOLD,
         enabled=True,
     ) as kp:
         run_tasks(kp)

@@ -17,12 +17,15 @@ def read_settings(db: Path) -> "Settings":
     return checked_settings({"db": db})
 
 
-def is_any_set(*names: str) -> bool:
-    """Whether the user has set one of these: only then is it worth the time to load what checks it.
+def may_be_set(*names: str) -> bool:
+    """Whether a variable sets one of these, or ``settings.toml`` says anything, mistyped or not.
+
+    Only then is it worth the time to load what checks settings.
 
     Raises:
         SettingsFileError: If ``settings.toml`` cannot be read.
     """
     variables = {name.upper() for name, value in os.environ.items() if value}
-    lines = locations.settings_lines()
-    return any(f"KP_{name.upper()}" in variables or name in lines for name in names)
+    return bool(locations.settings_lines()) or not variables.isdisjoint(
+        f"KP_{name.upper()}" for name in names
+    )

@@ -7,8 +7,10 @@ from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.lines.bars import bar, sparkline
 from kp_middleware.inspection.output.screen import broken, padded
 from kp_middleware.inspection.output.wording import one_line, percent
+from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import Row
 
+_SPECIFIED: Final = f"{SPECIFIED_THRESHOLD:g}"
 _NAME: Final = 18
 _BAR: Final = 20
 _WIDE: Final = 80  # room for bars
@@ -34,7 +36,9 @@ def calibration_lines(found: Row, width: int) -> Iterator[str]:
     yield from (_setting(row, runs, now, draws=draws) for row in found["settings"])
     yield ""
     needed = found["runs_needed"]
-    yield from broken(f"A share is told of {needed} runs of a domain; before, 0.75 holds.", width)
+    yield from broken(
+        f"A share is told of {needed} runs of a domain; before, {_SPECIFIED} holds.", width
+    )
     yield ""
     yield from broken(advice(found), width)
     if found["recommended"] not in {None, found["now"]}:
@@ -56,9 +60,11 @@ def advice(found: Row) -> str:
     how = f"{row['let_through']:,} of {runs:,} runs, {row['a_day']:,.1f} a day"
     if isinstance(best, float):
         return f"Recommended: {best:g}, which the protocol specifies: {how}, reach it.{kept}"
-    few = passing[0.75]["let_through"]
+    few = passing[SPECIFIED_THRESHOLD]["let_through"]
     why = f"{few:,} reach" if few else "none reaches"
-    return f"Recommended: {_typed(best)}: it would have let through {how}; {why} 0.75.{kept}"
+    return (
+        f"Recommended: {_typed(best)}: it would have let through {how}; {why} {_SPECIFIED}.{kept}"
+    )
 
 
 def _domain(domain: Row, *, draws: bool) -> str:
@@ -76,7 +82,7 @@ def _setting(row: Row, runs: int, now: float | str, *, draws: bool) -> str:
         name += " (now)"
     succeeded = f"{row['succeeded']:,}"
     if row["let_through"]:
-        succeeded += f" ({row['succeeded'] / row['let_through']:.0%})"
+        succeeded += f" ({percent(row['succeeded'], row['let_through'])})"
     share = percent(row["let_through"], runs)
     told = f"{name:<{_NAME}}{row['let_through']:>8,}{share:>8}{row['a_day']:>9,.1f}"
     return f"{told}  {succeeded:<14}{bar(row['share'], _BAR) if draws else ''}".rstrip()

@@ -6,7 +6,13 @@ from typing import Final, NamedTuple
 from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.lines.bars import bar
 from kp_middleware.inspection.output.screen import broken, cut, padded, width_of
-from kp_middleware.inspection.output.wording import one_line, percent, short_bar, short_id
+from kp_middleware.inspection.output.wording import (
+    in_hundredths,
+    one_line,
+    percent,
+    short_bar,
+    short_id,
+)
 from kp_middleware.storage import Row
 
 _BAR: Final = 20
@@ -69,20 +75,10 @@ def _fitting(columns: Sequence[_Column], room: int) -> Iterator[_Column]:
 
 def _line(row: Row, shown: Sequence[_Column], bar_width: int, *, is_current: bool) -> str:
     mark = "→" if is_current else " "
-    told = [f"{mark}{_exact(row['threshold']):>8}", *_told(row)]
+    told = [f"{mark}{in_hundredths(row['threshold']):>8}", *_told(row)]
     told.append(padded(bar(row["share"], bar_width), bar_width))
     told += [f"{_percent(row['domains'][one.name]):>{one.width}}" for one in shown]
     return _GAP.join(told).rstrip()
-
-
-def _exact(threshold: float) -> str:
-    """With two digits, or with all where two would say another.
-
-    >>> _exact(0.7), _exact(0.755)
-    ('0.70', '0.755')
-    """
-    short = f"{threshold:.2f}"
-    return short if float(short) == threshold else str(threshold)
 
 
 def _told(row: Row) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kp_middleware.inspection.output.manners import hint
-from kp_middleware.inspection.output.wording import short_id
+from kp_middleware.inspection.output.wording import distance, short_id
 from kp_middleware.storage import COUNTED, Row
 
 COLUMNS: Final = (
@@ -41,6 +41,10 @@ def for_people(row: Row) -> Row:
     return row | {
         "id": short_id(row["id"]),
         "started_at": row["started_at"][:16].replace("T", " "),
-        "margin": None if margin is None else f"{margin:+.4f}",
+        "margin": None if margin is None else _signed(margin),
         "success": "yes" if row["success"] else "no",
     }
+
+
+def _signed(margin: float) -> str:
+    return f"{'-' if margin < 0 else '+'}{distance(margin, least=4)}"

@@ -39,23 +39,37 @@ def short_bar(bar: float) -> str:
     return f"{round(bar, 3):g}"
 
 
-def distance(margin: float) -> str:
-    """From a score to what was asked for: three digits, or as many as it takes to see one.
+def in_hundredths(threshold: float) -> str:
+    """With two digits, or with all where two would say another.
+
+    >>> in_hundredths(0.7), in_hundredths(0.755)
+    ('0.70', '0.755')
+    """
+    short = f"{threshold:.2f}"
+    return short if float(short) == threshold else str(threshold)
+
+
+def distance(margin: float, *, least: int = 3) -> str:
+    """From a score to what was asked for: so many digits, or as many as it takes to see one.
 
     >>> distance(-0.25), distance(0.69999 - 0.7), distance(0)
     ('0.250', '0.00001', '0.000')
     """
-    digits = next((digits for digits in range(3, 18) if round(margin, digits)), 3)
+    digits = next((digits for digits in range(least, 18) if round(margin, digits)), least)
     return f"{abs(margin):.{digits}f}"
 
 
 def percent(part: int, whole: int) -> str:
-    """A part of a whole.
+    """A part of a whole; never 0% or 100% for some or for not all.
 
-    >>> percent(8, 165), percent(0, 0)
-    ('4.8%', '0.0%')
+    >>> percent(8, 165), percent(1, 100_000), percent(99_999, 100_000), percent(0, 0)
+    ('4.8%', '<0.1%', '>99.9%', '0%')
     """
-    return f"{part / whole if whole else 0:.1%}"
+    if part in {0, whole}:
+        return "100%" if part else "0%"
+    if 1000 * part < whole:
+        return "<0.1%"
+    return ">99.9%" if 1000 * part > 999 * whole else f"{part / whole:.1%}"
 
 
 def short_id(trace_id: str) -> str:

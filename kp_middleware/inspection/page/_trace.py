@@ -6,7 +6,7 @@ from typing import Final
 
 from kp_middleware.inspection.explanation.arithmetic import added_up, arithmetic
 from kp_middleware.inspection.explanation.feedback import feedback_in_words
-from kp_middleware.inspection.explanation.verdict import bar_of, gate_in_words
+from kp_middleware.inspection.explanation.verdict import bar_of, gate_in_words, is_cleared
 from kp_middleware.inspection.explanation.whereabouts import taken_out, whereabouts
 from kp_middleware.inspection.page._alike import Alike, alike_card
 from kp_middleware.inspection.page._card import card, picture_card
@@ -103,7 +103,14 @@ def score_picture(trace: Row) -> Picture:
     terms = [
         Term(line.part, line.working, line.amount) for line in added_up(arithmetic(trace))[:-1]
     ]
-    return waterfall(terms, trace["score"], bar_of(trace), why_not=whereabouts(trace))
+    bar = bar_of(trace)
+    return waterfall(
+        terms,
+        trace["score"],
+        bar,
+        is_cleared=bar is not None and is_cleared(trace),
+        why_not=whereabouts(trace),
+    )
 
 
 def _score_title(trace: Row) -> str:

@@ -26,7 +26,12 @@ class Term(NamedTuple):
 
 
 def waterfall(
-    terms: Sequence[Term], score: float | None, threshold: float | None, *, why_not: str = ""
+    terms: Sequence[Term],
+    score: float | None,
+    threshold: float | None,
+    *,
+    is_cleared: bool,
+    why_not: str = "",
 ) -> Picture:
     """Each term where the one before it ended, then the score from zero.
 
@@ -34,17 +39,17 @@ def waterfall(
         terms: The four signals, then the rules.
         score: Their sum; None where the run was not scored.
         threshold: What it had to reach; None where its gate asked for nothing.
+        is_cleared: Whether it was good enough: of equal scores, the first ones may be.
         why_not: Why there is no score, in words.
     """
     if score is None:
         return empty(f"{_NOT_SCORED}: {why_not}" if why_not else _NOT_SCORED)
-    beside = "" if threshold is None else _beside(score, threshold)
+    beside = "" if threshold is None else _beside(score, threshold, is_cleared=is_cleared)
     finding = f"The score is {score:.3f}"
     if threshold is not None:
         finding += f": {beside} the threshold of {short_bar(threshold)}"
     scale = Scale(0, 1, 0, WIDTH)
-    is_reached = threshold is not None and score >= threshold
-    total = Part(0, score, CLEARED if is_reached else BELOW)
+    total = Part(0, score, CLEARED if is_cleared else BELOW)
     rows = [*_rows(terms), BarRow("score", f"{score:.3f}", (total,), beside)]
     bottom = _TOP + ROW * len(rows)
     svg = drawing(
@@ -73,7 +78,9 @@ def _signed(amount: float) -> str:
     return f"{amount:+.3f}".replace("-", "−")
 
 
-def _beside(score: float, threshold: float) -> str:
+def _beside(score: float, threshold: float, *, is_cleared: bool) -> str:
+    if score >= threshold and not is_cleared:
+        return "not above"
     return f"{distance(score - threshold)} {'above' if score >= threshold else 'below'}"
 
 

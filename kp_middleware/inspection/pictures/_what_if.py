@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from kp_middleware.inspection.output.wording import in_hundredths
 from kp_middleware.inspection.pictures._histogram import NO_SCORES
 from kp_middleware.inspection.pictures._legend import Key, legend
 from kp_middleware.inspection.pictures._marks import SMALL, inside, label, rule, told
@@ -118,11 +119,5 @@ def _lines(curves: Sequence[Curve], threshold: float | None) -> Iterator[Line]:
         first, *others = (
             share(some, curve.reaching[0]) for some, curve in zip(reach, curves, strict=True)
         )
-        name = f"→ {_exact(step)}" if is_now else _exact(step)
+        name = f"→ {in_hundredths(step)}" if is_now else in_hundredths(step)
         yield Line((name, count(reach[0]), first, against, *others))
-
-
-def _exact(threshold: float) -> str:
-    """With two digits, or with all where two would say another."""
-    short = f"{threshold:.2f}"
-    return short if float(short) == threshold else f"{threshold:g}"

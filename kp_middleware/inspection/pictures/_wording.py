@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from kp_middleware.inspection.output.wording import percent
+
 _GLUED: Final = "\N{NO-BREAK SPACE}"  # a unit never stands on the line below its number
 _MONTHS: Final = (
     *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
@@ -19,17 +21,12 @@ def count(number: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    r"""A part of a whole in per cent; never 0 % or 100 % for some or for not all.
+    r"""A part of a whole, as `percent` has it, in one word.
 
     >>> share(48, 600), share(1, 100_000), share(99_999, 100_000), share(0, 0)
     ('8.0\xa0%', '<0.1\xa0%', '>99.9\xa0%', '0\xa0%')
     """
-    if part in {0, whole}:
-        return f"{100 if part else 0}{_GLUED}%"
-    percent = 100 * part / whole
-    if percent < 0.1:
-        return f"<0.1{_GLUED}%"
-    return f">99.9{_GLUED}%" if percent > 99.9 else f"{percent:.1f}{_GLUED}%"
+    return percent(part, whole).replace("%", f"{_GLUED}%")
 
 
 def took(milliseconds: float) -> str:

@@ -72,11 +72,7 @@ class Cleaning:
     def overview(self, overview: Overview, *, named: set[int]) -> Overview:
         """What the pictures draw; on the map only the traces ``named`` say what they were."""
         return overview._replace(
-            scores=overview.scores._replace(
-                slices=tuple(
-                    one._replace(domain=self.text(one.domain)) for one in overview.scores.slices
-                )
-            ),
+            scores=overview.scores.renamed(self.text),
             last=overview.last._replace(
                 gate=self.text(overview.last.gate),
                 domains={self.text(name): score for name, score in overview.last.domains.items()},

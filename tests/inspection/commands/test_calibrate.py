@@ -215,3 +215,12 @@ def test_a_setting_that_is_none_is_refused_and_nothing_is_written(type_command):
     assert result.exit_code == 1
     assert 'a share from "top 1%" to "top 100%"' in result.stderr
     assert not locations.settings_file().exists()
+
+
+@pytest.mark.parametrize("words", [["-d", "code"], ["--since", "1d"]])
+def test_a_setting_is_for_every_domain_and_time(type_command, words):
+    result = type_command("calibrate", "--set", "0.6", *words)
+
+    assert result.exit_code == 2
+    assert "--set is for every domain and time" in result.stderr
+    assert not locations.settings_file().exists()

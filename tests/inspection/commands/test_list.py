@@ -22,6 +22,16 @@ def traces(db):
     put(db, run("nearly", thought, duration_ms=900), with_value(0.74))
 
 
+def test_what_is_narrowly_below_is_not_told_to_reach_it(db, type_command):
+    put(db, run("narrowly", step("thought", content="hm")), with_value(0.74999))
+
+    (row,) = json.loads(type_command("list", "--near", "--json").stdout)
+    table = type_command("list", "--near", "--table").stdout
+
+    assert row["margin"] == pytest.approx(-0.00001)
+    assert "-0.00001" in table
+
+
 @pytest.fixture
 def listed(type_command):
     """The objectives that are listed."""

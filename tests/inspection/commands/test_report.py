@@ -4,12 +4,13 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
+from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
 
-from kp_middleware import KnowledgePulse, current_trace
+from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step, Tool, current_trace
 from kp_middleware.database import connect
 from kp_middleware.inspection import main
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
@@ -30,6 +31,15 @@ def write(type_command, out):
         return out.read_text()
 
     return write
+
+
+class Always(NamedTuple):
+    """A gate of the user's own."""
+
+    name: str
+
+    def decide(self, score, history):  # noqa: ARG002
+        return Decision("forward", "always", score.value)
 
 
 def page(text):
@@ -119,6 +129,25 @@ def test_what_must_not_be_shared_is_not_in_it(kp, write):
     assert "example.org" not in text
     assert "[REDACTED:email]" in text
     assert "redacted at the level aggregated" in words(text)
+
+
+@pytest.mark.parametrize("place", ["gate", "tool", "domain"])
+def test_no_picture_names_what_must_not_be_shared(db, write, place):
+    names = {"gate": "ours", "tool": "grep", "domain": "law"} | {place: "anna@example.org"}
+    with KnowledgePulse(
+        db=db, embedder=StandInEmbedder(), gate=Always(names["gate"]), sync=True
+    ) as kp:
+        for visibility in ("private", "network"):
+            trace = ReasoningTrace.of(
+                "fix the test",
+                [Step(step_id=0, type="tool_call", tool=Tool(name=names["tool"]))],
+                domain=names["domain"],
+            )
+            metadata = trace.metadata.model_copy(update={"visibility": visibility})
+            kp.submit(trace.model_copy(update={"metadata": metadata}))
+
+    assert "anna@example.org" in write("--raw", "--force")
+    assert "example.org" not in write("--force")
 
 
 def test_raw_leaves_the_texts_as_they_are_and_says_so(agent, write):

@@ -201,3 +201,21 @@ def test_the_numbers_agree_with_the_views(db, type_command):
 
     assert {row["state"]: row["traces"] for row in numbers["states"]} == dict(states)
     assert [tuple(row.values()) for row in numbers["tools"]] == tools
+
+
+@pytest.mark.parametrize("form", ["--json", "--table"])
+def test_columns_are_of_groups_alone(agent, type_command, form):
+    agent("one")
+
+    result = type_command("stats", form, "-c", "recorded")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "-c needs --by" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["--json", "--table"])
+def test_a_file_without_a_run_can_fail(db, type_command, form):
+    connect(db).close()
+
+    assert type_command("stats", form).exit_code == 0
+    assert type_command("stats", form, "--fail-empty").exit_code == 4

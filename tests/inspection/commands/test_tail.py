@@ -9,6 +9,7 @@ import pytest
 from hand_made import put, run, step, with_value
 from terminal import typed
 
+from kp_middleware.database import connect
 from kp_middleware.errors import DatabaseError
 from kp_middleware.inspection.commands.tail import follow
 
@@ -131,3 +132,11 @@ def test_a_narrow_terminal_leaves_out_when_and_what_for_the_objective(db):
 
     assert heads.split() == ["id", "score", "success", "state", "objective"]
     assert row.endswith("find the leak")
+
+
+@pytest.mark.parametrize("form", ["--json", "--table"])
+def test_a_file_without_a_run_can_fail_where_nothing_is_waited_for(db, type_command, form):
+    connect(db).close()
+
+    assert type_command("tail", "--no-follow", form).exit_code == 0
+    assert type_command("tail", "--no-follow", form, "--fail-empty").exit_code == 4

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from hand_made import put, run, step, with_value
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from terminal import typed
 
@@ -91,6 +91,7 @@ def test_what_is_just_below_a_threshold_does_not_reach_it(db):
 
 
 @settings(max_examples=20, deadline=None)
+@example([((1.0, 1.0, 1.0, 1.0), ("many_recoveries", "single_tool"))], PROFILES["code"])
 @given(SIGNAL_SETS, st.sampled_from([*PROFILES.values()]))
 def test_other_weights_give_the_scorers_own_arithmetic(made, profile):
     weights = tuple(getattr(profile, name) for name in SIGNALS)
@@ -110,6 +111,17 @@ def test_other_weights_give_the_scorers_own_arithmetic(made, profile):
 
     expected = [Parts(values, weights, rules).score for values, rules in made]
     assert found == sorted(expected)
+
+
+@pytest.mark.parametrize("weights", [[], ["--weights", "code"]], ids=["as scored", "anew"])
+@pytest.mark.parametrize(("since", "traces"), [("2d", 1), ("2024-01-01", 2)])
+def test_only_what_started_since_then_is_counted(db, type_command, weights, since, traces):
+    put(db, run("old", step("thought"), instant="2024-03-01T12:00:00Z"), with_value(0.9))
+    put(db, run("new", step("thought")), with_value(0.9))
+
+    told = type_command("what-if", "--since", since, "--threshold", "0", "--json", *weights)
+
+    assert json.loads(told.stdout)["traces"] == traces
 
 
 @pytest.mark.parametrize(
@@ -276,7 +288,7 @@ def test_a_person_sees_twelve_thresholds_with_bars_and_domains(db):
     (row,) = [line for line in told if line.startswith("     0.70")]
     assert row.split() == ["0.70", "4", "66.7%", "█████████████▍", "75.0%", "50.0%"]
     (current,) = [line for line in told if line.startswith("→    0.75")]
-    assert current.split()[2:] == ["2", "33.3%", "██████▋", "50.0%", "0.0%"]
+    assert current.split()[2:] == ["2", "33.3%", "██████▋", "50.0%", "0%"]
     assert sum(line.startswith("     ") for line in told) == 11
     assert "→ The last scored trace was held against 0.75." in told[-1]
 

@@ -128,8 +128,8 @@ def test_a_value_that_is_named_gives_the_other_verdict_while_the_rules_stay(case
 
     if raised := re.match(rf"{NUMBER} instead of", words):
         assert case.parts.changed(case.signal, float(raised[1])).score >= case.threshold
-    if lowered := re.match(rf"below {NUMBER} instead of", words):
-        value = float(lowered[1]) * min(share, 0.999)
+    if lowered := re.match(rf"at most {NUMBER} instead of", words):
+        value = float(lowered[1]) * share
         assert case.parts.changed(case.signal, value).score < case.threshold
 
 

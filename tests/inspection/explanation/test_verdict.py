@@ -101,6 +101,8 @@ def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided):
 
     assert trace["verdict"] == "warming up"
     assert gate_in_words(trace) == "top 10%, its bar for this run 0.75"
+    assert "To reach 0.75, " in told(trace)
+    assert account_of(trace).enough == 0.75
 
 
 def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided):

@@ -237,7 +237,7 @@ def test_what_is_no_text_is_an_error_in_words(agent, db, words):
 def test_a_number_that_nothing_can_count_to_is_an_error_in_words(agent, type_command):
     agent("one")
 
-    result = type_command("tools", "-n", "9" * 30)
+    result = type_command("prune", "--keep", "9" * 30)
 
     assert (result.exit_code, type(result.exception)) == (1, SystemExit)
     assert "a number is too large" in result.stderr

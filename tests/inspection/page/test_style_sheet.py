@@ -45,10 +45,10 @@ def test_every_mark_can_be_seen(dark, mark):
 
 def test_no_two_lines_differ_by_colour_alone():
     dashes = dict(re.findall(r"kp-line-(\w+) { [^}]*stroke-dasharray: ([0-9 ]+);", style_html()))
-    drawn = [dashes.get(colour) for colour in COLOURS]
+    drawn = [dashes.get(colour) for colour in (*COLOURS, "grey")]
 
     assert drawn[0] is None
-    assert len({*drawn}) == len(COLOURS)
+    assert len({*drawn}) == len(COLOURS) + 1
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

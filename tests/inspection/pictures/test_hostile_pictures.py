@@ -51,7 +51,7 @@ def pictures(name):
     yield tool_bars([ToolCalls(name, 3, 1, 2.0, name)], AllTools(1, 3, 1))
     yield removals([Removed("2026-11-02", name, 3)], nothing="")
     yield by_domain([DomainBins(name, (Bin(0.5, 0.55, 3, 0),), "blue", name)], 0.75)
-    yield waterfall([Term(name, name, 0.5)], 0.5, 0.75)
+    yield waterfall([Term(name, name, 0.5)], 0.5, 0.75, is_cleared=False)
     yield what_if([Curve(name, "ink", (1,) * 101, 1, name)], 0.75)
     yield trace_map([Spot(n, n, name, name, "blue", True, name) for n in range(3)], kept=0.5)
 
