@@ -5,7 +5,7 @@ import time
 from typing import Final
 
 from kp_middleware.database import Connection, transaction
-from kp_middleware.storage import Verdict, is_to_be_said, read_last_decisions
+from kp_middleware.storage import Verdict, claim_to_say, read_last_decisions
 
 logger = logging.getLogger("kp_middleware")
 
@@ -35,6 +35,6 @@ class Drought:
         if not last.is_dry:
             return
         with transaction(self._connection):
-            is_news = is_to_be_said(self._connection, now_s=time.time())
+            is_news = claim_to_say(self._connection, now_s=time.time())
         if is_news:
             logger.warning("nothing leaves: %s", last.in_words())

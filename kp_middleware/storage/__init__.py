@@ -18,7 +18,7 @@ from kp_middleware.storage._highlights import best, listed, newest, some_of_each
 from kp_middleware.storage._history import History, Row
 from kp_middleware.storage._last_decisions import (
     LastDecisions,
-    is_to_be_said,
+    claim_to_say,
     read_last_decisions,
 )
 from kp_middleware.storage._listing import COUNTED, STATES, Filters, Listing
@@ -129,12 +129,12 @@ __all__ = [
     "back_up",
     "best",
     "check_soundness",
+    "claim_to_say",
     "count_all",
     "count_backlog",
     "domain_names",
     "first_since",
     "forget_progress",
-    "is_to_be_said",
     "lift_stops",
     "listed",
     "newest",

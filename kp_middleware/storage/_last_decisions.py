@@ -109,7 +109,7 @@ def read_last_decisions(connection: sqlite3.Connection) -> LastDecisions:
     )
 
 
-def is_to_be_said(connection: sqlite3.Connection, *, now_s: float) -> bool:
+def claim_to_say(connection: sqlite3.Connection, *, now_s: float) -> bool:
     """Whether nobody was told for a day that none cleared; from now on somebody is.
 
     Args:

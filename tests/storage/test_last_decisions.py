@@ -6,7 +6,7 @@ import pytest
 from stored_runs import run, scored
 
 from kp_middleware.database import connect
-from kp_middleware.storage import Verdict, is_to_be_said, read_last_decisions
+from kp_middleware.storage import Verdict, claim_to_say, read_last_decisions
 
 DAY_S = 86_400
 BELOW = "score 0.500 is below 0.75"
@@ -105,9 +105,9 @@ def test_an_empty_file_says_so(words):
 @pytest.mark.parametrize(
     ("later_s", "again"), [(DAY_S - 1, False), (DAY_S + 1, True), (-1, True)], ids=str
 )
-def test_it_is_to_be_said_once_a_day_for_all_who_share_the_file(connection, db, later_s, again):
+def test_it_claim_to_say_once_a_day_for_all_who_share_the_file(connection, db, later_s, again):
     now_s = 1.7e9
 
-    assert is_to_be_said(connection, now_s=now_s)
+    assert claim_to_say(connection, now_s=now_s)
     with closing(connect(db)) as another:
-        assert is_to_be_said(another, now_s=now_s + later_s) == again
+        assert claim_to_say(another, now_s=now_s + later_s) == again

@@ -90,8 +90,13 @@ def test_some_runs_only_can_be_asked_about(fill, calibrate):
 
 @pytest.mark.parametrize(
     ("values", "best"),
-    [([0.5] * 60, "top 10%"), ([0.5] * 57 + [0.8] * 3, 0.75), ([0.8] * 49, None)],
-    ids=["none reaches the protocol's", "enough do", "too few to tell"],
+    [
+        ([0.5] * 60, "top 10%"),
+        ([0.5] * 57 + [0.8] * 3, 0.75),
+        ([0.5] * 58 + [0.8] * 2, "top 10%"),
+        ([0.8] * 49, None),
+    ],
+    ids=["none reaches the protocol's", "enough do", "fewer than a twentieth", "too few to tell"],
 )
 def test_a_setting_is_recommended(fill, calibrate, values, best):
     fill(values)
