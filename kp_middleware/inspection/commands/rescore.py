@@ -66,12 +66,12 @@ def rescore(
     kp-middleware rescore --dry-run
     kp-middleware rescore --since 30d --domain code
     """
-    selection, settings = Selection(domain, since), read_settings(db)
+    selection = Selection(domain, since)
     with closing(connect(db, read_only=dry_run or not db.exists())) as connection:
         if not PastRuns(connection, selection, None).count(after=0):
-            _tell(_result({}, dry_run=dry_run), as_json=as_json)  # which needs no model
+            _tell(_result({}, dry_run=dry_run), as_json=as_json)  # which needs no settings
             return
-        rescoring = _prepared(connection, settings, selection, dry_run=dry_run)
+        rescoring = _prepared(connection, read_settings(db), selection, dry_run=dry_run)
         began_s = time.monotonic()
         count = _run(rescoring)
     took_s, before = time.monotonic() - began_s, rescoring.went_before
