@@ -135,7 +135,7 @@ class Listing:
             " ON t.seq = traces_fts.rowid LEFT JOIN outbox o ON o.trace_seq = t.seq"
             f" WHERE traces_fts MATCH :words AND {where.sql}"
             " ORDER BY rank LIMIT :limit OFFSET :skip",
-            "f.rank, f.seq DESC",
+            "f.rank, f.seq",  # as FTS5 itself orders equal ones, before the limit
             {**where.values, "words": words, "limit": limit, "skip": skip},
             more=", f.snippet",
         )

@@ -48,7 +48,8 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
             f"{_texts(cleaning.left_out)} could not be redacted: the report says so instead",
             err=True,
         )
-    hint(f"{len(found.told)} traces in full, {len(found.listed)} listed, in {out}")
+    told = f"{len(found.told)} {'trace' if len(found.told) == 1 else 'traces'} in full"
+    hint(f"{told}, {len(found.listed)} listed, in {out}")
     if opens:
         import webbrowser
 

@@ -122,7 +122,7 @@ async def search(datasette: "Datasette", request: "Request") -> Response:
 
 def _page(typed: str | None) -> int:
     """The first, unless another was asked for."""
-    is_number = typed is not None and re.fullmatch("[1-9][0-9]{0,5}", typed)
+    is_number = typed is not None and re.fullmatch("[1-9][0-9]{0,8}", typed)
     return int(typed or "") if is_number else 1
 
 

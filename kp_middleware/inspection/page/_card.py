@@ -57,6 +57,12 @@ def table(columns: Sequence[str], lines: Sequence[Line]) -> Markup:
     )
 
 
+def wide_table(title: str, picture: Picture) -> Markup:
+    """The numbers of a picture; what has no room is reached with the keys, too."""
+    shown = table(picture.columns, picture.lines)
+    return element("div", shown, class_="kp-wide", tabindex="0", role="region", aria_label=title)
+
+
 def linked(text: str, href: str | None) -> Markup:
     """A text that leads somewhere, if it does; it cannot turn what stands around it."""
     shown = element("bdi", text)
@@ -82,6 +88,6 @@ def _more(title: str, picture: Picture) -> Markup:
     return element(
         "details",
         element("summary", "As a table", element("span", f": {title}", class_="kp-unseen")),
-        element("div", table(picture.columns, picture.lines), class_="kp-wide"),
+        wide_table(title, picture),
         class_="kp-more",
     )

@@ -14,7 +14,7 @@ _CELL: Final = 160
 _COLUMNS: Final = (
     ("Objective", None),
     ("Found in it", "kp-roomy"),
-    ("Domain", "kp-roomy kp-narrow"),
+    ("Domain", "kp-roomy"),
     ("Started", "kp-roomy kp-narrow"),
     ("State", "kp-roomy kp-narrow"),
     ("Score", "kp-number"),

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from kp_middleware.inspection.page._card import card, picture_card, table
+from kp_middleware.inspection.output.wording import in_hundredths
+from kp_middleware.inspection.page._card import card, picture_card, table, wide_table
 from kp_middleware.inspection.page._links import Links
 from kp_middleware.inspection.page._notice import notice
 from kp_middleware.inspection.page._questions import (
@@ -14,6 +15,7 @@ from kp_middleware.inspection.pictures import Line, Markup, element, share
 from kp_middleware.storage import LastDecisions, ScoreSlices
 
 _STEP: Final = 5
+_TABLE: Final = "At each threshold"
 
 
 def what_if_html(scores: ScoreSlices, links: Links, last: LastDecisions) -> Markup:
@@ -37,8 +39,8 @@ def _pictures(scores: ScoreSlices, links: Links) -> Markup:
         ),
         (
             card(
-                "At each threshold",
-                element("div", table(picture.columns, picture.lines), class_="kp-wide"),
+                _TABLE,
+                wide_table(_TABLE, picture),
                 lead=_lead(scores),
             ),
         ),
@@ -56,14 +58,20 @@ def _lead(scores: ScoreSlices) -> str:
 
 def _by_domain(scores: ScoreSlices, links: Links) -> Markup:
     """At the threshold, or else at the bar of the best tenth, and a little on either side."""
-    now = _tenth(scores) if scores.threshold is None else round(100 * scores.threshold)
-    near = sorted({max(0, now - _STEP), now, min(100, now + _STEP)})
+    now = _tenth(scores) / 100 if scores.threshold is None else scores.threshold
+    hundredth = round(100 * now)
+    near = {hundredth - _STEP, hundredth + _STEP} & {*range(101)}
+    columns = {at / 100: [scores.of(name).reaching(at) for name in scores.domains] for at in near}
+    columns[now] = [
+        of.reaching(hundredth) if scores.threshold is None else of.above
+        for of in map(scores.of, scores.domains)
+    ]
     lines = []
-    for name in scores.domains:
-        of = scores.of(name)
-        shares = (share(of.reaching(hundredth), of.traces) for hundredth in near)
+    for place, name in enumerate(scores.domains):
+        traces = scores.of(name).traces
+        shares = (share(columns[at][place], traces) for at in sorted(columns))
         lines.append(Line((name, *shares), links.domain(name)))
-    return table(("Domain", *(f"{hundredth / 100:.2f}" for hundredth in near)), lines)
+    return table(("Domain", *map(in_hundredths, sorted(columns))), lines)
 
 
 def _tenth(scores: ScoreSlices) -> int:

@@ -61,6 +61,8 @@ def by_domain(domains: Sequence[DomainBins], threshold: float | None) -> Picture
     what = "clears its bar" if threshold is None else f"reaches {threshold:g}"
     often = f"{share(best.above, best.traces)} of {count(best.traces)}"
     finding = f"{best.domain} {what} most often: {often}"
+    if len(domains) > MOST:
+        finding += f"; the {MOST} most frequent of {len(domains)} are drawn"
     top = max((one.below + one.above) / of.traces for of in drawn for one in of.bins)
     panels = [
         _panel(one, threshold, top, place % 2 * (_WIDE + _GAP), place // 2 * _HIGH)

@@ -104,16 +104,17 @@ def _bar(one: Bin, across: Scale, up: Scale) -> Markup:
 
 def _threshold(threshold: float, below: int, above: int, x: float) -> list[Markup]:
     name = f"threshold {threshold:g}"
-    sides = f"{count(below)} below", f"{count(above)} reach it"
+    sides = f"{count(below)} below", f"{count(above)} pass"
     marks = [
         rule(x, 22, x, _BOTTOM, kind="threshold"),
         label(name, inside(name, x, anchor="middle", bold=True), 14, anchor="middle", kind="loss"),
     ]
-    if x - width(sides[0]) > 8 and x + width(sides[1], bold=True) < WIDTH - 8:
+    right = min(x + 8, WIDTH - width(sides[1], bold=True))
+    if x - width(sides[0]) > 8 and right > x + 3:
         return [
             *marks,
             label(sides[0], x - 8, 34, anchor="end", kind="quiet"),
-            label(sides[1], x + 8, 34, kind="strong"),
+            label(sides[1], right, 34, kind="strong"),
         ]
     if x > WIDTH / 2:
         both = f"{sides[0]}, {sides[1]}"

@@ -8,7 +8,6 @@ from kp_middleware.inspection.pictures._marks import label, told
 from kp_middleware.inspection.pictures._markup import Markup
 from kp_middleware.inspection.pictures._picture import WIDTH
 
-_KEY: Final = 16.0
 _GAP: Final = 14.0
 _LINE: Final = 19.0
 
@@ -18,13 +17,15 @@ class Key(NamedTuple):
 
     Attributes:
         text: What it means.
-        mark: What it looks like, drawn in a square of 12 px from 0 to the right and up.
+        mark: What it looks like, drawn from 0 to the right and up, 12 px high.
         href: Where it leads; None means nowhere.
+        wide: How many px the mark takes.
     """
 
     text: str
     mark: Markup
     href: str | None = None
+    wide: float = 12.0
 
 
 def legend(keys: Sequence[Key], top: float) -> tuple[list[Markup], float]:
@@ -32,11 +33,14 @@ def legend(keys: Sequence[Key], top: float) -> tuple[list[Markup], float]:
     marks: list[Markup] = []
     x, y = 0.0, top + 12
     for key in keys:
-        text = shortened(key.text, WIDTH - _KEY)
-        wide = _KEY + width(text)
+        begins = key.wide + 4
+        text = shortened(key.text, WIDTH - begins)
+        wide = begins + width(text)
         if x and x + wide > WIDTH:
             x, y = 0.0, y + _LINE
         placed = Markup(f'<g transform="translate({x:g} {y - 4:g})">{key.mark}</g>')
-        marks.append(told(key.text, placed, label(text, x + _KEY, y, kind="quiet"), href=key.href))
+        marks.append(
+            told(key.text, placed, label(text, x + begins, y, kind="quiet"), href=key.href)
+        )
         x += wide + _GAP
     return marks, y + 6

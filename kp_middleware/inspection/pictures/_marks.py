@@ -45,6 +45,7 @@ def bar(
         width=max(wide, 0),
         height=max(high, 0),
         rx=2 if rounded and min(wide, high) > 4 else None,
+        fill="none" if colour == "hit" else None,  # also where no style sheet is read
         class_=f"kp-{colour}",
     )
 

@@ -86,7 +86,7 @@ def _band(days: Sequence[Novelty], across: Scale, up: Scale) -> Markup:
     return element(
         "g",
         element("polygon", points=around, class_="kp-band"),
-        element("polyline", points=middle, class_="kp-curve kp-median"),
+        element("polyline", points=middle, fill="none", class_="kp-curve kp-line-orange"),
     )
 
 

@@ -16,6 +16,7 @@ _LEFT: Final = 40.0
 _TOP: Final = 30.0
 _BOTTOM: Final = 216.0
 _MOST: Final = 7
+_SWATCH: Final = 28.0  # room for more than one of the dashes
 _COLUMNS: Final = ("Threshold", "Reach it", "Share", "Against now")
 
 
@@ -51,13 +52,16 @@ def what_if(curves: Sequence[Curve], threshold: float | None) -> Picture:
     of_all = f"{count(whole.now)} of {count(whole.reaching[0])}"
     finding = f"{of_all} {how} ({share(whole.now, whole.reaching[0])})"
     across, up = Scale(0, 1, _LEFT, WIDTH - 4), Scale(0, 1, _BOTTOM, _TOP)
-    keys = [_key(curve) for curve in curves[: _MOST + 1]]
+    drawn = [(curve, _look(curve, place)) for place, curve in enumerate(curves[: _MOST + 1])]
+    if len(curves) > len(drawn):
+        finding += f"; the {_MOST} most frequent of {len(curves) - 1} domains are drawn"
+    keys = [_key(curve, look) for curve, look in drawn]
     entries, bottom = legend(keys, _BOTTOM + 26)
     svg = drawing(
         bottom,
         finding,
         *_frame(across, up),
-        *(_line(curve, across, up) for curve in reversed(curves[: _MOST + 1])),
+        *(_line(curve, look, across, up) for curve, look in reversed(drawn)),
         *(() if threshold is None else _threshold(threshold, across(threshold))),
         *entries,
     )
@@ -80,13 +84,18 @@ def _frame(across: Scale, up: Scale) -> list[Markup]:
     return marks
 
 
-def _line(curve: Curve, across: Scale, up: Scale) -> Markup:
+def _look(curve: Curve, place: int) -> str:
+    """Its colour is that of its domain everywhere; its dashes are its own in this picture."""
+    return f"kp-curve kp-line-{curve.colour} kp-dash-{place - 1}"
+
+
+def _line(curve: Curve, look: str, across: Scale, up: Scale) -> Markup:
     whole = curve.reaching[0]
     points = " ".join(
         f"{across(hundredth / 100):.1f},{up(reaching / whole):.1f}"
         for hundredth, reaching in enumerate(curve.reaching)
     )
-    drawn = element("polyline", points=points, class_=f"kp-curve kp-line-{curve.colour}")
+    drawn = element("polyline", points=points, fill="none", class_=look)
     return told(_spoken(curve), drawn, href=curve.href)
 
 
@@ -99,9 +108,9 @@ def _threshold(threshold: float, x: float) -> list[Markup]:
     ]
 
 
-def _key(curve: Curve) -> Key:
-    mark = element("path", d="M0 0H12", class_=f"kp-curve kp-line-{curve.colour}")
-    return Key(f"{curve.name} {share(curve.now, curve.reaching[0])}", mark, curve.href)
+def _key(curve: Curve, look: str) -> Key:
+    mark = element("path", d=f"M0 0H{_SWATCH:g}", class_=look)
+    return Key(f"{curve.name} {share(curve.now, curve.reaching[0])}", mark, curve.href, _SWATCH)
 
 
 def _spoken(curve: Curve) -> str:

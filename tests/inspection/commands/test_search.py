@@ -130,3 +130,12 @@ def test_an_excerpt_of_a_long_text_says_that_it_is_one(db, found):
     put(db, run(f"{long}天気{long}", step("thought")), with_value(0.5))
 
     assert found("天気")[0]["snippet"] == f"…{'あ' * 24}[天気]{'あ' * 70}…"
+
+
+def test_of_equal_matches_the_same_ones_come_first_however_many_are_shown(db, found):
+    for number in range(6):
+        put(db, run(f"count item {number}", step("thought", content="hm")))
+
+    everything = [row["objective"] for row in found("count")]
+
+    assert [row["objective"] for row in found("-n", "3", "count")] == everything[:3]

@@ -18,6 +18,30 @@ def test_every_threshold_has_a_row_and_every_domain_its_share(work, what_if_page
     assert "Scores by domain" in titles_of_cards(page)
 
 
+def test_each_domain_is_told_at_the_threshold_itself(work, what_if_page, connection):
+    work("fix it")
+    connection.execute("UPDATE traces SET threshold = 0.7551, score = 0.7552, gate = 'threshold'")
+
+    by_domain = card(what_if_page(), "By domain").find("table")
+
+    assert [head.text for head in by_domain.findall("thead/tr/th")][1:] == [
+        "0.71",
+        "0.7551",
+        "0.81",
+    ]
+    cells = ["".join(cell.itertext()) for cell in by_domain.findall("tbody/tr/td")]
+    assert cells == ["code", "100\xa0%", "100\xa0%", "0\xa0%"]
+
+
+def test_what_has_no_room_can_be_reached_with_the_keys(work, what_if_page):
+    work("fix it")
+
+    (wide,) = card(what_if_page(), "At each threshold").findall("div")
+
+    assert (wide.get("tabindex"), wide.get("role")) == ("0", "region")
+    assert wide.get("aria-label") == "At each threshold"
+
+
 def test_how_the_gate_decided_last_is_said_first(work, what_if_page):
     work("fix it")
 

@@ -37,7 +37,7 @@ def test_a_histogram_says_how_many_reach_the_threshold():
     assert picture.finding == "48 of 600 at or above 0.75 (8.0\xa0%)"
     assert root(picture).get("aria-label") == picture.finding
     assert root(picture).get("role") == "img"
-    assert {"threshold 0.75", "552 below", "48 reach it"} <= set(words(picture))
+    assert {"threshold 0.75", "552 below", "48 pass"} <= set(words(picture))
 
 
 def test_a_bar_is_as_high_as_its_count_and_stands_on_zero():
@@ -106,6 +106,7 @@ def test_of_many_domains_the_table_has_all_and_the_picture_the_first():
     picture = by_domain(domains, 0.75)
 
     assert (len(titles(picture)), len(picture.lines)) == (8, 12)
+    assert picture.finding.endswith("; the 8 most frequent of 12 are drawn")
 
 
 def test_the_curve_says_what_each_threshold_would_let_through():
@@ -153,3 +154,34 @@ def test_the_curve_falls_from_all_to_none():
     assert len(line) == 101
     assert heights == sorted(heights)
     assert heights[0] < heights[50] < heights[51] < heights[100]
+
+
+def test_no_two_of_the_curves_that_are_drawn_look_alike_and_how_many_are_is_said():
+    domains = [curve(f"d{number}", 20, colour="grey") for number in range(9)]
+
+    picture = what_if([curve("all", 20, colour="ink"), *domains], 0.75)
+
+    looks = [line.get("class") for line in every(picture, "polyline")]
+    keys = [line.get("class") for line in every(picture, "path")]
+    assert len(looks) == len({*looks}) == 8
+    assert {*looks} == {*keys}
+    assert picture.finding.endswith("; the 7 most frequent of 9 domains are drawn")
+    assert len(picture.columns) == 4 + 9
+
+
+@pytest.mark.parametrize("above", [48, 546, 1_546])
+def test_how_many_reach_the_threshold_stands_on_their_side(above):
+    picture = histogram(bins(*[0] * 10, 1_454, *[0] * 5, above), 0.75)
+
+    (told,) = [text for text in every(picture, "text") if (text.text or "").endswith(" pass")]
+    assert float(told.get("x")) > threshold_x(picture)
+    assert told.text == f"{above:,} pass"
+
+
+def test_without_a_style_sheet_nothing_is_filled_that_only_leads_somewhere():
+    picture = histogram(bins(3, 4, link=lambda low: f"/{low}"), 0.75)
+
+    hits = [mark for mark in every(picture, "rect") if mark.get("class") == "kp-hit"]
+    assert [mark.get("fill") for mark in hits] == ["none"] * 2
+    lines = every(what_if([curve("all", 20)], 0.75), "polyline")
+    assert [line.get("fill") for line in lines] == ["none"]
