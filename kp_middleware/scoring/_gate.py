@@ -67,11 +67,18 @@ class Threshold:
     def decide(self, score: Score, history: GateHistory) -> Decision:  # noqa: ARG002 - any gate's
         """Forward at or above the threshold."""
         if score.value >= self.threshold:
-            reason = f"score {score.value:.3f} is at least {exact(self.threshold)}"
+            reason = f"score {self._told(score.value)} is at least {exact(self.threshold)}"
             return Decision("forward", reason, self.threshold)
-        value, _ = _told_apart(score.value, self.threshold)
-        reason = f"score {value} is below {exact(self.threshold)}"
+        reason = f"score {self._told(score.value)} is below {exact(self.threshold)}"
         return Decision("withhold", reason, self.threshold)
+
+    def _told(self, score: float) -> str:
+        """With three digits, or with as many as it takes to be on its side of the threshold."""
+        for digits in range(3, 16):
+            told = f"{score:.{digits}f}"
+            if (float(told) >= self.threshold) == (score >= self.threshold):
+                return told
+        return repr(score)
 
 
 class TopShare:

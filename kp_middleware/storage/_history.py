@@ -91,6 +91,8 @@ class History:
             """,
             (seq,),
         )
+        if row["margin"] == 0:
+            row["margin"] = row["score"] - row["threshold"]  # it is rounded
         row["rules"] = json.loads(row["rules"])
         row["tags"] = json.loads(row["tags"] or "[]")
         row["redactions"] = json.loads(row["redactions"])

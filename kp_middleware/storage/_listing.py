@@ -28,8 +28,8 @@ _EXCERPT: Final = """
        SELECT iif(instr(t.objective, :first), t.objective, t.result_summary) AS text))) AS snippet
 """
 _SIDES: Final = (
-    "t.margin >= 0 AND {} ORDER BY t.margin, t.seq DESC",
-    "t.margin < 0 AND {} ORDER BY t.margin DESC, t.seq DESC",
+    "t.margin >= 0 AND {} ORDER BY t.margin, abs(t.score - t.threshold), t.seq DESC",
+    "t.margin < 0 AND {} ORDER BY t.margin DESC, abs(t.score - t.threshold), t.seq DESC",
 )
 
 _UNSENT: Final = "o.state IS NULL AND t.state = :state"
@@ -118,7 +118,9 @@ class Listing:
             f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where.sql)} LIMIT :limit)"  # noqa: S608 - ours
             for side in _SIDES
         )
-        nearest = self._listed(sides, "abs(h.margin), f.seq DESC", {**where.values, "limit": limit})
+        nearest = self._listed(
+            sides, "abs(t.score - t.threshold), f.seq DESC", {**where.values, "limit": limit}
+        )
         return nearest[:limit]
 
     def found(self, filters: Filters, *, limit: int, skip: int = 0) -> list[Row]:

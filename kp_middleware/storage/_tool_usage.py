@@ -27,7 +27,7 @@ def read_tool_usage(
         SELECT tool, sum(iif(type = 'tool_call', times, 0)) AS calls,
                sum(iif(type = 'error_recovery', times, 0)) AS failures,
                sum(iif(type = 'tool_call', traces, 0)) AS traces,
-               round(sum(took_ms) / sum(timed), 1) AS mean_ms, max(most_ms) AS max_ms
+               sum(took_ms) / sum(timed) AS mean_ms, max(most_ms) AS max_ms
         FROM used GROUP BY tool ORDER BY calls DESC, tool LIMIT :limit
         """,
         {"domain": domain, "limit": -1 if limit is None else limit},

@@ -159,7 +159,7 @@ def _gates(verdicts: "Iterable[Row]") -> "list[Row]":
 
 
 def _tools(connection: sqlite3.Connection) -> "list[Row]":
-    """As the view ``tool_usage``, in the order of its index: that needs no sorting."""
+    """As the view ``tool_usage``, which rounds; in the order of its index, without sorting."""
     return _rows(
         connection,
         """
@@ -169,7 +169,7 @@ def _tools(connection: sqlite3.Connection) -> "list[Row]":
           FROM steps WHERE tool IS NOT NULL GROUP BY tool, type)
         SELECT tool, sum(iif(type = 'tool_call', steps, 0)) AS calls,
                sum(iif(type = 'error_recovery', steps, 0)) AS failures,
-               round(sum(total_ms) / sum(timed), 1) AS mean_ms, max(max_ms) AS max_ms
+               sum(total_ms) / sum(timed) AS mean_ms, max(max_ms) AS max_ms
         FROM used GROUP BY tool ORDER BY calls DESC, tool
         """,
     )

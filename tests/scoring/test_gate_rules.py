@@ -43,9 +43,9 @@ def test_a_threshold_lets_through_what_reaches_it():
 @pytest.mark.parametrize(
     ("threshold", "value", "reason"),
     [
-        (0.7500004, 0.75, "score 0.7500000 is below 0.7500004"),
+        (0.7500004, 0.75, "score 0.750 is below 0.7500004"),
         (0.6880000000000002, 0.688, "score 0.688 is below 0.6880000000000002"),
-        (0.6880001, 0.6880001, "score 0.688 is at least 0.6880001"),
+        (0.6880001, 0.6880001, "score 0.6880001 is at least 0.6880001"),
     ],
 )
 def test_a_threshold_of_many_digits_is_told_with_all_of_them(threshold, value, reason):

@@ -105,7 +105,7 @@ def test_an_empty_file_says_so(words):
 @pytest.mark.parametrize(
     ("later_s", "again"), [(DAY_S - 1, False), (DAY_S + 1, True), (-1, True)], ids=str
 )
-def test_it_claim_to_say_once_a_day_for_all_who_share_the_file(connection, db, later_s, again):
+def test_it_is_to_be_said_once_a_day_for_all_who_share_the_file(connection, db, later_s, again):
     now_s = 1.7e9
 
     assert claim_to_say(connection, now_s=now_s)

@@ -69,8 +69,8 @@ def test_no_more_come_than_are_asked_for(listing):
 @pytest.mark.usefixtures("shop")
 def test_the_nearest_to_the_threshold_come_first_from_both_sides(listing):
     assert objectives(listing.nearest(Filters(), limit=3)) == [
-        "mend an order",
         "repair the shop",
+        "mend an order",
         "old news",
     ]
     assert objectives(listing.nearest(Filters(above=False), limit=9)) == [

@@ -64,7 +64,7 @@ def calibrate(
     kp-middleware calibrate --set "top 10%" --max-per-day 20
     """
     if chosen is not None:
-        if domain or since:
+        if domain is not None or since is not None:
             raise click.UsageError("--set is for every domain and time: without -d and --since")
         _set(chosen, most, output)
         return

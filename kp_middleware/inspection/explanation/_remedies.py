@@ -46,7 +46,7 @@ def _value(case: Case) -> str:
     if not case.cleared:
         edge = f"{_up(least):.3f}"
     else:
-        edge = f"at most {_below(least):.3f}" if _below(least) else "0"
+        edge = f"at most {_below(least):.3f}" if _below(least) > 0 else "0"
     return f"{edge} instead of {case.value:.3f}"
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from kp_middleware.shares import exact
+
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _WIDEST: Final = 50
@@ -50,7 +52,7 @@ def histogram(bins: Sequence[Bin], threshold: float | None, width: int) -> Itera
 
 
 def _threshold_line(threshold: float, room: int, width: int) -> str:
-    words = f" threshold {threshold:g}"
+    words = f" threshold {exact(threshold)}"
     return "┄" * min(_LABEL + _COUNT + 3 + room, width - len(words)) + words
 
 

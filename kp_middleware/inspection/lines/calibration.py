@@ -7,6 +7,7 @@ from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.lines.bars import bar, sparkline
 from kp_middleware.inspection.output.screen import broken, padded
 from kp_middleware.inspection.output.wording import one_line, percent
+from kp_middleware.shares import exact
 from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import Row
 
@@ -77,7 +78,7 @@ def _domain(domain: Row, *, draws: bool) -> str:
 
 
 def _setting(row: Row, runs: int, now: float | str, *, draws: bool) -> str:
-    name = f"{row['setting']:g}" if isinstance(row["setting"], float) else row["setting"]
+    name = exact(row["setting"]) if isinstance(row["setting"], float) else row["setting"]
     if row["setting"] == now:
         name += " (now)"
     succeeded = f"{row['succeeded']:,}"
@@ -85,9 +86,9 @@ def _setting(row: Row, runs: int, now: float | str, *, draws: bool) -> str:
         succeeded += f" ({percent(row['succeeded'], row['let_through'])})"
     share = percent(row["let_through"], runs)
     told = f"{name:<{_NAME}}{row['let_through']:>8,}{share:>8}{row['a_day']:>9,.1f}"
-    return f"{told}  {succeeded:<14}{bar(row['share'], _BAR) if draws else ''}".rstrip()
+    return f"{told}  {succeeded:<16}{bar(row['share'], _BAR) if draws else ''}".rstrip()
 
 
 def _typed(setting: float | str) -> str:
     """As a shell takes it."""
-    return f"{setting:g}" if isinstance(setting, float) else f'"{setting}"'
+    return exact(setting) if isinstance(setting, float) else f'"{setting}"'

@@ -13,6 +13,7 @@ from kp_middleware.inspection.output.wording import (
     short_bar,
     short_id,
 )
+from kp_middleware.shares import exact
 from kp_middleware.storage import Row
 
 _BAR: Final = 20
@@ -93,7 +94,7 @@ def _remarks(row: Row, current: float | None, left_out: int) -> Iterator[str]:
     if current is None:
         yield "Each run was held against a bar of its own: see kp-middleware calibrate."
     else:
-        yield f"→ The last scored trace was held against {current:g}."
+        yield f"→ The last scored trace was held against {exact(current)}."
     if row["private"]:
         yield never_leave(row["private"])
     if left_out and len(row["domains"]) > 1:
@@ -103,8 +104,9 @@ def _remarks(row: Row, current: float | None, left_out: int) -> Iterator[str]:
 
 def one_threshold_lines(effect: Row, width: int) -> Iterator[str]:
     """The counts of one threshold, by domain too, and the traces that change."""
+    at = exact(effect["threshold"])
     yield from broken(
-        f"At {effect['threshold']:g}, {effect['would_go']:,} of {effect['traces']:,} traces would"
+        f"At {at}, {effect['would_go']:,} of {effect['traces']:,} traces would"
         f" have gone ({_percent(effect)}); {effect['went']:,} were let through by the gate of"
         " their day.",
         width,

@@ -7,6 +7,8 @@ from kp_middleware.inspection.output.manners import hint
 from kp_middleware.inspection.output.wording import distance, short_id
 from kp_middleware.storage import COUNTED, Row
 
+_NOISE: Final = 1e-9  # less than this is the last bits of a sum
+
 COLUMNS: Final = (
     "id",
     "started_at",
@@ -47,4 +49,5 @@ def for_people(row: Row) -> Row:
 
 
 def _signed(margin: float) -> str:
-    return f"{'-' if margin < 0 else '+'}{distance(margin, least=4)}"
+    sign = "-" if margin < 0 else "+"
+    return f"{sign}{distance(margin, least=4)}" if abs(margin) >= _NOISE else f"{sign}0.0000"

@@ -29,6 +29,7 @@ from kp_middleware.inspection.pictures import (
     removals,
     tool_bars,
 )
+from kp_middleware.shares import exact
 from kp_middleware.storage import Funnel, Overview, Row, ScoreSlices
 
 _MOST_DIGITS: Final = 6
@@ -129,7 +130,7 @@ def _removals_picture(overview: Overview) -> Picture:
 
 def _totals(found: Funnel, above: int, threshold: float | None) -> Markup:
     lost = found.blocked + found.rejected
-    reached = "cleared" if threshold is None else f"at or above {threshold:g}"
+    reached = "cleared" if threshold is None else f"at or above {exact(threshold)}"
     numbers = (
         ("recorded", found.recorded, None),
         (reached, above, None),

@@ -60,7 +60,7 @@ def _by_domain(scores: ScoreSlices, links: Links) -> Markup:
     """At the threshold, or else at the bar of the best tenth, and a little on either side."""
     now = _tenth(scores) / 100 if scores.threshold is None else scores.threshold
     hundredth = round(100 * now)
-    near = {hundredth - _STEP, hundredth + _STEP} & {*range(101)}
+    near = {max(0, hundredth - _STEP), min(100, hundredth + _STEP)}
     columns = {at / 100: [scores.of(name).reaching(at) for name in scores.domains] for at in near}
     columns[now] = [
         of.reaching(hundredth) if scores.threshold is None else of.above

@@ -11,6 +11,7 @@ from kp_middleware.inspection.pictures._palette import BELOW, CLEARED
 from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
 from kp_middleware.inspection.pictures._scale import Scale
 from kp_middleware.inspection.pictures._wording import count, share
+from kp_middleware.shares import exact
 
 MOST: Final = 8
 """How many domains are drawn, those with the most traces; the table has all."""
@@ -58,7 +59,7 @@ def by_domain(domains: Sequence[DomainBins], threshold: float | None) -> Picture
         return empty(NO_SCORES)
     drawn = domains[:MOST]
     best = max(domains, key=lambda one: one.above / one.traces)
-    what = "clears its bar" if threshold is None else f"reaches {threshold:g}"
+    what = "clears its bar" if threshold is None else f"reaches {exact(threshold)}"
     often = f"{share(best.above, best.traces)} of {count(best.traces)}"
     finding = f"{best.domain} {what} most often: {often}"
     if len(domains) > MOST:
@@ -80,7 +81,7 @@ def _panel(
     base = above + 22 + _BARS
     across, up = Scale(0, 1, left, left + _WIDE), Scale(0, top * one.traces, base, above + 24)
     amount = share(one.above, one.traces)
-    where = "cleared" if threshold is None else f"at or above {threshold:g}"
+    where = "cleared" if threshold is None else f"at or above {exact(threshold)}"
     line = None if threshold is None else across(threshold)
     return told(
         f"{one.domain}: {count(one.above)} of {count(one.traces)} {where}",

@@ -10,6 +10,7 @@ from kp_middleware.inspection.pictures._palette import BELOW, CLEARED
 from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
 from kp_middleware.inspection.pictures._scale import Scale, ticks
 from kp_middleware.inspection.pictures._wording import count, share
+from kp_middleware.shares import exact
 
 NO_SCORES: Final = "no scored runs yet: record a run, and it is here a moment after it has ended"
 
@@ -47,7 +48,9 @@ def histogram(bins: Sequence[Bin], threshold: float | None) -> Picture:
     if not below + above:
         return empty(NO_SCORES)
     where = (
-        "cleared the bar of their own run" if threshold is None else f"at or above {threshold:g}"
+        "cleared the bar of their own run"
+        if threshold is None
+        else f"at or above {exact(threshold)}"
     )
     finding = f"{count(above)} of {count(below + above)} {where} ({share(above, below + above)})"
     marks = ticks(max(one.below + one.above for one in bins))
@@ -103,7 +106,7 @@ def _bar(one: Bin, across: Scale, up: Scale) -> Markup:
 
 
 def _threshold(threshold: float, below: int, above: int, x: float) -> list[Markup]:
-    name = f"threshold {threshold:g}"
+    name = f"threshold {exact(threshold)}"
     sides = f"{count(below)} below", f"{count(above)} pass"
     marks = [
         rule(x, 22, x, _BOTTOM, kind="threshold"),

@@ -11,6 +11,7 @@ from kp_middleware.inspection.pictures._markup import Markup, element
 from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
 from kp_middleware.inspection.pictures._scale import Scale
 from kp_middleware.inspection.pictures._wording import count, share
+from kp_middleware.shares import exact
 
 _LEFT: Final = 40.0
 _TOP: Final = 30.0
@@ -48,7 +49,7 @@ def what_if(curves: Sequence[Curve], threshold: float | None) -> Picture:
     if not curves or not curves[0].reaching[0]:
         return empty(NO_SCORES)
     whole = curves[0]
-    how = "cleared the bar of their own run" if threshold is None else f"reach {threshold:g}"
+    how = "cleared the bar of their own run" if threshold is None else f"reach {exact(threshold)}"
     of_all = f"{count(whole.now)} of {count(whole.reaching[0])}"
     finding = f"{of_all} {how} ({share(whole.now, whole.reaching[0])})"
     across, up = Scale(0, 1, _LEFT, WIDTH - 4), Scale(0, 1, _BOTTOM, _TOP)
@@ -86,7 +87,8 @@ def _frame(across: Scale, up: Scale) -> list[Markup]:
 
 def _look(curve: Curve, place: int) -> str:
     """Its colour is that of its domain everywhere; its dashes are its own in this picture."""
-    return f"kp-curve kp-line-{curve.colour} kp-dash-{place - 1}"
+    dashes = f" kp-dash-{place - 1}" if place > 1 else ""
+    return f"kp-curve kp-line-{curve.colour}{dashes}"
 
 
 def _line(curve: Curve, look: str, across: Scale, up: Scale) -> Markup:
@@ -100,7 +102,7 @@ def _line(curve: Curve, look: str, across: Scale, up: Scale) -> Markup:
 
 
 def _threshold(threshold: float, x: float) -> list[Markup]:
-    name = f"threshold {threshold:g}"
+    name = f"threshold {exact(threshold)}"
     at = inside(name, x, anchor="middle", bold=True)
     return [
         rule(x, 20, x, _BOTTOM, kind="threshold"),

@@ -32,6 +32,18 @@ def test_what_is_narrowly_below_is_not_told_to_reach_it(db, type_command):
     assert "-0.00001" in table
 
 
+def test_the_nearest_come_first_however_near_they_are(db, type_command):
+    for value in (0.75, 0.74999, 0.74996, 0.75001, 0.75004):
+        put(db, run(str(value), step("thought", content="hm")), with_value(value))
+
+    def nearest(*words):
+        rows = json.loads(type_command("list", "--near", "--json", *words).stdout)
+        return [row["objective"] for row in rows]
+
+    assert nearest()[0] == nearest("-n", "1")[0] == "0.75"
+    assert {*nearest()[1:3]} == {*nearest("-n", "3")[1:]} == {"0.74999", "0.75001"}
+
+
 @pytest.fixture
 def listed(type_command):
     """The objectives that are listed."""
