@@ -9,7 +9,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-names test-minimum test-python test-wheel lint types imports docs site bench bench-growth bench-inspection bench-novelty bench-peers soak \
+.PHONY: demo test test-slow test-versions test-foreign test-names test-minimum test-python test-wheel lint types imports docs golden site bench bench-growth bench-inspection bench-novelty bench-peers soak \
 	changelog lock clean
 
 demo: $(READY)
@@ -26,6 +26,10 @@ test-slow: $(READY)
 # With other versions of LangChain's packages, and beside other tracers.
 test-versions: $(READY)
 	.ci/versions
+
+# The tests of langchain's agents and of langgraph, recorded and not: each must end the same way.
+test-foreign: $(READY)
+	.ci/foreign
 
 # Presidio with a real model, beside the other engines.
 test-names: $(READY)
@@ -48,8 +52,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/vulture
 
+# As on each system that we know: what is missing on one shows only there.
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin
+	$(BIN)/mypy --platform win32
 
 imports: $(READY)
 	$(BIN)/lint-imports
@@ -59,10 +66,15 @@ bench: $(READY)
 	$(BIN)/python benchmarks/pipeline.py
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/model.py
+	$(BIN)/python benchmarks/redaction.py
 
 # What a file that grows costs: 1,000 to 100,000 traces. SIZES="1000000" for a million: 6 GB and some minutes.
 bench-growth: $(READY)
 	$(BIN)/python benchmarks/growth.py $(SIZES)
+
+# What the doors show of the same runs, written anew: read the difference before you commit it.
+golden: $(READY)
+	WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/golden
 
 # What the pages have from the code: help of the commands, docstrings, the schema.
 docs: $(READY)
@@ -99,6 +111,7 @@ lock:
 	$(COMPILE) $(LOCKED:%=--extra %) --output-file requirements/wheel-extras.lock
 	$(COMPILE) $(LOCKED:%=--extra %) --resolution lowest-direct requirements/minimum.in --output-file requirements/minimum.lock
 	$(COMPILE) $(ENGINES:%=--extra %) requirements/names.in --output-file requirements/names.lock
+	$(COMPILE) requirements/foreign.in --output-file requirements/foreign.lock
 	for versions in $(VERSIONS); do \
 		$(COMPILE) requirements/matrix/$$versions.in --output-file requirements/matrix/$$versions.lock || exit; \
 	done

@@ -11,17 +11,19 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kp_middleware import ReasoningTrace, Scorer, Step, VectorCache
+from kp_middleware.core.formula import Score
+from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
 from kp_middleware.pipeline._second_decision import trace_store
 from kp_middleware.runs import RecordedRun
-from kp_middleware.scores import Score, Shape
 from kp_middleware.storage import Verdict
 
 ROUNDS: Final = 20
 EVALUATIONS: Final = 50  # in a round
 STORED: Final = 1_000
 EMBEDDER: Final = "benchmark"
-VERDICT: Final = Verdict("fixed(0.6)", 0.6, "withhold", "0.1 is below 0.6")
+REASON: Final = Reason(ReasonCode.BELOW_THRESHOLD, {"score": 0.1, "threshold": 0.6})
+VERDICT: Final = Verdict("fixed(0.6)", 0.6, "withhold", REASON)
 STEPS: Final = tuple(
     Step(step_id=number, type="thought", content="The module that leaks is the next one. " * 5)
     for number in range(8)
@@ -71,7 +73,7 @@ class Keeping:
         number = next(self._numbers)
         trace = ReasoningTrace.of(f"Find the module that leaks, number {number}", STEPS)
         trace = trace.model_copy(update={"id": f"kp:trace:{number:036}"})
-        return RecordedRun(trace=trace, shape=Shape.of(trace)), self._units[number % 97]
+        return RecordedRun(trace=trace, shape=trace.shape), self._units[number % 97]
 
     def keep(self, run: RecordedRun, vector: np.ndarray, score: Score) -> None:
         """The two transactions of a run."""

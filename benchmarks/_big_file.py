@@ -42,8 +42,9 @@ TRACE: Final = (
     "thread_id", "tags", "privacy_level", "visibility", "step_count", "tool_count",
     "recovery_count", "input_tokens", "output_tokens", "complexity", "novelty", "tool_diversity",
     "outcome_confidence", "complexity_weight", "novelty_weight", "tool_diversity_weight",
-    "outcome_confidence_weight", "rules", "score", "threshold", "gate", "decision", "reason",
-    "scorer", "embedder", "nearest_seq", "nearest_similarity", "scored_ms",
+    "outcome_confidence_weight", "rules", "score", "threshold", "gate", "decision",
+    "reason_code", "reason_args", "scorer", "embedder", "nearest_seq", "nearest_similarity",
+    "scored_ms",
 )  # fmt: skip
 STEP: Final = (
     "trace_seq", "step_id", "type", "tool", "content", "input", "output_summary", "latency_ms",
@@ -125,7 +126,8 @@ def _trace(seq: int, traces: int, rng: random.Random) -> dict[str, Any]:
         "threshold": 0.75,
         "gate": "threshold",
         "decision": "forward" if score >= 0.75 else "withhold",
-        "reason": f"{score:.3f} is {'at least' if score >= 0.75 else 'below'} 0.75",
+        "reason_code": "above_threshold" if score >= 0.75 else "below_threshold",
+        "reason_args": json.dumps({"score": score, "threshold": 0.75}),
         "scorer": "kp/1",
         "embedder": EMBEDDER,
         "nearest_seq": seq - rng.randint(1, min(seq - 1, 1000)) if seq > 1 else None,

@@ -4,14 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kp_middleware.core.formula import Score
+    from kp_middleware.core.gates import Decision, Gate, GateHistory
     from kp_middleware.pipeline import KnowledgePulse
     from kp_middleware.recording import current_trace
-    from kp_middleware.scores import Score
     from kp_middleware.scoring import (
-        Decision,
         Embedder,
-        Gate,
-        GateHistory,
         MiniLMEmbedder,
         Scorer,
         VectorCache,
@@ -46,12 +44,10 @@ __all__ = [
 _HOMES = {
     "pipeline": ("KnowledgePulse",),
     "recording": ("current_trace",),
-    "scores": ("Score",),
+    "core.formula": ("Score",),
+    "core.gates": ("Decision", "Gate", "GateHistory"),
     "scoring": (
-        "Decision",
         "Embedder",
-        "Gate",
-        "GateHistory",
         "MiniLMEmbedder",
         "Scorer",
         "VectorCache",

@@ -17,6 +17,8 @@ KnowledgePulseError
 
 from pathlib import Path
 
+from kp_middleware.problems import Problem, ProblemKind
+
 __all__ = [
     "DatabaseError",
     "EmbedderError",
@@ -51,10 +53,16 @@ class MissingExtraError(KnowledgePulseError):
 
 
 class SettingsFileError(KnowledgePulseError):
-    """The file of settings cannot be read."""
+    """The file of settings cannot be read.
+
+    Attributes:
+        path: Of the file.
+        problem: What is wrong with it, and what to do.
+    """
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path}: {problem}; correct the file or remove it")
+        self.problem = f"{problem}; correct the file or remove it"
+        super().__init__(f"{path}: {self.problem}")
         self.path = path
 
 
@@ -98,7 +106,13 @@ class EmbedderNotReadyError(EmbedderError):
 
 
 class RegistryError(KnowledgePulseError):
-    """The registry did not take a trace."""
+    """The registry did not take a trace.
+
+    Attributes:
+        problem: What it was, as it is kept and told later.
+    """
+
+    problem: Problem = Problem(ProblemKind.OTHER)
 
 
 class RegistryUnavailableError(RegistryError):
@@ -107,14 +121,21 @@ class RegistryUnavailableError(RegistryError):
     Attributes:
         status: The HTTP status, or None where no answer came.
         retry_after_s: How long the registry asked us to wait, in seconds, or None.
+        problem: What it was, as it is kept and told later.
     """
 
     def __init__(
-        self, problem: str, *, status: int | None = None, retry_after_s: float | None = None
+        self,
+        words: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        problem: Problem | None = None,
     ) -> None:
-        super().__init__(problem)
+        super().__init__(words)
         self.status = status
         self.retry_after_s = retry_after_s
+        self.problem = problem or self.problem
 
 
 class RegistryRejectedError(RegistryError):
@@ -137,9 +158,13 @@ class RegistryForbiddenError(RegistryError):
     Attributes:
         status: The HTTP status.
         remedy: What the user can do about it.
+        problem: What it was, as it is kept and told later.
     """
 
-    def __init__(self, status: int, problem: str, remedy: str) -> None:
-        super().__init__(f"the registry answered {status}: {problem}; {remedy}")
+    def __init__(
+        self, status: int, words: str, remedy: str, *, problem: Problem | None = None
+    ) -> None:
+        super().__init__(f"the registry answered {status}: {words}; {remedy}")
         self.status = status
         self.remedy = remedy
+        self.problem = problem or self.problem

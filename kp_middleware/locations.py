@@ -39,7 +39,7 @@ def pacing_files(db: Path) -> tuple[Path, Path]:
 
 def reference_folder() -> Path:
     """Where the reference command line keeps its registry, key and agent id."""
-    return Path.home() / ".config" / "knowledgepulse"
+    return Path(os.path.expanduser("~/.config")) / "knowledgepulse"  # noqa: PTH111 - never raises
 
 
 def database_file() -> Path:
@@ -51,7 +51,27 @@ def database_file() -> Path:
     named = os.environ.get("KP_DB") or settings_lines().get("db")
     if not isinstance(named, str | None):
         raise SettingsFileError(settings_file(), "db is no text")
-    return Path(named).expanduser() if named else _dirs.user_data_path / "kp.db"
+    return Path(os.path.expanduser(named)) if named else default_database_file()  # noqa: PTH111
+
+
+def default_database_file() -> Path:
+    """The file of traces where nobody names another."""
+    return _dirs.user_data_path / "kp.db"
+
+
+def why_no_file(path: Path) -> str | None:
+    """Why no file of traces can be here, whoever waits; None where one can be, or is."""
+    try:
+        if path.is_dir():
+            return f"{path} is a folder: name a file in it, such as {path / 'kp.db'}"
+        if path.exists():
+            return None
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+    except (OSError, ValueError) as error:
+        return f"{path} cannot be a file: {getattr(error, 'strerror', None) or error}"
+    if folder.is_dir() and os.access(folder, os.W_OK):
+        return None
+    return f"{path} cannot be made: name a file in a folder that you may write to"
 
 
 def settings_lines() -> dict[str, Any]:
@@ -63,7 +83,9 @@ def settings_lines() -> dict[str, Any]:
     path = settings_file()
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except RecursionError as error:
+        raise SettingsFileError(path, "it is nested too deeply") from error
     except (OSError, ValueError) as error:
         raise SettingsFileError(path, str(error)) from error

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel
 
-from kp_middleware.scores import Shape
+from kp_middleware.core.formula import Shape
 from kp_middleware.traces import ReasoningTrace
 
 Awaited: TypeAlias = Literal["human", "turn"]

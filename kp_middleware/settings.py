@@ -1,214 +1,52 @@
 """What a user may set: by keyword, ``KP_*``, ``settings.toml`` or the reference CLI's files.
 
-Looked for in this order; what is set nowhere has a default: nothing has to be set to begin.
+Looked for in this order; what is set nowhere has a default: nothing has to be set to begin. A wrong
+keyword raises; what is wrong outside of the program keeps it from sending, and from nothing else.
 """
 
-import json
 import logging
-import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict
+from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
-from pydantic.fields import FieldInfo
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from kp_middleware import locations
-from kp_middleware.errors import MissingExtraError, SettingsFileError
-from kp_middleware.patterns import compiled, is_pattern
-from kp_middleware.scores import Weights
-from kp_middleware.shares import share_in_words, top_share
-from kp_middleware.specified import SPECIFIED_THRESHOLD
+from kp_middleware.allowed_values import what_is_needed
+from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
+from kp_middleware.logins import PUBLIC_REGISTRY, read_login
+from kp_middleware.setting_values import (
+    ApiKey,
+    DatabaseFile,
+    Enabled,
+    Engines,
+    Patterns,
+    Profiles,
+    Regions,
+    RegistryUrl,
+    Texts,
+    Threshold,
+)
+from kp_middleware.settings_sources import (
+    REFERENCE,
+    Said,
+    SettingProblem,
+    nearest,
+    no_setting,
+    read_outside,
+)
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
 logger = logging.getLogger("kp_middleware")
 
-_OFF = frozenset({"false", "0", "no", "off", "f", "n"})
-
-
-def _none_if_empty(api_key: SecretStr | None) -> SecretStr | None:
-    return api_key or None
-
-
-def _without_last_slash(url: str) -> str:
-    """One registry has one name, wherever it is compared."""
-    return url.rstrip("/")
-
-
-def _whatever_folder_we_go_to(path: Path) -> Path:
-    try:
-        return path.expanduser().absolute()
-    except RuntimeError:
-        return path.absolute()  # there is no such home: opening it will say so
-
-
-def _unless_switched_off(enabled: bool) -> bool:  # noqa: FBT001 - pydantic's own signature
-    return enabled and os.environ.get("KP_ENABLED", "").strip().lower() not in _OFF
-
-
-def _listed(value: object) -> object:
-    """The list that a variable holds: JSON, or texts divided by commas."""
-    if not isinstance(value, str):
-        return value
-    if value.lstrip().startswith("["):
-        return json.loads(value)
-    entries = [entry.strip() for entry in value.split(",")]
-    if len(entries) > 1 and any("/" in {entry[:1], entry[-1:]} for entry in entries):
-        raise ValueError('a pattern may hold commas itself: write a JSON list, ["/a/", "b"]')
-    return [entry for entry in entries if entry]
-
-
-def _score_or_share(value: object) -> float | str:
-    """A threshold as it is kept: a number first, or else a share in the same words as ever."""
-    if isinstance(value, str) and (share := top_share(value)) is not None:
-        return share_in_words(share)
-    try:
-        score = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        score = math.nan
-    if not 0 <= score <= 1:
-        raise ValueError('a number from 0 to 1 is needed, or a share from "top 1%" to "top 100%"')
-    return score
-
-
-def _usable(entry: str) -> str:
-    """A text, or a pattern that is one; without RE2, redaction will say what to install."""
-    if is_pattern(entry):
-        try:
-            compiled(entry[1:-1])
-        except MissingExtraError:
-            return entry
-    return entry
-
-
-Short: TypeAlias = Annotated[NonEmpty, Field(max_length=1000)]
-_Listed: TypeAlias = Annotated[tuple[Short, ...], NoDecode, BeforeValidator(_listed)]
-Patterns: TypeAlias = Annotated[
-    tuple[Annotated[Short, AfterValidator(_usable)], ...], NoDecode, BeforeValidator(_listed)
-]
-_Region: TypeAlias = Annotated[str, Field(pattern="^[A-Z]{2}$")]
-Engine: TypeAlias = Annotated[
-    str, Field(pattern="^(phonenumbers|kingfisher|gitleaks:.+|presidio:.+)$", max_length=1000)
-]
-
-
-class Settings(BaseSettings):
-    """Every setting, read once. Each is also ``KP_…`` in the environment.
-
-    Attributes:
-        domain: Of runs that name none; picks the weights of the score.
-        threshold: What a score must reach to leave this machine, 0 to 1; or ``top 10%``: what the
-            best tenth of each domain's last runs reach, at most 500 of 30 days, and 0.75 until a
-            domain has 50.
-        max_per_day: How many may leave in 24 hours; None means any number.
-        visibility: Who may see a trace; ``private`` never leaves this machine.
-        privacy_level: How much is removed before a trace leaves.
-        redact_allow: What may stay: findings that are exactly such a text; ``/patterns/`` exempt
-            what they match whole, but never a secret.
-        redact_deny: What always goes: a text in any case, or what a ``/pattern/`` finds.
-        redact_keys_allow: Fields whose name does not make their values secret.
-        redact_keys_deny: Fields whose values always go.
-        redact_phone_regions: Where national phone numbers are at home, such as ``DE``.
-        redact_engines: What else looks for secrets and names: ``phonenumbers``, ``kingfisher``,
-            ``gitleaks:FILE``, ``presidio:MODEL``. Without it, nothing is sent.
-        redact_numbered: ``[REDACTED:email#1]``: within one trace, equal contacts have equal
-            numbers; secrets have none.
-        db: The SQLite file of traces.
-        registry_url: Where traces go.
-        api_key: Of the registry; without one, or with an empty one, nothing leaves this machine.
-        agent_id: Under which the key was registered.
-        embedder: What measures novelty: ``minilm``; ``minilm-int8``, which is faster and less
-            exact; or ``none`` for 0.5. The keyword of `KnowledgePulse` takes an object instead.
-        embedder_threads: For one text: 1 leaves the other processors to the host.
-        profiles: Weights by domain, beside the protocol's own.
-        cache_size: With how many earlier traces a new one is compared.
-        cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
-        enabled: False records nothing at all; ``KP_ENABLED=false`` wins over the keyword.
-        sync: Score in the agent's thread when a run ends: for tests and serverless functions.
-        max_field_bytes: Of one text or one tool's input; what is cut is said in place. At most a
-            million: redaction looks through no more.
-        max_steps: Of one trace; a longer run keeps its first and last half of these.
-        max_trace_bytes: Of one trace.
-        max_queue_bytes: Of finished runs that wait to be scored; beyond it new ones are dropped.
-        paused_ttl_s: How long a run waits for a person's decision; then it is kept as incomplete.
-        thread_idle_s: How long after its last run a thread waits for the next, where the handler's
-            scope is ``thread``; then it is scored.
-        retention_days: How old a trace becomes, from its start; then it is removed while there is
-            nothing else to do, unless something still waits for it. None means any age.
-
-    Raises:
-        pydantic.ValidationError: With the name of each setting that is wrong.
-        SettingsFileError: If ``settings.toml`` cannot be read.
-    """
-
-    model_config = SettingsConfigDict(
-        env_prefix="KP_",
-        frozen=True,
-        extra="forbid",
-        env_ignore_empty=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,  # a mistyped name would quote the API key
-    )
-
-    domain: NonEmpty = "general"
-    threshold: Annotated[float | str, BeforeValidator(_score_or_share)] = SPECIFIED_THRESHOLD
-    max_per_day: Annotated[int, Field(ge=0)] | None = None
-    visibility: Visibility = "network"
-    privacy_level: PrivacyLevel = "aggregated"
-    redact_allow: Patterns = ()
-    redact_deny: Patterns = ()
-    redact_keys_allow: _Listed = ()
-    redact_keys_deny: _Listed = ()
-    redact_phone_regions: Annotated[tuple[_Region, ...], NoDecode, BeforeValidator(_listed)] = ()
-    redact_engines: Annotated[tuple[Engine, ...], NoDecode, BeforeValidator(_listed)] = ()
-    redact_numbered: bool = False
-    db: Annotated[Path, AfterValidator(_whatever_folder_we_go_to)] = Field(
-        default_factory=locations.database_file
-    )
-    registry_url: Annotated[str, AfterValidator(_without_last_slash)] = (
-        "https://registry.openknowledgepulse.org"
-    )
-    api_key: Annotated[SecretStr | None, AfterValidator(_none_if_empty)] = None
-    agent_id: NonEmpty | None = None
-    embedder: Literal["minilm", "minilm-int8", "none"] = "minilm"
-    embedder_threads: Annotated[int, Field(ge=1)] = 1
-    profiles: dict[str, Weights] = {}
-    cache_size: Annotated[int, Field(ge=0)] = 1000
-    cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
-    enabled: Annotated[bool, AfterValidator(_unless_switched_off)] = True
-    sync: bool = False
-    max_field_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024
-    max_steps: Annotated[int, Field(ge=2)] = 1000
-    max_trace_bytes: Annotated[int, Field(ge=4096)] = 1024 * 1024
-    max_queue_bytes: Annotated[int, Field(ge=0)] = 64 * 1024 * 1024
-    paused_ttl_s: Annotated[float, Field(ge=0)] = 7 * 24 * 3600.0
-    thread_idle_s: Annotated[float, Field(ge=0)] = 3600.0
-    retention_days: Annotated[float, Field(gt=0)] | None = None
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - we have no such file
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The order in which a setting is looked for."""
-        path = locations.settings_file()
-        try:
-            toml = _SettingsFile(settings_cls, path)
-        except (OSError, ValueError) as error:
-            raise SettingsFileError(path, str(error)) from error
-        return init_settings, env_settings, toml, _ReferenceFiles(settings_cls)
+_STRICTEST: Final[Mapping[str, Any]] = {
+    "max_per_day": 0,
+    "privacy_level": "aggregated",
+    "threshold": 1.0,
+    "visibility": "private",
+}
+"""Where it is not known what the user meant: what has left cannot be called back."""
 
 
 class SettingsKeywords(TypedDict, total=False):
@@ -245,56 +83,189 @@ class SettingsKeywords(TypedDict, total=False):
     retention_days: float | None
 
 
-class _SettingsFile(TomlConfigSettingsSource):
-    """The user's ``settings.toml``: a line that sets nothing is said and left out."""
+class _EveryKeyword(SettingsKeywords, total=False):
+    """Those of `Settings`: of `KnowledgePulse`, one has another type."""
 
-    def __call__(self) -> dict[str, Any]:
-        lines = super().__call__()
-        for name in lines.keys() - Settings.model_fields.keys():
-            logger.warning("%s: there is no setting %r", self.toml_file_path, name)
-        return {name: value for name, value in lines.items() if name in Settings.model_fields}
+    embedder: Literal["minilm", "minilm-int8", "none"]
 
 
-class _ReferenceFiles(PydanticBaseSettingsSource):
-    """What the reference command line has stored: one login serves both tools."""
+class Settings(BaseModel):
+    """Every setting, read once. Each is also ``KP_…`` in the environment.
 
-    _FILES = (
-        (
-            "config.json",
-            {
-                "registryUrl": "registry_url",
-                "defaultVisibility": "visibility",
-                "defaultDomain": "domain",
-            },
-        ),
-        ("auth.json", {"apiKey": "api_key", "agentId": "agent_id"}),
+    Made by its name, it raises wherever a wrong value comes from; `KnowledgePulse` raises for its
+    keywords alone, and sends nothing where anything else is wrong.
+
+    Attributes:
+        domain: Of runs that name none; picks the weights of the score.
+        threshold: What a score must reach to leave this machine, 0 to 1; or ``top 10%``: what the
+            best tenth of each domain's last runs reach, at most 500 of 30 days, and 0.75 until a
+            domain has 50.
+        max_per_day: How many may leave in 24 hours; None means any number.
+        visibility: Who may see a trace; ``private`` never leaves this machine.
+        privacy_level: How much is removed before a trace leaves; ``private`` removes least.
+        redact_allow: What may stay: findings that are exactly such a text; ``/patterns/`` exempt
+            what they match whole, but never a secret.
+        redact_deny: What always goes: a text in any case, or what a ``/pattern/`` finds.
+        redact_keys_allow: Fields whose name does not make their values secret.
+        redact_keys_deny: Fields whose values always go.
+        redact_phone_regions: Where national phone numbers and ids are at home, such as ``DE``.
+        redact_engines: What else looks for secrets and names: ``phonenumbers``, ``kingfisher``,
+            ``gitleaks:FILE``, ``presidio:MODEL``. Without it, nothing is sent.
+        redact_numbered: ``[REDACTED:email#1]``: within one trace, equal contacts have equal
+            numbers; secrets have none.
+        db: The SQLite file of traces.
+        registry_url: Where traces go.
+        api_key: Of the registry; without one, or with an empty one, nothing leaves this machine.
+        agent_id: Under which the key was registered.
+        embedder: What measures novelty: ``minilm``; ``minilm-int8``, which is faster and less
+            exact; or ``none`` for 0.5. The keyword of `KnowledgePulse` takes an object instead.
+        embedder_threads: For one text: 1 leaves the other processors to the host.
+        profiles: Weights by domain, beside the protocol's own.
+        cache_size: With how many earlier traces a new one is compared.
+        cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
+        enabled: False records nothing at all; ``KP_ENABLED=false`` wins over the keyword.
+        sync: Score in the agent's thread when a run ends: for tests and serverless functions.
+        max_field_bytes: Of one text or one tool's input; what is cut is said in place. At most a
+            million: redaction looks through no more.
+        max_steps: Of one trace; a longer run keeps its first and last steps, and a marker between.
+        max_trace_bytes: Of one trace.
+        max_queue_bytes: Of finished runs that wait to be scored; beyond it new ones are dropped.
+        paused_ttl_s: How long a run waits for a person's decision; then it is kept as incomplete.
+        thread_idle_s: How long after its last run a thread waits for the next, where the handler's
+            scope is ``thread``; then it is scored.
+        retention_days: How old a trace becomes, from its start; then it is removed while there is
+            nothing else to do, unless something still waits for it. None means any age.
+
+    Raises:
+        pydantic.ValidationError: With the name of each setting that is wrong.
+        SettingsFileError: If ``settings.toml`` cannot be read.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,  # a mistyped name would quote the API key
     )
 
-    def get_field_value(
-        self,
-        field: FieldInfo,  # noqa: ARG002 - pydantic-settings' own signature
-        field_name: str,
-    ) -> tuple[Any, str, bool]:
-        """Nothing for one field: all are read at once."""
-        return None, field_name, False
+    domain: NonEmpty = "general"
+    threshold: Threshold = DEFAULT_THRESHOLD
+    max_per_day: Annotated[int, Field(ge=0)] | None = None
+    visibility: Visibility = "network"
+    privacy_level: PrivacyLevel = "aggregated"
+    redact_allow: Patterns = ()
+    redact_deny: Patterns = ()
+    redact_keys_allow: Texts = ()
+    redact_keys_deny: Texts = ()
+    redact_phone_regions: Regions = ()
+    redact_engines: Engines = ()
+    redact_numbered: bool = False
+    db: DatabaseFile = Field(default_factory=locations.default_database_file)
+    registry_url: RegistryUrl = PUBLIC_REGISTRY
+    api_key: ApiKey = None
+    agent_id: NonEmpty | None = None
+    embedder: Literal["minilm", "minilm-int8", "none"] = "minilm"
+    embedder_threads: Annotated[int, Field(ge=1)] = 1
+    profiles: Profiles = {}
+    cache_size: Annotated[int, Field(ge=0)] = 1000
+    cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
+    enabled: Enabled = True
+    sync: bool = False
+    max_field_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024
+    max_steps: Annotated[int, Field(ge=2)] = 1000
+    max_trace_bytes: Annotated[int, Field(ge=4096)] = 1024 * 1024
+    max_queue_bytes: Annotated[int, Field(ge=0)] = 64 * 1024 * 1024
+    paused_ttl_s: Annotated[float, Field(ge=0)] = 7 * 24 * 3600.0
+    thread_idle_s: Annotated[float, Field(ge=0)] = 3600.0
+    retention_days: Annotated[float, Field(gt=0)] | None = None
 
-    def __call__(self) -> dict[str, Any]:
-        folder = locations.reference_folder()
-        return {
-            ours: stored[theirs]
-            for file_name, names in self._FILES
-            for stored in [_read_json(folder / file_name)]
-            for theirs, ours in names.items()
-            if isinstance(stored.get(theirs), str) and stored[theirs]
-        }
+    _problems: tuple[SettingProblem, ...] = ()
+
+    def __init__(self, **keywords: Unpack[_EveryKeyword]) -> None:
+        locations.settings_lines()  # says why, where it cannot be read
+        outside = read_outside(type(self).model_fields)
+        for problem in outside.problems:
+            logger.warning("%s: it is ignored", problem)
+        _check_names(keywords)
+        super().__init__(**_with_their_registry(outside.said, keywords))
+
+    @classmethod
+    def as_far_as_usable(cls, **keywords: Unpack[SettingsKeywords]) -> Self:
+        """The settings of a program, which nothing outside of it shall end.
+
+        A value from outside that is wrong is as if it were not said, or the strictest where it
+        could have been stricter; `problems` has it, and there is no API key.
+
+        Raises:
+            pydantic.ValidationError: With the name of each keyword that is wrong.
+        """
+        problems: list[SettingProblem] = []
+        usable: list[Said] = []
+        for part in read_outside(cls.model_fields).parts:
+            problem = part if isinstance(part, SettingProblem) else cls._problem_of(part)
+            if problem is None:
+                usable += [part] if isinstance(part, Said) else []
+                continue
+            problems.append(problem)
+            strict = _STRICTEST.keys() & {*problem.hides}
+            usable += [Said(name, _STRICTEST[name], "", problem.source) for name in strict]
+        made = cls._of(_with_their_registry(usable, keywords))
+        if problems:
+            made = made.model_copy(update={"api_key": None})
+            made._problems = tuple(problems)  # noqa: SLF001 - our own
+        return made
+
+    @property
+    def problems(self) -> tuple[SettingProblem, ...]:
+        """What is wrong outside of the program: as long as there is any, nothing is sent."""
+        return self._problems
+
+    @classmethod
+    def _of(cls, values: Mapping[str, Any]) -> Self:
+        """With these values alone."""
+        _check_names(values)
+        made = cls.__new__(cls)
+        BaseModel.__init__(made, **values)
+        return made
+
+    @classmethod
+    def _problem_of(cls, said: Said) -> SettingProblem | None:
+        try:
+            made = cls._of({said.name: said.value})
+        except ValidationError as error:
+            words = what_is_needed(cls.model_json_schema()["properties"][said.name], error)
+        else:
+            words = (said.name == "db" and locations.why_no_file(made.db)) or ""
+        return SettingProblem(said.source, said.name, words, (said.name,)) if words else None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError):
-        logger.warning("%s cannot be read as JSON: it is ignored", path)
-        return {}
-    return stored if isinstance(stored, dict) else {}
+def _with_their_registry(said: Sequence[Said], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """All values; the reference's key and agent only if the registry in use is theirs."""
+    values = nearest(said) | dict(keywords)
+    last = {one.name: one.origin for one in said}
+    lent = [n for n in ("api_key", "agent_id") if last.get(n) == REFERENCE and n not in keywords]
+    registry = str(values.get("registry_url") or PUBLIC_REGISTRY)
+    why = read_login().why_unused(registry) if lent else None
+    if why is None:
+        return values
+    if "api_key" in lent:
+        logger.warning("nothing is sent: %s", why)
+    return {name: value for name, value in values.items() if name not in lent}
+
+
+def _check_names(values: Mapping[str, Any]) -> None:
+    """Raise as pydantic does, and say what may be meant."""
+    unknown = [name for name in values if name not in Settings.model_fields]
+    if unknown:
+        words = "Extra inputs are not permitted: {remedy}"
+        errors = [
+            InitErrorDetails(
+                type=PydanticCustomError(
+                    "extra_forbidden", words, {"remedy": no_setting(name, Settings.model_fields)}
+                ),
+                loc=(name,),
+                input=None,
+            )
+            for name in unknown
+        ]
+        raise ValidationError.from_exception_data("Settings", errors, hide_input=True)

@@ -57,7 +57,7 @@ def test_the_history_answers_in_plain_sql(run_example):
 
     printed = run_example("inspect_history")
 
-    assert "is below 0.75" in printed
+    assert "below_threshold" in printed
     assert "trains  2" in printed
     assert printed.rstrip().endswith("How do I get from Rome to Turin by train before noon?")
 

@@ -26,7 +26,7 @@ MODEL = {"fastembed", "huggingface_hub", "onnx", "onnxruntime", "tokenizers"}
 PAGES = {"datasette", "rich", "sqlite_utils"}
 FRAMEWORK = {"langchain", "langchain_core", "langgraph", "langsmith"}
 HEAVY = (
-    *("numpy", "pydantic", "pydantic_settings", "httpx2", "stamina"),
+    *("numpy", "pydantic", "httpx2", "stamina"),
     *sorted(MODEL | PAGES | FRAMEWORK),
 )
 ALSO_PROMISED = {  # besides: what README and docs have users import from modules

@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from kp_middleware import Settings
+from kp_middleware.core.formula import Weights
 from kp_middleware.errors import KnowledgePulseError, SettingsFileError
-from kp_middleware.scores import Weights
 from kp_middleware.settings import SettingsKeywords
 
 
@@ -85,7 +85,8 @@ def test_a_file_of_the_reference_that_is_no_json_is_ignored_with_a_warning(write
     settings = Settings()
 
     assert settings.api_key is None
-    assert "auth.json cannot be read as JSON: it is ignored" in caplog.text
+    assert "auth.json: it " in caplog.text
+    assert "log in again: it is ignored" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 
 from kp_langchain._messages import messages_of, newest_first, read
-from kp_langchain._turns import said_in
+from kp_langchain._objective import SAYS_IT
+from kp_langchain._state import said_by, told_by
 
-_SAYS_IT: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
+_ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
+_BESIDE: Final = frozenset((*SAYS_IT, "context", "history"))
+"""Keys of texts that an answer was made of."""
 
 
 class Answer(NamedTuple):
@@ -24,7 +27,7 @@ class Answer(NamedTuple):
 
 
 def answer_of(output: object) -> Answer:
-    """The structured response, else the last thing said, else what else is an answer.
+    """The structured response, else the last thing said, else what else is an answer, else all.
 
     >>> answer_of({"question": "1+2", "answer": "3", "confidence": 0.9})
     Answer(result='3', structured=None)
@@ -35,15 +38,24 @@ def answer_of(output: object) -> Answer:
 
 def _result(output: object) -> object | None:
     if isinstance(output, BaseMessage):
-        return _text(output) or None
+        return said_by(output) or None
     if said := _last_said(messages_of(output)):
         return said
     if not isinstance(output, Mapping):
         return output
-    for key in _SAYS_IT:
+    for key in _ANSWERS:
         if isinstance(text := output.get(key), str) and text:
-            return text
-    return None
+            return text if _is_alone(output, key) else told_by(output)
+    return told_by(output)
+
+
+def _is_alone(output: Mapping[str, object], answer: str) -> bool:
+    """Whether nothing else in it is an answer as well."""
+    return not any(
+        isinstance(value, str | Mapping | BaseMessage) and value
+        for key, value in output.items()
+        if key != answer and key not in _BESIDE
+    )
 
 
 def _last_said(messages: Sequence[object]) -> str | None:
@@ -59,10 +71,7 @@ def _last_said(messages: Sequence[object]) -> str | None:
 
 
 def _text(message: object) -> str:
-    """What a message says; not what a model thought before."""
-    if isinstance(message, AIMessage):
-        return said_in(message).text
-    return read(message).text
+    return said_by(message) if isinstance(message, BaseMessage) else read(message).text
 
 
 def _field(value: object, name: str) -> object | None:

@@ -20,7 +20,7 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
-from kp_langchain._failures import Failure, failure_of, questions_in
+from kp_langchain._failures import Failure, ended_with, failure_of
 from kp_langchain._graph_events import watch_graphs
 from kp_langchain._resumption import resumption_of
 from kp_langchain._root import Scope
@@ -130,7 +130,9 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run.is_root:
             run.root.ask(about.get("inputs"))
             run.root.hear(run.ledger.results(outputs) or (), run)
+            run.root.recover(ended_well=True)
             run.root.rest(run)
+            self._roots.go_on(run.root)
         elif run.paused or run.paused_inside:
             run.rest(is_node=is_node(about.get("tags")))
         if run.ends_trace:
@@ -143,7 +145,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         run = self._runs.end(run_id, streamed=closed)
         if run is not None and run.is_root:
             run.root.ask(about.get("inputs"))
-        self._failed(run, error)
+        self._ended_with(run, error)
 
     @shield
     def on_interrupt(self, event: "GraphInterruptEvent") -> None:
@@ -161,8 +163,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         self, _: object, messages: list[list[BaseMessage]], run_id: UUID, about: About
     ) -> None:
         """A chat model is asked; its messages tell what no event told."""
-        run = self._roots.begin(run_id, about)
-        if run is None or not messages:
+        run = self._roots.begin_model(run_id, about)
+        if run is None or run.internal or not messages:
             return
         if news := run.ledger.news(messages[0]):
             run.root.hear(news, run)
@@ -171,9 +173,16 @@ class KPCallbackHandler(BaseCallbackHandler):
     @told
     def on_llm_start(self, _: object, prompts: list[str], run_id: UUID, about: About) -> None:
         """A completion model is asked."""
-        run = self._roots.begin(run_id, about)
-        if run is not None:
+        run = self._roots.begin_model(run_id, about)
+        if run is not None and not run.internal:
             run.root.overhear(prompts[:1])
+
+    @shield
+    def on_llm_new_token(self, token: object, *, run_id: UUID, **_: Any) -> None:
+        """A model goes on answering: where it never ends, this is what it said."""
+        run = self._runs.get(run_id)
+        if run is not None and token:
+            run.hear(token)
 
     @told
     def on_llm_end(self, response: LLMResult, run_id: UUID, _: About) -> None:
@@ -182,10 +191,17 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         turn = turn_of(response)
+        if run.internal:
+            run.root.say_aside(turn, run)
+            return
         run.ledger.announce(turn)
         run.root.say(turn, run)
+        if run.around is None:
+            run.root.recorder.unfinished = turn.unfinished
         if run.root.recorder.sureness.listens:
             run.root.weigh(response, run)
+        if run.is_root:
+            self._roots.go_on(run.root)
         if run.ends_trace:
             run.root.succeed(turn.text or None)
 
@@ -195,7 +211,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         run = self._runs.end(run_id)
         if run is not None and failure_of(error) is Failure.GIVEN_UP:
             run.root.say(turn_of(about.get("response")), run)
-        self._failed(run, error)
+        self._ended_with(run, error)
 
     @told
     def on_tool_start(
@@ -208,10 +224,10 @@ class KPCallbackHandler(BaseCallbackHandler):
         tool = (serialized or about).get("name") or "tool"
         call_id = about.get("tool_call_id")
         inputs = about.get("inputs")
-        announced = run.ledger.begin(tool, call_id, inputs)
+        announced = run.ledger.begin(run, tool, call_id, inputs)
         run.use(tool, announced or call_id)
         if announced is None:
-            run.root.recorder.note(
+            run.after = run.root.recorder.note(
                 "tool_call",
                 tool=tool,
                 input={"input": said} if inputs is None else inputs,
@@ -224,7 +240,7 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_tool_end(self, output: object, run_id: UUID, _: About) -> None:
         """A tool gave its result, which may be that it failed."""
         run = self._runs.end(run_id)
-        if run is None:
+        if run is None or run.answered:
             return
         run.ledger.end(run.tool, run.call_id)
         result, failed = result_of(output, run.call_id)
@@ -232,23 +248,29 @@ class KPCallbackHandler(BaseCallbackHandler):
             run.root.stumble(str(result), run)
         else:
             run.root.observe(result, run)
+        if run.is_root:
+            run.root.recover(ended_well=True)
+            self._roots.go_on(run.root)
         if run.ends_trace:
             run.root.succeed(result)
 
     @told
     def on_tool_error(self, error: BaseException, run_id: UUID, _: About) -> None:
         """A tool raised."""
-        self._failed(self._runs.end(run_id), error)
+        self._ended_with(self._runs.end(run_id), error)
 
     @told
     def on_retriever_start(self, _: object, query: str, run_id: UUID, about: About) -> None:
         """A retriever begins: a tool like others, except inside a tool that wraps it."""
         parent = self._runs.get(about.get("parent_run_id"))
         run = self._roots.begin(run_id, about)
-        if run is None or (parent is not None and parent.tool is not None):
+        if run is None:
+            return
+        if parent is not None and parent.tool is not None:
+            run.tells = False
             return
         run.use(str(about.get("name") or "retriever"), None)
-        run.root.recorder.note(
+        run.after = run.root.recorder.note(
             "tool_call", tool=run.tool, input={"query": query}, beside=run.beside()
         )
         if run.is_root:
@@ -262,13 +284,15 @@ class KPCallbackHandler(BaseCallbackHandler):
             return
         found = "\n\n".join(str(getattr(found, "page_content", found)) for found in documents)
         run.root.observe(found, run)
+        if run.is_root:
+            self._roots.go_on(run.root)
         if run.ends_trace:
             run.root.succeed(found)
 
     @told
     def on_retriever_error(self, error: BaseException, run_id: UUID, _: About) -> None:
         """A retriever raised."""
-        self._failed(self._runs.end(run_id), error)
+        self._ended_with(self._runs.end(run_id), error)
 
     def _begin(self, run: Run, inputs: object, metadata: Mapping[str, object]) -> None:
         """A root begins: with its input, or where an earlier one waits for a human."""
@@ -279,24 +303,10 @@ class KPCallbackHandler(BaseCallbackHandler):
         else:
             run.root.resume(resumption, inputs, run.ledger)
 
-    def _failed(self, run: Run | None, error: BaseException) -> None:
-        if run is None:
-            return
-        root = run.root
-        failure = failure_of(error)
-        if failure is Failure.PAUSED:
-            run.pause()
-            root.be_asked(questions_in(error), run)
-        if run.is_root:
-            run.paused &= failure is not Failure.ERROR
-            root.rest(run)
-        if run.fail(error):
-            if run.tool is not None or not run.ends_trace:
-                root.survive(error, run)
-        elif run.tool is not None and failure is Failure.ERROR:
-            root.observe(type(error).__name__, run)
-        if run.ends_trace:
-            root.fail(error)
+    def _ended_with(self, run: Run | None, error: BaseException) -> None:
+        if run is not None and run.is_root:
+            self._roots.go_on(run.root)
+        ended_with(run, error)
 
 
 def _default() -> Recording:

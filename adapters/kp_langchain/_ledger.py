@@ -4,11 +4,14 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kp_langchain._messages import Message, messages_of, newest_first, read, role_of
 from kp_langchain._turns import Call, Turn
 from kp_middleware.recording import shield
+
+if TYPE_CHECKING:
+    from kp_langchain._run import Run
 
 _MOST_CALLS: Final = 1024  # that may wait for a result, of models whose calls nobody runs
 _REMEMBERED: Final = 64  # messages: enough to know the last turns of agents that talk in parallel
@@ -26,7 +29,7 @@ class Ledger:
         self.follows = False
         self._lock = threading.RLock()  # several threads may tell one ledger
         self._announced: dict[str, deque[Call]] = {}  # until a tool run begins; ids need not differ
-        self._begun: dict[str, str] = {}  # calls whose tool runs report their results: their tools
+        self._begun: dict[str, Run] = {}  # calls whose tool runs report their results, or never
         self._reported: deque[str | None] = deque(maxlen=_MOST_CALLS)  # ids, or else the tools
         self._nameless = count()
         self._said: deque[str] = deque(maxlen=_REMEMBERED)
@@ -37,7 +40,8 @@ class Ledger:
         """The tools of the calls that have no result, by the calls' ids."""
         with self._lock:
             announced = {call_id: calls[0].name for call_id, calls in self._announced.items()}
-            return {**announced, **self._begun}
+            begun = {call_id: run.tool or "" for call_id, run in dict(self._begun).items()}
+            return {**announced, **begun}
 
     def owe(self, calls: Mapping[str, str]) -> None:
         """These calls have no result either."""
@@ -55,14 +59,16 @@ class Ledger:
                 self._begun.pop(call_id, None)
                 self._await(call_id, call)
 
-    def begin(self, tool: str, call_id: str | None, inputs: object = None) -> str | None:
+    def begin(
+        self, run: "Run", tool: str, call_id: str | None, inputs: object = None
+    ) -> str | None:
         """A tool run began; the id of the call that was announced for it, or None if none was."""
         if call_id is None:  # before langchain-core 1.1.3, and in AgentExecutor
             call_id = self._first_for(tool, inputs)
         elif self._take(call_id) is None and call_id not in self._begun:
             return None
         if call_id is not None:
-            self._begun[call_id] = tool
+            self._begun[call_id] = run
         return call_id
 
     def end(self, tool: str | None, call_id: str | None) -> None:
@@ -88,7 +94,7 @@ class Ledger:
     @shield
     def results(self, output: object) -> Sequence[Message]:
         """What the root's output says of calls that still wait."""
-        if not (self._announced or self.follows):
+        if not (self._announced or self._begun or self.follows):
             return ()
         messages = messages_of(output)
         conversation = _tail(messages)[0] if self.follows else [*newest_first(messages)][::-1]
@@ -136,11 +142,13 @@ class Ledger:
 
     def _result(self, message: object) -> Message | None:
         call_id = getattr(message, "tool_call_id", "")
-        self._begun.pop(call_id, None)
+        run = self._begun.pop(call_id, None)
         tool = self._take(call_id)
-        if tool is not None:
-            return read(message)._replace(name=tool)
         result = read(message)
+        if run is not None and not run.is_over:  # and never will be: it was given up
+            tool, run.answered = run.tool, result.failed
+        if tool is not None:
+            return result._replace(name=tool)
         if not self.follows or call_id in self._reported:
             return None
         if result.name in self._reported:

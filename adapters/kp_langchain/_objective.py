@@ -1,34 +1,40 @@
 """What a run is for, read from its input: pure functions."""
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Final
 
 from kp_langchain._messages import messages_of, newest_first, read
+from kp_langchain._state import fields_of, told_by
 
-_SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
-_MAX_FIELDS: Final = 20
+SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
+"""Keys of an input that tell what is asked, the first before the others."""
 
 
 def objective_of(inputs: object) -> object | None:
-    """The last human message of a run's input, else what else says it, else None.
+    """The last human message of a run's input, else what else says it, else all of it, or None.
 
     >>> objective_of({"messages": [("user", "add 1 and 2"), ("ai", "3"), ("user", "and 4")]})
     'and 4'
     >>> objective_of({"language": "French", "length": 3})
     {'language': 'French', 'length': 3}
     """
+    if type(inputs).__name__ == "Command":  # langgraph's, which may not be installed
+        inputs = getattr(inputs, "update", None)
     if isinstance(inputs, str | int | float):
         return inputs or None
     if spoken := last_human_text(messages_of(inputs)):
         return spoken
-    if not isinstance(inputs, Mapping):
-        text = getattr(inputs, "text", None)
-        return text if isinstance(text, str) and text else None
-    for key in _SAYS_IT:
-        if isinstance(text := inputs.get(key), str) and text:
+    if isinstance(inputs, list | tuple):
+        return inputs or None
+    if isinstance(text := getattr(inputs, "text", None), str) and text:
+        return text
+    fields = fields_of(inputs)
+    if fields is None:
+        return None
+    for key in SAYS_IT:
+        if isinstance(text := fields.get(key), str) and text:
             return text
-    return _plain_fields(inputs)
+    return told_by(fields)
 
 
 def last_human_text(messages: Sequence[object]) -> str | None:
@@ -40,15 +46,3 @@ def last_human_text(messages: Sequence[object]) -> str | None:
             return said.text
         last = last or said.text
     return last or None
-
-
-def _plain_fields(inputs: Mapping[object, object]) -> object | None:
-    fields = {
-        key: value
-        for key, value in islice(inputs.items(), _MAX_FIELDS)
-        if isinstance(value, str | int | float) and value != ""
-    }
-    texts = [value for value in fields.values() if isinstance(value, str)]
-    if len(fields) == len(texts) == 1:
-        return texts[0]
-    return fields or None

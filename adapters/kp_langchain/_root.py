@@ -1,15 +1,18 @@
 """One root run: what its trace is for, and how it ended."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kp_langchain._answer import answer_of
 from kp_langchain._failures import Failure, failure_of
+from kp_langchain._given_up import given_up, is_survived
 from kp_langchain._log_probabilities import told_beside
+from kp_langchain._messages import messages_of
 from kp_langchain._objective import last_human_text, objective_of
 from kp_langchain._resumption import Resumption
+from kp_langchain._scope import namespace_of
 from kp_langchain._turns import Call, Turn
-from kp_middleware.recording import Recorder, bounded_text, shield
+from kp_middleware.recording import BEGINNING, LateNote, Recorder, bounded_text, shield
 
 if TYPE_CHECKING:
     from langchain_core.outputs import LLMResult
@@ -35,8 +38,12 @@ class Root:
         owned: False where the trace is that of a captured function or of a run around this one,
             which will say how it ended.
         run_keys: Of the live runs inside it.
+        begun: How many have begun.
+        silent: Once it is over, those that never said how they ended.
+        outliving: Once it is over, whether chains in it go on in the background, not yet moved.
         closed_early: Whether its stream was closed while runs in it were live.
         agent_name: As LangChain says it, or None.
+        within: Where in a graph it runs itself: in the background of another root, or in its child.
         follows: Whether it goes on with an earlier run that waited for a human.
         one_ledger: Whether that was in this very recorder: what agents inside it owe, it knows.
     """
@@ -45,12 +52,18 @@ class Root:
         self.recorder = recorder
         self.owned = owned
         self.run_keys: set[int] = set()
+        self.begun = 0
+        self.silent: list[Run] = []
+        self._cancelled: list[Run] = []
+        self.outliving = False
         self.closed_early = False
         self.agent_name: object = None
+        self.within = ""
         self.follows = False
         self.one_ledger = False
         self._is_turn = owned and scope == "thread"
         self._asked = not owned
+        self._goes_on = self._began_late = self._is_unnamed = False
         self._questions: dict[str, None] = {}
         self._answer = ""
 
@@ -59,6 +72,7 @@ class Root:
         """Note whose run it is, from what LangChain says of the root."""
         recorder = self.recorder
         self.agent_name = metadata.get("lc_agent_name")
+        self.within = namespace_of(metadata)
         self.belong(metadata)
         if not self.owned:
             return
@@ -73,17 +87,31 @@ class Root:
             if not tag.startswith(_INTERNAL_TAGS)
         )
 
+    def begin_late(self, tool: str | None) -> None:
+        """It becomes a root only now: whose run it is, the next thing in it says, else its tool."""
+        self.recorder.agent_name = tool
+        self._began_late = self._is_unnamed = True
+
     def belong(self, metadata: Mapping[str, object]) -> None:
         """Note the thread and the agent, once they are told: of a chain, by the graph inside it."""
         recorder, thread_id = self.recorder, metadata.get("thread_id")
+        if self._is_unnamed:
+            self._be_named(metadata)
         if recorder.thread_id is None and thread_id is not None:
             recorder.thread_id = str(thread_id)
             if (agent := metadata.get("lc_agent_name")) is not None:
                 recorder.thread_notes.agent = str(agent)
 
+    def _be_named(self, metadata: Mapping[str, object]) -> None:
+        self._is_unnamed = False
+        self.within = namespace_of(metadata).rpartition("|")[0]
+        self.agent_name = metadata.get("lc_agent_name")
+        if self.agent_name is not None:
+            self.recorder.agent_name = bounded_text(str(self.agent_name), _NAME_BYTES)
+
     def resume(self, resumption: Resumption, inputs: object, ledger: "Ledger") -> None:
         """Note what a human decided, and which calls may still have to be answered."""
-        self._asked = True
+        self._goes_on = True
         notes = self.recorder.thread_notes
         waited_here = notes.awaits is not None
         ledger.owe(notes.go_on(resumption.questions))
@@ -113,6 +141,7 @@ class Root:
         """Note what the run may be for, from what its first model was told."""
         if not self._asked and not self.recorder.objective:
             self.recorder.asked(last_human_text(messages) or "")
+            self.recorder.thread_notes.overheard = self._goes_on
 
     @shield
     def hear(self, messages: "Iterable[Message]", run: "Run") -> None:
@@ -143,7 +172,8 @@ class Root:
         if thought := turn.thought:
             recorder.note("thought", thought, beside=beside)
         for call in turn.calls:
-            recorder.note("tool_call", tool=call.name, input=call.args, beside=beside)
+            own = run.beside(call.id) if self.follows else beside
+            recorder.note("tool_call", tool=call.name, input=call.args, beside=own)
             if call.error is not None:
                 recorder.error(call.error, tool=call.name, beside=beside)
         if turn.text:
@@ -152,6 +182,14 @@ class Root:
             recorder.model = bounded_text(str(turn.model), _NAME_BYTES)
         if turn.tokens is not None:
             recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
+
+    def say_aside(self, turn: Turn, run: "Run") -> None:
+        """Note what a middleware's own model said: it is no thought of the agent's."""
+        said = turn.text or [call.args for call in turn.calls]
+        if said:
+            self.recorder.note("observation", output_summary=said, beside=run.beside())
+        if turn.tokens is not None:
+            self.recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
 
     @shield
     def weigh(self, response: "LLMResult", run: "Run") -> None:
@@ -176,8 +214,26 @@ class Root:
 
     def survive(self, error: BaseException, run: "Run") -> None:
         """Note what was raised inside, if it is an error."""
-        if failure_of(error) is Failure.ERROR:
-            self.stumble(error, run)
+        match failure_of(error):
+            case Failure.ERROR:
+                self.stumble(error, run)
+            case Failure.REFUSED:
+                self.recorder.error(error)
+            case Failure.GIVEN_UP if not isinstance(error, GeneratorExit):  # one had enough
+                if not run.is_root:
+                    self._cancelled.append(run)
+                elif not self.owned:  # should it end the run around this one, it will be fatal
+                    self.stumble(error, run)
+
+    @shield
+    def recover(self, *, ended_well: bool) -> None:
+        """Note what was given up inside, now that the root is over."""
+        self.recorder.note_late(
+            note
+            for run in given_up(self.silent, self._cancelled)
+            for note in _late_notes(run, ended_well=ended_well)
+        )
+        self.silent = self._cancelled = []
 
     @shield
     def be_asked(self, questions: Iterable[object], run: "Run") -> None:
@@ -201,16 +257,21 @@ class Root:
     def succeed(self, output: object) -> None:
         """End with a result, or without one where the run was paused or its stream closed early."""
         self._conclude(output)
+        if self.closed_early:
+            self.recorder.unfinished = GeneratorExit.__name__
         self.recorder.finish(complete=not self.closed_early)
 
     def fail(self, error: BaseException) -> None:
         """End with an error."""
-        match failure_of(error):
+        failure = failure_of(error)
+        if failure is Failure.GIVEN_UP and self._began_late and not self.recorder.log.count:
+            return  # it was cancelled with what began it
+        match failure:
             case Failure.ERROR:
                 self.recorder.finish(error, complete=not self.closed_early)
             case Failure.GIVEN_UP if self.recorder.thread_notes.awaits != "human":
                 self.recorder.finish(error, complete=False)
-            case Failure.GIVEN_UP | Failure.PAUSED | Failure.HANDED_OVER:
+            case Failure.GIVEN_UP | Failure.PAUSED | Failure.HANDED_OVER | Failure.REFUSED:
                 self.recorder.finish(complete=False)
 
     def give_up(self) -> None:
@@ -221,7 +282,18 @@ class Root:
     @shield
     def _conclude(self, output: object) -> None:
         answer = answer_of(output)
+        if self._began_late and not self.recorder.objective:
+            self.recorder.asked(last_human_text(messages_of(output)) or "")
         if answer.result is not None or self._answer:
             self.recorder.outcome(self._answer if answer.result is None else answer.result)
         if self.recorder.confidence is None:
             self.recorder.outcome(confidence=self.recorder.sureness.of(answer.structured, output))
+
+
+def _late_notes(run: "Run", *, ended_well: bool) -> Iterator[LateNote]:
+    """A run that was given up: what it had said, and that it was survived."""
+    after, beside = run.after or BEGINNING, run.beside(run.call_id)
+    if run.heard and not run.internal:
+        yield LateNote("thought", run.heard, after, beside=beside)
+    if is_survived(run, ended_well=ended_well):
+        yield LateNote("error_recovery", run.cancelled_by, after, run.tool, beside)

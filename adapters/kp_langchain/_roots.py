@@ -10,10 +10,19 @@ from kp_langchain._scope import agent_inside
 from kp_langchain._shared_runs import run_id_here, runs_of
 from kp_langchain._told import About
 from kp_middleware.confidence import Confidences
-from kp_middleware.recording import Recorder, Sureness, captured_recorder, extractors_of
+from kp_middleware.recording import (
+    Recorder,
+    Sureness,
+    bounded_text,
+    captured_recorder,
+    extractors_of,
+    shield,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+_NAME_BYTES: Final = 256
 
 logger: Final = logging.getLogger("kp_middleware")
 
@@ -56,16 +65,52 @@ class Roots:
         if run is None:
             return self._begin_alone(run_id, parent_id, about)
         run.tells = True
+        run.after = run.root.recorder.last_step
         if metadata := about.get("metadata"):
             if run.root.recorder.thread_id is None and run.around is None:
                 run.root.belong(metadata)
-            run.agent = agent_inside(metadata, own=run.root.agent_name, around=run.around)
+            root = run.root
+            run.agent = agent_inside(
+                metadata, own=root.agent_name, around=run.around, within=root.within
+            )
         else:
             run.agent = run.around
         return run
 
+    def begin_model(self, run_id: "UUID", about: About) -> Run | None:
+        """Begin a model; what answers may not say its name, or never answer."""
+        run = self.begin(run_id, about)
+        if run is None:
+            return None
+        metadata, recorder = about.get("metadata") or {}, run.root.recorder
+        if (source := metadata.get("lc_source")) is not None:  # a middleware's own, not the agent's
+            run.internal, run.agent = True, bounded_text(str(source), _NAME_BYTES)
+        elif recorder.model is None and (name := metadata.get("ls_model_name")) is not None:
+            recorder.model = bounded_text(str(name), _NAME_BYTES)
+        return run
+
+    @shield
+    def go_on(self, over: Root) -> None:
+        """What outlives its root, in the background, is a run of its own from now on.
+
+        Args:
+            over: That has ended.
+        """
+        if not over.outliving:  # nearly always
+            return
+        roots: dict[int, Root] = {}
+        for key, run in self._runs.outliving(over):
+            recorder = self._kp.start_recording(over.recorder.framework)
+            if recorder is None:
+                continue
+            root = roots[key] = Root(recorder, owned=True, scope="run")
+            recorder.domain = self._domain
+            recorder.sureness = Sureness(self._extractors)
+            root.begin_late(run.around)
+        self._runs.move(over, roots)
+
     def open(self, run_id: "UUID", parent_id: "UUID | None", about: About) -> Run | None:
-        """Begin a run that joined none: a root, unless it is told of twice or too late.
+        """Begin a run that joined none: a root, unless told of twice or inside an ignored one.
 
         Args:
             run_id: Its own.
@@ -89,7 +134,11 @@ class Roots:
         return self._runs.open(run_id, root)
 
     def _begin_alone(self, run_id: "UUID", parent_id: "UUID | None", about: About) -> Run | None:
-        if parent_id is None or parent_id != run_id_here():  # LangSmith's own run is between
+        if (
+            parent_id is None
+            or parent_id != run_id_here()  # LangSmith's own run is between
+            or self._runs.is_over(parent_id)
+        ):
             return self.open(run_id, parent_id, about)
         if self._runs.is_news(run_id, parent_id):
             self._warn()

@@ -1,16 +1,19 @@
 """One run that is going on: what a step of it is said beside, and where its error began."""
 
-import time
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+from kp_langchain._failures import Failure
 from kp_langchain._ledger import Ledger
+from kp_langchain._messages import text_of
 from kp_middleware.recording import Beside, causes
 
 if TYPE_CHECKING:
     from kp_langchain._root import Root
 
 _MAX_ERRORS: Final = 20
+_MAX_PARTS: Final = 20_000
 
 
 class Run:
@@ -22,6 +25,14 @@ class Run:
         around: The tool that it is inside of, or None.
         agent: Inside which agent of its root's it runs; None: the root's own.
         tells: Whether it is a model, a tool or a retriever: it has something to say at its end.
+        number: Of those that began in its root.
+        after: The last step when it began, or when it said that it was cancelled.
+        internal: Whether it is a model that a middleware asks for its own ends.
+        answered: Whether another has told how it ended: what it says later is not heard.
+        is_over: Whether it has ended.
+        cancelled_at, cancelled_by: Where it said that it was cancelled: how many runs had begun,
+            and the name of the error.
+        raised: Whether its own error ended it.
         is_last: Whether it is over, and nothing more comes of its root.
         paused: Whether something in it waits for a human.
         paused_inside: Whether a graph that it called waits for one; it may go on all the same.
@@ -31,12 +42,21 @@ class Run:
     call_id: str | None = None
     agent: str | None = None
     is_last = False
+    number = 0
+    after: dict[str, Any] | None = None
+    internal = False
+    answered = False
+    is_over = False
+    cancelled_at: int | None = None
+    cancelled_by = "CancelledError"
+    raised = False
     tells = False
     paused = False
     paused_inside = False
     failed_inside: deque[dict[str, Any]] | None = None
     _started_s = 0.0
     _inner: Ledger | None = None
+    _heard: list[object] | None = None
 
     def __init__(self, root: "Root", ledger: Ledger, parent: "Run | None") -> None:
         self.root = root
@@ -60,7 +80,7 @@ class Run:
         """It is a tool that starts now: agents inside it have a ledger of their own."""
         self.tool = tool
         self.call_id = call_id
-        self._started_s = time.perf_counter()
+        self._started_s = perf_counter()
 
     def fail(self, error: BaseException) -> bool:
         """Whether the error began here; else it came out of a run inside, and was noted there."""
@@ -100,9 +120,29 @@ class Run:
         if self.parent is not None and not is_node:
             self.parent.paused_inside = True
 
+    def hear(self, part: object) -> None:
+        """A model says the next part of its answer, a text or a list of blocks."""
+        if self._heard is None:
+            self._heard = [part]
+        elif len(self._heard) < _MAX_PARTS:
+            self._heard.append(part)
+
+    @property
+    def heard(self) -> str:
+        """What a model has said so far, where it streams."""
+        return "".join(map(text_of, self._heard or ()))
+
+    def stop(self, error: BaseException, failure: Failure) -> None:
+        """It ended without a result."""
+        if failure in {Failure.PAUSED, Failure.REFUSED}:
+            self.pause()
+        elif failure is Failure.GIVEN_UP:
+            self.cancelled_at, self.cancelled_by = self.root.begun, type(error).__name__
+            self.after = self.root.recorder.last_step
+
     @property
     def latency_ms(self) -> float | None:
         """Since the tool started; None where it is no tool."""
         if self.tool is None:
             return None
-        return (time.perf_counter() - self._started_s) * 1000
+        return (perf_counter() - self._started_s) * 1000

@@ -1,6 +1,8 @@
 """Which runs are going on, and which root each belongs to."""
 
 import threading
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from kp_langchain._ledger import Ledger
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from kp_langchain._root import Root
 
 _MAX_ROOTS: Final = 2048
-_REMEMBERED: Final = 4096  # runs that are over, at the least: enough to know what comes late
+_REMEMBERED: Final = 4096  # runs at the least: enough to know what comes late
 
 
 class Runs:
@@ -27,16 +29,18 @@ class Runs:
 
     def __init__(self, kp: object) -> None:
         self.kp = kp
-        self.renew_lock()
+        self._lock = threading.RLock()
         self._live: dict[int, Run] = {}  # by int: hashing a UUID takes longer than all the rest
         self._roots: dict[Root, int] = {}
-        self._over: set[int] = set()
-        self._over_before: set[int] = set()
+        self._over = Remembered()
+        self._ignored = Remembered()
         self._trace_ids: dict[int, str] = {}
 
-    def renew_lock(self) -> None:
-        """Nobody holds it."""
+    def leave_to_the_parent(self) -> None:
+        """In a forked child: what runs inside of a run of the parent's is a run of its own."""
         self._lock = threading.RLock()
+        self._over.update(self._live)
+        self._live, self._roots = {}, {}
 
     def __len__(self) -> int:
         return len(self._live)
@@ -60,19 +64,26 @@ class Runs:
                 return None
             ledger = parent.ledger if parent.tool is None else parent.inner_ledger()
             parent.paused_inside = False
-            run = self._live[key] = Run(parent.root, ledger, parent)
-            parent.root.run_keys.add(key)
+            root = parent.root
+            run = self._live[key] = Run(root, ledger, parent)
+            root.run_keys.add(key)
+            root.begun += 1
+            run.number = root.begun
             return run
 
     def is_news(self, run_id: "UUID", parent_id: "UUID | None") -> bool:
-        """Whether a run that joined none is neither told of twice nor after the end of its root."""
+        """Whether a run that joined none is neither told of twice nor inside an ignored one."""
         with self._lock:
             if run_id.int in self._live:
                 return False
-            if parent_id is not None and self._is_over(parent_id.int):
-                self._remember(run_id.int)
+            if parent_id is not None and parent_id.int in self._ignored:
+                self._ignored.add(run_id.int)
                 return False
             return True
+
+    def is_over(self, run_id: "UUID | None") -> bool:
+        """Whether a run was recorded and has ended, or is the parent's of this forked process."""
+        return run_id is not None and run_id.int in self._over
 
     def open(self, run_id: "UUID", root: "Root") -> Run:
         """Begin a root; where there are too many, the oldest is given up."""
@@ -80,11 +91,7 @@ class Runs:
         run = Run(root, Ledger(), None)
         with self._lock:
             self._live[key] = run
-            self._roots[root] = key
-            self._trace_ids[key] = root.recorder.trace_id
-            if len(self._trace_ids) > _REMEMBERED:
-                del self._trace_ids[next(iter(self._trace_ids))]
-            abandoned = self._one_too_many()
+            abandoned = self._add_root(key, root)
         if abandoned is not None:
             abandoned.give_up()
         return run
@@ -102,7 +109,8 @@ class Runs:
             run = self._live.pop(key, None)
             if run is None:
                 return None
-            self._remember(key)
+            self._over.add(key)
+            run.is_over = True
             root = run.root
             root.run_keys.discard(key)
             if run.parent is None:
@@ -111,38 +119,104 @@ class Runs:
             else:
                 run.is_last = root.closed_early and not self._awaits(root)
             if run.is_last:
+                root.outliving = bool(root.run_keys) and run.parent is None and not streamed
                 self._close(root)
             return run
+
+    def outliving(self, over: "Root") -> list[tuple[int, Run]]:
+        """The chains that go on after their root, by their ids."""
+        with self._lock:
+            return [(key, inside[key]) for key, inside in self._chains(over).items()]
+
+    def move(self, over: "Root", roots: "Mapping[int, Root]") -> None:
+        """Make each chain that still goes on after its root a root, with what runs in it now."""
+        abandoned = []
+        with self._lock:
+            for key, inside in self._chains(over).items():
+                if (root := roots.get(key)) is not None:
+                    over.run_keys.difference_update(inside)
+                    abandoned.append(self._move(key, inside, root))
+            over.outliving = False
+            self._leave(over.run_keys)
+            over.run_keys = set()
+        for root in filter(None, abandoned):
+            root.give_up()
 
     def ignore(self, run_id: "UUID") -> None:
         """Record neither this run nor what runs inside it."""
         with self._lock:
-            self._remember(run_id.int)
+            self._ignored.add(run_id.int)
 
     def _awaits(self, root: "Root") -> bool:
         """Whether a run inside it will yet say something; of other chains, some never end."""
         return any(self._live[key].tells for key in root.run_keys)
 
-    def _one_too_many(self) -> "Root | None":
+    def _chains(self, root: "Root") -> dict[int, dict[int, Run]]:
+        """The outermost chains inside a root that is over, and what runs in each."""
+        left = {key: run for key in root.run_keys if (run := self._live.get(key)) is not None}
+        keys = {id(run): key for key, run in left.items()}
+        found: dict[int, dict[int, Run]] = {}
+        for key, run in sorted(left.items(), key=lambda item: item[1].number):
+            outermost = run
+            while outermost.parent is not None and id(outermost.parent) in keys:
+                outermost = outermost.parent
+            if not outermost.tells:  # of a tool or a model nobody says whether it was given up
+                found.setdefault(keys[id(outermost)], {})[key] = run
+        return found
+
+    def _move(self, key: int, inside: Mapping[int, Run], root: "Root") -> "Root | None":
+        outermost, around = inside[key], inside[key].around
+        for run in inside.values():
+            run.root, run.after = root, None
+            if run.around == around:
+                run.around = run.agent = None
+        outermost.parent, outermost.is_root = None, True
+        root.run_keys = {*inside} - {key}
+        root.begun = max(run.number for run in inside.values())
+        return self._add_root(key, root)
+
+    def _add_root(self, key: int, root: "Root") -> "Root | None":
+        """Keep a root and its trace's id; the oldest root, where there are too many."""
+        self._roots[root] = key
+        self._trace_ids[key] = root.recorder.trace_id
+        if len(self._trace_ids) > _REMEMBERED:
+            del self._trace_ids[next(iter(self._trace_ids))]
         if len(self._roots) <= _MAX_ROOTS:
             return None
-        oldest, key = next(iter(self._roots.items()))
-        self._live.pop(key, None)
-        self._remember(key)
+        oldest, oldest_key = next(iter(self._roots.items()))
+        self._live.pop(oldest_key, None)
+        self._ignored.update((oldest_key, *oldest.run_keys))
         self._close(oldest)
         return oldest
 
     def _close(self, root: "Root") -> None:
         del self._roots[root]
-        left, root.run_keys = root.run_keys, set()
-        for inner in left:
-            self._live.pop(inner, None)
-        self._over |= left
+        staying = {*chain.from_iterable(self._chains(root).values())} if root.outliving else set()
+        root.silent = self._leave(root.run_keys - staying)
+        root.run_keys = staying
 
-    def _remember(self, key: int) -> None:
-        self._over.add(key)
-        if len(self._over) > _REMEMBERED:
-            self._over_before, self._over = self._over, set()
+    def _leave(self, keys: set[int]) -> list[Run]:
+        """These are over, for all that we know."""
+        self._over.update(keys)
+        return [run for key in keys if (run := self._live.pop(key, None)) is not None]
 
-    def _is_over(self, key: int) -> bool:
-        return key in self._over or key in self._over_before
+
+class Remembered:
+    """The last thousands of runs, by their ids."""
+
+    def __init__(self) -> None:
+        self._last: set[int] = set()
+        self._before: set[int] = set()
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._last or key in self._before
+
+    def add(self, key: int) -> None:
+        """Remember one more."""
+        self.update((key,))
+
+    def update(self, keys: Iterable[int]) -> None:
+        """Remember these as well."""
+        self._last.update(keys)
+        if len(self._last) > _REMEMBERED:
+            self._before, self._last = self._last, set()

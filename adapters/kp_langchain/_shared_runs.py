@@ -1,6 +1,5 @@
 """The live runs of every pipeline: its handlers share them, so that a run is one trace in each."""
 
-import os
 import threading
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -9,6 +8,7 @@ from weakref import WeakValueDictionary
 from langchain_core.runnables.config import var_child_runnable_config
 
 from kp_langchain._runs import Runs
+from kp_middleware.forks import at_fork
 from kp_middleware.recording import Recorder, register_finder
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def recorder_here() -> Recorder | None:
     return next((run.root.recorder for run in found if run is not None), None)
 
 
-def _renew_locks() -> None:
-    """In a forked child: a thread that was not taken along may hold the old ones."""
+def _start_afresh() -> None:
+    """In a forked child: what runs is the parent's, and a thread that it lost may hold locks."""
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
     for runs in [*_runs_by_pipeline.values()]:
-        runs.renew_lock()
+        runs.leave_to_the_parent()
 
 
 register_finder(recorder_here)
-os.register_at_fork(after_in_child=_renew_locks)
+at_fork(after_in_child=_start_afresh)

@@ -118,7 +118,7 @@ class _ProcessHandler(KPCallbackHandler):
         """A chain, a graph or a node begins."""
         parent_id = about.get("parent_run_id")
         is_part = parent_id is not None and parent_id == run_id_here()
-        if is_part and self._runs.get(parent_id) is None:
+        if is_part and self._runs.get(parent_id) is None and not self._runs.is_over(parent_id):
             self._runs.ignore(run_id)
         else:
             super().on_chain_start(said, inputs, run_id=run_id, **about)

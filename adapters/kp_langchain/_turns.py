@@ -11,6 +11,20 @@ if TYPE_CHECKING:
 _OPENING: Final = re.compile(r"<think(?:ing)?>")
 _CLOSING: Final = re.compile(r"</think(?:ing)?>")
 
+_REASONS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_CUT: Final = frozenset(
+    (
+        *("length", "max_tokens", "max_output_tokens", "model_length", "token_limit"),
+        *("model_context_window_exceeded", "error_limit"),
+        *("content_filter", "content_filtered", "guardrail_intervened", "refusal"),
+        *("safety", "image_safety", "recitation", "blocklist", "prohibited_content", "spii"),
+        *("error", "error_toxic", "cancelled", "user_cancel", "pause_turn", "other", "language"),
+        *("malformed_function_call", "malformed_tool_use", "malformed_model_output"),
+        *("unexpected_tool_call", "too_many_tool_calls"),
+    )
+)
+"""Why a model did not say all that it would: providers' words, in small letters."""
+
 
 class Call(NamedTuple):
     """A tool call that a model asked for; ``error`` says why nobody can do it, if so."""
@@ -40,6 +54,8 @@ class Turn(NamedTuple):
         model: The model's name, or None.
         tokens: Input and output, or None where the model did not say.
         message_id: Of its message, or None.
+        unfinished: Why no run can end with it, in its provider's word, or None: it was cut, or its
+            only call is one that nobody can do.
     """
 
     reasoning: str = ""
@@ -49,6 +65,7 @@ class Turn(NamedTuple):
     model: str | None = None
     tokens: tuple[int, int] | None = None
     message_id: str | None = None
+    unfinished: str | None = None
 
     @property
     def thought(self) -> str:
@@ -76,21 +93,47 @@ def turn_of(response: "LLMResult | None") -> Turn:
         return _turn_in(message, totals)
     said = _split_thinking(generation.text)
     tokens = _tokens(totals.get("token_usage"))
-    return Turn(said.reasoning, said.text, model=totals.get("model_name"), tokens=tokens)
+    return Turn(
+        said.reasoning,
+        said.text,
+        model=totals.get("model_name"),
+        tokens=tokens,
+        unfinished=_cut(generation.generation_info or {}),
+    )
 
 
 def _turn_in(message: "BaseMessage", totals: Mapping[str, Any]) -> Turn:
     """What a message says; of its model, what is told of the whole response may know more."""
     said, about = said_in(message), message.response_metadata
+    calls = _calls(message)
     return Turn(
         said.reasoning,
         said.text,
-        _calls(message),
+        calls,
         said.served,
         about.get("model_name") or about.get("model") or totals.get("model_name"),
         _tokens(getattr(message, "usage_metadata", None) or totals.get("token_usage")),
         message.id,
+        _unfinished(calls, about),
     )
+
+
+def _unfinished(calls: tuple[Call, ...], about: Mapping[str, Any]) -> str | None:
+    for call in calls:
+        if call.error is None:
+            return None  # somebody will do it
+    return (_cut(about) if about else None) or ("InvalidToolCall" if calls else None)
+
+
+def _cut(about: Mapping[str, Any]) -> str | None:
+    """Why a model stopped, where that is not because it had said all."""
+    for name in _REASONS:
+        if isinstance(reason := about.get(name), str) and reason.lower() in _CUT:
+            return reason
+    match about.get("incomplete_details"):  # of OpenAI's Responses API
+        case {"reason": str(reason)}:
+            return reason
+    return None
 
 
 def said_in(message: "BaseMessage") -> Said:

@@ -1,7 +1,8 @@
 """The SQLite file: how it is opened, who may read it, and which schema it has."""
 
 from kp_middleware.database._connect import connect, schema_of
-from kp_middleware.database._file import Connection, make_private
+from kp_middleware.database._file import Connection, make_private, open_to_all
+from kp_middleware.database._lock import alone
 from kp_middleware.database._schema import APPLICATION_ID, MIGRATIONS
 from kp_middleware.database._transaction import transaction
 from kp_middleware.database._trouble import PASSING_TROUBLE, TROUBLE, in_words, is_damage
@@ -14,11 +15,13 @@ __all__ = [
     "TROUBLE",
     "Connection",
     "Upgrade",
+    "alone",
     "bring_up_to_date",
     "connect",
     "in_words",
     "is_damage",
     "make_private",
+    "open_to_all",
     "schema_of",
     "transaction",
 ]

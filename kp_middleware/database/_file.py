@@ -6,6 +6,7 @@ import sqlite3
 import stat
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Final, TypeAlias
 
 Connection: TypeAlias = sqlite3.Connection
@@ -54,6 +55,20 @@ def make_private(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not os.access(path, os.R_OK | os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
+def open_to_all(path: Path) -> str | None:
+    """What to do about a file that every user of this machine may read or write; None if none may.
+
+    Its mode is left as it is: somebody may want it so.
+    """
+    if os.name == "nt":  # who may open a file is not told by its mode
+        return None
+    mode = path.expanduser().stat().st_mode & 0o777
+    if not mode & stat.S_IRWXO:
+        return None
+    remedy = f"chmod 600 {quote(str(path))}*"
+    return f"every user of this machine may open {path} (mode {mode:04o}): {remedy}"
 
 
 def _make_folder(folder: Path) -> None:

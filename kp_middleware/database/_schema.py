@@ -27,6 +27,7 @@ MIGRATIONS: Final = (
     "0004_gates",
     "0005_counts",
     "0006_tools",
+    "0007_reasons",
 )
 """In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
 

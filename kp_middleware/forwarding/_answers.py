@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,15 +14,17 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.parcels import Receipt
+from kp_middleware.parcels import Allowance, Receipt
+from kp_middleware.problems import Problem, ProblemKind
 
 _DEFAULT_WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86_400.0
 _LONGEST_REASON: Final = 2000
-_NEW_KEY: Final = "wait an hour, then set KP_API_KEY to a new key"
-_KEY_THAT_MAY_WRITE: Final = (
-    "set KP_API_KEY to a key with scope write, of an agent in good standing"
-)
+_LONGEST_PLACE: Final = 120
+_WRONG_PATHS: Final = frozenset({404, 405, 410})
+_GATEWAYS: Final = frozenset({502, 503, 504})
+_LIMITS: Final = ("Limit", "Remaining")
+_MOST_DIGITS: Final = 9
 
 
 class Answer(NamedTuple):
@@ -54,6 +57,14 @@ class _Found(BaseModel):
     data: list[object]
 
 
+class _Contributions(BaseModel):
+    knowledge_units: tuple[_Unit, ...]
+
+
+class _Exported(BaseModel):
+    data: _Contributions
+
+
 def receipt_of(answer: Answer) -> Receipt:
     """The receipt for what was posted.
 
@@ -66,7 +77,7 @@ def receipt_of(answer: Answer) -> Receipt:
         stored = _Stored.model_validate_json(answer.body)
     except ValidationError as exc:
         raise _nonsense(answer) from exc
-    return Receipt(remote_id=stored.data.id, status=answer.status)
+    return Receipt(stored.data.id, answer.status, allowance_of(answer.headers))
 
 
 def check_search(answer: Answer) -> None:
@@ -83,6 +94,56 @@ def check_search(answer: Answer) -> None:
         _Found.model_validate_json(answer.body)
     except ValidationError as exc:
         raise _nonsense(answer) from exc
+
+
+def check_deletion(answer: Answer) -> None:
+    """Return if this is how a registry answers a key that it knows, for what is not there.
+
+    Raises:
+        RegistryError: If it is not.
+    """
+    if answer.status != 404 or _complaint(answer) is None:
+        raise _refusal(answer)
+
+
+def check_empty(answer: Answer) -> None:
+    """Return if this is how a registry answers a key that may write, for an empty document.
+
+    Raises:
+        RegistryError: If it is not.
+    """
+    if answer.status != 400 or _complaint(answer) is None:
+        raise _refusal(answer)
+
+
+def exported_ids(answer: Answer) -> frozenset[str]:
+    """The ids of all that the registry has of an agent.
+
+    Raises:
+        RegistryError: If this is no export.
+    """
+    if answer.status != 200:
+        raise _refusal(answer)
+    try:
+        export = _Exported.model_validate_json(answer.body)
+    except ValidationError as exc:
+        raise _nonsense(answer) from exc
+    return frozenset(unit.id for unit in export.data.knowledge_units)
+
+
+def allowance_of(headers: Mapping[str, str]) -> Allowance:
+    """What ``X-RateLimit-Limit`` and ``-Remaining`` say; a limit of 0 is no rate.
+
+    >>> allowance_of({"X-RateLimit-Limit": "30", "X-RateLimit-Remaining": "soon"})
+    Allowance(per_minute=30, remaining=None)
+    """
+    limit, remaining = (_count(headers.get(f"X-RateLimit-{name}", "")) for name in _LIMITS)
+    return Allowance(limit or None, remaining)
+
+
+def _count(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def wait_asked_s(headers: Mapping[str, str]) -> float:
@@ -128,28 +189,65 @@ def _complained(answer: Answer) -> RegistryError:
         case 400:
             return RegistryRejectedError(400, complaint)
         case 401:
-            return RegistryForbiddenError(401, complaint, _NEW_KEY)
+            return _forbidden(401, Problem(ProblemKind.DEAD_KEY), complaint)
         case status:
-            return RegistryForbiddenError(status, complaint, _KEY_THAT_MAY_WRITE)
+            return _forbidden(status, _unwelcome(complaint), complaint)
+
+
+def _forbidden(status: int, problem: Problem, complaint: str) -> RegistryForbiddenError:
+    words = f"{complaint}: {problem.what}"
+    return RegistryForbiddenError(status, words, problem.remedy, problem=problem)
+
+
+def _unwelcome(complaint: str) -> Problem:
+    if "scope" in complaint.casefold():
+        return Problem(ProblemKind.READ_ONLY_KEY)
+    return Problem(ProblemKind.FORBIDDEN, complaint)
 
 
 def _limited(answer: Answer) -> RegistryError:
     if answer.headers.get("X-RateLimit-Limit", "").strip() == "0":
-        return RegistryForbiddenError(429, "the API key is unknown or revoked", _NEW_KEY)
+        return _forbidden(429, Problem(ProblemKind.DEAD_KEY), "with a limit of 0")
     return RegistryUnavailableError(
         "the registry answered 429: over the rate limit",
         status=429,
         retry_after_s=wait_asked_s(answer.headers),
+        problem=Problem(ProblemKind.LIMIT),
     )
 
 
 def _nonsense(answer: Answer) -> RegistryUnavailableError:
-    asked = "Retry-After" in answer.headers
+    asked, problem = "Retry-After" in answer.headers, _of_an_answer(answer)
     return RegistryUnavailableError(
-        f"the registry answered {answer.status}, with nothing that makes sense of it",
+        f"the registry answered {answer.status}: {problem}",
         status=answer.status,
         retry_after_s=wait_asked_s(answer.headers) if asked else None,
+        problem=problem,
     )
+
+
+def _of_an_answer(answer: Answer) -> Problem:
+    status = answer.status
+    if 300 <= status < 400:
+        return Problem(ProblemKind.REDIRECT, f"{status}{_place(answer.headers)}")
+    if status in _WRONG_PATHS:
+        return Problem(ProblemKind.WRONG_PATH, f"{status}")
+    if status in _GATEWAYS:
+        return Problem(ProblemKind.GATEWAY, f"{status}")
+    if status in {401, 403, 407, 451}:
+        return Problem(ProblemKind.BARRED, f"{status}")
+    kind = ProblemKind.TROUBLE if status >= 500 else ProblemKind.NO_REGISTRY
+    return Problem(kind, f"{status}")
+
+
+def _place(headers: Mapping[str, str]) -> str:
+    """Where a redirect points to, without path and query: they may be anybody's secret."""
+    try:
+        scheme, host, *_ = urlsplit(headers.get("Location", ""))
+    except ValueError:
+        return ""
+    where = f"{scheme}://{host.rpartition('@')[2]}" if host else ""
+    return f", to {_in_one_line(where)[:_LONGEST_PLACE]}" if where else ""
 
 
 def _complaint(answer: Answer) -> str | None:

@@ -43,6 +43,11 @@ class Deadline:
             raise TimeoutError("the time for the whole request is over")
         return left_s
 
+    @property
+    def asked(self) -> bool:
+        """Whether a byte of the request in hand was sent."""
+        return self._asked
+
     def meet(self, connected: socket.socket | None) -> None:
         """This is the connection that is used from now on."""
         self._socket = connected

@@ -15,11 +15,12 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
 )
 from kp_middleware.forwarding._pace import Pace, backoff_s
-from kp_middleware.forwarding._pace_keeper import PaceKeeper
+from kp_middleware.forwarding._pace_keeper import Change, PaceKeeper
 from kp_middleware.parcels import Parcel, Receipt
 
 logger = logging.getLogger(__name__)
 
+_luck: Final = random.Random().random  # noqa: S311 - guards nothing; a program may have seeded the shared one
 _MOST_ATTEMPTS: Final = 8
 _LONGEST_PAUSE_FOR_ONE_S: Final = 150.0
 _TRY_AGAIN: Final = "kp-middleware outbox retry --failed"
@@ -94,7 +95,7 @@ class Forwarder:
         *,
         pace: PaceKeeper,
         clock: Callable[[], float],
-        luck: Callable[[], float] = random.random,  # noqa: S311 - guards nothing
+        luck: Callable[[], float] = _luck,
     ) -> None:
         self._outbox = outbox
         self._registry = registry
@@ -202,7 +203,8 @@ class Forwarder:
     def _take_note(self, parcel: Parcel, answer: Receipt | RegistryError, pace: Pace) -> None:
         match answer:
             case Receipt():
-                self._pace.settle(_answered)
+                told = answer.allowance
+                self._pace.settle(lambda before, now: before.answered().told(now, told))
                 self._note(partial(self._outbox.sent, parcel, answer), revived=pace.failures > 0)
             case RegistryRejectedError():
                 self._pace.settle(_answered)
@@ -222,13 +224,14 @@ class Forwarder:
         self._note(partial(self._outbox.rejected, parcel, error), revived=pace.failures > 0)
 
     def _stop(self, parcel: Parcel, error: RegistryForbiddenError) -> None:
-        self._pace.settle(Pace.forbidden)
-        self._say("nothing more is sent: %s; to try this key again: %s", error, _TRY_AGAIN)
+        self._pace.settle(_meeting(error, Pace.forbidden))
+        self._say("nothing more is sent: %s", error)
         self._note(partial(self._postpone, parcel, error, self._clock(), counted=False))
 
     def _slow_down(self, parcel: Parcel, error: RegistryUnavailableError) -> None:
         retry_after_s = error.retry_after_s or 0
-        wait_s = self._pace.settle(lambda before, now: before.limited(now, retry_after_s))
+        limited = _meeting(error, lambda before, now: before.limited(now, retry_after_s))
+        wait_s = self._pace.settle(limited)
         self._say("sending pauses for %.0f s, there is nothing to do: %s", wait_s, error)
         self._note(partial(self._postpone, parcel, error, self._clock() + wait_s, counted=False))
 
@@ -236,7 +239,7 @@ class Forwarder:
         luck, counted = self._luck(), pace.answering
         attempts, failures = parcel.attempts + 1, pace.failures + 1
         pause_s = self._pause_s(parcel, error, backoff_s(failures, luck) / 2)
-        self._pace.settle(lambda before, now: before.failed(now, pause_s))
+        self._pace.settle(_meeting(error, lambda before, now: before.failed(now, pause_s)))
         if counted and attempts >= _MOST_ATTEMPTS:
             words = "a trace stays local after %d attempts: %s; to try it again: %s"
             self._say(words, attempts, error, _TRY_AGAIN)
@@ -244,8 +247,7 @@ class Forwarder:
             return
         wait_s = backoff_s(max(failures, attempts), luck)
         retry_at = self._clock() + max(wait_s, pause_s + wait_s / 2)
-        words = "the registry is in trouble, what waits is sent later: %s; if it lasts, check %s"
-        self._say(words, error, "KP_REGISTRY_URL and your network")
+        self._say("nothing is sent for now, what waits is sent later: %s", error)
         self._note(partial(self._postpone, parcel, error, retry_at, counted=counted))
 
     def _pause_s(self, parcel: Parcel, error: RegistryUnavailableError, pause_s: float) -> float:
@@ -273,8 +275,15 @@ class Forwarder:
 
     def _say(self, words: str, *facts: object) -> None:
         """Warn once for each kind of trouble: the outbox knows the rest."""
-        logger.log(logging.DEBUG if words in self._said else logging.WARNING, words, *facts)
-        self._said.add(words)
+        kinds = (fact.problem.kind for fact in facts if isinstance(fact, RegistryError))
+        kind = " ".join((words, *kinds))
+        logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
+        self._said.add(kind)
+
+
+def _meeting(error: RegistryError, change: Change) -> Change:
+    """A change that also notes what was met."""
+    return lambda before, now: change(before, now).met(error.problem.kept, now)
 
 
 def _answered(pace: Pace, _now: float) -> Pace:

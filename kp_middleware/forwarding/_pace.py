@@ -5,6 +5,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Self
 
+from kp_middleware.parcels import BURST, INTERVAL_S, Allowance, burst_at
+
+_SLOWER_MINUTE_S: Final = 66.0  # a tenth below what the registry allows in a minute
+_MINUTE_S: Final = 60.0
+_RESERVE: Final = 10
+_SHORTEST_INTERVAL_S: Final = 0.01
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 _LONGEST_BACKOFF_S: Final = 2400.0
@@ -38,7 +44,8 @@ class Pace:
 
     Attributes:
         burst: How many requests may follow one another at once; the free tier takes 30.
-        interval_s: One more is allowed per so many seconds; the free tier takes one per 2.
+        interval_s: One more is allowed per so many seconds; the free tier takes one per 2, and so
+            do we until the registry says how many.
         full_at: When the whole burst is there again.
         paused_until: No request before this instant.
         paused_by: What that instant is due to.
@@ -48,10 +55,13 @@ class Pace:
         stopped_at: When the key turned out to be dead or not allowed to write.
         failures: How many requests in a row went wrong because the registry was in trouble.
         answering: Whether the last request was answered sensibly; False before the first.
+        problem: What the last request met, as a `Problem` is kept; empty where it was answered.
+        problem_since: When the first of those in a row met a problem.
+        tries: How many in a row have met one.
     """
 
-    burst: int = 20
-    interval_s: float = 2.2
+    burst: int = BURST
+    interval_s: float = INTERVAL_S
     full_at: float = _NEVER
     paused_until: float = _NEVER
     paused_by: Cause = Cause.NONE
@@ -61,13 +71,15 @@ class Pace:
     stopped_at: float = _NEVER
     failures: int = 0
     answering: bool = False
+    problem: str = ""
+    problem_since: float = _NEVER
+    tries: int = 0
 
     def wait_s(self, now: float) -> float:
         """Seconds until a request may be made: 0 means now, infinity when the user has acted."""
         if self.stopped_at > _NEVER:
             return math.inf
-        has_one_at = self.full_at - (self.burst - 1) * self.interval_s
-        wait_s = max(has_one_at, self.paused_until) - now
+        wait_s = max(self._has_one_at, self.paused_until) - now
         return wait_s if wait_s > _TICK_S else 0.0
 
     def spent(self, now: float) -> Self:
@@ -77,8 +89,54 @@ class Pace:
     def answered(self) -> Self:
         """After the registry took or refused a document."""
         return replace(
-            self, asked_at=_NEVER, lost_at=_NEVER, stopped_at=_NEVER, failures=0, answering=True
+            self,
+            asked_at=_NEVER,
+            lost_at=_NEVER,
+            stopped_at=_NEVER,
+            failures=0,
+            answering=True,
+            problem="",
+            problem_since=_NEVER,
+            tries=0,
         )
+
+    def met(self, problem: str, now: float) -> Self:
+        """After a request met a problem, whatever else that means: what people are told."""
+        since = self.problem_since if self.problem else now
+        return replace(self, problem=problem, problem_since=since, tries=self.tries + 1)
+
+    def told(self, now: float, allowance: Allowance) -> Self:
+        """After the registry said how much it allows: never faster, nor more than is left."""
+        pace = self
+        if allowance.per_minute is not None:
+            pace = pace.at_interval(now, _SLOWER_MINUTE_S / allowance.per_minute)
+        return pace if allowance.remaining is None else pace.sparing(now, allowance.remaining)
+
+    def at_interval(self, now: float, interval_s: float) -> Self:
+        """One more is allowed per so many seconds; the burst comes back in the same time."""
+        interval_s = max(interval_s, _SHORTEST_INTERVAL_S)
+        faster = self.interval_s / interval_s
+        return replace(
+            self,
+            burst=burst_at(interval_s),
+            interval_s=interval_s,
+            full_at=now + (self.full_at - now) / faster if self.full_at > now else self.full_at,
+        )
+
+    def sparing(self, now: float, remaining: int) -> Self:
+        """With a reserve left to others, who may draw on the same agent's bucket.
+
+        Within the reserve each waits the longer the less is left, by its square: so two senders or
+        eight settle where as much is refilled as they take, and none of them meets a 429.
+        """
+        reserve = min(_RESERVE, _SLOWER_MINUTE_S / self.interval_s / 3)
+        spare = remaining - reserve
+        wait_s = 0.0
+        if spare < 1:
+            spare = 1
+            wait_s = min(self.interval_s * (reserve / max(remaining, 1)) ** 2, _MINUTE_S)
+        full_at = now + wait_s + (self.burst - spare) * self.interval_s
+        return replace(self, full_at=max(self.full_at, full_at))
 
     def failed(self, now: float, pause_s: float) -> Self:
         """After a request met trouble: all sending pauses."""
@@ -137,6 +195,7 @@ class Pace:
             asked_at=self.asked_at + by_s,
             lost_at=self.lost_at + by_s,
             stopped_at=self.stopped_at + by_s,
+            problem_since=self.problem_since + by_s,
         )
 
     def plausible(self, now: float) -> Self:
@@ -146,14 +205,16 @@ class Pace:
         a clock that is set back holds up sending for no longer than that.
         """
         paused_until = min(self.paused_until, now + _DAY_S + _MARGIN_S)
+        refilled_s = self.burst * self.interval_s
         return replace(
             self,
-            full_at=min(self.full_at, max(paused_until, now) + self.burst * self.interval_s),
+            full_at=min(self.full_at, max(paused_until, now + _MINUTE_S) + refilled_s),
             paused_until=paused_until,
             limited_at=min(self.limited_at, now),
             asked_at=min(self.asked_at, now),
             lost_at=min(self.lost_at, now),
             stopped_at=min(self.stopped_at, now),
+            problem_since=min(self.problem_since, now),
         )
 
     def stricter(self, other: Self) -> Self:
@@ -161,9 +222,13 @@ class Pace:
         paused_until, paused_by = max(
             (self.paused_until, self.paused_by), (other.paused_until, other.paused_by)
         )
+        burst, interval_s = min(self.burst, other.burst), max(self.interval_s, other.interval_s)
+        has_one_at = max(self._has_one_at, other._has_one_at)
         return replace(
             self,
-            full_at=max(self.full_at, other.full_at),
+            burst=burst,
+            interval_s=interval_s,
+            full_at=max(self.full_at, other.full_at, has_one_at + (burst - 1) * interval_s),
             paused_until=paused_until,
             paused_by=paused_by,
             limited_at=max(self.limited_at, other.limited_at),
@@ -172,7 +237,14 @@ class Pace:
             stopped_at=max(self.stopped_at, other.stopped_at),
             failures=max(self.failures, other.failures),
             answering=self.answering and other.answering,
+            problem=self.problem or other.problem,
+            problem_since=max(self.problem_since, other.problem_since),
+            tries=max(self.tries, other.tries),
         )
+
+    @property
+    def _has_one_at(self) -> float:
+        return self.full_at - (self.burst - 1) * self.interval_s
 
     def _paused_until(self, instant: float, cause: Cause) -> Self:
         if instant <= self.paused_until:

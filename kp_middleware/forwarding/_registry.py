@@ -1,21 +1,35 @@
 """The registry, over HTTP."""
 
 import hashlib
-import ipaddress
+import os
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Final
+from urllib.parse import quote
 
 import httpx2
 from pydantic import SecretStr
 
+from kp_middleware.addresses import is_loopback, registry_address
 from kp_middleware.errors import RegistryUnavailableError
-from kp_middleware.forwarding._answers import Answer, check_search, receipt_of
+from kp_middleware.forwarding._answers import (
+    Answer,
+    check_deletion,
+    check_empty,
+    check_search,
+    exported_ids,
+    receipt_of,
+)
 from kp_middleware.forwarding._deadline import Deadline
+from kp_middleware.forwarding._diagnosis import diagnosis, unusable_proxy
+from kp_middleware.forwarding._trust import named_trust
 from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.problems import Problem, ProblemKind
 
 _LONGEST_ANSWER_BYTES: Final = 8 * 2**20
+_LONGEST_EXPORT_BYTES: Final = 2**30
 _IDLE_S: Final = 5.0  # the registry hangs up on idle connections after 8: we are first
 
 
@@ -75,7 +89,7 @@ class Registry:
             RegistryForbiddenError: If nothing will be, until the user acts.
         """
         headers = {
-            "Authorization": f"Bearer {self._api_key.get_secret_value()}",
+            **self._signed(),
             "Content-Type": "application/json",
             "Idempotency-Key": parcel.idempotency_key,
         }
@@ -88,6 +102,34 @@ class Registry:
             RegistryUnavailableError: If it does not, with the reason.
         """
         check_search(self._ask("GET", params={"limit": "1"}))
+
+    def check_key(self) -> None:
+        """Return if the registry knows the key. Costs one read; asks to delete what is not there.
+
+        Raises:
+            RegistryError: If it does not, or says something else.
+        """
+        nothing = f"v1/knowledge/kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"
+        check_deletion(self._ask("DELETE", nothing, headers=self._signed()))
+
+    def check_scope(self) -> None:
+        """Return if the key may write. Costs one write; an empty document is never stored.
+
+        Raises:
+            RegistryError: If it may not, or the registry says something else.
+        """
+        headers = {**self._signed(), "Content-Type": "application/json"}
+        check_empty(self._ask("POST", headers=headers, content=b"{}"))
+
+    def export_ids(self, agent_id: str) -> frozenset[str]:
+        """The ids of all that it has of the agent whose key this is. Costs one read.
+
+        Raises:
+            RegistryError: If it does not tell.
+        """
+        path = f"v1/export/{quote(agent_id, safe='')}"
+        answer = self._ask("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
+        return exported_ids(answer)
 
     def hang_up(self) -> bool:
         """Break off what is under way, and ask nothing more; from any thread.
@@ -106,45 +148,47 @@ class Registry:
     def _ask(
         self,
         method: str,
+        path: str = "v1/knowledge",
         *,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
         content: bytes = b"",
+        most_bytes: int = _LONGEST_ANSWER_BYTES,
     ) -> Answer:
-        most_bytes = _LONGEST_ANSWER_BYTES + 2 * len(content)  # a 201 repeats the document
+        most_bytes += 2 * len(content)  # a 201 repeats the document
         self._deadline.begin(self.timeout_s)
         try:
             with self._client().stream(
-                method, "v1/knowledge", headers=headers, params=params, content=content
+                method, path, headers=headers, params=params, content=content
             ) as response:
                 body = self._read(response, most_bytes)
-        except (httpx2.TimeoutException, TimeoutError) as exc:
-            raise self._unavailable(f"no answer within {self.timeout_s:g} s") from exc
-        except (httpx2.HTTPError, OSError) as exc:
-            problem = self._without_key(f"{type(exc).__name__}: {exc}")
-            raise self._unavailable(problem) from None  # it may quote a line that holds the key
+        except (httpx2.HTTPError, OSError, UnicodeError) as exc:
+            raise self._unavailable(self._diagnosed(exc)) from None  # it may quote the key
         return Answer(response.status_code, response.headers, body)
 
     def _read(self, response: httpx2.Response, most_bytes: int) -> bytes:
         if response.status_code == 429:
             return b""  # its headers say all, and must count even if its body never ends
-        body = bytearray()
+        body, status = bytearray(), response.status_code
         try:
             for chunk in response.iter_bytes():
                 body += chunk
                 if len(body) > most_bytes:
-                    raise self._unavailable("the answer does not end", status=response.status_code)
+                    endless = f"{status}: the answer does not end"
+                    raise self._unavailable(Problem(ProblemKind.NO_REGISTRY, endless), status)
         except (httpx2.TimeoutException, TimeoutError) as exc:
-            raise self._unavailable("the answer is too slow", status=response.status_code) from exc
+            slow = Problem(ProblemKind.SLOW, f"{self.timeout_s:g}")
+            raise self._unavailable(slow, status) from exc
         return self._without_key(body.decode(errors="replace")).encode()
 
     def _client(self) -> httpx2.Client:
         if self._open_client is None:
             try:
                 self._open_client = self._new_client()
-            except (ImportError, ValueError) as exc:  # a proxy that httpx2 cannot speak to
-                problem = f"the proxy of the environment cannot be used: {exc}"
-                raise self._unavailable(problem) from exc
+            except RegistryUnavailableError as exc:
+                raise self._unavailable(exc.problem) from exc
+            except (httpx2.InvalidURL, ImportError, ValueError):
+                raise self._unavailable(unusable_proxy()) from None  # it may quote a password
         return self._open_client
 
     def _new_client(self) -> httpx2.Client:
@@ -159,16 +203,27 @@ class Registry:
             },
             timeout=self.timeout_s,
             limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
-            trust_env=not _is_loopback(self._url.host),  # a proxy has another loopback
+            verify=named_trust() or True,
+            trust_env=not is_loopback(self._url.host),  # a proxy has another loopback
         )
         keep_deadline(client, self._deadline)
         return client
 
+    def _signed(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._api_key.get_secret_value()}"}
+
     def _without_key(self, text: str) -> str:
         return text.replace(self._api_key.get_secret_value(), "***")
 
-    def _unavailable(self, problem: str, *, status: int | None = None) -> RegistryUnavailableError:
-        return RegistryUnavailableError(f"{self.url}: {problem}", status=status)
+    def _diagnosed(self, error: Exception) -> Problem:
+        problem = diagnosis(
+            error, self._url, connected=self._deadline.asked, timeout_s=self.timeout_s
+        )
+        return problem._replace(detail=self._without_key(problem.detail))
+
+    def _unavailable(self, problem: Problem, status: int | None = None) -> RegistryUnavailableError:
+        words = f"{self.url}: {problem}"
+        return RegistryUnavailableError(words, status=status, problem=problem)
 
 
 def _checked_key(api_key: SecretStr) -> SecretStr:
@@ -180,27 +235,7 @@ def _checked_key(api_key: SecretStr) -> SecretStr:
 
 def _safe_url(text: str) -> httpx2.URL:
     try:
-        url = httpx2.URL(text)
+        url = httpx2.URL(registry_address(text))
     except httpx2.InvalidURL:
         raise ValueError("the registry's URL is not one") from None  # it may hold a password
-    if url.userinfo:
-        raise ValueError("the registry's URL must hold no name and no password")
-    if not url.host or url.scheme not in _schemes(url.host):
-        raise ValueError(
-            f"the registry's URL begins with {url.scheme}://{url.host}: it must begin with https://"
-            " (http:// is for this machine only), or others could read the API key"
-        )
     return url.copy_with(query=None, fragment=None)
-
-
-def _schemes(host: str) -> tuple[str, ...]:
-    return ("https", "http") if _is_loopback(host) else ("https",)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

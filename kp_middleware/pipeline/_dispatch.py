@@ -1,19 +1,16 @@
 """What is put into the outbox: what cleared the gate, may leave, and could be sent."""
 
 import logging
-from typing import Final
 
 from kp_middleware import privacy
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.errors import RedactionError
 from kp_middleware.pipeline._outgoing import Outgoing, outgoing
 from kp_middleware.settings import Settings
-from kp_middleware.storage import NO_KEY, OutboxTable, TraceStore, adopt_registry, agree
+from kp_middleware.storage import OutboxTable, TraceStore, adopt_registry, agree
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
-
-_PRIVATE: Final = "not queued: its visibility is private"
 
 
 class Dispatch:
@@ -45,10 +42,12 @@ class Dispatch:
         self._caught_up = settings.visibility == "private" or settings.api_key is None
 
     def hindrance(self, visibility: str) -> str | None:
-        """Why a trace that cleared, and may be seen by these, stays here all the same."""
+        """Say why a trace that cleared stays here all the same: a key of `DELIVERY`, or None."""
         if visibility == "private":
-            return _PRIVATE
-        return NO_KEY if self._settings.api_key is None else None
+            return "private"
+        if self._settings.problems:
+            return "wrong_setting"
+        return "no_key" if self._settings.api_key is None else None
 
     def queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
         """Put a trace that cleared into the outbox; another process may have done so.
@@ -116,5 +115,5 @@ class Dispatch:
             else:
                 body, redactions = leaving
                 self._outbox.add(seq, body, redactor=redactor, redactions=redactions)
-            self._store.reword(seq, NO_KEY, now="queued when there was an API key")
+            self._store.may_leave(seq)
             agree(self._connection, seq, agent_id=self._settings.agent_id)

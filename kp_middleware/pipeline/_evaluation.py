@@ -5,6 +5,8 @@ import time
 from typing import Final
 
 from kp_middleware import privacy
+from kp_middleware.core.formula import Score, Shape
+from kp_middleware.core.gates import Gate, gate_of
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.pipeline._afterwards import Feedback
@@ -19,8 +21,7 @@ from kp_middleware.pipeline._said import Said
 from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
 from kp_middleware.pipeline._verdicts import Verdicts
 from kp_middleware.recording import shield
-from kp_middleware.scores import Score, Shape
-from kp_middleware.scoring import Embedder, Gate, Scorer, Vector, VectorCache, gate_of
+from kp_middleware.scoring import Embedder, Scorer, Vector, VectorCache
 from kp_middleware.settings import Settings
 from kp_middleware.storage import GateHistory, Verdict
 from kp_middleware.traces import ReasoningTrace
@@ -144,7 +145,7 @@ class Evaluation:
             if is_damage(error):
                 raise
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
-            self._store.fail(seq, f"could not be scored: {error}")
+            self._store.fail(seq, "not_scored", error)
 
     def _score_and_queue(self, seq: int, trace: ReasoningTrace) -> None:
         started = time.perf_counter()
@@ -190,7 +191,7 @@ class Evaluation:
 
     def _shape(self, seq: int, trace: ReasoningTrace) -> Shape:
         steps, tools, recoveries = self._store.counts(seq)
-        types = Shape.of(trace).types
+        types = trace.shape.types
         return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
 
     def _verdict(
@@ -200,4 +201,4 @@ class Evaluation:
         verdict = self._verdicts.of(score, GateHistory(self._connection, domain, seq, began))
         if verdict.decision == "withhold" or hindrance is None:
             return verdict
-        return verdict.adding(hindrance)
+        return verdict.staying(hindrance)

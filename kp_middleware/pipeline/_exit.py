@@ -8,6 +8,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._daemon import wait_for_ends
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ def close_at_exit(workers: "Workers") -> None:
 def still_open() -> "list[Workers]":
     """Those of this process, closed or not."""
     return list(_open)
+
+
+def may_be_killed_here() -> bool:
+    """Whether this is a worker of a pool: ``with Pool()`` kills it after its last job."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.current_process().daemon
 
 
 @atexit.register
@@ -59,4 +66,4 @@ def _promise_after_fork() -> None:
         util.register_after_fork(_close_all, _promise_for_multiprocessing)
 
 
-os.register_at_fork(after_in_child=_promise_after_fork)
+at_fork(after_in_child=_promise_after_fork)

@@ -1,9 +1,12 @@
 """The thread that sends what is in the outbox."""
 
 import logging
+import math
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -39,13 +42,15 @@ class ForwardingWorker:
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
         self._wake = threading.Event()
-        self._idle = threading.Event()
+        self._resting = threading.Condition()
+        self._next_at: float | None = math.inf
         self.trouble: str | None = None
 
     def start(self) -> None:
         """Look into the outbox, in the background."""
-        self._idle.clear()
-        self._wake.set()
+        with self._resting:
+            self._next_at = None
+            self._wake.set()
         with self._starting:
             if self._thread is None:
                 with suppress(RuntimeError):  # Python 3.12.0 to 3.12.2 start none at the very end
@@ -68,14 +73,39 @@ class ForwardingWorker:
 
     def wait_until_idle(self, timeout_s: float) -> None:
         """Return when nothing can be sent now, or when the time is over."""
-        if self._thread is not None:
-            self._idle.wait(timeout_s)
+        with self._resting:
+            self._resting.wait_for(
+                lambda: self._thread is None or self._next_at is not None, timeout_s
+            )
+
+    def wait_until_sent(self, deadline: float, look: Callable[[], None] = lambda: None) -> None:
+        """Return when all is sent, nothing more can be by then, or the time is over.
+
+        Args:
+            deadline: On the monotonic clock.
+            look: Called about once a second meanwhile.
+        """
+        while (left_s := deadline - time.monotonic()) > 0:
+            with self._resting:
+                may_end = partial(self._rests_until_after, deadline)
+                if self._resting.wait_for(may_end, min(left_s, _LOOK_AGAIN_S)):
+                    return
+            look()
+
+    def _rests_until_after(self, deadline: float) -> bool:
+        return self._thread is None or (self._next_at is not None and self._next_at > deadline)
+
+    def _rest_until(self, next_at: float | None) -> None:
+        """Tell who waits when the next is sent, on the monotonic clock; None: one is just now."""
+        with self._resting:
+            self._next_at = next_at
+            self._resting.notify_all()
 
     def _given_back(self) -> bool:
         try:
             return self._forwarder is not None and self._forwarder.give_back()
         except TROUBLE as error:
-            logger.debug("the trace in hand is sent in two minutes: %s", error)
+            logger.debug("the trace in hand is sent when its lease has ended: %s", error)
             return True
 
     def _work(self) -> None:
@@ -89,7 +119,7 @@ class ForwardingWorker:
                     registry=self._settings.registry_url,
                     agent_id=self._settings.agent_id,
                 )
-                pace = _shared_pace(self._registry, self._settings.db)
+                pace = shared_pace(self._registry, self._settings.db)
                 self._forwarder = Forwarder(outbox, self._registry, pace=pace, clock=time.time)
                 self._go_on(self._forwarder)
         except Exception:
@@ -99,11 +129,11 @@ class ForwardingWorker:
             logger.warning(words, exc_info=True)
         finally:
             self._thread = None
-            self._idle.set()
+            self._rest_until(math.inf)
 
     def _go_on(self, forwarder: Forwarder) -> None:
         while not self._stopping.is_set():
-            self._idle.clear()  # or a program could end in the midst of a request
+            self._rest_until(None)  # or a program could end in the midst of a request
             self._wake.clear()
             try:
                 more_in_s = forwarder.forward_due(self._stopping)
@@ -118,9 +148,11 @@ class ForwardingWorker:
     def _wait(self, more_in_s: float | None) -> None:
         if more_in_s is not None and more_in_s <= 0:
             return
-        if not self._wake.is_set():
-            self._idle.set()
-        self._wake.wait(_AT_MOST_S if more_in_s is None else min(more_in_s, _AT_MOST_S))
+        wait_s = math.inf if more_in_s is None else more_in_s
+        with self._resting:
+            if not self._wake.is_set():
+                self._rest_until(time.monotonic() + wait_s)
+        self._wake.wait(min(wait_s, _AT_MOST_S))
 
     def _wait_for_the_file(self, error: Exception) -> None:
         words = in_words(self._settings.db, error)
@@ -128,11 +160,13 @@ class ForwardingWorker:
             unknown = None if isinstance(error, PASSING_TROUBLE) else error
             logger.warning("nothing is sent for now: %s", words, exc_info=unknown)
         self.trouble = str(words)
-        self._idle.set()
+        self._rest_until(math.inf)
         self._stopping.wait(_LOOK_AGAIN_S)
 
 
-def _shared_pace(registry: Registry, db: Path) -> SharedPace:
+def shared_pace(registry: Registry, db: Path) -> SharedPace:
+    """What all who send with this key on this machine go by."""
+
     def table(path: Path) -> PacingTable:
         return PacingTable(
             path,

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple, Self
 
+from kp_middleware.core.formula import rescore
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
 from kp_middleware.pipeline._afterwards import Feedback
 from kp_middleware.pipeline._second_decision import SecondDecision
-from kp_middleware.scoring import rescored
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Belief, FeedbackTable, ScoredTraces
 from kp_middleware.traces import default_confidence
@@ -68,7 +68,7 @@ class Hindsight:
         )
 
     def _score_again(self, seq: int, end: _End) -> bool:
-        score = rescored(self._scored.score(seq), self._scored.shape(seq), **end._asdict())
+        score = rescore(self._scored.score(seq), self._scored.shape(seq), **end._asdict())
         return self._second_decision.save(seq, score)
 
 

@@ -1,15 +1,19 @@
 """What is written of a finished run: within bounds, and without its secrets."""
 
 import logging
+import random
 from collections import Counter
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 from kp_middleware import privacy
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import RedactionError
 from kp_middleware.pipeline._afterwards import ThreadEnd
+from kp_middleware.pipeline._open_secrets import OpenSecrets
 from kp_middleware.pipeline._threads import Threads
-from kp_middleware.recording import Limits, Recorder, assemble, bounded
+from kp_middleware.recording import Limits, Recorder, assemble, bounded, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
 from kp_middleware.storage import TraceStore
@@ -20,6 +24,10 @@ logger = logging.getLogger("kp_middleware")
 _UNREDACTED: Final = "(not kept: it could not be redacted)"
 _TOO_LARGE: Final = "(not kept: it is too large to be redacted)"
 _MOST_TOO_LARGE: Final = 16
+_THERE: Final = (
+    "trace %s is in the file already, and was not kept again: give each its own id;"
+    " more of this kind are counted, not logged"
+)
 _SPOKEN_FACTS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
 _UNSPOKEN_METADATA: Final = {
     "task_domain": "general",
@@ -55,6 +63,7 @@ class Intake:
         self._limits = Limits.of(settings)
         self._policy = policy
         self._threads = Threads(connection, store, settings)
+        self._secrets = OpenSecrets()
         self._said: set[str] = set()
 
     def keep(self, run: Recorder | ReasoningTrace | ThreadEnd) -> list[int]:
@@ -67,26 +76,59 @@ class Intake:
             DatabaseError, sqlite3.OperationalError: If it could not be written: try again.
         """
         if isinstance(run, ThreadEnd):
-            return self._threads.end(run)
+            return self._having_forgotten(self._threads.end(run))
         recorded = self._recorded_run(run)
         if recorded is None:
             return []
-        try:
-            return self._threads.keep(self._without_secrets(recorded))
-        except RedactionError as error:
-            logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
-            with transaction(self._connection):
-                seq = self._store.record(_without_words(recorded))
-                self._store.fail(seq, f"its texts could not be redacted: {error}")
-            return []
+        return self._having_forgotten(self._keep(recorded, is_ours=isinstance(run, Recorder)))
 
     def end_overdue(self) -> list[int]:
         """End the first run that has waited too long for what follows, and say where it is."""
-        return self._threads.end_overdue()
+        return self._having_forgotten(self._threads.end_overdue())
 
     def next_end_in_s(self) -> float:
         """In how many seconds a run has waited too long for what follows; infinity: none waits."""
         return self._threads.next_end_in_s()
+
+    def _keep(self, recorded: RecordedRun, *, is_ours: bool) -> list[int]:
+        known = self._secrets.of(recorded)
+        try:
+            clean = self._without_secrets(recorded, known)
+            kept = self._write(clean, known, is_ours=is_ours)
+        except RedactionError as error:
+            logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
+            return self._write(_without_words(recorded), known, is_ours=is_ours, failed=error)
+        self._secrets.keep(recorded, known)
+        return kept
+
+    def _write(
+        self,
+        run: RecordedRun,
+        known: privacy.KnownSecrets,
+        *,
+        is_ours: bool,
+        failed: RedactionError | None = None,
+    ) -> list[int]:
+        """Write a clean run; one of ours whose id the file has gets another."""
+        with transaction(self._connection):
+            if self._store.holds(run.trace.id):
+                if not is_ours:
+                    self._say_that_it_is_there(run)
+                    return []
+                if not self._store.holds_run(run):  # else it was written, and is tried again
+                    run = _under_another_id(run)
+            if failed is None:
+                clean = partial(_without_known, policy=self._policy, known=known)
+                return self._threads.keep(run, clean=clean)
+            seq = self._store.record(run)
+            self._store.fail(seq, "not_redacted", failed)
+        return []
+
+    def _having_forgotten(self, changed: list[int]) -> list[int]:
+        """Where nothing follows, no secret is remembered."""
+        if self._secrets:
+            self._secrets.forget_all_but(self._threads.waiting())
+        return changed
 
     def _recorded_run(self, run: Recorder | ReasoningTrace) -> RecordedRun | None:
         settings = self._settings
@@ -100,17 +142,24 @@ class Intake:
             )
         return bounded(_as_strict_as(settings, run), self._limits)
 
-    def _without_secrets(self, run: RecordedRun) -> RecordedRun:
+    def _say_that_it_is_there(self, run: RecordedRun) -> None:
+        """Of a document that was submitted again: it is counted, and the first is logged."""
+        shield.count("submit: a trace with the id of one in the file")
+        if _THERE not in self._said:
+            self._said.add(_THERE)
+            logger.warning(_THERE, run.trace.id)
+
+    def _without_secrets(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
         """The run as it may be written; what needs a missing package is left to the outbox."""
         try:
-            return _fitting(run, self._policy)
+            return _fitting(run, self._policy, known)
         except RedactionError as error:
             if error.reason not in privacy.ENGINE_TROUBLE:
                 raise
             if error.where not in self._said:
                 self._said.add(error.where)
                 logger.warning("nothing will be sent: %s", error)
-            return _fitting(run, self._policy.without_packages())
+            return _fitting(run, self._policy.without_packages(), known)
 
 
 def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
@@ -123,29 +172,62 @@ def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
     return trace.model_copy(update={"metadata": metadata.model_copy(update=stricter)})
 
 
-def _fitting(run: RecordedRun, policy: privacy.Policy) -> RecordedRun:
+def _under_another_id(run: RecordedRun) -> RecordedRun:
+    """Two runs have one id where a process forked in their midst, or no randomness is random."""
+    luck = random.Random()  # noqa: S311 - what gave out one id twice may do so again
+    another = f"kp:trace:{UUID(int=luck.getrandbits(128), version=4)}"
+    logger.warning("two runs have the id %s: the second is kept as %s", run.trace.id, another)
+    return run.model_copy(update={"trace": run.trace.model_copy(update={"id": another})})
+
+
+def _fitting(run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets) -> RecordedRun:
     """The run as it may be written; where it is too large to look through, its largest steps go."""
     for _ in range(_MOST_TOO_LARGE):
         try:
-            return _without_secrets(run, policy)
+            return _without_secrets(run, policy, known)
         except RedactionError as error:
             if error.reason != "too_large":
                 raise
             logger.warning("a step of trace %s is not kept: %s", run.trace.id, error)
             run = _without_largest_step(run)
-    return _without_secrets(run, policy)
+    return _without_secrets(run, policy, known)
 
 
-def _without_secrets(run: RecordedRun, policy: privacy.Policy) -> RecordedRun:
-    """The run as it may be written to the file."""
+def _without_secrets(
+    run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets
+) -> RecordedRun:
+    """The run as it may be written to the file: what is found in one place goes in all."""
+    redact = partial(
+        privacy.redact_jsonable, _facts(run), level="private", policy=policy, known=known
+    )
+    beside, count = redact(), len(known)
+    redacted = privacy.redact_trace(run.trace, level="private", policy=policy, known=known)
+    return _cleaned(run, redact() if len(known) > count else beside, redacted)
+
+
+def _without_known(
+    run: RecordedRun, *, policy: privacy.Policy, known: privacy.KnownSecrets
+) -> RecordedRun:
+    """The run, of which a part was written before all of its secrets were known."""
+    if not known:
+        return run
+    beside = privacy.spread_in_jsonable(_facts(run), level="private", policy=policy, known=known)
+    redacted = privacy.spread_in_trace(run.trace, level="private", policy=policy, known=known)
+    return _cleaned(run, beside, redacted)
+
+
+def _facts(run: RecordedRun) -> dict[str, object]:
     facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
-    facts["agents"] = [*run.agents.values()]
-    beside = privacy.redact_jsonable(facts, level="private", policy=policy)
-    redacted = privacy.redact_trace(run.trace, level="private", policy=policy)
+    return {**facts, "agents": [*run.agents.values()]}
+
+
+def _cleaned(
+    run: RecordedRun, beside: privacy.RedactedValue, redacted: privacy.RedactedTrace
+) -> RecordedRun:
     cleaned = {**beside.value, "trace": redacted.trace}
     cleaned["agents"] = dict(zip(run.agents, beside.value["agents"], strict=True))
-    cleaned["redactions"] = dict(Counter(beside.counts) + Counter(redacted.counts))
-    return run.model_copy(update=cleaned)
+    counts = Counter(run.redactions) + Counter(beside.counts) + Counter(redacted.counts)
+    return run.model_copy(update={**cleaned, "redactions": dict(counts)})
 
 
 def _without_largest_step(run: RecordedRun) -> RecordedRun:

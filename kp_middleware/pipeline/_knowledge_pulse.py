@@ -1,6 +1,5 @@
 """The pipeline as users hold it: settings in, runs in, nothing to configure to begin."""
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -8,10 +7,13 @@ from types import EllipsisType, TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from kp_middleware.confidence import Confidences
+from kp_middleware.core.gates import Gate
+from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._afterwards import Feedback, ThreadEnd
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._stats import Stats
 from kp_middleware.pipeline._workers import Workers
+from kp_middleware.pipeline._wrong_settings import tell_once
 from kp_middleware.recording import (
     Limits,
     Naming,
@@ -21,7 +23,7 @@ from kp_middleware.recording import (
     extractors_of,
     recorded_tool,
 )
-from kp_middleware.scoring import Embedder, Gate, shared_embedder
+from kp_middleware.scoring import Embedder, shared_embedder
 from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.traces import ReasoningTrace
 
@@ -34,7 +36,9 @@ class KnowledgePulse:
     """Records runs, scores them in the background, keeps them all, and forwards what is worth it.
 
     Nothing is opened, loaded or started before the first run has ended. Trouble of ours is logged
-    and counted; it never reaches the agent.
+    and counted; it never reaches the agent. What is wrong outside of the program (a variable, a
+    line of ``settings.toml``) raises nothing either: runs are recorded, nothing is sent; the log,
+    `stats`, ``status`` and ``doctor`` say why.
 
     Args:
         embedder: Measures novelty; None means novelty is 0.5. By default MiniLM, shared by the
@@ -44,8 +48,7 @@ class KnowledgePulse:
         settings: See `Settings`; each is also ``KP_…`` in the environment.
 
     Raises:
-        pydantic.ValidationError: With the name of each setting that is wrong.
-        ValueError: If the registry's URL is neither https nor on this machine.
+        pydantic.ValidationError: With the name of each keyword that is wrong.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -69,7 +72,8 @@ class KnowledgePulse:
         gate: Gate | None = None,
         **settings: Unpack[SettingsKeywords],
     ) -> None:
-        self.settings = Settings(**settings)
+        self.settings = Settings.as_far_as_usable(**settings)
+        tell_once(self.settings)
         self._limits = Limits.of(self.settings)
         if isinstance(embedder, str):
             raise TypeError("embedder is an object that embeds, or None; KP_EMBEDDER takes words")
@@ -243,8 +247,10 @@ class KnowledgePulse:
     def flush(self, timeout_s: float = 5.0) -> Backlog:
         """Wait until what was recorded is scored and what may leave is sent, or the time is over.
 
-        Never waits for a model that is being downloaded, for a registry that asks for patience, or
-        for a file that cannot be opened.
+        The registry takes 30 traces a minute, or what it says: for 40 at once give it a minute.
+        Returns at once where waiting is of no use: without a key or with one that is refused, while
+        a model is being downloaded, for a file that cannot be opened, and where the next request
+        may be made only when the time is over, as after the registry has asked for an hour.
 
         Returns:
             What is not done.
@@ -287,4 +293,4 @@ def _renew_the_lock() -> None:
     KnowledgePulse._default_lock = threading.Lock()  # noqa: SLF001 - our own
 
 
-os.register_at_fork(after_in_child=_renew_the_lock)
+at_fork(after_in_child=_renew_the_lock)

@@ -9,6 +9,7 @@ from typing import Final
 
 from kp_middleware.storage import TraceStore
 
+_luck: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
 _MOMENT_S: Final = 1.0
 _MOST_OF_OURS: Final = 10_000  # beyond, the file still knows of them
 
@@ -31,7 +32,7 @@ class NextRun:
         self,
         store: TraceStore,
         *,
-        luck: Callable[[], float] = random.random,  # noqa: S311 - who scores what is no secret
+        luck: Callable[[], float] = _luck,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store

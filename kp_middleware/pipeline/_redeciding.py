@@ -2,6 +2,8 @@
 
 import time
 
+from kp_middleware.core.formula import Score
+from kp_middleware.core.gates import gate_of
 from kp_middleware.database import Connection
 from kp_middleware.instants import instant
 from kp_middleware.pipeline._dispatch import Dispatch
@@ -9,8 +11,6 @@ from kp_middleware.pipeline._replay import is_as_before
 from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
 from kp_middleware.pipeline._verdicts import Verdicts
 from kp_middleware.privacy import Policy
-from kp_middleware.scores import Score
-from kp_middleware.scoring import gate_of
 from kp_middleware.settings import Settings
 from kp_middleware.storage import GateHistory, PastRun, PastRuns, Rehearsal, Verdict
 

@@ -1,11 +1,12 @@
 """Past runs scored anew in memory, each against those before it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from kp_middleware.scores import Nearest, Score, Shape
+from kp_middleware.core.formula import Nearest, Score, Shape, rescore
 from kp_middleware.scoring import (
     Embedder,
     Scorer,
@@ -13,7 +14,6 @@ from kp_middleware.scoring import (
     VectorCache,
     embed_many,
     embedded_text,
-    rescored,
 )
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PastRun, Remembered
@@ -41,9 +41,7 @@ class Replayed(NamedTuple):
         """Its score by how it ended as far as is known now: there may have been feedback since."""
         if self.score is None or self.shape is None:
             return None
-        return rescored(
-            self.score, self.shape, success=bool(now.success), confidence=now.confidence
-        )
+        return rescore(self.score, self.shape, success=bool(now.success), confidence=now.confidence)
 
 
 class Replay:
@@ -156,12 +154,12 @@ def settled(run: PastRun, score: Score) -> Score:
     """A score with the value that is stored, where they differ by rounding alone."""
     if run.score is None or not is_as_before(run, score):
         return score
-    return score.model_copy(update={"value": run.score})
+    return replace(score, value=run.score)
 
 
 def _shape(run: PastRun, trace: ReasoningTrace) -> Shape:
     """Of all its steps, where the document holds only a part of them."""
-    types = Shape.of(trace).types
+    types = trace.shape.types
     return Shape(steps=run.steps, types=types, tools=run.tools, recoveries=run.recoveries)
 
 

@@ -4,6 +4,7 @@ from typing import Final, Literal, TypeAlias
 
 from kp_middleware.database import Connection
 from kp_middleware.errors import RedactionError
+from kp_middleware.pipeline._call_words import without_call_words
 from kp_middleware.pipeline._outgoing import outgoing
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
@@ -36,13 +37,15 @@ class Rescan:
     def row(self, seq: int) -> Rescanned:
         """Rewrite one row, or block it; unless it was sent, or cancelled by a decision."""
         entry = self._care.entry(seq)
-        redactor, copy = self._policy.redactor, entry.document
+        redactor, body = self._policy.redactor, None
         if not self._alone and entry.redactor.partition("+")[2] != redactor.partition("+")[2]:
             if entry.body is None:
                 return "left"
-            redactor, copy = entry.redactor, entry.body.decode()
+            redactor, body = entry.redactor, entry.body
         try:
-            trace = ReasoningTrace.model_validate_json(copy)
+            trace = ReasoningTrace.model_validate_json(entry.document)
+            if body is not None:
+                trace = without_call_words(ReasoningTrace.model_validate_json(body), kept=trace)
             leaving = outgoing(
                 trace, score=entry.score, agent_id=self._agent_id, policy=self._policy
             )

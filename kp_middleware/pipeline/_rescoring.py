@@ -10,11 +10,12 @@ from importlib.metadata import version
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
+from kp_middleware.core.gates import gate_of
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import DatabaseError
 from kp_middleware.pipeline._redeciding import Court, Redeciding, Rehearsing
 from kp_middleware.pipeline._replay import Replay, Replayed, settled
-from kp_middleware.scoring import Embedder, gate_of
+from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     PastRun,
@@ -214,7 +215,7 @@ class Rescoring:
 
 def _digest(settings: Settings, embedder: str | None) -> str:
     """Of all that a score and a decision depend on."""
-    weights = {domain: weights.model_dump() for domain, weights in settings.profiles.items()}
+    weights = {domain: [*weights] for domain, weights in settings.profiles.items()}
     gate = gate_of(settings).name
     size = (settings.cache_size, settings.cache_ttl_ms)
     said = json.dumps([version("kp-middleware"), embedder, weights, gate, size], sort_keys=True)

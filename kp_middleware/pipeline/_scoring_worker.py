@@ -9,14 +9,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kp_middleware.database import PASSING_TROUBLE, TROUBLE, is_damage
+from kp_middleware.core.gates import Gate
+from kp_middleware.database import PASSING_TROUBLE, TROUBLE, is_damage, open_to_all
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.pipeline._file_trouble import FileTrouble
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.privacy import Policy
-from kp_middleware.scoring import Embedder, Gate
+from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
 from kp_middleware.storage import ForkGate, Identity, Rescue, RestingConnection, rescue
 
@@ -277,6 +278,8 @@ class ScoringWorker:
         self._connection.open()
         if self._evaluation is None or self._file != self._connection.file:
             self._file = self._connection.file
+            if opened := open_to_all(self._settings.db):
+                logger.warning("%s", opened)
             self._evaluation = Evaluation(
                 self._connection, self._settings, self._embedder, self._gate
             )

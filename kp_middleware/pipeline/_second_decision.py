@@ -3,12 +3,12 @@
 from importlib.metadata import version
 from typing import Final, Self
 
+from kp_middleware.core.formula import Score
+from kp_middleware.core.gates import gate_of
 from kp_middleware.database import Connection
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._verdicts import Verdicts
 from kp_middleware.privacy import Policy
-from kp_middleware.scores import Score
-from kp_middleware.scoring import gate_of
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     CANCELLED_BY_HAND,
@@ -20,7 +20,7 @@ from kp_middleware.storage import (
     agree,
 )
 
-_LEFT: Final = {"sent": "it was sent before", "sending": "it was on its way before"}
+_LEFT: Final = ("sent", "sending")
 
 
 class SecondDecision:
@@ -87,13 +87,13 @@ class SecondDecision:
         )
         verdict = self._verdicts.of(score, history)
         if before.outbox_state in _LEFT:
-            return verdict.adding(_LEFT[before.outbox_state]), False
+            return verdict.staying(before.outbox_state), False
         is_queued = before.outbox_state not in {None, "cancelled"}
         stays = is_queued or before.outbox_reason == CANCELLED_BY_HAND
         if stays or verdict.decision == "withhold":
             return verdict, False
         hindrance = self._dispatch.hindrance(before.visibility)
-        return (verdict, True) if hindrance is None else (verdict.adding(hindrance), False)
+        return (verdict, True) if hindrance is None else (verdict.staying(hindrance), False)
 
 
 def trace_store(connection: Connection) -> TraceStore:

@@ -4,7 +4,6 @@ import logging
 import math
 import os
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Final, TypeAlias
 from kp_middleware.errors import DatabaseError
 from kp_middleware.forwarding import Cause, Change, OwnPace, Pace
 from kp_middleware.pipeline._uptime import Uptime, read_uptime
+from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.storage import ForkGate, Pacing, PacingTable
 
 logger = logging.getLogger("kp_middleware")
@@ -27,6 +27,7 @@ _REFUSED: Final = (
     "nothing is sent, the registry has refused this API key: set KP_API_KEY to another,"
     " or try this one again with kp-middleware outbox retry --failed"
 )
+_MET: Final = "no sending for %.0f s, an earlier request has failed: %s"
 _PAUSED: Final = {
     Cause.NONE: "no sending for %.0f s, as an earlier process has noted: there is nothing to do",
     Cause.LIMIT: "the registry has asked for patience, no sending for %.0f s: there is nothing to"
@@ -70,11 +71,17 @@ class SharedPace:
         self._lease_s = longest_request_s + _MARGIN_S
         self._clock = clock
         self._uptime = uptime
-        self._us = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._known: Pacing | None = None
         self._unwritten: OwnPace | None = None
         self._kept_beside: Pace | None = None
         self._said: set[str] = set()
+
+    @property
+    def problem(self) -> Problem:
+        """What the last request is known to have met."""
+        kept = self._known.problem if self._known else ""
+        return Problem.read(kept or ProblemKind.DEAD_KEY)
 
     def take(self) -> float:
         """Seconds until it is worth asking again; 0: the next request is ours to make, now."""
@@ -108,7 +115,9 @@ class SharedPace:
         try:
             pacing = self._change(partial(self._settled, answer))
         except (TimeoutError, DatabaseError) as error:
-            return self._by_ourselves(error).settle(answer)
+            return self._by_ourselves(error).settle(
+                lambda pace, now: replace(answer(pace, now), burst=1)
+            )
         wait_s = _pace_of(pacing).wait_s(self._clock())
         if wait_s > _LONG_S:
             self._said.add("long")  # the forwarder says it in the registry's words
@@ -186,7 +195,7 @@ class SharedPace:
     def _with_unwritten(self, pacing: Pacing) -> Pacing:
         if self._unwritten is None:
             return pacing
-        ours = replace(self._unwritten.pace, burst=Pace().burst)
+        ours = self._unwritten.pace
         if pacing.holder == self._us:  # nobody else has changed it since
             return _with(pacing, ours)
         return _with(pacing, _pace_of(pacing).stricter(ours))
@@ -237,8 +246,11 @@ class SharedPace:
 
     def _say_why(self, pacing: Pacing, wait_s: float) -> None:
         """What the processes before us have met, or nothing would be sent without a word."""
+        problem = Problem.read(pacing.problem) if pacing.problem else None
         if wait_s == math.inf:
-            self._say("long", _REFUSED)
+            self._say("long", "%s", f"nothing is sent: {problem}" if problem else _REFUSED)
+        elif wait_s > _LONG_S and problem and pacing.paused_by == Cause.TROUBLE:
+            self._say("long", _MET, wait_s, problem)
         elif wait_s > _LONG_S:
             self._say("long", _PAUSED[Cause(pacing.paused_by)], wait_s)
 
@@ -249,7 +261,11 @@ class SharedPace:
 
 
 def _pace_of(pacing: Pacing) -> Pace:
-    return Pace(
+    pace = Pace()
+    if pacing.interval_s is not None:
+        pace = pace.at_interval(pacing.noted_at, pacing.interval_s)
+    return replace(
+        pace,
         full_at=pacing.full_at,
         paused_until=pacing.paused_until,
         paused_by=Cause(pacing.paused_by),
@@ -259,11 +275,15 @@ def _pace_of(pacing: Pacing) -> Pace:
         stopped_at=pacing.stopped_at,
         failures=pacing.failures,
         answering=pacing.answering,
+        problem=pacing.problem,
+        problem_since=pacing.problem_since,
+        tries=pacing.tries,
     )
 
 
 def _with(pacing: Pacing, pace: Pace) -> Pacing:
     return pacing._replace(
+        interval_s=pace.interval_s,
         full_at=pace.full_at,
         paused_until=pace.paused_until,
         paused_by=pace.paused_by.value,
@@ -273,4 +293,7 @@ def _with(pacing: Pacing, pace: Pace) -> Pacing:
         stopped_at=pace.stopped_at,
         failures=pace.failures,
         answering=pace.answering,
+        problem=pace.problem,
+        problem_since=pace.problem_since,
+        tries=pace.tries,
     )

@@ -26,7 +26,8 @@ class Stats(NamedTuple):
         in_memory: Runs of this process that are not in the file yet.
         dropped: Runs of this process that are lost, because too many waited.
         swallowed: Failures of recording in this process, kept from the agent: counts by kind.
-        trouble: Why the file cannot be used now, and what to do about it; None if it can.
+        trouble: Why the file cannot be used now, or nothing be sent because a setting is wrong, and
+            what to do about it; None if all is well.
     """
 
     recorded: int

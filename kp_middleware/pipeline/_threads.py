@@ -10,11 +10,10 @@ from kp_middleware.database import Connection, transaction
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.pipeline._afterwards import ThreadEnd
 from kp_middleware.recording import Limits, alone, ended, joined
-from kp_middleware.runs import RecordedRun
+from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Aliases, FeedbackTable, TraceStore, WaitingRun, WaitingRuns
 
-_NOT_RESUMED: Final = "it was not resumed"
 _NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
 
 
@@ -46,13 +45,16 @@ class Threads:
         self._limits = Limits.of(settings)
         self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
 
-    def keep(self, run: RecordedRun) -> list[int]:
-        """Write a run to the file, joined with the one that it goes on with; where it is then."""
+    def keep(self, run: RecordedRun, *, clean: Callable[[RecordedRun], RecordedRun]) -> list[int]:
+        """Write a run to the file, joined with the one that it goes on with; where it is then.
+
+        ``clean`` takes out of both what is known as a secret since the second.
+        """
         with transaction(self._connection):
             self._waiting.leave(run)
             earlier = self._waiting.before(run)
             if earlier is not None:
-                return [self._go_on(earlier, run)]
+                return [self._go_on(earlier, run, clean)]
             whole = self._alone(run)
             return [] if whole is None else [self._write(whole, None)]
 
@@ -74,8 +76,14 @@ class Threads:
         until = self._waiting.next_until()
         return math.inf if until is None else max(0.0, epoch_s(until) - self._clock())
 
-    def _go_on(self, earlier: WaitingRun, run: RecordedRun) -> int:
-        whole = self._joined(earlier.run, run)
+    def waiting(self) -> frozenset[str]:
+        """The threads in which something waits, by the fingerprints of their ids."""
+        return self._waiting.threads()
+
+    def _go_on(
+        self, earlier: WaitingRun, run: RecordedRun, clean: Callable[[RecordedRun], RecordedRun]
+    ) -> int:
+        whole = clean(self._joined(earlier.run, run))
         with self._outliving(earlier.seq):
             self._waiting.take(earlier)
             seq = self._write(whole, earlier.seq)
@@ -92,7 +100,18 @@ class Threads:
         """The run as it stands where nothing waits for it; None: it is nothing by itself."""
         if run.part is None or not run.part.follows or _waits(run):
             return run
-        return alone(run) if run.shape.steps else None
+        whole = alone(run) if run.shape.steps else None
+        return None if whole is None else self._with_its_objective(whole, run.part)
+
+    def _with_its_objective(self, run: RecordedRun, part: ThreadPart) -> RecordedRun:
+        """A run that goes on with one that failed: its own input does not say what it is for."""
+        if part.was_asked or run.thread_id is None or fingerprint(run.thread_id) != part.thread:
+            return run  # an id that was redacted may be another's
+        objective = self._store.last_objective(run.thread_id, run.agent_name)
+        if objective is None:
+            return run
+        task = run.trace.task.model_copy(update={"objective": objective})
+        return run.model_copy(update={"trace": run.trace.model_copy(update={"task": task})})
 
     def _write(self, run: RecordedRun, seq: int | None) -> int:
         seq = self._store.record(run, seq=seq)
@@ -109,7 +128,7 @@ class Threads:
                 return waiting.seq
             self._store.record(over, seq=waiting.seq)
         if not over.complete and waiting.part.awaits == "human":
-            self._store.say_why(waiting.seq, _NOT_RESUMED)
+            self._store.say_why(waiting.seq, "not_continued")
         return waiting.seq
 
     @contextmanager

@@ -1,10 +1,11 @@
 """What the gate says of a score, also where the gate fails."""
 
+import json
 from numbers import Real
 
+from kp_middleware.core.formula import Score
+from kp_middleware.core.gates import Decision, Gate, Reason, ReasonCode
 from kp_middleware.pipeline._said import Said
-from kp_middleware.scores import Score
-from kp_middleware.scoring import Decision, Gate
 from kp_middleware.storage import GateHistory, Verdict
 
 
@@ -19,7 +20,7 @@ class Verdicts:
     def of(self, score: Score, history: GateHistory) -> Verdict:
         """What the gate says; inside the transaction that stores it."""
         decided = self._decision(score, history)
-        return Verdict(self._name, decided.threshold, decided.decision, decided.reason)
+        return Verdict(self._name, decided.threshold, decided.decision, decided.told)
 
     def _decision(self, score: Score, history: GateHistory) -> Decision:
         try:
@@ -28,7 +29,9 @@ class Verdicts:
             if history.trouble is not None:
                 raise history.trouble from error  # the file's, which may pass
             self._said.warn_once("a run stays here, the gate failed", error)
-            return Decision("withhold", f"the gate failed: {type(error).__name__}", 1.0)
+            return Decision(
+                "withhold", Reason(ReasonCode.GATE_FAILED, {"error": type(error).__name__}), 1.0
+            )
 
 
 def _checked(decided: Decision) -> Decision:
@@ -41,7 +44,14 @@ def _checked(decided: Decision) -> Decision:
         raise ValueError(f"{decided.decision!r} is no decision")
     if not isinstance(decided.threshold, Real) or not 0 <= decided.threshold <= 1:
         raise ValueError(f"a threshold is from 0 to 1, this is {decided.threshold!r}")
-    return Decision(decided.decision, _told(decided.reason), float(decided.threshold))
+    return Decision(decided.decision, _checked_reason(decided.reason), float(decided.threshold))
+
+
+def _checked_reason(reason: object) -> str | Reason:
+    if not isinstance(reason, Reason):
+        return _told(reason)
+    json.dumps(dict(reason.args), allow_nan=False)
+    return Reason(ReasonCode(reason.code), reason.args)
 
 
 def _told(text: object) -> str:

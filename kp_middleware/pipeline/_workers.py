@@ -1,21 +1,23 @@
 """What works behind a pipeline: a queue, a thread that scores, and one that sends."""
 
 import logging
-import os
 import time
 from contextlib import closing
 from typing import Final
 
+from kp_middleware.core.gates import Gate
 from kp_middleware.database import TROUBLE
+from kp_middleware.forks import at_fork
 from kp_middleware.forwarding import Registry
 from kp_middleware.pipeline._backlog import Backlog
-from kp_middleware.pipeline._exit import close_at_exit, still_open
+from kp_middleware.pipeline._exit import close_at_exit, may_be_killed_here, still_open
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._scoring_worker import ScoringWorker
 from kp_middleware.pipeline._stats import Stats, read_stats
+from kp_middleware.pipeline._wrong_settings import in_words
 from kp_middleware.recording import shield
-from kp_middleware.scoring import Embedder, Gate
+from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
 from kp_middleware.storage import RestingConnection, count_backlog
 
@@ -58,6 +60,10 @@ class Workers:
             self._scorer.score_ours()
         else:
             self._scorer.start()
+            if may_be_killed_here():
+                self._queue.wait_until_kept(
+                    time.monotonic(), _PATIENCE_S, patience_in_trouble_s=_MOMENT_S
+                )
 
     def drop(self) -> None:
         """Count a run that is not recorded; the first is logged."""
@@ -69,7 +75,10 @@ class Workers:
         """Wait until all is scored and sent, or the time is over; what is not done then."""
         if not self._settings.sync and any(self._backlog()):
             self._scorer.look_again()  # another process may have left it
-        self._wait(time.monotonic() + timeout_s)
+        deadline = time.monotonic() + timeout_s
+        self._wait_until_scored(deadline)
+        if self._sender is not None:
+            self._sender.wait_until_sent(deadline)
         return self._backlog()
 
     def stats(self) -> Stats:
@@ -79,7 +88,8 @@ class Workers:
             in_memory=self._queue.waiting,
             dropped=self._queue.dropped,
             swallowed=shield.failures,
-            trouble=self._scorer.trouble or (self._sender.trouble if self._sender else None),
+            trouble=self._scorer.trouble
+            or (self._sender.trouble if self._sender else in_words(self._settings)),
         )
 
     def end(self, since_s: float, timeout_s: float) -> None:
@@ -88,7 +98,9 @@ class Workers:
             return
         self.closed = True
         deadline = since_s + timeout_s
-        self._wait(deadline)
+        self._wait_until_scored(deadline)
+        if self._sender is not None:
+            self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
         if self._settings.sync:
             self._scorer.keep_all(since_s + _PATIENCE_S)
         else:
@@ -106,13 +118,11 @@ class Workers:
         self._scorer.leave_to_the_parent()
         self._start_afresh()
 
-    def _wait(self, deadline: float) -> None:
+    def _wait_until_scored(self, deadline: float) -> None:
         if self._settings.sync:
             self._scorer.work_until(deadline)
         else:
             self._queue.wait_until_done(deadline - time.monotonic())
-        if self._sender is not None:
-            self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
 
     def _start_afresh(self) -> None:
         """With an empty queue and no thread: at first, and in a forked child."""
@@ -153,4 +163,4 @@ def _start_afresh_in_the_child() -> None:
         workers.start_in_a_child()
 
 
-os.register_at_fork(after_in_child=_start_afresh_in_the_child)
+at_fork(after_in_child=_start_afresh_in_the_child)

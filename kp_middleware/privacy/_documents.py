@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._found import Found, counted
+from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._placeholder_numbers import Numbers
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._refusal import refusing
@@ -69,31 +70,45 @@ class RedactedValue:
 
 
 def redact_trace(
-    trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy = _NO_POLICY
+    trace: "ReasoningTrace",
+    *,
+    level: "PrivacyLevel",
+    policy: Policy = _NO_POLICY,
+    known: KnownSecrets | None = None,
 ) -> RedactedTrace:
     """Take out of a document what must not be kept or shared at a level.
+
+    A secret that is found in one place goes in every place; so do those that are ``known`` of other
+    documents of its run, which learns of these.
 
     Raises:
         RedactionError: If it is not certain that the rest is clean and valid: keep it here.
     """
-    from pydantic import ValidationError
-
     with refusing():
-        document = trace.model_dump(mode="json")
-        walk = _walk(document, level, policy, kept=KEPT)
-        document = walk.clean(document)
-        try:
-            cleaned = type(trace).model_validate(document)
-        except ValidationError as problem:
-            where = ".".join(str(part) for part in problem.errors()[0]["loc"])
-            raise RedactionError("invalid_after_redaction", where) from None
-    return RedactedTrace(cleaned, tuple(walk.found))
+        walk = _walk(trace, level, policy, known, kept=KEPT)
+        document = walk.clean(trace.model_dump(mode="json"))
+        return _redacted(trace, walk.spread(document), walk)
+
+
+def spread_in_trace(
+    trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
+) -> RedactedTrace:
+    """Take out of a redacted document what became known later. Raises as `redact_trace`."""
+    with refusing():
+        walk = _walk(trace, level, policy, known, kept=KEPT)
+        return _redacted(trace, walk.spread(trace.model_dump(mode="json")), walk)
 
 
 def redact_jsonable(
-    value: object, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY
+    value: object,
+    *,
+    level: "PrivacyLevel",
+    policy: Policy = _NO_POLICY,
+    known: KnownSecrets | None = None,
 ) -> RedactedValue:
     """Take what must not be kept or shared out of dicts, lists, tuples, strings and numbers.
+
+    A secret that is found in one place goes in every place, as in `redact_trace`.
 
     Raises:
         RedactionError: If it is not certain that the rest is clean; other types are such a doubt.
@@ -102,13 +117,39 @@ def redact_jsonable(
     {'user': 'anna', 'password': '[REDACTED:password]'}
     """
     with refusing():
-        walk = _walk(value, level, policy)
-        cleaned = walk.clean(value)
+        walk = _walk(value, level, policy, known)
+        cleaned = walk.spread(walk.clean(value))
     return RedactedValue(cleaned, tuple(walk.found))
 
 
+def spread_in_jsonable(
+    value: object, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
+) -> RedactedValue:
+    """Take out of a redacted structure what became known later. Raises as `redact_jsonable`."""
+    with refusing():
+        walk = _walk(value, level, policy, known)
+        return RedactedValue(walk.spread(value), tuple(walk.found))
+
+
+def _redacted(trace: "ReasoningTrace", document: object, walk: Walk) -> RedactedTrace:
+    from pydantic import ValidationError
+
+    try:
+        cleaned = type(trace).model_validate(document)
+    except ValidationError as problem:
+        where = ".".join(str(part) for part in problem.errors()[0]["loc"])
+        raise RedactionError("invalid_after_redaction", where) from None
+    return RedactedTrace(cleaned, tuple(walk.found))
+
+
 def _walk(
-    value: object, level: "PrivacyLevel", policy: Policy, *, kept: frozenset[str] = frozenset()
+    value: object,
+    level: "PrivacyLevel",
+    policy: Policy,
+    known: KnownSecrets | None,
+    *,
+    kept: frozenset[str] = frozenset(),
 ) -> Walk:
     numbers = Numbers.after(value) if policy.numbered else None
-    return Walk(rulebook(level, policy), kept=kept, numbers=numbers)
+    known = KnownSecrets() if known is None else known
+    return Walk(rulebook(level, policy), kept=kept, numbers=numbers, known=known)

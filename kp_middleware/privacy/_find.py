@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._found import Found, counted
+from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._page import Page
 from kp_middleware.privacy._placeholder_numbers import Numbers
 from kp_middleware.privacy._policy import Policy
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 1 << 20
 _MAX_PASSES = 16
 _HARMLESS = re.compile(r"[A-Za-z_]{0,15}|[a-z_]{16,24}|[\W_]*")  # a word: most keys, many values
-_STRENGTH: dict[Group, int] = {"contact": 0, "sensitive": 1, "secret": 2}
+_STRENGTH: dict[Group, int] = {"contact": 0, "identity": 1, "sensitive": 2, "secret": 3}
 _NO_POLICY = Policy()
 _NO_ESCAPE = (sys.maxsize, sys.maxsize)
 
@@ -47,12 +48,18 @@ class Redacted:
 
 
 def redact_text(
-    text: str, *, level: "PrivacyLevel" = "private", policy: Policy = _NO_POLICY
+    text: str,
+    *,
+    level: "PrivacyLevel" = "private",
+    policy: Policy = _NO_POLICY,
+    known: KnownSecrets | None = None,
 ) -> Redacted:
     """Take out what must not be kept or shared at a level.
 
-    Secrets and sensitive numbers go at every level; what reaches a person or a machine (e-mail,
-    phone, IP, MAC, home path) stays at ``private`` alone.
+    Secrets and payment cards go at every level. What says who somebody is (national ids, bank
+    accounts) and what reaches a person or a machine (e-mail, phone, IP, MAC, home path) stays at
+    ``private`` alone. A secret that is found in one place goes in every place; so do those that are
+    ``known`` of other texts, which learns of these.
 
     Raises:
         RedactionError: ``too_large`` above 1,048,576 characters: redact the parts.
@@ -63,12 +70,20 @@ def redact_text(
     """
     numbers = Numbers.after(text) if policy.numbered else None
     with document():
-        cleaned, gone = take_out(text, rulebook(level, policy), numbers=numbers)
+        book = rulebook(level, policy)
+        known = KnownSecrets() if known is None else known
+        cleaned, gone = take_out(text, book, numbers=numbers, known=known, everywhere=True)
     return Redacted(cleaned, tuple(_by_line(text, gone)))
 
 
 def take_out(
-    text: str, book: Rulebook, *, cue: str = "", numbers: Numbers | None = None
+    text: str,
+    book: Rulebook,
+    *,
+    cue: str = "",
+    numbers: Numbers | None = None,
+    known: KnownSecrets | None = None,
+    everywhere: bool = False,
 ) -> tuple[str, list[Span]]:
     """The text with placeholders, and what they replaced, each counted in the text as it then was.
 
@@ -77,17 +92,22 @@ def take_out(
         book: What has to go.
         cue: What stands before the text, such as the key of a value; read, not cleaned.
         numbers: Gives equal values equal numbers; None leaves the placeholders without.
+        known: Learns what is taken out as a secret.
+        everywhere: Also take out what is known.
 
     Raises:
         RedactionError: ``too_large``, or ``redactor_error`` if no end is found.
     """
     gone: list[Span] = []
+    looked_for = 0
     for _ in range(_MAX_PASSES):  # what is gone can uncover the edge of something else
-        spans = find(text, book, cue=cue)
+        spans = find(text, book, cue=cue, known=known)
+        if everywhere and known is not None and len(known) > looked_for:
+            spans, looked_for = [*_united([*spans, *known_in(text, known)])], len(known)
         if not spans:
             return text, gone
         gone += spans
-        text = _replaced(text, spans, numbers)
+        text = replaced(text, spans, numbers)
     last = gone[-1]
     raise RedactionError("redactor_error", f"({last.label}, {last.end - last.start} chars)")
 
@@ -99,7 +119,9 @@ def is_too_large(text: str) -> bool:
     return len(PLACEHOLDER.sub("", text)) > MAX_CHARACTERS
 
 
-def find(text: str, book: Rulebook, *, cue: str = "") -> list[Span]:
+def find(
+    text: str, book: Rulebook, *, cue: str = "", known: KnownSecrets | None = None
+) -> list[Span]:
     """The parts of a text that have to go, in order, not overlapping; placeholders stay.
 
     Raises:
@@ -112,9 +134,24 @@ def find(text: str, book: Rulebook, *, cue: str = "") -> list[Span]:
     parts = (part for reading in readings(cue + text) for part in _parts(reading, book))
     moved = (
         part._replace(start=max(0, part.start - len(cue)), end=part.end - len(cue))
-        for part in _united(parts)
+        for part in parts
     )
-    return list(_whole(text, [span for span in moved if span.end > span.start]))
+    inside = [part for part in moved if part.end > part.start]
+    if known is not None:
+        _learn(text, inside, book, known)
+    return list(_whole(text, [*_united(inside)]))
+
+
+def known_in(text: str, known: KnownSecrets) -> list[Span]:
+    """The parts of a text that are secrets of another place, in order, not overlapping."""
+    return list(_whole(text, [*_united(known.spans(text))]))
+
+
+def _learn(text: str, parts: Iterable[Span], book: Rulebook, known: KnownSecrets) -> None:
+    """Each secret by itself: united with what is around it, it would be found nowhere else."""
+    for part in dict.fromkeys(parts):
+        if part.group == "secret":
+            known.learn(text[part.start : part.end], part.label, book.allows_secret)
 
 
 def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
@@ -171,7 +208,8 @@ def _outside_placeholders(text: str, span: Span) -> Iterator[Span]:
             yield span._replace(start=part[0], end=part[-1] + 1)
 
 
-def _replaced(text: str, spans: list[Span], numbers: Numbers | None) -> str:
+def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> str:
+    """The text with placeholders."""
     parts, reached = [], 0
     for span in spans:
         number = numbers.of(span, text[span.start : span.end]) if numbers else ""

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from kp_middleware.patterns import Match, Pattern, compiled
 from kp_middleware.privacy._engine import Finder
-from kp_middleware.privacy._values import entropy
+from kp_middleware.privacy._strength import entropy
 
 
 @dataclass(frozen=True, slots=True)

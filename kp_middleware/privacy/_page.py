@@ -3,16 +3,18 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import pairwise
+from typing import TypeAlias
 
 from kp_middleware.privacy._rules import Rule
+
+_Three: TypeAlias = tuple[int, int, int]
 
 _RUNS = {
     "0": re.compile(r"(?<!\d)\d(?=(?:[^0-9A-Za-z]{0,3}\d){5})", re.ASCII),
     "0.": re.compile(r"\d{1,3}(?=\.\d)", re.ASCII),
     "A": re.compile(r"[A-Z]+"),
 }
-_LONG = 20_000  # characters: of so many, the pairs may be as many, and take longer than the words
+_STRETCH = 16_384  # characters: what is remembered of a text stays small
 _FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
 
 
@@ -28,18 +30,34 @@ class Page:
         self.text = text
         self.lowered = _lowered(text)
         self._places: dict[str, list[int]] = {}
+        self._needed: dict[str, bool] = {}
 
     def held(self, words: Iterable[str]) -> list[str]:
-        """Those of ``Rule.starts`` or ``Rule.needs`` that occur."""
+        """Those of ``Rule.starts`` that occur."""
         lowered = self.lowered
         return [word for word in words if word in lowered or (word in _RUNS and self._starts(word))]
 
-    def matches(self, rule: Rule) -> Iterator[re.Match[str]]:
-        """Where a rule's pattern is found; its check is not asked."""
-        if rule.needs and not self.held(rule.needs):
+    def holds_any(self, words: Iterable[str]) -> bool:
+        """Whether one of ``Rule.needs`` occurs; many rules need the same."""
+        needed = self._needed
+        for word in words:
+            if word not in needed:
+                needed[word] = word in self.lowered
+            if needed[word]:
+                return True
+        return False
+
+    def matches(self, rule: Rule, held: Iterable[str] | None = None) -> Iterator[re.Match[str]]:
+        """Where a rule's pattern is found; its check is not asked.
+
+        Args:
+            rule: What to find.
+            held: Those of ``rule.starts`` that occur, where that is known.
+        """
+        if rule.needs and not self.holds_any(rule.needs):
             return iter(())
         pattern = compiled(rule.pattern)
-        places = [self._starts(word) for word in rule.starts]
+        places = [self._starts(word) for word in (rule.starts if held is None else held)]
         if not places or sum(map(len, places)) * 3 > len(self.text):
             return pattern.finditer(self.text)  # where places are dense, a scan is faster
         return self._tried(pattern, places)
@@ -66,31 +84,40 @@ class Page:
 class Beginnings:
     """All words with which matches of rules begin.
 
-    Few have their rarest pair of characters in common with a text: only these are looked for.
+    Few have their rarest three characters in common with a text: only these are looked for.
     """
 
     def __init__(self, words: Iterable[str]) -> None:
-        self._words = [*words]
-        self._without_pair: list[str] = []
-        self._by_pair: dict[tuple[str, str], list[str]] = {}
-        for word in self._words:
-            if word in _RUNS or len(word) == 1:
-                self._without_pair.append(word)
+        self._short: list[str] = []
+        self._by_three: dict[_Three, list[str]] = {}
+        for word in words:
+            if word in _RUNS or len(word) < 3:
+                self._short.append(word)
             else:
-                self._by_pair.setdefault(min(pairwise(word), key=_frequency), []).append(word)
+                self._by_three.setdefault(min(_threes(word), key=_frequency), []).append(word)
 
     def held_by(self, page: Page) -> list[str]:
         """Those that occur in a page."""
-        if len(page.lowered) > _LONG:
-            return page.held(self._words)
-        pairs = self._by_pair.keys() & {*pairwise(page.lowered)}
-        possible = (word for pair in pairs for word in self._by_pair[pair])
-        return page.held([*self._without_pair, *possible])
+        possible: set[str] = set()
+        for start in range(0, len(page.lowered), _STRETCH):
+            held = {*_threes(page.lowered[start : start + _STRETCH + 2])}
+            for three in self._by_three.keys() & held:
+                possible.update(self._by_three[three])
+        return page.held([*self._short, *possible])
 
 
-def _frequency(pair: tuple[str, str]) -> int:
-    """High for a pair that many texts have."""
-    return sum(len(_FREQUENT) - _FREQUENT.find(sign) if sign in _FREQUENT else 0 for sign in pair)
+def _threes(text: str) -> Iterator[_Three]:
+    """All runs of three characters, as numbers: other letters than Latin ones are all alike."""
+    signs = text.encode("latin-1", "replace")
+    return zip(signs, signs[1:], signs[2:], strict=False)
+
+
+def _frequency(three: _Three) -> int:
+    """High for characters that many texts have."""
+    return sum(
+        len(_FREQUENT) - _FREQUENT.find(chr(sign)) if chr(sign) in _FREQUENT else 0
+        for sign in three
+    )
 
 
 def _runs(kind: str, text: str) -> list[int]:

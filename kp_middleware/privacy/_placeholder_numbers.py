@@ -12,7 +12,7 @@ _NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
 class Numbers:
     """The numbers of the values of one document, by first sight.
 
-    No key, no hash: they mean nothing outside of the document. Only contacts have one: all else is
+    No key, no hash: they mean nothing outside of the document. Only contacts have one: secrets are
     gone before the file is written, and the parts of a run that paused are written one by one.
     """
 

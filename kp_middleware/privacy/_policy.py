@@ -30,7 +30,7 @@ class Policy:
         deny: Goes at every level: a text in any case, or what a ``/pattern/`` finds.
         keys_allow: Fields whose name does not make their values secret.
         keys_deny: Fields whose values always go.
-        phone_regions: Where national phone numbers are at home, such as ``DE``.
+        phone_regions: Where national phone numbers and ids are at home, such as ``DE``.
         engines: What else looks, such as ``kingfisher`` or ``gitleaks:rules.toml``.
         numbered: ``[REDACTED:email#1]``: equal contacts have equal numbers within one document.
     """

@@ -8,11 +8,13 @@ from unicodedata import normalize
 
 from kp_middleware.errors import MissingExtraError, RedactionError
 from kp_middleware.patterns import Pattern, compiled, is_pattern
-from kp_middleware.privacy._assignment_rules import names_a_secret
 from kp_middleware.privacy._below_keys import spans_below_keys
+from kp_middleware.privacy._columns import spans_in_columns
 from kp_middleware.privacy._cut import readings_of_cut, spans_at_cuts
+from kp_middleware.privacy._encoded import Decoded
 from kp_middleware.privacy._engine import Engine
 from kp_middleware.privacy._engines import engine
+from kp_middleware.privacy._names import names_a_secret
 from kp_middleware.privacy._page import Beginnings, Page, occurrences
 from kp_middleware.privacy._page import compiled as compiled_rule
 from kp_middleware.privacy._policy import Policy, texts
@@ -40,7 +42,7 @@ class Rulebook:
     """
 
     def __init__(self, level: "PrivacyLevel", policy: Policy) -> None:
-        self._anywhere, self._by_start = _index(level)
+        self._anywhere, self._by_start = _index(level, policy.phone_regions)
         self._beginnings = Beginnings(self._by_start)
         self._denied_texts = [
             Page(seen(form)).lowered for entry in texts(policy.deny) for form in _spellings(entry)
@@ -56,9 +58,10 @@ class Rulebook:
 
     def spans(self, page: Page) -> Iterator[Span]:
         """What has to go; spans may overlap."""
-        yield from self._exempting(page, self._found(page))
-        yield from self._exempting(page, spans_below_keys(page, self.blanks))
-        yield from self._denied(page)
+        yield from self._plain(page)
+        for looks in self._engines:
+            yield from self._exempting(page, iter(looks.spans(page.text)))
+        yield from self._exempting(page, self._encoded(page))
         yield from spans_at_cuts(page)
         yield from self._left_open(page)
 
@@ -73,19 +76,33 @@ class Rulebook:
         """Whether a key says nothing of its value."""
         return _plain(key) in self._allowed_keys
 
-    def _found(self, page: Page) -> Iterator[Span]:
-        yield from self._by_rules(page)
-        for looks in self._engines:
-            yield from looks.spans(page.text)
+    def _plain(self, page: Page) -> Iterator[Span]:
+        """What our own rules and the user's find."""
+        yield from self._exempting(page, self._by_rules(page))
+        yield from self._exempting(page, spans_below_keys(page, self.blanks))
+        yield from self._exempting(page, spans_in_columns(page, self.blanks))
+        yield from self._denied(page)
+
+    def _encoded(self, page: Page) -> Iterator[Span]:
+        """Base64, where anything is found in what it says."""
+        decoded = Decoded(page.text)
+        if decoded.text:
+            yield from decoded.origins(self._plain(Page(decoded.text)))
 
     def _by_rules(self, page: Page, *, beyond: int = 0) -> Iterator[Span]:
         """What our own rules find, if it ends there or later."""
-        started = [rule for word in self._beginnings.held_by(page) for rule in self._by_start[word]]
-        for rule in dict.fromkeys([*self._anywhere, *started]):
+        possible: dict[Rule, list[str]] = {rule: [] for rule in self._anywhere}
+        for word in self._beginnings.held_by(page):
+            for rule in self._by_start[word]:
+                possible.setdefault(rule, []).append(word)
+        for rule, held in possible.items():
             glued_to = 0
-            for match in page.matches(rule):
-                if matched_value(match)[1] >= beyond and _is_one(rule, match):
-                    yield Span(*matched_value(match), rule.label, rule.group)
+            for match in page.matches(rule, held):
+                start, end = matched_value(match)
+                if end < beyond or page.text[start:end] == HIDDEN:
+                    continue
+                if _is_one(rule, match):
+                    yield Span(start, end, rule.label, rule.group)
                     if match.end() > glued_to:
                         for span in _glued(rule, page.text, match.end()):
                             glued_to = span.end
@@ -111,6 +128,10 @@ class Rulebook:
             return spans
         allows = cache(self.allows)  # a text full of one value asks once
         return (span for span in spans if not allows(page.text[span.start : span.end], span.group))
+
+    def allows_secret(self, text: str) -> bool:
+        """Whether a secret that is exactly this text stays."""
+        return self.allows(text, "secret")
 
     def allows(self, text: str, group: Group) -> bool:
         """Whether a finding that is exactly this text stays."""
@@ -147,9 +168,15 @@ def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
         place += match.end() - 1
 
 
-def _index(level: "PrivacyLevel") -> tuple[list[Rule], dict[str, list[Rule]]]:
+def _index(
+    level: "PrivacyLevel", regions: tuple[str, ...]
+) -> tuple[list[Rule], dict[str, list[Rule]]]:
     """The rules of a level that can begin anywhere, and the others by how they begin."""
-    rules = [rule for rule in RULES if rule.group != "contact" or level != "private"]
+    rules = [
+        rule
+        for rule in RULES
+        if _goes(rule.group, level) and (not rule.region or rule.region in regions)
+    ]
     by_start: dict[str, list[Rule]] = {}
     for rule in rules:
         for word in rule.starts:
@@ -159,7 +186,11 @@ def _index(level: "PrivacyLevel") -> tuple[list[Rule], dict[str, list[Rule]]]:
 
 def _engines(level: "PrivacyLevel", policy: Policy) -> list[Engine]:
     named = [engine(name, policy.phone_regions) for name in policy.engine_names]
-    return [one for one in named if one.group != "contact" or level != "private"]
+    return [one for one in named if _goes(one.group, level)]
+
+
+def _goes(group: Group, level: "PrivacyLevel") -> bool:
+    return level != "private" or group in {"secret", "sensitive"}
 
 
 def _patterns(entries: tuple[str, ...]) -> list[Pattern]:

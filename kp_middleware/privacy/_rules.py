@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 from unicodedata import normalize
 
-Group: TypeAlias = Literal["secret", "sensitive", "contact"]
+Group: TypeAlias = Literal["secret", "sensitive", "identity", "contact"]
+"""Secrets and what is as good as one (a payment card, a user's own rules) go at every level; what
+says who somebody is (national ids, bank accounts), and what reaches them, where others read."""
+
 Check: TypeAlias = Callable[[re.Match[str]], bool]
 
 _VALUE_GROUPS: dict[str, list[int]] = {}
@@ -31,6 +34,7 @@ class Rule:
             more, ``A`` for any run of capitals. Empty: every place is tried.
         needs: A text without any of these, in lower case, is not searched. Empty: all texts are.
         check: Says of a match whether it is really one.
+        region: Looked for only where the user names this region, such as ``DE``. Empty: everywhere.
     """
 
     label: str
@@ -39,6 +43,7 @@ class Rule:
     starts: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     check: Check | None = None
+    region: str = ""
 
 
 class Span(NamedTuple):
@@ -71,6 +76,9 @@ def in_any_case(pattern: str) -> str:
 
 def matched_value(match: re.Match[str]) -> tuple[int, int]:
     """The start and end of what a rule's match would take out."""
+    last = match.lastgroup
+    if last is not None and last.startswith("value"):  # nearly always
+        return match.span(last)
     for group in _value_groups(match.re):
         if match[group] is not None:
             return match.span(group)

@@ -1,12 +1,13 @@
 """Numbers given once in a life: cards, bank accounts, national ids.
 
-An id whose form or check digits leave little to chance is found anywhere; the others only after a
-word that announces them.
+A payment card is as good as money: it goes at every level, where its own word or spacing says that
+it is one. A national id goes where others read, beside a word of its own; one of a form or with
+check digits of its own also without, in the regions that the user names.
 """
 
 from kp_middleware.privacy import _check_digits as check_digits
-from kp_middleware.privacy._id_checks import bare, dated, weighted
-from kp_middleware.privacy._rules import SPACE, Check, Rule, in_any_case, spelled
+from kp_middleware.privacy._id_checks import bare, dated, near, weighted
+from kp_middleware.privacy._rules import SPACE, Check, Group, Rule, in_any_case, spelled
 
 _GAP = rf"[{SPACE}.:#=|º°№'\"`\\/_()-]"
 _NUMBER_WORD = in_any_case(
@@ -16,13 +17,32 @@ _NUMBER_WORD = f"(?:{_NUMBER_WORD})"
 _DIGITS = r"\d(?:[ .\-/]?\d)"
 
 
-def _found(label: str, value: str, start: str = "0", check: Check | None = None) -> Rule:
-    """Found anywhere."""
+_ANY_ID = (
+    "national_id|national_identity|identity_number|identity_card|id_number|id_no|id_card|personal_id"
+    "|tax_id|tax_number"
+)
+
+
+def _formed(
+    label: str, region: str, words: str, value: str, start: str = "0", check: Check | None = None
+) -> tuple[Rule, Rule]:
+    """Of a form of its own: found near a word, and anywhere where the user names its region.
+
+    Words are divided by ``|``, and ``_`` in one is any joint or none.
+    """
     pattern = rf"(?<![\w.+-])(?:{value})(?![\w-]|\.\d)"
-    return Rule(label, "sensitive", pattern, (start,), check=check)
+    names = spelled(f"{words}|{_ANY_ID}".split("|"))
+    needs = tuple(dict.fromkeys(max(name.split("_"), key=len) for name in names))
+    announced = near("|".join(names).replace("_", "[ _-]?"), check)
+    return (
+        Rule(label, "identity", pattern, (start,), needs, announced),
+        Rule(label, "identity", pattern, (start,), check=check, region=region),
+    )
 
 
-def _cued(label: str, cues: str, value: str, check: Check | None = None) -> Rule:
+def _cued(
+    label: str, cues: str, value: str, check: Check | None = None, *, group: Group = "identity"
+) -> Rule:
     """Found only after a cue; cues are divided by ``|``, and ``_`` in one is any joint or none."""
     names = spelled(cues.split("|"))
     announced = in_any_case("|".join(names).replace("_", "[ _-]?"))
@@ -31,7 +51,7 @@ def _cued(label: str, cues: str, value: str, check: Check | None = None) -> Rule
         rf"{_GAP}{{0,6}}(?i:(?:is|was|ist|est|es){_GAP}{{1,3}})?(?P<value>{value})(?![A-Za-z0-9])"
     )
     starts = tuple(dict.fromkeys(cue.partition("_")[0] for cue in names))
-    return Rule(label, "sensitive", pattern, starts, check=check)
+    return Rule(label, group, pattern, starts, check=check)
 
 
 def _iban_pattern() -> str:
@@ -45,12 +65,16 @@ def _iban_pattern() -> str:
     return "|".join(lengths)
 
 
+_ROW = r"[ \t,;|]{1,3}\d"  # the next number of a row
+_AFTER_A_CARD = r"[ \t,;|]{1,3}(?:\d\d?/\d\d|\d{3}(?!\d|[ \t,;|]{1,3}\d))"  # a date, a code
+
 _MONEY = (
     Rule(
         "credit_card",
         "sensitive",
-        r"(?<![A-Za-z0-9.-])(?:\d{14,19}|\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{1,7}"
-        r"|\d{4}([ .\u00a0-])\d{6}\2\d{4,5})(?![\w-]|\.\d)",
+        r"(?<![A-Za-z0-9.-])(?<!\d[ \t,;|])(?<!\d, )"
+        r"(?:\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{4}|\d{4}([ .\u00a0-])\d{6}\2\d{5})"
+        rf"(?![\w-]|\.\d)(?!(?!{_AFTER_A_CARD}){_ROW})",
         ("0",),
         check=bare(check_digits.card),
     ),
@@ -59,11 +83,25 @@ _MONEY = (
         "credit_card|debit_card|card|cc|visa|mastercard|amex|maestro|kreditkarte|carte|tarjeta|carta|pan",
         _DIGITS + "{11,18}",
         bare(check_digits.luhn),
+        group="sensitive",
     ),
-    _cued("card_code", "cvv|cvv2|cvc|cvc2|csc|card_verification|security_code", r"\d{3,4}"),
+    _cued(
+        "card_code",
+        "cvv|cvv2|cvc|cvc2|csc|card_verification|security_code",
+        r"\d{3,4}",
+        group="sensitive",
+    ),
+    Rule(  # nothing but its digits say that it is one
+        "credit_card",
+        "identity",
+        r"(?<![A-Za-z0-9.-])(?:\d{14,19}|\d{4}([ .\u00a0-])\d{4}\1\d{4}\1\d{1,7}"
+        r"|\d{4}([ .\u00a0-])\d{6}\2\d{4,5})(?![\w-]|\.\d)",
+        ("0",),
+        check=bare(check_digits.card),
+    ),
     Rule(
         "iban",
-        "sensitive",
+        "identity",
         rf"(?<![A-Za-z0-9])(?:{_iban_pattern()})(?![A-Za-z0-9])",
         ("A",),
         check=bare(check_digits.iban),
@@ -71,44 +109,76 @@ _MONEY = (
 )
 
 _AMERICA = (
-    _found("us_ssn", r"(?!000|666|9)\d{3}([- ])(?!00)\d\d\1(?!0000)\d{4}"),
+    *_formed(
+        "us_ssn",
+        "US",
+        "ssn|social_security|soc_sec|itin|taxpayer",
+        r"(?!000|666|9)\d{3}([- ])(?!00)\d\d\1(?!0000)\d{4}",
+    ),
     _cued(
         "us_ssn",
         "ssn|social_security|itin|tax_id|taxpayer|ein|tin",
         r"\d{3}[ -]?\d\d[ -]?\d{4}|\d\d-\d{7}",
     ),
     _cued("ca_sin", "sin|social_insurance", r"\d{3}[ -]?\d{3}[ -]?\d{3}", bare(check_digits.luhn)),
-    _found("br_cpf", r"\d{3}\.\d{3}\.\d{3}-\d\d"),
+    *_formed("br_cpf", "BR", "cpf|contribuinte", r"\d{3}\.\d{3}\.\d{3}-\d\d"),
     _cued("br_cpf", "cpf", r"\d{3}\.?\d{3}\.?\d{3}-?\d\d"),
-    _found("br_cnpj", r"\d\d\.\d{3}\.\d{3}/\d{4}-\d\d"),
-    _found("mx_curp", r"[A-Z]{4}\d{6}[HM][A-Z]{5}[A-Z0-9]\d", "A"),
-    _found("cl_rut", r"\d{1,2}\.\d{3}\.\d{3}-[\dkK]"),
+    *_formed("br_cnpj", "BR", "cnpj", r"\d\d\.\d{3}\.\d{3}/\d{4}-\d\d"),
+    *_formed("mx_curp", "MX", "curp", r"[A-Z]{4}\d{6}[HM][A-Z]{5}[A-Z0-9]\d", "A"),
+    *_formed("cl_rut", "CL", "rut|rol_único", r"\d{1,2}\.\d{3}\.\d{3}-[\dkK]"),
 )
 
 _EUROPE = (
-    _found(
+    *_formed(
         "uk_nino",
+        "GB",
+        "nino|national_insurance|ni_number|ni_no",
         r"(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?: ?\d\d){3} ?[A-D]",
         "A",
     ),
     _cued("uk_nino", "nino|ni|national_insurance", r"[A-Z]{2}(?: ?\d\d){3} ?[A-D]"),
-    _found("uk_nhs", r"\d{3}[ -]\d{3}[ -]\d{4}", check=weighted(11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)),
+    *_formed(
+        "uk_nhs",
+        "GB",
+        "nhs",
+        r"\d{3}[ -]\d{3}[ -]\d{4}",
+        check=weighted(11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1),
+    ),
     _cued("uk_nhs", "nhs", r"\d{3}[ -]?\d{3}[ -]?\d{4}"),
-    _found(
+    *_formed(
         "fr_nir",
+        "FR",
+        "nir|insee|sécurité_sociale|securite_sociale|social_security",
         r"[12378] ?\d\d ?\d\d ?\d[\dAB] ?\d{3} ?\d{3} ?\d\d",
         check=bare(check_digits.french_nir),
     ),
-    _found("es_dni", r"\d{8}-?[A-HJ-NP-TV-Z]", check=bare(check_digits.spanish_dni)),
-    _found("es_nie", r"[XYZ]-?\d{7}-?[A-HJ-NP-TV-Z]", "A", bare(check_digits.spanish_dni)),
-    _found("de_tax_id", r"[1-9]\d ?\d{3} ?\d{3} ?\d{3}", check=bare(check_digits.german_tax_id)),
+    *_formed(
+        "es_dni", "ES", "dni|nif", r"\d{8}-?[A-HJ-NP-TV-Z]", check=bare(check_digits.spanish_dni)
+    ),
+    *_formed(
+        "es_nie",
+        "ES",
+        "nie|nif|dni",
+        r"[XYZ]-?\d{7}-?[A-HJ-NP-TV-Z]",
+        "A",
+        bare(check_digits.spanish_dni),
+    ),
+    *_formed(
+        "de_tax_id",
+        "DE",
+        "steuer_id|idnr|steueridentifikationsnummer|steuer_identifikationsnummer|steuerliche|tin",
+        r"[1-9]\d ?\d{3} ?\d{3} ?\d{3}",
+        check=bare(check_digits.german_tax_id),
+    ),
     _cued(
         "de_social",
         "rvnr|rentenversicherungsnummer|sozialversicherungsnummer|versicherungsnummer",
         r"\d\d ?\d{6} ?[A-Z] ?\d{3}",
     ),
-    _found(
+    *_formed(
         "it_codice_fiscale",
+        "IT",
+        "codice_fiscale|cf|tax_code|fiscal_code",
         r"[A-Z]{6}[0-9LMNP-V]{2}[A-EHLMPRST][0-9LMNP-V]{2}[A-Z][0-9LMNP-V]{3}[A-Z]",
         "A",
         bare(check_digits.italian_code),
@@ -121,11 +191,34 @@ _EUROPE = (
     _cued("nl_bsn", "bsn|burgerservicenummer", r"\d{8,9}|\d{4}\.\d\d\.\d{3}"),
     _cued("pl_pesel", "pesel", r"\d{11}"),
     _cued("pl_nip", "nip|regon", _DIGITS + "{8,13}"),
-    _found("se_personnummer", r"(?:19|20)?\d{6}[-+]\d{4}", check=bare(check_digits.swedish_id)),
+    *_formed(
+        "se_personnummer",
+        "SE",
+        "personnummer|pnr|samordningsnummer|personal_identity",
+        r"(?:19|20)?\d{6}[-+]\d{4}",
+        check=bare(check_digits.swedish_id),
+    ),
     _cued("se_personnummer", "personnummer|pnr|samordningsnummer", r"(?:19|20)?\d{6}[-+]?\d{4}"),
-    _found("fi_hetu", r"[0-3]\d[01]\d{3}[-+A-FU-Y]\d{3}[0-9A-FHJ-NPR-Y]", check=dated(2, 0)),
-    _found("ch_ahv", r"756([. ]?)\d{4}\1\d{4}\1\d\d", check=weighted(10, *(1, 3) * 6, 1)),
-    _found("be_nrn", r"\d\d\.\d\d\.\d\d-\d{3}\.\d\d"),
+    *_formed(
+        "fi_hetu",
+        "FI",
+        "hetu|henkilötunnus|personal_identity",
+        r"[0-3]\d[01]\d{3}[-+A-FU-Y]\d{3}[0-9A-FHJ-NPR-Y]",
+        check=dated(2, 0),
+    ),
+    *_formed(
+        "ch_ahv",
+        "CH",
+        "ahv|avs|oasi|sozialversicherung|sozialversicherungsnummer",
+        r"756([. ]?)\d{4}\1\d{4}\1\d\d",
+        check=weighted(10, *(1, 3) * 6, 1),
+    ),
+    *_formed(
+        "be_nrn",
+        "BE",
+        "rijksregister|rijksregisternummer|registre_national|niss|insz|nrn|national_number",
+        r"\d\d\.\d\d\.\d\d-\d{3}\.\d\d",
+    ),
     _cued(
         "national_id",
         "cpr|fødselsnummer|fodselsnummer|fnr|svnr|nif|cif|nie|dni|nir|nic|cnp|egn|oib|jmbg|amka|afm|pps|ppsn"
@@ -137,18 +230,41 @@ _EUROPE = (
 )
 
 _ELSEWHERE = (
-    _found("in_aadhaar", r"[2-9]\d{3}([ -])\d{4}\1\d{4}", check=bare(check_digits.verhoeff)),
+    *_formed(
+        "in_aadhaar",
+        "IN",
+        "aadhaar|aadhar|uidai",
+        r"[2-9]\d{3}([ -])\d{4}\1\d{4}",
+        check=bare(check_digits.verhoeff),
+    ),
     _cued("in_aadhaar", "aadhaar|aadhar|uidai|uid", r"\d{4}[ -]?\d{4}[ -]?\d{4}"),
-    _found("in_pan", r"[A-Z]{3}[ABCFGHLJPT][A-Z]\d{4}[A-Z]", "A"),
-    _found("tw_id", r"[A-Z][1289]\d{8}", "A", bare(check_digits.taiwanese_id)),
-    _found("kr_rrn", r"\d{6}-[1-8]\d{6}", check=dated(2, 4)),
-    _found(
+    *_formed("in_pan", "IN", "pan|permanent_account", r"[A-Z]{3}[ABCFGHLJPT][A-Z]\d{4}[A-Z]", "A"),
+    *_formed(
+        "tw_id",
+        "TW",
+        "身分證|身份證|身分證字號",
+        r"[A-Z][1289]\d{8}",
+        "A",
+        bare(check_digits.taiwanese_id),
+    ),
+    *_formed(
+        "kr_rrn",
+        "KR",
+        "rrn|주민등록번호|resident_registration",
+        r"\d{6}-[1-8]\d{6}",
+        check=dated(2, 4),
+    ),
+    *_formed(
         "cn_id",
+        "CN",
+        "身份证|身份证号|身份证号码|身份證|resident_identity|citizen_id",
         r"[1-9]\d{5}(?:19|20)\d\d(?:0[1-9]|1[0-2])[0-3]\d{4}[\dXx]",
         check=bare(check_digits.chinese_id),
     ),
-    _found("sg_nric", r"[STFG]\d{7}[A-Z]", "A", bare(check_digits.singaporean_id)),
-    _found("hk_id", r"[A-Z]{1,2}\d{6}\([0-9A]\)", "A"),
+    *_formed(
+        "sg_nric", "SG", "nric|fin", r"[STFG]\d{7}[A-Z]", "A", bare(check_digits.singaporean_id)
+    ),
+    *_formed("hk_id", "HK", "hkid|身份證|香港身份證", r"[A-Z]{1,2}\d{6}\([0-9A]\)", "A"),
     _cued("au_tfn", "tfn|tax_file|medicare|abn", _DIGITS + "{7,10}"),
     _cued("za_id", "south african_id|rsa_id|sa_id", r"\d{13}"),
     _cued("tr_kimlik", "kimlik|tckn|tc_no", r"[1-9]\d{10}"),

@@ -21,7 +21,7 @@ _UNSEEN = (
 _WIDE = "\uff01-\uff5e\u0660-\u0669\u06f0-\u06f9\u0966-\u096f"  # and digits of other scripts
 _BEGIN = rf"(?=[\[\x1b\x9b%&\\^{_UNSEEN}{_WIDE}])"  # five times as fast as to try each of the kinds
 _COLOUR = r"[\d;:?]{0,32}[A-Za-z]"  # what a terminal is told, after its escape character and [
-_SLASHES = r"\\{1,8}"  # once for each time that the text was written as a string
+_SLASHES = r"(?<!\\)\\++"  # once for each time that the text was written as a string
 
 _SEEN = re.compile(
     rf"{_BEGIN}(?:(?P<hidden>{PLACEHOLDER.pattern})|[{_UNSEEN}]+|(?P<wide>[{_WIDE}])"
@@ -42,6 +42,14 @@ _MEANT = re.compile(
     f"| {_ESCAPE} )",
     re.VERBOSE | re.ASCII,
 )
+_PLAIN = re.compile(
+    rf"{_MEANT.pattern} | {_SLASHES}(?P<quote>[\"']) | (?P<slash>{_SLASHES})",
+    re.VERBOSE | re.ASCII,
+)
+_EIGHT = "\\" * 8
+_DEEP = re.compile(r"(?<!\\)\\{8,}+[\"']")  # a string in a string in a string in a string
+_LEVELS = re.compile(r"(?P<slash>\\{8})|\\{1,7}(?=[\"'])")
+_MOST_PEELED = 4  # times three levels
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "/": "/"}
 _ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
 
@@ -53,7 +61,8 @@ class Reading:
         text: As it is read; places are counted in it.
     """
 
-    def __init__(self, text: str, signs: re.Pattern[str]) -> None:
+    def __init__(self, text: str, signs: re.Pattern[str], of: "Reading | None" = None) -> None:
+        self._of = of  # another reading, of which this is one
         self._pieces = [(0, 0, 1)]  # place in what is read, in the original, size of a character
         parts: list[str] = []
         place = reached = 0
@@ -71,7 +80,8 @@ class Reading:
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Where a part that is not empty is in the original text."""
-        return self._character(start)[0], self._character(end - 1)[1]
+        first, last = self._character(start)[0], self._character(end - 1)[1]
+        return self._of.origin(first, last) if self._of else (first, last)
 
     def _character(self, place: int) -> tuple[int, int]:
         """Start and end of one character in the original text."""
@@ -84,10 +94,33 @@ def readings(text: str) -> list[Reading]:
     r"""The text as it is seen; and, if that is another, the text that was meant by it.
 
     ``%3D`` hides where a value begins, and so do ``\n`` in a string that was written down, and
-    the end of a colour: the last letter of each seems to belong to what follows.
+    the end of a colour: the last letter of each seems to belong to what follows. JSON that was
+    written as a string more than three times is read again with three levels less.
     """
+    found, peeled = _seen_and_meant(text), None
+    for _ in range(_MOST_PEELED):
+        if _EIGHT not in text or not _DEEP.search(text):
+            break
+        peeled = Reading(text, _LEVELS, peeled)
+        text = peeled.text
+        found += _seen_and_meant(text, peeled)
+    return found
+
+
+def _seen_and_meant(text: str, of: Reading | None = None) -> list[Reading]:
     kinds = [_SEEN, _MEANT] if _ESCAPED.search(text) else [_SEEN]
+    return [Reading(text, signs, of) for signs in kinds]
+
+
+def plain_readings(text: str) -> list[Reading]:
+    """The text as it is seen; and, if that is another, without any escapes, however deep."""
+    kinds = [_SEEN, _PLAIN] if "\\" in text or _ESCAPED.search(text) else [_SEEN]
     return [Reading(text, signs) for signs in kinds]
+
+
+def plain(text: str) -> str:
+    """The text without any escapes, as the last of `plain_readings` has it."""
+    return Reading(text, _PLAIN).text
 
 
 def escapes_in(text: str) -> list[tuple[int, int]]:
@@ -114,6 +147,10 @@ def _meaning(sign: re.Match[str]) -> str:
             )
         case "gap":
             return " "
+        case "slash":
+            return "\\"
+        case "quote":
+            return sign[kind]
         case "letter":
             return _LETTERS.get(sign[kind], " ")
         case "entity":

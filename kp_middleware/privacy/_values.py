@@ -1,67 +1,43 @@
 """Judging the value beside a key: is it the secret itself, or code, a word, a stand-in?"""
 
-import math
+import base64
 import re
-from collections import Counter
-from itertools import pairwise
+from functools import wraps
 
-from kp_middleware.privacy._rules import matched_value, value_of
+from kp_middleware.privacy._names import is_name, is_of_password, is_probable, pages, whole_name
+from kp_middleware.privacy._rules import Check, matched_value, value_of
+from kp_middleware.privacy._strength import (
+    case_changes,
+    entropy,
+    is_code,
+    is_hexadecimal,
+    is_passphrase,
+    is_plain,
+    is_stand_in,
+    is_strong,
+    is_type_name,
+    is_usual_word,
+    is_wordy,
+    looks_random,
+)
 
-_STAND_IN = re.compile(
-    r"""
-    [$][{(].* | [$][A-Z_][A-Z0-9_]* | [$]env:.* | %[A-Za-z_]+% | %\(?[a-z_]*\)?s | [$@]\d
-    | [{]{1,2}[^{}]*[}]{0,2} | <[^<>]*>? | \[\[.* | :[A-Za-z_]\w* | [?]                  # templates
-    | (?:Bearer|Basic|Token)[ ][{<$].*
-    | [Yy][Oo][Uu][Rr][ _-].* | [A-Z]{2,}(?:[_-][A-Za-z]{2,})+ | [\W_]{1,2}             # fill me in
-    | ([*.xX#_-])\1{2,} | [*.\u2022]{2,} | \w{0,8}[-_]?(?:[.]{3}|\u2026)
-    """,
-    re.VERBOSE,
-)
-_CODE = re.compile(
-    r"""
-    \(?[A-Za-z_][A-Za-z_.]{1,60}[(\[].*                              # a call, an index
-    | (?:self|cls|this|os|process|env|environ|settings|config|cfg|conf|args|params|options|opts|ctx
-       |context|request|req|response|resp|res|state|data|event|props|secrets|vault|creds|credentials
-       |client|session|kwargs|import\.meta|github|steps|inputs|var|local|module|each
-      )\??[.][A-Za-z_][\w.?]*
-    | [A-Za-z_][\w.]*[._](?i:password|passwd|secret|token|key|credentials?)
-    | (?:Optional|Union|Annotated|List|Dict|Sequence|Callable|Literal)\b.*
-    | \w+:                                                           # the next key
-    """,
-    re.VERBOSE,
-)
-_WORDS = re.compile(
-    r"""
-    0|1|a|any|are|array|assert|await|bool|boolean|break|bytes|char|class|const|continue|def|default
-    |del|disabled|elif|else|empty|enabled|enum|except|expected|expired|false|field|float|for|from
-    |getpass|hidden|if|import|in|input|int|integer|invalid|is|json|lambda|let|list|mandatory|masked
-    |match|missing|new|nil|no|none|not|null|number|object|optional|or|and|pass|password|print|prompt
-    |raise|redacted|required|return|revoked|secret|secretstr|self|set|str|string|text|the|this|throw
-    |token|true|try|type|undefined|unknown|unset|unused|valid|var|varchar|void|was|while|with|wrong
-    |yes|yield
-    |apikey|basic|bearer|bot|digest|hawk|jwt|negotiate|oauth  # schemes: the secret follows
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
 _COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
-_NEXT_KEY = re.compile(r"\s{0,4}:(?!/)")
-_CONDITION = re.compile(r"\b(?:if|elif|while|for|with|unless|when|case|in|not|and|or) [^\n]*\Z")
-_OPENED = re.compile(r"([\"'`])[\w -]*\Z")
 _NAME_BEFORE = re.compile(
-    r"""([A-Za-z][\w.-]{0,40}+)(?:\\{0,7}["'`]|\*{1,2})?\]?\s{0,4}:?\Z""", re.ASCII
-)
-_FLAG_BEFORE = re.compile(r"(?<![\w-])--?(?:[A-Za-z]{1,12}-){0,3}\Z")
-_WORDY = re.compile(r"(?:\d+[-%])?[A-Za-z]?[a-z]*(?:[-_'/][A-Za-z][a-z]*)*|[A-Z]+(?:[-_/][A-Z]+)*")
-_HEX_ID = re.compile(
-    r"(?:0x)?[0-9a-f]+|[0-9A-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+    r"""([A-Za-z][\w.-]{0,40}+)(?:\\{0,7}["'`]|\*{1,2})?\]?\s{0,4}[:=]?\Z""", re.ASCII
 )
 _NOT_SECRET = re.compile(
     r"sha(?:1|256|384|512)-|/|(?:chatcmpl|call|toolu|msg|run|resp|req|thread)[_-]"
 )
 _NAME_OF_HASH = re.compile(
     r"(?i:ids?|hash|digest|etag|checksum|integrity|sha\d{0,3}|md5|fingerprint|commit|rev(?:ision)?|h1"
-    r"|blob|image|img|src|href|url|uri|path|file|(?<!user)name|model|base64|cursor)\Z"
+    r"|blob|image|img|src|href|url|uri|path|file|(?<!user)name|model|base64|cursor|state|cache_?key"
+    r"|(?:pub(?:lic)?|host|cache|sort|partition|object|s3)[_-]?key|accept|marker|nonce)\Z"
 )
+_SETS = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
+_OF_A_RELEASE = re.compile(r"(?i)(?:release|version|commit|build|rev|revision|tag|image)\Z")
+_ASKED = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
+_ASKS = re.compile(r"(?i)[\w.-]*(?:pass(?:word|wd)?|pwd|secret|token|your)[\w.-]*")
+_ESCAPED = re.compile(r"\\f[A-Z]")
 
 
 def is_counter(name: str) -> bool:
@@ -71,55 +47,170 @@ def is_counter(name: str) -> bool:
 
 def is_usual(value: str) -> bool:
     """A word of schemas, or what stands for a value."""
-    return bool(_WORDS.fullmatch(value) or _STAND_IN.fullmatch(value.strip()))
+    return is_usual_word(value) or is_stand_in(value)
 
 
-def is_given(match: re.Match[str]) -> bool:
-    """After a name that names a secret: the value is one, unless it is code or a stand-in."""
-    bare = match["value_bare"]
-    if bare is not None and not _is_bare_value(match, bare):
-        return False
-    if _STAND_IN.fullmatch(value_of(match).strip()) or _is_condition(match):
-        return False
-    return bare is not None or not (
-        _NEXT_KEY.match(match.string, match.end()) or _in_one_quote(match)
-    )
+def whole(match: re.Match[str]) -> str:
+    """The identifier that the ``name`` of a match is a part of."""
+    return whole_name(match.string, match.start("name"), match.end("name"))
 
 
-def _is_bare_value(match: re.Match[str], value: str) -> bool:
-    """Without quotes, it must be neither a word nor code."""
-    if _WORDS.fullmatch(word := value.rstrip(".:")) or _CODE.fullmatch(value):
-        return False
-    compared = "==" in match.string[match.end("name") : match.start("value_bare")]
-    return not compared and word.lower() != match["name"].lower()
+def named(check: Check) -> Check:
+    """The same for a match whose ``name`` is first seen to be one."""
 
+    @wraps(check)
+    def checked(match: re.Match[str]) -> bool:
+        return is_name(match.string, *match.span("name")) and check(match)
 
-def _is_condition(match: re.Match[str]) -> bool:
-    """``if not password:`` and then another line."""
-    text, start, end = match.string, match.start("name"), match.end("name")
-    below = "\n" in text[end : matched_value(match)[0]]
-    return below and _CONDITION.search(text[max(0, start - 48) : start]) is not None
-
-
-def _in_one_quote(match: re.Match[str]) -> bool:
-    """``input('Password: ', x)``: the quote after the name closes the one before it."""
-    text, start = match.string, matched_value(match)[0]
-    opened = _OPENED.search(text[max(0, match.start("name") - 40) : match.start("name")])
-    closed = text[match.end("name") : match.end("name") + 1] in {"'", '"', "`", "\\"}
-    return opened is not None and not closed and opened[1] == text[start - 1]
+    return checked
 
 
 def is_no_code(match: re.Match[str]) -> bool:
     """Beside a name: ``token, value = get_token(line)`` gives no secret away."""
-    return not _CODE.fullmatch(value_of(match))
+    value = value_of(match)
+    return not (is_code(value) or is_stand_in(value))
 
 
 def is_told(match: re.Match[str]) -> bool:
     """In prose, where any word can follow: the value is a secret if no dictionary has it."""
     value = value_of(match).rstrip(".,:;!?)\"'")
+    if not (value.isascii() or any(map(_is_sign, value))):
+        return False  # a word of another language
     if len(value) < 4 or (value.isdecimal() and "pass" not in match[0].lower()):
         return False
-    return not any(usual.fullmatch(value) for usual in (_WORDS, _STAND_IN, _WORDY, _CODE))
+    if is_passphrase(value):
+        return True
+    if _is_quoted(match) and "name" in match.re.groupindex and is_of_password(match["name"]):
+        return is_argument(match) and " " not in value
+    return is_argument(match) and not (is_usual(value) or is_wordy(value))
+
+
+def _is_sign(character: str) -> bool:
+    """One that makes a word a password: of ASCII, and no letter that other alphabets share."""
+    return character.isascii() and not character.isalpha()
+
+
+def is_argument(match: re.Match[str]) -> bool:
+    """Where a secret has its place: anything but a stand-in or a word of programs."""
+    value = value_of(match)
+    if is_usual(value) or _ESCAPED.search(value):
+        return False
+    return _is_quoted(match) or not is_code(value)
+
+
+def _is_quoted(match: re.Match[str]) -> bool:
+    start, end = matched_value(match)
+    sign = match.string[start - 1 : start]
+    return sign in {'"', "'", "`"} and match.string[end : end + 1] == sign
+
+
+def is_named_strong(match: re.Match[str]) -> bool:
+    """After a name that may name a secret: what is no word, number, path or id."""
+    value = value_of(match)
+    if "\n" in match.string[match.end("name") : matched_value(match)[0]]:
+        return False
+    if value.isdecimal():
+        return 4 <= len(value) <= 8 and whole(match).lower() in {"pin", "otp"}
+    if value.startswith("sha") or value.endswith("(") or is_type_name(value):
+        return False
+    return is_strong(value) and is_probable(whole(match))
+
+
+def is_of_vendor(match: re.Match[str]) -> bool:
+    """After the name of a vendor: what is no word, number, path or id, and as long as keys are."""
+    value = value_of(match)
+    if "\n" in match.string[match.end("name") : matched_value(match)[0]]:
+        return False
+    return (
+        len(value) >= 14
+        and not value.startswith("/")
+        and is_strong(value)
+        and is_probable(whole(match))
+        and not _OF_A_RELEASE.search(whole(match))
+    )
+
+
+def is_typed(match: re.Match[str]) -> bool:
+    """``with password …``, ``password("…")``: told, but not what a program asks for by a name."""
+    value, text = value_of(match), match.string
+    if _ASKED.search(text[max(0, match.start("name") - 40) : match.start("name")]):
+        return False
+    if is_plain(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value:
+        return False
+    if is_of_password(match["name"]) and len(value) >= 6 and is_told(match):
+        return any(map(str.isdigit, value)) or is_strong(value) or is_passphrase(value)
+    return is_strong(value) and not pages(whole(match))
+
+
+def is_called(match: re.Match[str]) -> bool:
+    """``setPassword("…")``: told; ``token("…")``: as ``is_typed``."""
+    before = match.string[max(0, match.start("name") - 24) : match.end("name")]
+    return is_told(match) if _SETS.search(before) else is_typed(match)
+
+
+def is_line_of_password(match: re.Match[str]) -> bool:
+    """A line of Gradle: ``password 'secret'``."""
+    return is_of_password(match["name"]) and " " not in value_of(match)
+
+
+def is_whole_line(match: re.Match[str]) -> bool:
+    """``password: Tr0ub 4dor &3``: all of the line, unless plain words follow the first part."""
+    start = match.string.rfind("\n", 0, match.start("name")) + 1
+    if len(match.string[start : match.start("name")].split()) > 1:
+        return False
+    first, *others = value_of(match).split()
+    if not is_of_password(match["name"]) or is_usual(first) or is_code(first):
+        return False
+    return not all(is_plain(word.strip(".,;!?()")) and not word.isdecimal() for word in others)
+
+
+def is_default(match: re.Match[str]) -> bool:
+    """In the braces of a shell: ``${PASSWORD:-…}``."""
+    before = match.string[max(0, match.start("name") - 64) : match.start("name")]
+    if not is_argument(match):
+        return False
+    return before.rpartition("${")[2].replace("_", "").isalnum() or before.endswith("${")
+
+
+def is_braced(match: re.Match[str]) -> bool:
+    """``PWD={…};`` of ODBC, not the braces of a template."""
+    return is_strong(value_of(match))
+
+
+def is_filled_in(match: re.Match[str]) -> bool:
+    """On a command line: anything but a template."""
+    value = value_of(match)
+    return not (is_stand_in(value) or _ASKS.fullmatch(value))
+
+
+def is_user_and_password(match: re.Match[str]) -> bool:
+    """``user:password``, or a key as the user; neither part is a template."""
+    user, _, password = value_of(match).partition(":")
+    password = password.strip("\"'")
+    if not password:
+        return is_strong(user)
+    return is_strong(password.strip("{}")) or not (is_stand_in(password) or password.isdecimal())
+
+
+def is_strong_value(match: re.Match[str]) -> bool:
+    """What is no word, number, path or code."""
+    value = value_of(match)
+    return is_strong(value) or is_passphrase(value)
+
+
+def is_strong_user(match: re.Match[str]) -> bool:
+    """``user:password`` whose password is no word, number or path."""
+    return is_strong(value_of(match).partition(":")[2])
+
+
+def is_of_kubernetes(match: re.Match[str]) -> bool:
+    """Base64 of a text, as a ``kind: Secret`` holds it."""
+    value = value_of(match)
+    try:
+        decoded = base64.b64decode(value, validate=True).decode()
+    except ValueError:
+        return False
+    return not value.isdecimal() and all(sign.isprintable() or sign.isspace() for sign in decoded)
 
 
 def is_opaque(match: re.Match[str]) -> bool:
@@ -129,72 +220,38 @@ def is_opaque(match: re.Match[str]) -> bool:
     named = _NAME_BEFORE.search(before)
     if named is None or _NAME_OF_HASH.search(named[1]) or _NOT_SECRET.match(value):
         return False
-    return _looks_random(value)
-
-
-def is_flag(match: re.Match[str]) -> bool:
-    """On a command line, after ``--name``: as ``is_given``."""
-    before = match.string[max(0, match.start() - 48) : match.start()]
-    return _FLAG_BEFORE.search(before) is not None and is_given(match)
+    return not pages(named[1]) and looks_random(value)
 
 
 def is_token(match: re.Match[str]) -> bool:
     """After a word that may name a secret: random characters, not hexadecimal ones."""
-    value = value_of(match)
-    if _HEX_ID.fullmatch(value) or _NOT_SECRET.match(value) or "(" in value:
+    value, name = value_of(match), whole(match)
+    if is_hexadecimal(value) or _NOT_SECRET.match(value) or "(" in value:
+        return False
+    if name.lower() != "key" and not is_probable(name):
         return False
     mixed = not value.isdecimal() and _has_digits(value, 3) and entropy(value) > 3
-    return mixed or _looks_random(value) or _case_changes(value) >= 0.38 * len(value)
+    return mixed or looks_random(value) or case_changes(value) >= 0.38 * len(value)
 
 
 def is_unlike_words(match: re.Match[str]) -> bool:
     """Words joined by hyphens hold neither digits nor capitals inside."""
     value = value_of(match)
-    return _has_digits(value, 1) or _case_changes(value) >= 3
+    return _has_digits(value, 1) or case_changes(value) >= 3
 
 
 def is_random(match: re.Match[str]) -> bool:
     """Two digits or many changes of case, and not the same character over and over."""
     value = value_of(match)
     varied = len(set(value[-12:])) > 3
-    return varied and (_has_digits(value, 2) or _case_changes(value) >= 6)
+    return varied and (_has_digits(value, 2) or case_changes(value) >= 6)
 
 
 def is_credential(match: re.Match[str]) -> bool:
     """After ``Bearer`` and its like: anything with a digit, a capital inside or a symbol."""
     value = value_of(match)
-    return not _STAND_IN.fullmatch(value) and not _WORDY.fullmatch(value)
+    return not is_stand_in(value) and (is_passphrase(value) or not is_wordy(value))
 
 
 def _has_digits(value: str, least: int) -> bool:
     return sum(map(str.isdigit, value)) >= least
-
-
-def _case_changes(value: str) -> int:
-    cases = [character.isupper() for character in value if character.isalpha()]
-    return sum(a != b for a, b in pairwise(cases))
-
-
-def _looks_random(value: str) -> bool:
-    if not (
-        any(map(str.isdigit, value))
-        and any(map(str.isupper, value))
-        and any(map(str.islower, value))
-    ):
-        return False
-    changes = sum(a != b for a, b in pairwise(map(_kind, value)))
-    return changes >= 0.38 * len(value) and entropy(value) > 3.4
-
-
-def _kind(character: str) -> int:
-    if character.isdigit():
-        return 0
-    if character.isupper():
-        return 1
-    return 2 if character.islower() else 3
-
-
-def entropy(value: str) -> float:
-    """Bits for each character."""
-    size = len(value)
-    return -sum(count / size * math.log2(count / size) for count in Counter(value).values())

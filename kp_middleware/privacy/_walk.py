@@ -2,17 +2,19 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._find import is_too_large, take_out
+from kp_middleware.privacy._find import is_too_large, known_in, replaced, take_out
 from kp_middleware.privacy._found import Found
 from kp_middleware.privacy._json_text import document_in, ways_to_write
+from kp_middleware.privacy._known_secrets import KnownSecrets, is_mixed
 from kp_middleware.privacy._place import Place
 from kp_middleware.privacy._placeholder_numbers import Numbers
 from kp_middleware.privacy._rulebook import DENIED, Rulebook
 from kp_middleware.privacy._signs import PLACEHOLDER
+from kp_middleware.privacy._strength import is_sign_of_model, is_usual_word
 from kp_middleware.privacy._values import is_counter
 
 _MAX_DEPTH = 64
@@ -54,11 +56,14 @@ class Walk:
         *,
         kept: frozenset[str] = frozenset(),
         numbers: Numbers | None = None,
+        known: KnownSecrets | None = None,
     ) -> None:
+        """``known`` learns what is taken out as a secret."""
         self.found: list[Found] = []
         self._book = book
         self._kept = kept
         self._numbers = numbers
+        self._known = known
         self._nodes = 0
 
     def clean(self, value: object, place: Place = _TOP) -> Any:
@@ -91,6 +96,43 @@ class Walk:
             case _:
                 raise RedactionError("redactor_error", place.path)
 
+    def spread(self, value: Any, place: Place = _TOP) -> Any:
+        """What is clean, without what is known as a secret by now: it was found further below."""
+        if not self._known or place.pattern in self._kept:
+            return value
+        match value:
+            case str():
+                return self._spread_text(value, place, self._string)
+            case dict():
+                return self._spread_mapping(value, place)
+            case list() | tuple():
+                inner = place._replace(name="")
+                return type(value)(
+                    self.spread(item, inner.at(index, name="", blank=""))
+                    for index, item in enumerate(value)
+                )
+            case int() | float() if label := self._known.label(str(value)):
+                return self._gone(label, str(value), place)
+            case _:
+                return value
+
+    def _spread_mapping(self, value: dict[str, Any], place: Place) -> dict[str, Any]:
+        cleaned: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
+        for key, member in value.items():
+            above = place.under("{key}", name="", blank="")
+            shown = self._spread_text(key, above, self._text)
+            inner = place.under(shown, name=shown, blank="")
+            cleaned[_free(shown, cleaned, numbers)] = self.spread(member, inner)
+        return cleaned
+
+    def _spread_text(self, text: str, place: Place, clean: Callable[[str, Place], str]) -> str:
+        spans = known_in(text, self._known) if self._known else []
+        if not spans or _OUR_ID.fullmatch(text):
+            return text
+        self.found += (Found(place.path, span.label, span.end - span.start) for span in spans)
+        return clean(replaced(text, spans), place)
+
     def _mapping(self, value: Mapping[Any, object], place: Place) -> dict[str, Any]:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
@@ -99,6 +141,8 @@ class Walk:
             above = place.under("{key}", name="", blank="")._replace(blank="")
             shown = self._text(str(key), above)
             inner = self._under(place, shown, told if self._tells(told, key, value) else shown)
+            if key == "token" and _is_of_model(member, value):
+                inner = inner._replace(name="", blank="")
             cleaned[_free(shown, cleaned, numbers)] = self.clean(member, inner)
         return cleaned
 
@@ -157,7 +201,7 @@ class Walk:
         document = document_in(text)
         if document is None:
             return text
-        inner = Walk(self._book, numbers=self._numbers)
+        inner = Walk(self._book, numbers=self._numbers, known=self._known)
         try:
             cleaned = inner.clean(document, place._replace(depth=place.depth + 1))
         except RedactionError as refusal:
@@ -170,7 +214,9 @@ class Walk:
     def _text(self, text: str, place: Place) -> str:
         cue = f"{place.name[-64:]}: " if place.name else ""
         try:
-            cleaned, gone = take_out(text, self._book, cue=cue, numbers=self._numbers)
+            cleaned, gone = take_out(
+                text, self._book, cue=cue, numbers=self._numbers, known=self._known
+            )
         except RedactionError as error:
             if error.reason not in _OF_A_PLACE:
                 raise
@@ -191,12 +237,28 @@ class Walk:
         text = str(value)
         if not text or PLACEHOLDER.fullmatch(text) or self._may_stay(text, place):
             return text
-        self.found.append(Found(place.path, place.blank, len(text)))
-        return f"[REDACTED:{place.blank}]"
+        if place.blank != DENIED and (self._book.blanks(place.name) or is_mixed(text)):
+            self._learn(text, place.blank)
+        return self._gone(place.blank, text, place)
+
+    def _learn(self, text: str, label: str) -> None:
+        if self._known is not None:
+            self._known.learn(text, label, self._book.allows_secret)
+
+    def _gone(self, label: str, text: str, place: Place) -> str:
+        self.found.append(Found(place.path, label, len(text)))
+        return f"[REDACTED:{label}]"
 
     def _may_stay(self, text: str, place: Place) -> bool:
         """What is allowed by its own text; then it stays as it does after ``password=``."""
         return place.blank != DENIED and self._book.allows(text, "secret")
+
+
+def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:
+    """``{"token": "Yes", "logprob": -0.1}``: a piece of text, as language models count them."""
+    if not (isinstance(token, str) and is_sign_of_model(token)):
+        return False
+    return is_usual_word(token.strip()) or any("prob" in str(key).lower() for key in value)
 
 
 def _plainly(key: object) -> str:

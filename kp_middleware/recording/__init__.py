@@ -15,13 +15,15 @@ from kp_middleware.recording._current import (
 from kp_middleware.recording._joining import alone, ended, joined
 from kp_middleware.recording._jsonable import jsonable
 from kp_middleware.recording._limits import Limits, bounded_text
-from kp_middleware.recording._recorder import Recorder, Sink, causes
+from kp_middleware.recording._recorder import LateNote, Recorder, Sink, causes
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._step_log import Beside
+from kp_middleware.recording._step_log import BEGINNING, Beside
 
 __all__ = [
+    "BEGINNING",
     "GIVEN_UP",
     "Beside",
+    "LateNote",
     "Limits",
     "Naming",
     "Recorder",

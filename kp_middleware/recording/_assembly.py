@@ -120,7 +120,7 @@ def _part(recorder: Recorder, beside: Mapping[int, Beside]) -> ThreadPart | None
         follows=notes.follows,
         awaits=notes.awaits,
         is_sure=recorder.confidence is not None,
-        was_asked=bool(recorder.objective),
+        was_asked=bool(recorder.objective) and not notes.overheard,
         questions=tuple(map(fingerprint, notes.questions)),
         answers=tuple(map(fingerprint, notes.answers)),
         agent=None if notes.agent is None else fingerprint(notes.agent),

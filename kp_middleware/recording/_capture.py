@@ -2,11 +2,11 @@
 
 import inspect
 import json
-import time
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Final
 
 from kp_middleware.confidence import Confidence
@@ -168,7 +168,7 @@ class _ToolUse:
     def __init__(self, recorder: Recorder | None, name: str, arguments: dict[str, Any]) -> None:
         self._recorder = recorder
         self._name = name
-        self._started = time.perf_counter()
+        self._started = perf_counter()
         self._yields = _Yields()
         if recorder is not None:
             recorder.tool_call(name, arguments)
@@ -198,7 +198,7 @@ class _ToolUse:
             self._recorder.error(error, tool=self._name, latency_ms=self._latency_ms())
 
     def _latency_ms(self) -> float:
-        return round((time.perf_counter() - self._started) * 1000, 3)
+        return round((perf_counter() - self._started) * 1000, 3)
 
 
 def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:

@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TypeAlias
 
+from kp_middleware.forks import at_fork
 from kp_middleware.recording._limits import Limits
 from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._shield import shield
@@ -60,3 +61,11 @@ def _nobody() -> Recorder:
     recorder = Recorder(lambda _: None, Limits(), framework="none")
     recorder.finish()  # what comes after the end of a run is dropped
     return recorder
+
+
+def _be_nowhere() -> None:
+    """In a forked child: the run that we were in is the parent's, and so are its notes."""
+    _current.set(None)
+
+
+at_fork(after_in_child=_be_nowhere)

@@ -3,13 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
+from kp_middleware.core.formula import Shape
 from kp_middleware.recording._limits import Limits, size_bytes
 from kp_middleware.recording._step_log import STEP_OVERHEAD_BYTES, is_marker, marker
 from kp_middleware.runs import RecordedRun, ThreadPart
-from kp_middleware.scores import Shape
 from kp_middleware.traces import Outcome, ReasoningTrace, Step, default_confidence
 
 
@@ -87,8 +88,7 @@ def alone(run: RecordedRun) -> RecordedRun | None:
         return run
     trace = run.trace.model_copy(update={"steps": _numbered(kept)})
     left_out = run.shape.steps - len(run.trace.steps)
-    shape = Shape.of(trace)
-    shape = shape.model_copy(update={"steps": shape.steps + max(0, left_out)})
+    shape = replace(trace.shape, steps=len(kept) + max(0, left_out))
     return run.model_copy(update={"trace": trace, "shape": shape, "agents": _agents(kept)})
 
 
@@ -160,14 +160,16 @@ def _bounded(
     """
     steps = [*before, *news]
     sizes = [_size_bytes(placed.step) for placed in steps]
-    most = limits.steps // 2, limits.trace_bytes // 2
-    head = _fitting(sizes, *most) if gap is None else gap
+    most = (limits.steps - 1) // 2, limits.trace_bytes // 2
+    head = _fitting(sizes, *most) if gap is None else min(gap, most[0])
     rest = sizes[head:]
-    tail = _fitting(rest[::-1], limits.steps - most[0], limits.trace_bytes - most[1]) or 1
-    end = steps[head:][-tail:] if rest else []
-    if (left_out := count - head - len(end)) == 0:
+    most_tail = limits.steps - most[0]
+    tail = _fitting(rest[::-1], most_tail, limits.trace_bytes - most[1]) or 1
+    if head + min(tail, len(rest)) == count:
         return steps
-    step = Step(step_id=0, **marker(left_out, count))
+    tail = min(tail, most_tail - 1)  # the marker takes a place
+    end = steps[head:][-tail:] if rest else []
+    step = Step(step_id=0, **marker(count - head - len(end), count))
     return [*steps[:head], _Placed(step), *end]
 
 
@@ -226,6 +228,7 @@ def _part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
     return later.model_copy(
         update={
             "owed": (*still, *later.owed),
+            "questions": later.questions or earlier.questions,
             "calls": {},
             "tools": tuple(sorted({*earlier.tools, *later.tools})),
         }
@@ -245,14 +248,11 @@ def _fatal(run: RecordedRun) -> RecordedRun:
     steps[last] = steps[last].model_copy(update={"type": "observation"})
     recoveries = run.shape.recoveries - 1
     types = run.shape.types | {"observation"}
-    shape = {
-        "recoveries": recoveries,
-        "types": types if recoveries else types - {"error_recovery"},
-    }
+    types = types if recoveries else types - {"error_recovery"}
     return run.model_copy(
         update={
             "trace": run.trace.model_copy(update={"steps": tuple(steps)}),
-            "shape": run.shape.model_copy(update=shape),
+            "shape": replace(run.shape, recoveries=recoveries, types=types),
         }
     )
 

@@ -21,7 +21,8 @@ class Limits:
 
     Attributes:
         field_bytes: Of one text or one input, in UTF-8.
-        steps: Of one trace; a longer run keeps its first and its last half of these.
+        steps: Of one trace, at least 2; a longer run keeps its first and its last steps and a
+            marker between them, no more than this in all.
         trace_bytes: Of one trace; a larger run keeps its beginning and its end, half of it each.
     """
 

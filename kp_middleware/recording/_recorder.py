@@ -7,20 +7,19 @@ plain JSON at once, and the frozen document is built later, on the worker's thre
 import json
 import math
 import threading
-import time
-import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Real
+from time import perf_counter, time
 from typing import Any, Final, NamedTuple, Protocol
 
 from kp_middleware.recording._confidence import Sureness
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
 from kp_middleware.recording._limits import NAME_BYTES, Limits, bounded_text, size_bytes
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._step_log import Beside, StepFields, StepLog
+from kp_middleware.recording._step_log import BEGINNING, Beside, Late, StepFields, StepLog
 from kp_middleware.recording._thread_notes import ThreadNotes
-from kp_middleware.traces import StepType
+from kp_middleware.traces import StepType, fresh_id
 
 _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
@@ -40,6 +39,16 @@ class _Noted(NamedTuple):
     step: StepFields
 
 
+class LateNote(NamedTuple):
+    """A step that turned out late, as an adapter knows it."""
+
+    kind: StepType
+    text: str
+    after: StepFields
+    tool: str | None = None
+    beside: Beside | None = None
+
+
 class Recorder:
     """The notes of one run: what `current_trace()` gives inside it.
 
@@ -52,13 +61,13 @@ class Recorder:
         self._sink = sink
         self._limits = limits
         self._lock = threading.RLock()  # the garbage collector may end another run while we note
-        self._started = time.perf_counter()
+        self._started = perf_counter()
         self._errors: deque[_Noted] = deque(maxlen=_MAX_ERRORS)
-        self._last: StepFields | None = None
         self._tools: dict[str, StepFields] = {}
         self.log = StepLog(limits)
-        self.trace_id = f"kp:trace:{uuid.uuid4()}"
-        self.started_at_s = time.time()
+        self.last_step = BEGINNING
+        self.trace_id = fresh_id()
+        self.started_at_s = time()
         self.duration_ms: int | None = None
         self.framework = framework
         self.domain: str | None = None
@@ -70,6 +79,7 @@ class Recorder:
         self.complete = True
         self.finished = False
         self.error_type: str | None = None
+        self.unfinished: str | None = None
         self.agent_name: str | None = None
         self.model: str | None = None
         self.thread_id: str | None = None
@@ -123,7 +133,9 @@ class Recorder:
     def has_just_noted(self, error: BaseException) -> bool:
         """Whether this error is the last thing noted: then it is on its way out of the run."""
         noted = self._errors[-1] if self._errors else None
-        return noted is not None and noted.step is self._last and noted.attributes is vars(error)
+        return (
+            noted is not None and noted.step is self.last_step and noted.attributes is vars(error)
+        )
 
     @shield
     def outcome(
@@ -181,16 +193,23 @@ class Recorder:
 
     @shield
     def _conclude(self, error: BaseException | None, *, complete: bool) -> None:
-        self.duration_ms = round((time.perf_counter() - self._started) * 1000)
+        self.duration_ms = round((perf_counter() - self._started) * 1000)
         self.complete = complete and self.thread_notes.awaits != "human"
         if error is not None:
             self.error_type = type(error).__name__
             self.success = False
             self._end_with(error)
         elif self.success is None:
-            self.success = self.complete
+            self._stop()
         self._errors.clear()
         self.thread_notes.heard = None  # the agent's own object
+
+    def _stop(self) -> None:
+        """End as nobody says how: well, unless it waits, was closed, or its last word was cut."""
+        if self.unfinished is not None and self.thread_notes.awaits != "human":
+            self.complete = False
+            self.error_type = self.unfinished
+        self.success = self.complete
 
     def _end_with(self, error: BaseException) -> None:
         latest = {id(noted.attributes): noted.step for noted in self._errors}
@@ -245,11 +264,32 @@ class Recorder:
                 if self.finished:
                     return None
                 self.log.append(step, taken)
-                self._last = step
+                self.last_step = step
         except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
             shield.swallow(f"a {kind}", error)
             return None
         return step
+
+    @shield
+    def note_late(self, notes: Iterable[LateNote]) -> None:
+        """Add steps that turned out late where they belong: ``after`` what was the last step.
+
+        Those after the same step stand in the order in which they are given.
+        """
+        late = [self._late(note) for note in notes]
+        with self._lock:
+            if late and not self.finished:
+                self.log.insert(late)
+
+    def _late(self, note: LateNote) -> Late:
+        text = self._text(note.text)
+        step: StepFields = {"type": note.kind}
+        step["content" if note.kind == "thought" else "output_summary"] = text
+        if note.tool is not None:
+            step["tool"] = self._tool(note.tool, None)
+        if note.beside is not None:
+            step["beside"] = note.beside
+        return step, size_bytes(text), note.after
 
     def _tool(self, name: str, mcp_server: str | None) -> StepFields:
         """The tool of a step; steps share it, because it is the same again and again."""

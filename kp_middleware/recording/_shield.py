@@ -1,12 +1,13 @@
 """The one place where our own failures are kept from the agent."""
 
 import logging
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
+
+from kp_middleware.forks import at_fork
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,7 +21,7 @@ class Shield:
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
         self._renew_lock()
-        os.register_at_fork(after_in_child=self._renew_lock)  # or a lost thread may hold it
+        at_fork(after_in_child=self._renew_lock)  # or a lost thread may hold it
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Wrap a function so that it returns None where it would have raised."""

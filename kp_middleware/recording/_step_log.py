@@ -1,13 +1,13 @@
 """The steps of a running agent, in order and in bounded memory."""
 
 import re
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kp_middleware.core.formula import Shape
 from kp_middleware.recording._limits import Limits
-from kp_middleware.scores import Shape
 from kp_middleware.traces import Step, StepType
 
 
@@ -36,20 +36,27 @@ STEP_OVERHEAD_BYTES: Final = 64
 _MARKER: Final = re.compile(r"\[\d+ of \d+ steps left out here\]")
 
 
+BEGINNING: Final[StepFields] = {}
+"""Stands for the step before the first."""
+
 _Entry: TypeAlias = tuple[StepFields, int]
 """A step and its size in bytes: a plain tuple, because one is made for each note."""
+
+Late: TypeAlias = tuple[StepFields, int, StepFields]
+"""A step that turned out late, its size in bytes, and the step before it, or `BEGINNING`."""
 
 
 class StepLog:
     """The beginning and the end of a run, each half of the limits, and true counts of all of it.
 
-    Its last step is kept whatever its size.
+    Where steps are left out, their marker is one of the limit. The last step is kept whatever its
+    size.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._head: list[_Entry] = []
         self._head_bytes = 0
-        self._most_head_steps = limits.steps // 2
+        self._most_head_steps = (limits.steps - 1) // 2
         self._most_head_bytes = limits.trace_bytes // 2
         self._tail: deque[_Entry] = deque()
         self._tail_bytes = 0
@@ -86,14 +93,29 @@ class StepLog:
             return
         self._tail.append((step, size_bytes))
         self._tail_bytes += size_bytes
-        while (
-            len(self._tail) > self._most_tail_steps or self._tail_bytes > self._most_tail_bytes
-        ) and len(self._tail) > 1:
-            left, size = self._tail.popleft()
-            self._tail_bytes -= size
-            self._left_out[left["type"]] += 1
-            if "tool" in left:
-                self._left_out_tools.add(left["tool"]["name"])
+        self._shorten_tail()
+
+    def insert(self, late: Iterable[Late]) -> None:
+        """Add steps that turned out late where they belong, in one pass.
+
+        Where the step before one was left out, so is this; where none was, and that step is not
+        here at all, it comes last.
+        """
+        following: dict[int, list[_Entry]] = defaultdict(list)
+        for step, size_bytes, after in late:
+            following[id(after)].append((step, size_bytes + STEP_OVERHEAD_BYTES))
+        self._head = [*following.pop(id(BEGINNING), ()), *_with(following, self._head)]
+        self._tail = deque(_with(following, self._tail))
+        lost = [*chain.from_iterable(following.values())]
+        if self._left_out:
+            for step, _ in lost:
+                self._leave_out(step)
+        else:
+            (self._tail or self._head).extend(lost)
+        self._head_bytes = sum(size for _, size in self._head)
+        self._tail_bytes = sum(size for _, size in self._tail)
+        self._shorten_head()
+        self._shorten_tail()
 
     def demote(self, step: StepFields) -> None:
         """The error of this step was not survived: it is an observation, not a recovery."""
@@ -123,8 +145,43 @@ class StepLog:
         kept = {step["tool"]["name"] for step in self._kept() if "tool" in step}
         return kept | self._left_out_tools
 
+    def _shorten_head(self) -> None:
+        """What no longer fits is the first of the rest, or left out where that begins later."""
+        while (
+            len(self._head) > self._most_head_steps or self._head_bytes > self._most_head_bytes
+        ) and self._head:
+            last, size = self._head.pop()
+            self._head_bytes -= size
+            if self._left_out:
+                self._leave_out(last)
+            else:
+                self._tail.appendleft((last, size))
+                self._tail_bytes += size
+
+    def _shorten_tail(self) -> None:
+        while (
+            len(self._tail) > self._most_tail_steps or self._tail_bytes > self._most_tail_bytes
+        ) and len(self._tail) > 1:
+            first, size = self._tail.popleft()
+            self._tail_bytes -= size
+            self._leave_out(first)
+
+    def _leave_out(self, step: StepFields) -> None:
+        if not self._left_out:
+            self._most_tail_steps -= 1  # the marker's place
+        self._left_out[step["type"]] += 1
+        if "tool" in step:
+            self._left_out_tools.add(step["tool"]["name"])
+
     def _kept(self) -> Iterator[StepFields]:
         return (step for step, _ in chain(self._head, self._tail))
+
+
+def _with(following: dict[int, list[_Entry]], entries: Iterable[_Entry]) -> Iterator[_Entry]:
+    """Each entry and what follows it, which is taken out of ``following``."""
+    for entry in entries:
+        yield entry
+        yield from following.pop(id(entry[0]), ())
 
 
 def marker(left_out: int, count: int) -> StepFields:

@@ -13,6 +13,7 @@ class ThreadNotes:
     Attributes:
         agent: The agent's own name, or None where it has none.
         follows: Whether the run goes on with what waits.
+        overheard: Whether what it is for was said before it went on, and not by its own input.
         answers: Ids of the questions that its input answers.
         awaits: What it waits for at its end.
         questions: Ids of what it asked then.
@@ -22,6 +23,7 @@ class ThreadNotes:
 
     agent: str | None = None
     follows: bool = False
+    overheard: bool = False
     answers: tuple[str, ...] = ()
     awaits: Awaited | None = None
     questions: tuple[str, ...] = ()

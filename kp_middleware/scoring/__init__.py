@@ -5,22 +5,15 @@ from kp_middleware.scoring._embed_many import embed_many
 from kp_middleware.scoring._embedded_text import embedded_text, specified_text
 from kp_middleware.scoring._embedder import Embedder, Reader, Vector
 from kp_middleware.scoring._evaluate import aevaluate_value, evaluate_value
-from kp_middleware.scoring._gate import Decision, Gate, GateHistory, gate_of
 from kp_middleware.scoring._minilm import MiniLMEmbedder
 from kp_middleware.scoring._model_source import describe_source
-from kp_middleware.scoring._profiles import PROFILES
-from kp_middleware.scoring._rescored import rescored
 from kp_middleware.scoring._ring import Neighbour
 from kp_middleware.scoring._scorer import Scorer
 from kp_middleware.scoring._vector_cache import VectorCache
 
 __all__ = [
     "DEFAULT_EMBEDDER",
-    "PROFILES",
-    "Decision",
     "Embedder",
-    "Gate",
-    "GateHistory",
     "MiniLMEmbedder",
     "Neighbour",
     "Reader",
@@ -32,8 +25,6 @@ __all__ = [
     "embed_many",
     "embedded_text",
     "evaluate_value",
-    "gate_of",
-    "rescored",
     "shared_embedder",
     "specified_text",
 ]

@@ -1,17 +1,17 @@
 """Where the model comes from: named, cached, installed with pip, or downloaded; in this order."""
 
-import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
 from kp_middleware import locations
+from kp_middleware.database import alone
 from kp_middleware.errors import EmbedderError, EmbedderUnavailableError, MissingExtraError
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ def _quantize(source: Path, target: Path) -> None:
 def _made(folder: Path, make: Callable[[Path], None]) -> Path:
     """A folder of our cache, made by whoever comes first, and there as a whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_suffix(".lock")):
+    with alone(folder.with_suffix(".lock"), waits=True):
         if _missing(folder):
             partial_folder = folder.with_suffix(".partial")
             for unusable in (partial_folder, folder):  # cut off while it was made, or by a cleaner
@@ -169,14 +169,6 @@ def _made(folder: Path, make: Callable[[Path], None]) -> Path:
             make(partial_folder)
             partial_folder.replace(folder)
     return folder
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Wait until no other thread or process is in here."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _missing(folder: Path) -> str:

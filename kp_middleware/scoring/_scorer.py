@@ -4,14 +4,19 @@ import logging
 import threading
 from collections.abc import Mapping
 
+from kp_middleware.core.formula import (
+    DEFAULT_PROFILE,
+    PROFILES,
+    Nearest,
+    Score,
+    Shape,
+    Weights,
+    score_run,
+)
 from kp_middleware.errors import EmbedderError, EmbedderNotReadyError, EmbedderUnavailableError
-from kp_middleware.scores import Nearest, Score, Shape, Signals, Weights
-from kp_middleware.scoring import _signals as signals
 from kp_middleware.scoring._embedded_text import embedded_text
 from kp_middleware.scoring._embedder import Embedder, Vector
-from kp_middleware.scoring._profiles import PROFILES
 from kp_middleware.scoring._vector_cache import VectorCache
-from kp_middleware.specified import DEFAULT_PROFILE
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -27,7 +32,7 @@ class Scorer:
             names those of every domain without its own.
 
     Raises:
-        pydantic.ValidationError: If a profile's weights do not sum to 1.
+        ValueError: If a profile's weights do not sum to 1.
 
     >>> from kp_middleware.traces import Step
     >>> steps = [Step(step_id=0, type="thought", content="Paris")]
@@ -46,7 +51,7 @@ class Scorer:
     ) -> None:
         self._embedder = embedder
         self._cache = VectorCache() if cache is None else cache
-        own = {name: Weights.model_validate(w) for name, w in (profiles or {}).items()}
+        own = {name: _weights(given) for name, given in (profiles or {}).items()}
         self._profiles = {**PROFILES, **own}
         self._look_up_then_add = threading.Lock()
         self._warned = False
@@ -63,7 +68,7 @@ class Scorer:
         """
         if vector is None:
             vector = self._embed_if_ready(trace)
-        return self.compare(trace, vector, shape or Shape.of(trace))
+        return self.compare(trace, vector, shape or trace.shape)
 
     def compare(
         self,
@@ -81,24 +86,15 @@ class Scorer:
             shape: The true counts of its steps.
             known: A trace before it that the cache does not hold any more.
         """
-        success = trace.metadata.success
         nearest = None if vector is None else self._look_up(trace.id, vector)
         candidates = [near for near in (nearest, known) if near is not None]
         nearest = max(candidates, key=lambda near: near.similarity, default=None)
-        measured = Signals(
-            complexity=signals.complexity(shape),
-            novelty=signals.novelty(None if nearest is None else nearest.similarity),
-            tool_diversity=signals.tool_diversity(shape),
-            outcome_confidence=signals.outcome_confidence(trace.outcome, success=success),
-        )
-        weights = self.weights(trace.metadata.task_domain)
-        base = signals.weighted(measured, weights)
-        value, adjustments = signals.adjusted(base, shape, success=success)
-        return Score(
-            value=value,
-            signals=measured,
-            weights=weights,
-            adjustments=adjustments,
+        return score_run(
+            shape,
+            similarity=None if nearest is None else nearest.similarity,
+            confidence=trace.outcome.confidence,
+            success=trace.metadata.success,
+            weights=self.weights(trace.metadata.task_domain),
             nearest=nearest,
             embedder=None if vector is None or self._embedder is None else self._embedder.name,
         )
@@ -147,3 +143,7 @@ class Scorer:
         if not self._warned:
             self._warned = True
             logger.warning("novelty is 0.5: %s", error)
+
+
+def _weights(given: Weights | Mapping[str, float]) -> Weights:
+    return given if isinstance(given, Weights) else Weights(**given)

@@ -6,7 +6,7 @@ from kp_middleware.storage._arrivals import Arrivals
 from kp_middleware.storage._backup import SQLITE_VERSION, Soundness, back_up, check_soundness
 from kp_middleware.storage._beside import Beside, read_beside
 from kp_middleware.storage._condition import Condition, read_condition
-from kp_middleware.storage._counts import Counts, count_all, count_backlog
+from kp_middleware.storage._counts import Counts, count_all, count_backlog, count_without_tokens
 from kp_middleware.storage._distribution import Distribution, Effect, Hundredth
 from kp_middleware.storage._domain_scores import DomainScores
 from kp_middleware.storage._feedback_table import Belief, FeedbackTable
@@ -24,7 +24,7 @@ from kp_middleware.storage._last_decisions import (
 from kp_middleware.storage._listing import COUNTED, STATES, Filters, Listing
 from kp_middleware.storage._map_points import MOST_POINTS, MapPoint, read_points
 from kp_middleware.storage._neighbours import Neighbours, TraceVector
-from kp_middleware.storage._outbox_care import Entry, OutboxCare
+from kp_middleware.storage._outbox_care import Entry, OutboxCare, Sent
 from kp_middleware.storage._outbox_table import OutboxTable
 from kp_middleware.storage._overview import (
     Funnel,
@@ -36,8 +36,9 @@ from kp_middleware.storage._overview import (
 )
 from kp_middleware.storage._pacing_table import Pacing, PacingTable
 from kp_middleware.storage._past_runs import PastRun, PastRuns, Remembered, Selection
-from kp_middleware.storage._pauses import Pause, lift_stops, read_pauses
+from kp_middleware.storage._pauses import Bucket, Pause, lift_stops, read_buckets, read_pauses
 from kp_middleware.storage._pruning import Doomed, Pruning, vacuum
+from kp_middleware.storage._queues import Queue, read_queues
 from kp_middleware.storage._recent_overviews import RecentOverviews
 from kp_middleware.storage._registries import adopt_registry
 from kp_middleware.storage._rehearsal import Rehearsal
@@ -54,7 +55,7 @@ from kp_middleware.storage._score_slices import ScoreSlices, Slice, read_score_s
 from kp_middleware.storage._scored_traces import Decided, ScoredTraces
 from kp_middleware.storage._tool_usage import read_tool_usage
 from kp_middleware.storage._totals import read_groups
-from kp_middleware.storage._trace_store import CANCELLED_BY_HAND, NO_KEY, TraceStore, Verdict
+from kp_middleware.storage._trace_store import CANCELLED_BY_HAND, TraceStore, Verdict
 from kp_middleware.storage._used_tools import ToolTotals, ToolUse
 from kp_middleware.storage._waiting_runs import WaitingRun, WaitingRuns
 from kp_middleware.storage._words import domain_names, tool_names, trace_ids
@@ -64,13 +65,13 @@ __all__ = [
     "COUNTED",
     "LOST_ON_ITS_WAY",
     "MOST_POINTS",
-    "NO_KEY",
     "SQLITE_VERSION",
     "STATES",
     "Aliases",
     "Arrivals",
     "Belief",
     "Beside",
+    "Bucket",
     "Condition",
     "Counts",
     "Decided",
@@ -104,6 +105,7 @@ __all__ = [
     "PastRuns",
     "Pause",
     "Pruning",
+    "Queue",
     "RecentOverviews",
     "Rehearsal",
     "Remembered",
@@ -115,6 +117,7 @@ __all__ = [
     "ScoreSlices",
     "ScoredTraces",
     "Selection",
+    "Sent",
     "Slice",
     "Soundness",
     "ToolTotals",
@@ -132,6 +135,7 @@ __all__ = [
     "claim_to_say",
     "count_all",
     "count_backlog",
+    "count_without_tokens",
     "domain_names",
     "first_since",
     "forget_progress",
@@ -139,6 +143,7 @@ __all__ = [
     "listed",
     "newest",
     "read_beside",
+    "read_buckets",
     "read_condition",
     "read_domains",
     "read_groups",
@@ -147,6 +152,7 @@ __all__ = [
     "read_pauses",
     "read_points",
     "read_progress",
+    "read_queues",
     "read_score_slices",
     "read_tool_usage",
     "rescue",

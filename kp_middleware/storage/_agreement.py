@@ -5,6 +5,7 @@ import sqlite3
 from typing import Final
 
 from kp_middleware.parcels import idempotency_key
+from kp_middleware.reasons import reason_text
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 
 _NOT_SENT: Final = ("pending", "blocked", "rejected")
@@ -35,7 +36,7 @@ def agree(connection: sqlite3.Connection, seq: int, *, agent_id: str | None) -> 
     """
     row = connection.execute(
         """
-        SELECT o.state, o.reason, o.rejections, t.decision, t.reason, t.success,
+        SELECT o.state, o.reason, o.rejections, t.decision, t.reason_code, t.reason_args, t.success,
                t.confidence, t.score
         FROM outbox o JOIN traces t ON t.seq = o.trace_seq WHERE o.trace_seq = ?
         """,
@@ -43,14 +44,14 @@ def agree(connection: sqlite3.Connection, seq: int, *, agent_id: str | None) -> 
     ).fetchone()
     if row is None or row[0] not in _NOT_SENT or row[1] == LOST_ON_ITS_WAY:
         return
-    state, _, rejections, decision, why, *facts = row
+    state, _, rejections, decision, code, args, *facts = row
     if decision == "withhold" and state == "pending":
-        _cancel(connection, seq, why)
+        _cancel(connection, seq, reason_text(code, args))
     else:
         _put_right(connection, seq, tuple(facts), agent_id=agent_id, rejections=rejections)
 
 
-def _cancel(connection: sqlite3.Connection, seq: int, why: str) -> None:
+def _cancel(connection: sqlite3.Connection, seq: int, why: str | None) -> None:
     connection.execute(
         "UPDATE outbox SET state = 'cancelled', reason = ?, body = NULL, redactions = '{}',"
         " next_attempt_at = NULL, last_error = NULL WHERE trace_seq = ?",

@@ -40,6 +40,17 @@ def count_backlog(connection: sqlite3.Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
+def count_without_tokens(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Of the runs that asked a model, how many have no token counts, and how many there are."""
+    row = connection.execute(
+        """
+        SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)
+        FROM traces WHERE model IS NOT NULL
+        """
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
 def count_all(connection: sqlite3.Connection) -> Counts:
     """All of them, at one moment."""
     return Counts._make(

@@ -1,8 +1,11 @@
 """How the scores are spread, as given or with other weights, and what a threshold does."""
 
+import json
 import sqlite3
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
+from kp_middleware.core.formula import Signals, Weights, combine
 from kp_middleware.storage._history import Row
 
 _SOME: Final = """
@@ -12,25 +15,12 @@ _SOME: Final = """
 _CLEARED: Final = "decision = 'forward'"
 _PRIVATE: Final = "visibility = 'private'"
 _STORED: Final = "main.traces INDEXED BY traces_spread"  # in the order of domains
-# The scorer's own arithmetic, in its order. One thought is one step, so it has no recoveries.
 _RESCORED: Final = f"""
     CREATE TEMP TABLE rescored AS
-    WITH weighted AS (
-      SELECT seq, domain, decision, visibility, rules,
-             complexity * :w0 + novelty * :w1 + tool_diversity * :w2 + outcome_confidence * :w3
-               AS score
-      FROM main.traces NOT INDEXED WHERE {_SOME}),
-    lifted AS (
-      SELECT seq, domain, decision, visibility, rules,
-             CASE WHEN rules = '[]' THEN score
-                  WHEN instr(rules, '"single_thought"') THEN 0.1
-                  WHEN instr(rules, '"many_recoveries"') THEN min(1.0, score + 0.1)
-                  ELSE score END AS score
-      FROM weighted)
     SELECT seq, domain, decision, visibility,
-           min(1.0, CASE WHEN instr(rules, '"single_tool"') THEN max(0.0, score - 0.1)
-                         ELSE score END) AS score
-    FROM lifted
+           score_with_weights(complexity, novelty, tool_diversity, outcome_confidence, rules)
+             AS score
+    FROM main.traces NOT INDEXED WHERE {_SOME}
 """  # noqa: S608 - all of these statements are our own texts
 _ROUGHLY: Final = "CAST(score * 100 AS INTEGER)"  # of 0.29 it is 28: the product is 28.999…
 HUNDREDTH: Final = (
@@ -80,8 +70,7 @@ class Distribution:
         connection: To the file.
         domain: Only of this domain; None means any.
         since: Only what started at this instant or later; None means all.
-        weights: Scores them anew: what complexity, novelty, tool diversity and outcome confidence
-            count, 0 to 1 each; None takes the scores as they were given.
+        weights: Scores them anew; None takes the scores as they were given.
     """
 
     def __init__(
@@ -90,7 +79,7 @@ class Distribution:
         *,
         domain: str | None = None,
         since: str | None = None,
-        weights: tuple[float, ...] | None = None,
+        weights: Weights | None = None,
     ) -> None:
         self._connection = connection
         self._values: dict[str, Any] = {"domain": domain, "since": since}
@@ -98,12 +87,13 @@ class Distribution:
         if weights is not None:
             self._score_anew(weights)
 
-    def _score_anew(self, weights: tuple[float, ...]) -> None:
+    def _score_anew(self, weights: Weights) -> None:
         """In a table of this connection alone, once for all that is asked."""
         self._scores, self._which = "temp.rescored", "TRUE"
         self._connection.execute("DROP TABLE IF EXISTS temp.rescored")
-        values = {f"w{number}": weight for number, weight in enumerate(weights)}
-        self._connection.execute(_RESCORED, self._values | values)
+        score = partial(_score, weights)
+        self._connection.create_function("score_with_weights", 5, score, deterministic=True)
+        self._connection.execute(_RESCORED, self._values)
 
     def threshold(self) -> float | None:
         """The fixed one of the last scored trace; None where its gate's bar moves, or none is."""
@@ -169,3 +159,12 @@ class Distribution:
 
     def _execute(self, sql: str, **values: Any) -> sqlite3.Cursor:
         return self._connection.execute(sql, self._values | values)
+
+
+def _score(weights: Weights, c: float, n: float, d: float, o: float, rules: str) -> float:
+    return combine(Signals(c, n, d, o), weights, _names(rules))[0]
+
+
+@cache
+def _names(rules: str) -> tuple[str, ...]:
+    return tuple(rule["rule"] for rule in json.loads(rules))

@@ -1,6 +1,5 @@
 """What keeps a fork from finding an SQLite file of ours open."""
 
-import os
 import sqlite3
 import threading
 import time
@@ -8,6 +7,8 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Final
 from weakref import WeakValueDictionary
+
+from kp_middleware.forks import at_fork
 
 _FORK_WAITS_S: Final = 3.0  # the first step imports much, which a child could then never import
 _GIVE_WAY_S: Final = 0.001
@@ -154,4 +155,4 @@ class _Gates:
 
 
 _gates = _Gates()
-os.register_at_fork(before=_gates.shut, after_in_parent=_gates.open, after_in_child=_gates.lose)
+at_fork(before=_gates.shut, after_in_parent=_gates.open, after_in_child=_gates.lose)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.reasons import reason_text
 from kp_middleware.storage._totals import read_totals
 
 Row: TypeAlias = dict[str, Any]
@@ -30,14 +31,16 @@ class History:
 
     def latest(self, limit: int) -> list[Row]:
         """The newest traces, as the view ``history`` shows them; `Listing` can choose among all."""
-        return self._rows(
+        rows = self._rows(
             """
-            SELECT id, started_at, domain, score, margin, success, step_count, tool_count, state,
-                   reason, objective
-            FROM history ORDER BY seq DESC LIMIT ?
+            SELECT h.id, h.started_at, h.domain, h.score, h.margin, h.success, h.step_count,
+                   h.tool_count, h.state, h.reason, t.reason_code, t.reason_args, h.objective
+            FROM history h JOIN traces t ON t.seq = h.seq ORDER BY h.seq DESC LIMIT ?
             """,
             (limit,),
         )
+
+        return [*map(worded, rows)]
 
     def count(self) -> int:
         """How many traces are stored."""
@@ -93,6 +96,8 @@ class History:
         )
         if row["margin"] == 0:
             row["margin"] = row["score"] - row["threshold"]  # it is rounded
+        row["reason"] = reason_text(row["reason_code"], row["reason_args"])
+        row["reason_args"] = json.loads(row["reason_args"] or "{}")
         row["rules"] = json.loads(row["rules"])
         row["tags"] = json.loads(row["tags"] or "[]")
         row["redactions"] = json.loads(row["redactions"])
@@ -131,6 +136,14 @@ class History:
         cursor = self._connection.execute(sql, values)
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def worded(row: Row) -> Row:
+    """Word the reason of a listed row, where the outbox has none of its own."""
+    args, code = row.pop("reason_args"), row["reason_code"]
+    if row["reason"] == code:
+        row["reason"] = reason_text(code, args)
+    return row
 
 
 def _present(row: Row) -> Row:

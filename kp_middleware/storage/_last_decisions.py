@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.specified import SPECIFIED_THRESHOLD
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.storage._gate_history import DAY_S
 
 _LAST: Final = 100
@@ -69,16 +69,16 @@ class LastDecisions(NamedTuple):
         return f" ({', '.join(told)}{', …' if len(self.domains) > _DOMAINS else ''})"
 
     def _remedy(self) -> str:
-        if limited := self.withheld.get("daily limit"):
+        if limited := self.withheld.get("daily_limit"):
             return f"{limited} were good enough for it, and stayed for max_per_day: a higher one"
-        if self.withheld.get("gate failed") == self.runs:
+        if self.withheld.get("gate_failed") == self.runs:
             return "the gate fails each time: the log of your program says how"
-        if self.withheld.get("warming up", 0) > self.runs // 2:
+        if self.withheld.get("warming_up", 0) > self.runs // 2:
             until = "until a domain has enough runs to tell its best: nothing to do"
-            return f"{SPECIFIED_THRESHOLD:g} holds {until}"
-        if self.gate.startswith("top "):
+            return f"{DEFAULT_THRESHOLD:g} holds {until}"
+        if self.withheld.get("below_share") or self.withheld.get("tied_with_share"):
             return "the runs before these were better: a larger share lets more through"
-        if self.gate.startswith("threshold"):
+        if self.withheld.get("below_threshold"):
             return (
                 'KP_THRESHOLD="top 10%", or threshold="top 10%" in the program, lets the best tenth'
                 " of each domain through"
@@ -99,7 +99,7 @@ def read_last_decisions(connection: sqlite3.Connection) -> LastDecisions:
     scores = [score for _, score, *_ in rows]
     return LastDecisions(
         runs=len(rows),
-        cleared=verdicts.pop("let through", 0),
+        cleared=verdicts.pop("forwarded", 0),
         gate=rows[0][2] or "",
         best=max(scores),
         top_tenth=_top_tenth(scores),

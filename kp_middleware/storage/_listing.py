@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.storage._history import History, Row
+from kp_middleware.storage._history import History, Row, worded
 from kp_middleware.storage._search_words import in_both_spellings, undivided_words
 
 COUNTED: Final = 100_000
@@ -15,7 +15,8 @@ COUNTED: Final = 100_000
 _COLUMNS: Final = (
     "h.id, h.started_at, h.domain, h.score,"
     " iif(h.margin = 0, t.score - t.threshold, h.margin) AS margin,"  # it is rounded
-    " h.success, h.step_count, h.tool_count, t.duration_ms, h.state, h.reason, h.objective"
+    " h.success, h.step_count, h.tool_count, t.duration_ms, h.state, h.reason,"
+    " t.reason_code, t.reason_args, h.objective"
 )
 _FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
 _SNIPPET: Final = "snippet(traces_fts, -1, '[', ']', '…', 16) AS snippet"
@@ -229,7 +230,7 @@ class Listing:
             values,
         )
         names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        return [worded(dict(zip(names, row, strict=True))) for row in cursor]
 
 
 def _pattern(word: str) -> str:

@@ -1,4 +1,4 @@
-"""What people see of the outbox, and do about it. What was sent, nobody touches."""
+"""What people see of the outbox, and do about it. What was sent is left, but by force."""
 
 import json
 import sqlite3
@@ -40,6 +40,20 @@ class Entry(NamedTuple):
     redactor: str
 
 
+class Sent(NamedTuple):
+    """One trace that arrived.
+
+    Attributes:
+        seq: Of the trace.
+        remote_id: Under which the registry stored it.
+        agent_id: As its body has it, or None.
+    """
+
+    seq: int
+    remote_id: str
+    agent_id: str | None
+
+
 class OutboxCare:
     """The outbox of one file, for all registries and agents."""
 
@@ -51,7 +65,8 @@ class OutboxCare:
         cursor = self._connection.execute(
             """
             SELECT t.id, o.state, o.attempts, length(CAST(o.body AS BLOB)) AS size_bytes,
-                   o.redactions, o.next_attempt_at, o.last_error, o.sent_at, o.remote_id,
+                   o.redactions, o.next_attempt_at, o.claimed_until, o.last_error, o.sent_at,
+                   o.remote_id,
                    o.registry, o.redactor, o.reason, t.objective
             FROM outbox o JOIN traces t ON t.seq = o.trace_seq
             WHERE :states = '[]' OR o.state IN (SELECT value FROM json_each(:states))
@@ -106,6 +121,40 @@ class OutboxCare:
             (json.dumps(states),),
         )
         return [seq for (seq,) in cursor]
+
+    def states(self, seqs: Collection[int]) -> dict[str, int]:
+        """How many of these rows are in which state."""
+        cursor = self._connection.execute(
+            "SELECT state, count(*) FROM outbox"
+            " WHERE trace_seq IN (SELECT value FROM json_each(?)) GROUP BY state",
+            (json.dumps([*seqs]),),
+        )
+        return dict(cursor.fetchall())
+
+    def sent(self, registry: str) -> list[Sent]:
+        """All that arrived at one registry, oldest first."""
+        cursor = self._connection.execute(
+            "SELECT trace_seq, coalesce(o.remote_id, t.id),"
+            " json_extract(body, '$.metadata.agent_id')"
+            " FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
+            " WHERE o.state = 'sent' AND rtrim(registry, '/') = ? ORDER BY trace_seq",
+            (registry,),
+        )
+        return [Sent(*row) for row in cursor]
+
+    def reopen(self, seq: int) -> bool:
+        """Let what was sent be sent again; False if it was not.
+
+        It waits as if it was cancelled by hand. Its next idempotency key is another: the registry
+        may replay its answer to one that it knows, without storing anything.
+        """
+        with transaction(self._connection):
+            cursor = self._connection.execute(
+                "UPDATE outbox SET state = 'cancelled', reason = ?, rejections = rejections + 1"
+                " WHERE trace_seq = ? AND state = 'sent'",
+                (CANCELLED_BY_HAND, seq),
+            )
+        return cursor.rowcount > 0
 
     def retry(self, seq: int, *, agent_id: str | None) -> bool:
         """Send it again as if for the first time, unless its trace no longer clears.

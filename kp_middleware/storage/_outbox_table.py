@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -20,7 +19,8 @@ from kp_middleware.parcels import Parcel, Receipt, idempotency_key
 from kp_middleware.storage._agreement import agree
 from kp_middleware.storage._trace_store import CANCELLED_BY_HAND
 
-_LEASE_S: Final = 120.0
+_LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
+_LOOK_AGAIN_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry's makes a row wait longer
 _CLOCKS_DIFFER_S: Final = 60.0
 _LAST_WAIT_MS: Final = 300  # for a locked file, where a process ends
@@ -55,7 +55,7 @@ class OutboxTable:
         self._registry = registry
         self._agent_id = agent_id
         self._clock = clock
-        self._claimant = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._claimant = f"{os.getpid()}-{os.urandom(4).hex()}"
 
     def add(
         self, trace_seq: int, body: bytes, *, redactor: str, redactions: Mapping[str, int]
@@ -105,17 +105,23 @@ class OutboxTable:
         agree(self._connection, seq, agent_id=self._agent_id)
 
     def next_due(self) -> float | None:
-        """When the next row is due or its lease ends, in epoch seconds; None: nothing waits."""
+        """When the next row may be due, in epoch seconds; None: nothing waits.
+
+        What another process has claimed is looked at again soon: it may be sent before its lease
+        ends.
+        """
+        now = self._clock()
         row = self._connection.execute(
             """
             SELECT min(CASE
               WHEN state = 'pending' AND next_attempt_at <= :longest_wait THEN next_attempt_at
-              WHEN state = 'sending' AND claimed_until <= :longest_lease THEN claimed_until
+              WHEN state = 'sending' AND claimed_until <= :longest_lease
+                THEN min(claimed_until, :soon)
               ELSE '' END)
             FROM outbox
             WHERE state IN ('pending', 'sending') AND registry = :registry AND body IS NOT NULL
             """,
-            {"registry": self._registry, **_longest(self._clock())},
+            {"registry": self._registry, "soon": instant(now + _LOOK_AGAIN_S), **_longest(now)},
         ).fetchone()
         if row[0] is None:
             return None

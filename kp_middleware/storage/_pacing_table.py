@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.database import make_private, transaction
 from kp_middleware.errors import DatabaseError
+from kp_middleware.storage._pacing_schema import PACING_MIGRATIONS
 
 logger = logging.getLogger("kp_middleware")
 
@@ -19,50 +20,6 @@ _MONTH_S: Final = 30 * 86_400.0
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _REMEDY: Final = "make it writable for you, or name another folder with XDG_STATE_HOME"
-_CREATE: Final = (
-    """
-    CREATE TABLE paces (   -- instants are seconds since the epoch, NULL: never
-      registry     TEXT NOT NULL,        -- its URL
-      agent        TEXT NOT NULL,        -- its id, or 'key ' and the hash of its API key
-      full_at      REAL,                 -- the whole burst is there again
-      paused_until REAL,                 -- no request before
-      limited_at   REAL,                 -- the last 429 came
-      asked_at     REAL,                 -- the request was made that has no answer yet
-      lost_at      REAL,                 -- the last one was made whose answer nobody has seen
-      failures     INTEGER NOT NULL,     -- in a row
-      answering    INTEGER NOT NULL,     -- 1: the last request was answered sensibly
-      holder       TEXT,                 -- who is sending
-      held_until   REAL,                 -- then another may
-      noted_at     REAL NOT NULL,        -- this row was written
-      boot         TEXT NOT NULL,        -- since which start of the machine; '' where unknown
-      uptime_s     REAL NOT NULL,        -- since that start, when this row was written
-      PRIMARY KEY (registry, agent)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE stopped_keys (
-      registry   TEXT NOT NULL,
-      key_hash   TEXT NOT NULL,          -- the key itself is nowhere in this file
-      stopped_at REAL NOT NULL,          -- it turned out to be dead or not allowed to write
-      PRIMARY KEY (registry, key_hash)
-    ) STRICT, WITHOUT ROWID
-    """,
-)
-_STOP_UNTIL_THE_USER_ACTS: Final = (
-    # 'limit', 'silence' or 'trouble': what paused_until is due to
-    "ALTER TABLE paces ADD COLUMN paused_by TEXT NOT NULL DEFAULT ''",
-    "DROP TABLE stopped_keys",  # it was for a day, and did not say of which agent
-    """
-    CREATE TABLE stops (                 -- nothing is sent until the user acts
-      registry   TEXT NOT NULL,
-      agent      TEXT NOT NULL,          -- as in paces
-      key_hash   TEXT NOT NULL,          -- the key itself is nowhere in this file
-      stopped_at REAL NOT NULL,          -- it turned out to be dead or not allowed to write
-      PRIMARY KEY (registry, agent, key_hash)
-    ) STRICT, WITHOUT ROWID
-    """,
-)
-_MIGRATIONS: Final = (_CREATE, _STOP_UNTIL_THE_USER_ACTS)
 
 
 class Pacing(NamedTuple):
@@ -82,6 +39,10 @@ class Pacing(NamedTuple):
     boot: str = ""
     uptime_s: float = 0.0
     paused_by: str = ""
+    problem: str = ""
+    problem_since: float = _NEVER
+    tries: int = 0
+    interval_s: float | None = None
 
 
 class PacingTable:
@@ -208,22 +169,25 @@ class PacingTable:
             SELECT full_at, paused_until, limited_at, asked_at, lost_at, (
                      SELECT stopped_at FROM stops
                      WHERE registry = :registry AND agent = :agent AND key_hash = :key_hash),
-                   failures, answering, holder, held_until, noted_at, boot, uptime_s, paused_by
+                   failures, answering, holder, held_until, noted_at, boot, uptime_s, paused_by,
+                   problem, problem_since, tries, interval_s
             FROM paces WHERE registry = :registry AND agent = :agent
             """,
             {"registry": self._registry, "agent": self._agent, "key_hash": self._key_hash},
         ).fetchone()
         if row is None:
             return None
-        instants, held_until = map(_instant, row[:6]), _instant(row[9])
-        return Pacing._make((*instants, row[6], bool(row[7]), row[8], held_until, *row[10:]))
+        instants, held_until, since = map(_instant, row[:6]), _instant(row[9]), _instant(row[15])
+        made = (*instants, row[6], bool(row[7]), row[8], held_until, *row[10:15], since, *row[16:])
+        return Pacing._make(made)
 
     def _write(self, connection: sqlite3.Connection, pacing: Pacing) -> None:
         *instants, stopped_at = map(_column, pacing[:6])
         connection.execute(
             "INSERT OR REPLACE INTO paces (registry, agent, full_at, paused_until, limited_at,"
             " asked_at, lost_at, failures, answering, holder, held_until, noted_at, boot, uptime_s,"
-            " paused_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " paused_by, problem, problem_since, tries, interval_s)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 self._registry,
                 self._agent,
@@ -232,7 +196,10 @@ class PacingTable:
                 int(pacing.answering),
                 pacing.holder,
                 _column(pacing.held_until),
-                *pacing[10:],
+                *pacing[10:15],
+                _column(pacing.problem_since),
+                pacing.tries,
+                pacing.interval_s,
             ),
         )
         whose = (self._registry, self._agent, self._key_hash)
@@ -259,15 +226,15 @@ def _opened(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     version = _version(connection)
-    if version > len(_MIGRATIONS):
+    if version > len(PACING_MIGRATIONS):
         problem = f"has schema {version}, of a newer kp-middleware"
         raise DatabaseError(path, problem, "upgrade kp-middleware")
-    if version < len(_MIGRATIONS):
+    if version < len(PACING_MIGRATIONS):
         with transaction(connection):  # who waits here finds nothing left to do
-            for migration in _MIGRATIONS[_version(connection) :]:
+            for migration in PACING_MIGRATIONS[_version(connection) :]:
                 for statement in migration:
                     connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+            connection.execute(f"PRAGMA user_version = {len(PACING_MIGRATIONS)}")
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -32,7 +32,7 @@ _FROM: Final = """
       SELECT max(seq) FROM vectors WHERE trace_seq = t.seq AND embedder = :embedder)
 """
 _SCORED: Final = """
-    (t.state = 'scored' OR (t.state = 'failed' AND t.reason LIKE 'could not be scored: %'))
+    (t.state = 'scored' OR (t.state = 'failed' AND t.reason_code = 'not_scored'))
 """
 
 

@@ -1,18 +1,16 @@
 """A damaged file: a copy is set aside, and what can be read stays, where it was."""
 
-import fcntl
 import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kp_middleware.database import APPLICATION_ID, connect, in_words, is_damage, transaction
-from kp_middleware.storage._trace_store import NO_KEY
+from kp_middleware.database import APPLICATION_ID, alone, connect, in_words, is_damage, transaction
 
 _TABLES: Final = {
     "traces": "seq",
@@ -29,7 +27,6 @@ _BLOCK: Final = 64  # a document may have a megabyte
 _MOST_FAILURES: Final = 20_000
 _MOST_KEYS: Final = 10_000_000  # a damaged page may hold any number
 _MOST_ASIDE: Final = 3
-_LOST: Final = "what was recorded was lost in a damaged file"
 LOST_ON_ITS_WAY: Final = (
     "what became of it was lost in a damaged file: kp-middleware outbox retry ID sends it, perhaps"
     " once more"
@@ -39,10 +36,12 @@ LOST_ON_ITS_WAY: Final = (
 _BLOCK_WHAT_MAY_HAVE_LEFT: Final = """
     INSERT INTO outbox (trace_seq, state, reason, registry, redactor, idempotency_key)
     SELECT seq, 'blocked', ?, ?, ?, '' FROM traces
-    WHERE decision = 'forward' AND visibility <> 'private' AND coalesce(reason, '') NOT LIKE ?
+    WHERE decision = 'forward' AND visibility <> 'private'
+      AND coalesce(reason_args ->> 'delivery', '') NOT IN ('no_key', 'wrong_setting')
       AND seq IN (SELECT trace_seq FROM documents) AND seq NOT IN (SELECT trace_seq FROM outbox)
 """
 _MAGIC: Final = b"SQLite format 3\0"
+_AS_BYTES: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # Windows would mend line ends
 _kept_open: Final[list[int]] = []
 
 
@@ -81,38 +80,16 @@ def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
     """
     path = path.resolve()
     try:
-        with _alone_in(path.parent) as alone:
-            damaged = alone and _is_damaged(path) and _is_ours(path)
+        with alone(path.with_name(f"{path.name}.rescue-lock"), waits=False) as ours:
+            damaged = ours and _is_damaged(path) and _is_ours(path)
             return _rescue(path, (LOST_ON_ITS_WAY, registry, redactor)) if damaged else None
     except (OSError, sqlite3.Error) as error:
         raise in_words(path, error) from error
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[bool]:
-    """Whether no other process is at it already."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        yield _locked(descriptor)
-    finally:
-        with suppress(OSError):  # not by closing alone: a forked child may have it, too
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # a network drive that knows no such locks
-    return True
-
-
 def _is_ours(path: Path) -> bool:
     """By the bytes of its header: SQLite may be unable to read so much."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, _AS_BYTES)
     header = os.read(descriptor, 72)
     cut = len(header) < 72  # before it says whose it is; then there is nothing to lose
     ours = header.startswith(_MAGIC) and (cut or header[68:] == APPLICATION_ID.to_bytes(4))
@@ -157,7 +134,7 @@ def _set_aside(path: Path, aside: Path) -> None:
     _copy_bytes(_kept_open[-1], aside)
     wal = Path(f"{path}-wal")
     if wal.exists():  # SQLite has no locks on this one
-        descriptor = os.open(wal, os.O_RDONLY)
+        descriptor = os.open(wal, _AS_BYTES)
         try:
             _copy_bytes(descriptor, Path(f"{aside}-wal"))
         finally:
@@ -165,11 +142,11 @@ def _set_aside(path: Path, aside: Path) -> None:
 
 
 def _copy_bytes(source: int, target: Path) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     with open(os.open(target, flags, stat.S_IRUSR | stat.S_IWUSR), "wb") as copy:  # noqa: PTH123
-        at = 0
-        while piece := os.pread(source, 1 << 20, at):
-            at += copy.write(piece)
+        os.lseek(source, 0, os.SEEK_SET)
+        while piece := os.read(source, 1 << 20):
+            copy.write(piece)
 
 
 def _keep_only_the_last_few(path: Path) -> None:
@@ -204,7 +181,7 @@ def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str
         for table, key in _TABLES.items():
             _copy(old, new, table, key)
         _mend(new)
-        new.execute(_BLOCK_WHAT_MAY_HAVE_LEFT, (*blocked, f"%{NO_KEY}"))
+        new.execute(_BLOCK_WHAT_MAY_HAVE_LEFT, blocked)
     (traces,) = new.execute("SELECT count(*) FROM traces").fetchone()
     return int(traces)
 
@@ -271,11 +248,10 @@ def _mend(new: sqlite3.Connection) -> None:
     )
     new.execute(
         """
-        UPDATE traces SET state = 'failed', reason = ?
+        UPDATE traces SET state = 'failed', reason_code = 'damaged', reason_args = NULL
         WHERE (state IN ('recorded', 'paused') AND seq NOT IN (SELECT trace_seq FROM documents))
            OR (state = 'paused' AND seq NOT IN (SELECT trace_seq FROM waiting))
-        """,
-        (_LOST,),
+        """
     )
     new.execute(
         "DELETE FROM waiting WHERE trace_seq NOT IN (SELECT seq FROM traces WHERE state = 'paused')"

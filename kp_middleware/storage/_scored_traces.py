@@ -4,7 +4,7 @@ import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:  # read-only commands load this module, and none of these
-    from kp_middleware.scores import Score, Shape
+    from kp_middleware.core.formula import Score, Shape
 
 
 class Decided(NamedTuple):
@@ -47,7 +47,7 @@ class ScoredTraces:
 
     def shape(self, seq: int) -> "Shape":
         """What the score needs to know of its steps."""
-        from kp_middleware.scores import Shape
+        from kp_middleware.core.formula import Shape
 
         steps, tools, recoveries = self._connection.execute(
             "SELECT step_count, tool_count, recovery_count FROM traces WHERE seq = ?", (seq,)
@@ -60,7 +60,7 @@ class ScoredTraces:
 
     def score(self, seq: int) -> "Score":
         """Its score, without what the rules did; the id of a nearest that is gone is empty."""
-        from kp_middleware.scores import Nearest, Score, Signals, Weights
+        from kp_middleware.core.formula import Nearest, Score, Signals, Weights
 
         value, embedder, similarity, nearest, *parts = self._connection.execute(
             """
@@ -74,8 +74,8 @@ class ScoredTraces:
         ).fetchone()
         return Score(
             value=value,
-            signals=Signals(**dict(zip(Signals.model_fields, parts[:4], strict=True))),
-            weights=Weights(**dict(zip(Weights.model_fields, parts[4:], strict=True))),
+            signals=Signals(*parts[:4]),
+            weights=Weights(*parts[4:]),
             nearest=None if similarity is None else Nearest(nearest or "", similarity),
             embedder=embedder,
         )

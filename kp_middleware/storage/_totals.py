@@ -123,7 +123,7 @@ def _states(connection: sqlite3.Connection, verdicts: "Iterable[Row]") -> "list[
 def _unqueued(state: str, verdict: str | None) -> str:
     if state != "scored":
         return state
-    return "not queued" if verdict == "let through" else "withheld"
+    return "not queued" if verdict == "forwarded" else "withheld"
 
 
 def _queued_though_not_cleared(connection: sqlite3.Connection) -> Iterable[tuple[str, int]]:
@@ -151,8 +151,8 @@ def _gates(verdicts: "Iterable[Row]") -> "list[Row]":
         {
             "gate": gate,
             "traces": kinds[gate].total(),
-            "cleared": kinds[gate]["let through"],
-            **{kind.replace(" ", "_"): kinds[gate][kind] for kind in WITHHELD},
+            "cleared": kinds[gate]["forwarded"],
+            **{kind: kinds[gate][kind] for kind in WITHHELD},
         }
         for gate, _ in last.most_common()
     ]

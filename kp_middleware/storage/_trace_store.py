@@ -5,16 +5,14 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kp_middleware.core.gates import Reason
 from kp_middleware.database import transaction
 from kp_middleware.instants import instant, to_milliseconds
 
 if TYPE_CHECKING:  # read-only commands load this module, and none of these
+    from kp_middleware.core.formula import Score
     from kp_middleware.runs import RecordedRun
-    from kp_middleware.scores import Score
     from kp_middleware.traces import Step
-
-NO_KEY: Final = "not queued: there is no API key"
-"""In the reason of a trace that cleared, until there is one."""
 
 CANCELLED_BY_HAND: Final = "by hand"
 """The reason of an outbox row that a person has cancelled: nothing queues it but that person."""
@@ -23,23 +21,24 @@ _LAST: Final = 2**63 - 1  # the largest that SQLite knows
 
 
 class Verdict(NamedTuple):
-    """What the gate said of a score.
+    """A gate's decision on a score, as it is stored.
 
     Attributes:
         gate: Its name, with its setting.
         threshold: The score that it asked for.
         decision: ``forward`` or ``withhold``.
-        reason: In words.
+        reason: Why.
     """
 
     gate: str
     threshold: float
     decision: str
-    reason: str
+    reason: Reason
 
-    def adding(self, words: str) -> "Verdict":
-        """The same, with more of the reason."""
-        return self._replace(reason=f"{self.reason}; {words}")
+    def staying(self, delivery: str) -> "Verdict":
+        """The same, with why the run stays where it is all the same: see `DELIVERY`."""
+        args = {**self.reason.args, "delivery": delivery}
+        return self._replace(reason=self.reason._replace(args=args))
 
 
 class TraceStore:
@@ -64,6 +63,34 @@ class TraceStore:
                 "SELECT seq FROM traces WHERE id = ?", (run.trace.id,)
             ).fetchone()
             return int(known[0]) if known else self._insert(run, seq)
+
+    def holds(self, trace_id: str) -> bool:
+        """Whether a trace of this id is stored."""
+        row = self._connection.execute("SELECT 1 FROM traces WHERE id = ?", (trace_id,)).fetchone()
+        return row is not None
+
+    def holds_run(self, run: "RecordedRun") -> bool:
+        """Whether this very run is stored: one that was written, and is given once more."""
+        row = self._connection.execute(
+            "SELECT 1 FROM traces WHERE id = ? AND started_at = ? AND step_count = ?"
+            " AND duration_ms IS ?",
+            (
+                run.trace.id,
+                to_milliseconds(run.trace.metadata.created_at),
+                run.shape.steps,
+                run.duration_ms,
+            ),
+        ).fetchone()
+        return row is not None
+
+    def last_objective(self, thread_id: str, agent_name: str | None) -> str | None:
+        """What the last run of an agent in a thread was for, or None where there is none."""
+        row = self._connection.execute(
+            "SELECT objective FROM traces WHERE thread_id = ? AND agent_name IS ?"
+            " ORDER BY seq DESC LIMIT 1",
+            (thread_id, agent_name),
+        ).fetchone()
+        return None if row is None else str(row[0])
 
     def next_recorded(self, first: int = 0, last: int = _LAST) -> int | None:
         """The oldest run that waits to be scored, of those in these places, both included."""
@@ -127,7 +154,7 @@ class TraceStore:
               complexity_weight = ?, novelty_weight = ?,
               tool_diversity_weight = ?, outcome_confidence_weight = ?,
               nearest_seq = (SELECT seq FROM traces WHERE id = ?), nearest_similarity = ?,
-              gate = ?, threshold = ?, decision = ?, reason = ?,
+              gate = ?, threshold = ?, decision = ?, reason_code = ?, reason_args = ?,
               decided_at = CASE WHEN decision = ? THEN coalesce(decided_at, ?) ELSE ? END
             WHERE seq = ? AND state = ?
             """,
@@ -142,19 +169,20 @@ class TraceStore:
                 *(weights.complexity, weights.novelty),
                 *(weights.tool_diversity, weights.outcome_confidence),
                 *((nearest.id, nearest.similarity) if nearest else (None, None)),
-                *verdict,
+                *(verdict.gate, verdict.threshold, verdict.decision),
+                *(verdict.reason.code, json.dumps(verdict.reason.args, ensure_ascii=False)),
                 *(verdict.decision, now, now),
                 *(seq, state),
             ),
         )
 
-    def fail(self, seq: int, reason: str) -> None:
-        """This run cannot be scored: it is kept, with the reason."""
+    def fail(self, seq: int, code: str, error: object) -> None:
+        """Keep a run that cannot be scored, with why: see `FAILURES`."""
         with transaction(self._connection):
             self._connection.execute(
-                "UPDATE traces SET state = 'failed', reason = ?"
+                "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
                 " WHERE seq = ? AND state = 'recorded'",
-                (reason, seq),
+                (code, json.dumps({"error": str(error)}), seq),
             )
 
     def count_dropped(self, count: int) -> None:
@@ -191,15 +219,18 @@ class TraceStore:
         row = self._connection.execute("SELECT score FROM traces WHERE seq = ?", (seq,)).fetchone()
         return float(row[0])
 
-    def say_why(self, seq: int, reason: str) -> None:
-        """Replace the reason, where what it said is no longer so."""
-        self._connection.execute("UPDATE traces SET reason = ? WHERE seq = ?", (reason, seq))
-
-    def reword(self, seq: int, words: str, *, now: str) -> None:
-        """Replace the part of the reason that is no longer so."""
+    def say_why(self, seq: int, code: str) -> None:
+        """Replace the reason."""
         self._connection.execute(
-            "UPDATE traces SET reason = replace(reason, ?, ?) WHERE seq = ?",
-            (words, now, seq),
+            "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?", (code, seq)
+        )
+
+    def may_leave(self, seq: int) -> None:
+        """Forget that a run stayed for want of an API key, or for a wrong setting."""
+        self._connection.execute(
+            "UPDATE traces SET reason_args = json_remove(reason_args, '$.delivery')"
+            " WHERE seq = ? AND reason_args ->> 'delivery' IN ('no_key', 'wrong_setting')",
+            (seq,),
         )
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:

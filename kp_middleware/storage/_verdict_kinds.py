@@ -2,5 +2,13 @@
 
 from typing import Final
 
-WITHHELD: Final = ("below", "warming up", "only as good", "daily limit", "gate failed", "other")
+WITHHELD: Final = (
+    "below_threshold",
+    "below_share",
+    "tied_with_share",
+    "warming_up",
+    "daily_limit",
+    "gate_failed",
+    "custom",
+)
 """Of those that were not let through; the migration that added the column has how it is told."""

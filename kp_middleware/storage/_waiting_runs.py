@@ -89,6 +89,11 @@ class WaitingRuns:
         """All that wait in a thread, by the fingerprint of its id."""
         return self._read(f"{_SELECT} WHERE w.thread = ? ORDER BY w.trace_seq", (thread,))
 
+    def threads(self) -> frozenset[str]:
+        """All threads in which something waits."""
+        rows = self._connection.execute("SELECT DISTINCT thread FROM waiting")
+        return frozenset(str(thread) for (thread,) in rows)
+
     def overdue(self, now: str) -> list[WaitingRun]:
         """Of those that have waited too long at this instant the first, if there is one."""
         return self._read(f"{_SELECT} WHERE w.until <= ? ORDER BY w.until LIMIT 1", (now,))
@@ -121,6 +126,7 @@ class WaitingRuns:
         logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
         self._connection.execute("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
         self._connection.execute(
-            "UPDATE traces SET state = 'failed', reason = ? WHERE seq = ?",
-            (f"it waited and cannot be read: {why[:200]}", seq),
+            "UPDATE traces SET state = 'failed', reason_code = 'not_resumed', reason_args = ?"
+            " WHERE seq = ?",
+            (json.dumps({"error": why[:200]}), seq),
         )

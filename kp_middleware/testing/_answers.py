@@ -8,6 +8,10 @@ from kp_middleware.testing._wire import Answer
 TROUBLE: Final = Answer(500, b"Internal Server Error", {"Content-Type": "text/plain"})
 TOO_LARGE: Final = Answer(413)
 NO_SCOPE: Final = Answer.of(403, {"error": "Write scope required"})
+NO_KEY: Final = Answer.of(401, {"error": "Authentication required"})
+NOT_FOUND: Final = Answer.of(404, {"error": "Knowledge unit not found"})
+NOT_YOURS: Final = Answer.of(403, {"error": "Forbidden: can only delete your own contributions"})
+NOT_YOUR_DATA: Final = Answer.of(403, {"error": "Forbidden: can only export your own data"})
 NO_REPUTATION: Final = Answer.of(403, {"error": "Minimum KP-REP score of 0.1 required"})
 
 

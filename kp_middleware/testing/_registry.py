@@ -8,12 +8,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from kp_middleware.testing._answers import NO_SCOPE, TOO_LARGE, TROUBLE, canned, invalid
+from kp_middleware.testing._answers import (
+    NO_KEY,
+    NO_SCOPE,
+    NOT_FOUND,
+    NOT_YOUR_DATA,
+    NOT_YOURS,
+    TOO_LARGE,
+    TROUBLE,
+    canned,
+    invalid,
+)
 from kp_middleware.testing._mood import Mood
 from kp_middleware.testing._shelf import Shelf
 from kp_middleware.testing._wire import Answer, Received, WireServer
@@ -30,10 +40,11 @@ _LARGEST_BYTES: Final = 128 * 2**20
 
 
 class LocalRegistry:
-    """A real HTTP server on loopback that answers ``/v1/knowledge`` as the reference registry does.
+    """A real HTTP server on loopback that answers as the reference registry does.
 
-    It checks in the same order: rate limit, idempotency key, scope, JSON, schema. The third 429
-    within an hour revokes the key. Reading is not limited.
+    It has ``/v1/knowledge``, to contribute, search and delete, and ``/v1/export``. It checks in the
+    same order: rate limit, idempotency key, scope, JSON, schema. The third 429 within an hour
+    revokes the key. Reading is not limited.
 
     Args:
         answers: Statuses, answers or moods for the first POSTs, in order, or a function of the
@@ -42,6 +53,8 @@ class LocalRegistry:
         refill_s: One more is allowed per so many seconds.
         may_write: Whether the key has the scope; without it all is 403.
         replays: Whether a known idempotency key gets its old answer again, as where there is Redis.
+        agent_id: Under which the key is registered: it deletes and exports what is this agent's;
+            None means anybody's.
         clock: Seconds, for the rate limit.
 
     >>> from pydantic import SecretStr
@@ -65,6 +78,7 @@ class LocalRegistry:
         refill_s: float = 2.0,
         may_write: bool = True,
         replays: bool = False,
+        agent_id: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.api_key = f"kp_{secrets.token_hex(32)}"
@@ -72,6 +86,7 @@ class LocalRegistry:
         self._limit = WriteLimit(burst, refill_s, clock)
         self._may_write = may_write
         self._replays = replays
+        self._agent_id = agent_id
         self._answered: dict[str, Answer] = {}
         self._shelf = Shelf()
         self._requests: list[Received] = []
@@ -104,7 +119,8 @@ class LocalRegistry:
     @property
     def times_received(self) -> Mapping[str, int]:
         """How often each document arrived, by id, whatever became of it."""
-        return Counter(from_json(sent.body)["id"] for sent in self._requests if sent.body)
+        sent = (from_json(request.body) for request in self._requests if request.body)
+        return Counter(document["id"] for document in sent if "id" in document)
 
     @property
     def most_at_once(self) -> int:
@@ -125,6 +141,15 @@ class LocalRegistry:
     def revoked(self) -> bool:
         """Whether the key is dead."""
         return self._limit.revoked
+
+    def forget(self) -> None:
+        """Lose what is stored, as a registry without a disk does when it starts again."""
+        with self._lock:
+            self._shelf.clear()
+
+    def revoke(self) -> None:
+        """Refuse the key from now on."""
+        self._limit.revoked = True
 
     def __enter__(self) -> Self:
         self._server = WireServer(self._answer)
@@ -156,10 +181,20 @@ class LocalRegistry:
             self._most_at_once = max(self._most_at_once, self._under_way)
 
     def _answer_to(self, received: Received) -> Answer:
-        if urlsplit(received.path).path != "/v1/knowledge":
-            return Answer.of(404, {"error": "Not found"})
-        if received.method == "GET":
-            return Answer.of(200, self._shelf.search(urlsplit(received.path).query))
+        path, query = urlsplit(received.path).path, urlsplit(received.path).query
+        match received.method, path.removeprefix("/v1/").partition("/"):
+            case "GET", ("knowledge", _, ""):
+                return Answer.of(200, self._shelf.search(query))
+            case "POST", ("knowledge", _, ""):
+                return self._posted(received)
+            case "DELETE", ("knowledge", _, name):
+                return self._deletion(received, unquote(name))
+            case "GET", ("export", _, name):
+                return self._export(received, unquote(name))
+            case _:
+                return Answer.of(404, {"error": "Not found"})
+
+    def _posted(self, received: Received) -> Answer:
         match self._next_answer(received):
             case None | 201:
                 return self._contribution(received)
@@ -178,8 +213,7 @@ class LocalRegistry:
         return replace(treatment.says or answer, manner=treatment.manner)
 
     def _contribution(self, received: Received) -> Answer:
-        authorized = received.headers.get("authorization") == f"Bearer {self.api_key}"
-        if self.revoked or not authorized:
+        if not self._knows(received):
             return dead_key()
         if not self._limit.allows():
             return self._limit.refusal()
@@ -189,6 +223,31 @@ class LocalRegistry:
             self._answered[name] = answer
         limits = {name.replace("_", "-"): text for name, text in self._limit.headers().items()}
         return replace(answer, headers={**answer.headers, **limits})
+
+    def _knows(self, received: Received) -> bool:
+        authorized = received.headers.get("authorization") == f"Bearer {self.api_key}"
+        return authorized and not self.revoked
+
+    def _deletion(self, received: Received, name: str) -> Answer:
+        """No scope is asked for: a key that may only read may delete what is its agent's."""
+        if not self._knows(received):
+            return NO_KEY
+        trace = self._shelf.traces().get(name)
+        if trace is None:
+            return NOT_FOUND
+        if self._agent_id not in {None, trace.metadata.agent_id}:
+            return NOT_YOURS
+        self._shelf.remove(name)
+        return Answer.of(200, {"deleted": True, "unit_id": name})
+
+    def _export(self, received: Received, agent_id: str) -> Answer:
+        if not self._knows(received):
+            return NO_KEY
+        if self._agent_id not in {None, agent_id}:
+            return NOT_YOUR_DATA
+        units = self._shelf.of_agent(agent_id)
+        told = {"agent_id": agent_id, "total_contributions": len(units), "knowledge_units": units}
+        return Answer.of(200, {"data": told})
 
     def _judged(self, body: bytes) -> Answer:
         if len(body) > _LARGEST_BYTES:

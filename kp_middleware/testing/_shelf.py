@@ -30,6 +30,22 @@ class Shelf:
         entry = _entry(*self._stored[trace.id])
         return {"data": entry, "quality_score": trace.metadata.quality_score}
 
+    def of_agent(self, agent_id: str) -> list[dict[str, object]]:
+        """Whole documents, as an export has them."""
+        return [
+            trace.model_dump(mode="json")
+            for trace, _ in self._stored.values()
+            if trace.metadata.agent_id == agent_id
+        ]
+
+    def remove(self, trace_id: str) -> None:
+        """Store it no longer."""
+        del self._stored[trace_id]
+
+    def clear(self) -> None:
+        """Store nothing any more."""
+        self._stored.clear()
+
     def search(self, query: str) -> dict[str, object]:
         """The page for ``q=&types=&domain=&min_quality=&limit=20&offset=0``, each optional."""
         asked = dict(parse_qsl(query))

@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection |= answer.manner not in _FOLLOWED
         self._bring(answer)
 
-    do_GET = do_POST  # noqa: N815
+    do_GET = do_DELETE = do_POST  # noqa: N815
 
     def _raw(self, answer: Answer) -> bytes:
         headers = {

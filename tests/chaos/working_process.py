@@ -69,7 +69,7 @@ def work_until_killed(site, seed, *, sync):
     while True:
         traces = [any_trace(luck) for _ in range(luck.randint(1, 3))]
         [kp.submit(trace) for trace in traces]
-        if sync or not kp.flush().unscored:
+        if sync or not kp.flush(timeout_s=1).unscored:
             os.write(said, "".join(f"{trace.id}\n" for trace in traces).encode())
 
 

@@ -13,7 +13,10 @@ from typing import NamedTuple
 from kp_middleware.database import MIGRATIONS, connect
 
 _TABLE = re.compile(r"(?ms)^CREATE TABLE (\w+) \((?: *-- ([^\n]*)\n)?(.*?)\) STRICT")
-_ADDED = re.compile(r"(?ms)^ALTER TABLE (\w+) ADD COLUMN (\w+) (.*?);(?:\s*-- ([^\n]*))?$")
+_ALTERED = re.compile(
+    r"(?ms)^ALTER TABLE (?:(\w+) DROP COLUMN (\w+);$"
+    r"|(\w+) ADD COLUMN (\w+) (.*?);(?:\s*-- ([^\n]*))?$)"
+)
 _COMMENT = re.compile(r"(.*?)\s*-- (.*)$")
 _CLAUSES = {"SELECT", "FROM", "LEFT", "WHERE", "GROUP", "ORDER", "UNION"}
 _NO_COLUMN = {"PRIMARY", "UNIQUE", "CHECK", "FOREIGN"}
@@ -58,8 +61,11 @@ def described() -> dict[str, Table]:
     for script in scripts:
         for name, comment, body in _TABLE.findall(script):
             tables[name] = Table(comment, _columns(body))
-        for table, name, definition, comment in _ADDED.findall(script):
-            tables[table].columns.append(Column(name, " ".join(definition.split()), comment))
+        for gone, column, table, name, definition, comment in _ALTERED.findall(script):
+            if gone:
+                tables[gone].columns[:] = [c for c in tables[gone].columns if c.name != column]
+            else:
+                tables[table].columns.append(Column(name, " ".join(definition.split()), comment))
     return tables
 
 

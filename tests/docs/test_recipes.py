@@ -8,17 +8,17 @@ from typing import get_args
 import pages
 import pytest
 
+from kp_middleware.core.alternatives import _KINDS, RECOVERY
+from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, STEP_TYPES
 from kp_middleware.database import connect
-from kp_middleware.inspection.explanation import _facts, _other_runs, _reasons
+from kp_middleware.inspection.explanation import _reasons
 from kp_middleware.inspection.page import _steps
 from kp_middleware.inspection.pictures import _palette
-from kp_middleware.scoring import _signals
-from kp_middleware.specified import DEFAULT_PROFILE, SPECIFIED_WEIGHTS
 from kp_middleware.storage import _rescue
 from kp_middleware.traces import StepType
 
 KINDS = {*get_args(StepType)}
-DOMAINS = SPECIFIED_WEIGHTS.keys() - {DEFAULT_PROFILE}
+DOMAINS = PROFILES.keys() - {DEFAULT_PROFILE}
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def test_the_table_of_weights_is_that_of_the_code():
     rows = re.findall(r"(?m)^\| ([\w ]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page)
 
     told = {DEFAULT_PROFILE if domain == "any other" else domain: row for domain, *row in rows}
-    assert {domain: tuple(map(float, row)) for domain, row in told.items()} == SPECIFIED_WEIGHTS
+    assert {domain: tuple(map(float, row)) for domain, row in told.items()} == {
+        domain: tuple(weights) for domain, weights in PROFILES.items()
+    }
 
 
 @pytest.mark.parametrize("domain", sorted(DOMAINS))
@@ -59,8 +61,8 @@ def test_the_file_takes_every_kind_of_step(connection):
 def test_every_kind_of_step_has_a_name_a_reason_and_a_part_in_the_score():
     assert _steps._NAMES.keys() == KINDS
     assert {*_reasons._KINDS} == KINDS
-    assert {*_other_runs._KINDS, _other_runs.RECOVERY} == KINDS
-    assert len(KINDS) == _signals._STEP_TYPES == _facts._KINDS
+    assert {*_KINDS, RECOVERY} == KINDS
+    assert {*STEP_TYPES} == KINDS
 
 
 def test_every_table_that_hangs_on_a_trace_is_saved_from_a_damaged_file(connection):

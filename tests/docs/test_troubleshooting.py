@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.inspection import main
 from kp_middleware.locations import database_file
+from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.testing import LocalRegistry
 
 PAGE = (pages.ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
@@ -134,6 +135,37 @@ def test_a_refused_key_is_told_and_tried_again_by_the_command(record, ask, rows)
 
     assert "has refused the API key" in refused
     assert [row["state"] for row in rows()] == ["sent", "sent"]
+
+
+def said_of_a_registry():
+    """What the table of the chapter quotes."""
+    first = re.findall(r"(?m)^\| (`.*?) \| ", section('"nothing is sent to"'))
+    return [words for words in re.findall(r"`([^`]*)`", " ".join(first)) if "…" not in words]
+
+
+@pytest.mark.parametrize("words", said_of_a_registry())
+def test_what_is_said_of_a_registry_is_what_the_product_says(words):
+    assert any(words in Problem(kind).what for kind in ProblemKind)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ProblemKind if kind is not ProblemKind.OTHER])
+def test_whatever_the_product_says_of_a_registry_is_in_the_table(kind):
+    assert any(words in Problem(kind).what for words in said_of_a_registry())
+
+
+def test_a_registry_that_has_lost_all_is_filled_again(record, ask, monkeypatch):
+    [command] = commands("The registry has lost what it had")
+    with LocalRegistry() as registry:
+        monkeypatch.setenv("KP_AGENT_ID", "agent-1")
+        monkeypatch.setenv("KP_API_KEY", registry.api_key)
+        monkeypatch.setenv("KP_REGISTRY_URL", registry.url)
+        record(threshold=0)
+        registry.forget()
+
+        ask(*command.split()[1:])
+        record("another", threshold=0)
+
+        assert len(registry.documents) == 2
 
 
 def test_a_pause_after_429_is_told_with_when_it_ends(record, ask):

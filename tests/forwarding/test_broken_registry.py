@@ -128,7 +128,7 @@ def test_a_registry_that_hangs_is_worth_another_try():
     with raw_server(hang) as url:
         error = error_of(url, timeout_s=0.02)
 
-    assert "no answer within 0.02 s" in str(error)
+    assert "within 0.02 s" in str(error)  # on a busy machine it is not even connected
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_nobody_at_home_is_worth_another_try():
     error = error_of(url)
 
     assert error.status is None
-    assert "ConnectError" in str(error)
+    assert "nothing listens there (connection refused)" in str(error)
 
 
 def test_certificates_that_cannot_be_read_are_worth_another_try(monkeypatch, tmp_path):

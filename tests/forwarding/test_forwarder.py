@@ -1,3 +1,4 @@
+import heapq
 import logging
 import math
 import threading
@@ -20,9 +21,9 @@ from kp_middleware.testing import FakeClock, ListOutbox, LocalRegistry, Row
 from kp_middleware.traces import ReasoningTrace, Step
 
 HOUR_S = 3600.0
-DEAD = RegistryForbiddenError(429, "the API key is unknown or revoked", "get a new one")
+DEAD = RegistryForbiddenError(429, "a dead key", "kp-middleware outbox retry --failed")
 REJECTED = RegistryRejectedError(400, "steps.0.type: no")
-REFUSED = RegistryUnavailableError("connection refused")
+REFUSED = RegistryUnavailableError("connection refused; correct KP_REGISTRY_URL")
 TROUBLE = RegistryUnavailableError("the registry answered 500", status=500)
 LIMITED = RegistryUnavailableError("over the limit", status=429, retry_after_s=2.0)
 
@@ -70,6 +71,27 @@ def live(forwarder, clock, for_s=float("inf")):
         clock.advance(wait_s)
 
 
+def documents_for(clock, count):
+    """Rows with documents that a registry takes."""
+    steps = [Step(step_id=0, type="thought")]
+    bodies = [payload(ReasoningTrace.of("x", steps), score=0.9, agent_id="a") for _ in range(count)]
+    parcels = [Parcel(seq, body, f"key-{seq}") for seq, body in enumerate(bodies)]
+    return ListOutbox(Row(parcel, clock()) for parcel in parcels)
+
+
+def live_together(forwarders, clock):
+    """Let each have its turn when it asks for one, until all is sent; how long it took."""
+    began = clock()
+    turns = [(began, number) for number in range(len(forwarders))]
+    while turns:
+        at, number = heapq.heappop(turns)
+        clock.advance(max(0.0, at - clock()))
+        wait_s = forwarders[number].forward_due()
+        if wait_s is not None:
+            heapq.heappush(turns, (clock() + wait_s, number))
+    return clock() - began
+
+
 def most_within_an_hour(times):
     return max((sum(0 <= at - first < HOUR_S for at in times) for first in times), default=0)
 
@@ -96,6 +118,55 @@ def test_a_thousand_rows_arrive_without_one_429(clock):
 
     assert len(local.requests) == 1000
     assert not local.revoked
+
+
+@pytest.mark.parametrize(
+    ("homes", "count"), [(1, 100), (2, 200), (4, 40), (8, 40)], ids=["one", "two", "four", "eight"]
+)
+def test_homes_that_share_a_key_and_nothing_else_meet_no_429(clock, homes, count):
+    with LocalRegistry(clock=clock) as local:
+        registries = [Registry(local.url, SecretStr(local.api_key)) for _ in range(homes)]
+        forwarders = [
+            forwarder_of(documents_for(clock, count), registry, clock) for registry in registries
+        ]
+
+        took_s = live_together(forwarders, clock)
+        [registry.close() for registry in registries]
+
+    assert (local.refused_at, local.revoked) == ((), False)
+    assert len(local.documents) == homes * count
+    assert took_s <= 2.3 * homes * count
+
+
+def test_a_home_that_wakes_up_meets_what_the_others_have_left(clock):
+    with LocalRegistry(clock=clock) as local:
+        registries = [Registry(local.url, SecretStr(local.api_key)) for _ in range(2)]
+        outboxes = [documents_for(clock, 60) for _ in range(2)]
+        for row in outboxes[1].rows[1:]:
+            row.due_at += 100.0
+        forwarders = [
+            forwarder_of(outbox, registry, clock)
+            for outbox, registry in zip(outboxes, registries, strict=True)
+        ]
+
+        live_together(forwarders, clock)
+        [registry.close() for registry in registries]
+
+    assert (local.refused_at, len(local.documents)) == ((), 120)
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "took_s"), [(200, 90), (30, 840), (6, 4400)], ids=["pro", "free", "slow"]
+)
+def test_the_pace_is_what_the_registry_says_it_takes_in_a_minute(clock, per_minute, took_s):
+    with LocalRegistry(burst=per_minute, refill_s=60 / per_minute, clock=clock) as local:
+        registry = Registry(local.url, SecretStr(local.api_key))
+
+        took = live_together([forwarder_of(documents_for(clock, 400), registry, clock)], clock)
+        registry.close()
+
+    assert local.refused_at == ()
+    assert took == pytest.approx(took_s, rel=0.05)
 
 
 def test_what_is_not_due_yet_is_waited_for(clock):
@@ -474,7 +545,7 @@ def test_stopped_in_the_middle_it_ends_the_parcel_that_is_under_way(clock):
         ([REJECTED] * 3, "stays local"),
         ([DEAD], "nothing more is sent"),
         ([LIMITED] * 3, "sending pauses"),
-        ([REFUSED, TROUBLE, REFUSED], "in trouble"),
+        ([REFUSED, TROUBLE, REFUSED], "is sent later"),
     ],
     ids=["rejected", "forbidden", "limited", "in trouble"],
 )
@@ -493,7 +564,7 @@ def test_each_kind_of_trouble_is_told_once(clock, caplog, answers, words):
         ([REJECTED], "kp-middleware outbox --failed"),
         ([DEAD], "kp-middleware outbox retry --failed"),
         ([LIMITED], "nothing to do"),
-        ([REFUSED], "check KP_REGISTRY_URL"),
+        ([REFUSED], "correct KP_REGISTRY_URL"),
     ],
     ids=["rejected", "forbidden", "limited", "in trouble"],
 )

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 
 from kp_middleware.forwarding import Cause, Pace
 from kp_middleware.forwarding._pace import backoff_s
+from kp_middleware.parcels import Allowance
 
 NOW = 1_790_000_000.0
 HOUR_S = 3600.0
@@ -255,12 +257,26 @@ def test_what_came_about_on_one_clock_is_plausible(events):
         assert pace.plausible(now) == pace
 
 
-@given(paces, paces, instants)
+paces_at_any_rate = st.builds(
+    replace, paces, burst=st.integers(1, 200), interval_s=st.floats(0.1, 100)
+)
+
+
+@given(paces_at_any_rate, paces_at_any_rate, instants)
 def test_the_stricter_of_two_paces_waits_for_both(pace, other, now):
     both = pace.stricter(other)
 
     assert both.wait_s(now) >= max(pace.wait_s(now), other.wait_s(now))
     assert both == other.stricter(pace)
+
+
+@given(st.lists(st.integers(1, 1000), max_size=5), st.integers(1, 1000))
+def test_a_burst_depends_on_the_last_rate_alone(before, last):
+    pace = Pace()
+    for per_minute in (*before, last):
+        pace = pace.told(NOW, Allowance(per_minute=per_minute))
+
+    assert pace.burst == Pace().told(NOW, Allowance(per_minute=last)).burst
 
 
 def test_trouble_pauses_all_sending():

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from kp_middleware.errors import RegistryError, RegistryForbiddenError, RegistryUnavailableError
 from kp_middleware.forwarding import Registry, payload
-from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.parcels import Allowance, Parcel, Receipt
 from kp_middleware.testing import Answer, LocalRegistry
 from kp_middleware.traces import ReasoningTrace, Step
 
@@ -46,7 +46,7 @@ def registry(local):
 def test_a_document_that_is_taken_brings_a_receipt(registry):
     receipt = registry.submit(PARCEL)
 
-    assert receipt == Receipt(remote_id=TRACE.id, status=201)
+    assert receipt == Receipt(TRACE.id, 201, Allowance(per_minute=30, remaining=29))
 
 
 def test_exactly_the_given_bytes_are_posted(registry, local):
@@ -236,5 +236,5 @@ def test_a_proxy_that_cannot_be_used_is_trouble_in_words(monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     registry = Registry("https://registry.example", SecretStr("kp_" + "0" * 64))
 
-    with pytest.raises(RegistryUnavailableError, match="proxy of the environment cannot be used"):
+    with pytest.raises(RegistryUnavailableError, match="ALL_PROXY says of a proxy cannot be used"):
         registry.reach()

@@ -8,6 +8,14 @@ from kp_middleware.database import connect
 from kp_middleware.inspection import main
 from kp_middleware.testing import StandInEmbedder
 
+_NETWORK = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HTTPS_PROXY")
+
+
+@pytest.fixture
+def usual_network(monkeypatch):
+    """Without what this machine says of authorities and proxies."""
+    [monkeypatch.delenv(name, raising=False) for name in _NETWORK]
+
 
 @pytest.fixture
 def kp(db):

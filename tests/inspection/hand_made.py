@@ -3,11 +3,10 @@
 from contextlib import closing
 
 from kp_middleware import ReasoningTrace, Step, Tool
+from kp_middleware.core.formula import PROFILES, Nearest, Score, Signals, score_run
+from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
 from kp_middleware.runs import RecordedRun
-from kp_middleware.scores import Nearest, Score, Shape, Signals
-from kp_middleware.scoring import PROFILES
-from kp_middleware.scoring import _signals as formula
 from kp_middleware.storage import TraceStore, Verdict
 
 
@@ -27,26 +26,18 @@ def run(objective, *steps, id=None, instant=None, **facts):
     trace = trace.model_copy(
         update={"id": f"kp:trace:{id}" if id else trace.id, "metadata": metadata}
     )
-    return RecordedRun(trace=trace, shape=Shape.of(trace), **facts)
+    return RecordedRun(trace=trace, shape=trace.shape, **facts)
 
 
 def scored(run, similarity=None, nearest="", embedder="stand-in"):
     """The score that the formula gives, with this nearest neighbour."""
-    trace, success = run.trace, run.trace.metadata.success
-    signals = Signals(
-        complexity=formula.complexity(run.shape),
-        novelty=formula.novelty(similarity),
-        tool_diversity=formula.tool_diversity(run.shape),
-        outcome_confidence=formula.outcome_confidence(trace.outcome, success=success),
-    )
-    weights = PROFILES.get(trace.metadata.task_domain, PROFILES["default"])
-    base = formula.weighted(signals, weights)
-    value, adjustments = formula.adjusted(base, run.shape, success=success)
-    return Score(
-        value=value,
-        signals=signals,
-        weights=weights,
-        adjustments=adjustments,
+    trace = run.trace
+    return score_run(
+        run.shape,
+        similarity=similarity,
+        confidence=trace.outcome.confidence,
+        success=trace.metadata.success,
+        weights=PROFILES.get(trace.metadata.task_domain, PROFILES["default"]),
         nearest=None if similarity is None else Nearest(f"kp:trace:{nearest}", similarity),
         embedder=embedder,
     )
@@ -60,7 +51,10 @@ def put(db, run, score=None, *, threshold=0.75, vector=None, embedder="stand-in"
         with transaction(connection):
             if score is not None:
                 decision = "forward" if score.value >= threshold else "withhold"
-                verdict = Verdict(f"threshold {threshold:g}", threshold, decision, "by hand")
+                args = {"score": score.value, "threshold": threshold}
+                code = "above_threshold" if decision == "forward" else "below_threshold"
+                reason = Reason(ReasonCode(code), args)
+                verdict = Verdict(f"threshold {threshold:g}", threshold, decision, reason)
                 store.save_score(seq, score, verdict, took_ms=1)
             if vector is not None:
                 connection.execute(
@@ -73,5 +67,5 @@ def put(db, run, score=None, *, threshold=0.75, vector=None, embedder="stand-in"
 
 def with_value(value, **facts):
     """A score of just this value: complexity and all weights alike."""
-    signals = dict.fromkeys(Signals.model_fields, value)
-    return Score(value=value, signals=Signals(**signals), weights=PROFILES["default"], **facts)
+    signals = Signals(value, value, value, value)
+    return Score(value=value, signals=signals, weights=PROFILES["default"], **facts)

@@ -159,7 +159,7 @@ def test_the_doctor_says_what_to_do_about_trouble(type_command, db, monkeypatch)
 
     assert result.exit_code == 3
     assert "is not an SQLite file; name another file with KP_DB or --db" in result.stdout
-    assert "check KP_REGISTRY_URL" in result.stdout
+    assert "correct KP_REGISTRY_URL" in result.stdout
 
 
 @pytest.mark.parametrize("words", [["--help"], ["list", "--help"], ["show", "-h"], ["demo", "-h"]])
@@ -216,6 +216,30 @@ def test_the_doctor_finds_what_is_wrong_with_the_settings(
 
     assert words in result.stdout
     assert result.exit_code == exit_code
+
+
+STEERS = "\x1b]0;pwned\x07 \x9b2J \x85 \u202e\u2066\u200f"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["list"], ["list", "--json"], ["list", "--nl"], ["list", "--tsv"], ["list", "--csv"]),
+        *(["show", "@last"], ["show", "@last", "--md"], ["show", "@last", "--json"]),
+        *(["show", "@last", "--payload"], ["search", "steering"], ["diff", "@last", "@best"]),
+        *(["explain", "@last"], ["similar", "@last"], ["tools"], ["stats"], ["export"]),
+        *(["sql", "SELECT objective FROM traces"], ["tail", "-n", "1", "--no-follow"]),
+    ],
+    ids=" ".join,
+)
+def test_no_command_lets_a_text_of_a_run_steer_or_turn_around_the_terminal(agent, db, words):
+    agent(f"steering {STEERS} one")
+    agent(f"steering {STEERS} two")
+
+    shown = typed("--db", str(db), *words)
+
+    assert shown
+    assert not {*STEERS} - {" ", *"]0;pwned2J"} & {*shown}
 
 
 def test_what_an_agent_read_cannot_steer_the_terminal(agent, db):

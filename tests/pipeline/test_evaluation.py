@@ -2,6 +2,7 @@
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.pipeline._evaluation import Evaluation
+from kp_middleware.recording import Limits, Recorder
 from kp_middleware.settings import Settings
 from kp_middleware.testing import StandInEmbedder
 
@@ -42,6 +43,18 @@ def test_what_was_rolled_back_is_not_remembered(connection):
     evaluation.score_next()
 
     assert scores(connection) == [("failed", None), ("scored", 0.5)]
+
+
+def test_a_run_that_was_written_and_is_tried_again_is_kept_once(connection):
+    evaluation = Evaluation(connection, Settings(), None)
+    recorder = Recorder(lambda _: None, Limits(), framework="python")
+    recorder.thought("said")
+    recorder.finish()
+
+    evaluation.keep(recorder)
+    evaluation.keep(recorder)
+
+    assert connection.execute("SELECT count(*) FROM traces").fetchone() == (1,)
 
 
 def test_a_run_that_another_process_scores_meanwhile_is_scored_once(connection):

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -133,7 +134,8 @@ def test_what_was_measured_stays(at_once, stored):
     changed = {name for name in before if before[name] != after[name]}
     assert changed <= {
         *("success", "confidence", "outcome_confidence", "score", "base_score", "margin", "above"),
-        *("decision", "reason", "decided_at", "outbox", "feedback", "rules"),
+        *("decision", "decided_at", "outbox", "feedback", "rules"),
+        *("reason", "reason_code", "reason_args", "verdict"),
     }
     assert after["nearest_similarity"] > 0.99
     assert len(embedder.asked) == 2
@@ -597,7 +599,7 @@ def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(
     second = SecondDecision.of(connection, Settings(db=db, threshold=GATE, **DEAD))
     with transaction(connection):
         connection.execute("UPDATE traces SET success = 1, confidence = 0.8")
-        better = ScoredTraces(connection).score(1).model_copy(update={"value": 0.9})
+        better = replace(ScoredTraces(connection).score(1), value=0.9)
         has_to_be_queued = second.save(1, better)
 
     run_next(pulse, registry)

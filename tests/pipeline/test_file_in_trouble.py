@@ -19,6 +19,20 @@ PAGE = 4096
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
 
 
+def test_a_file_that_every_user_may_open_is_told_once_and_left_so(pulse, db, caplog):
+    pulse(sync=True).capture(len)("first")
+    db.chmod(0o666)
+    kp = pulse(sync=True)
+
+    kp.capture(len)("second")
+    kp.capture(len)("third")
+
+    assert said(caplog) == [
+        f"every user of this machine may open {db} (mode 0666): chmod 600 {db}*"
+    ]
+    assert db.stat().st_mode & 0o777 == 0o666
+
+
 def said(caplog):
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 

@@ -6,10 +6,10 @@ from contextlib import closing
 import pytest
 
 from kp_middleware import ReasoningTrace, Step
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.gates import fewest_runs, top_share
 from kp_middleware.database import connect
 from kp_middleware.instants import instant
-from kp_middleware.shares import fewest_runs, top_share
-from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import GateTrial
 
 DAY_S = 24 * 3600
@@ -70,7 +70,7 @@ def tried(trial, threshold, most=None):
     if share is None:
         return trial.threshold(threshold, most=most)
     fewest = fewest_runs(share)
-    return trial.top_share(share, fewest=fewest, until_then=SPECIFIED_THRESHOLD, most=most)
+    return trial.top_share(share, fewest=fewest, until_then=DEFAULT_THRESHOLD, most=most)
 
 
 FILES = {

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
+from kp_middleware.core.gates import Reason, ReasonCode
+from kp_middleware.reasons import reason_text
 
 SURE = 0.9
 
@@ -32,9 +34,10 @@ def trace_of(confidence, domain="medical"):
 
 
 def rows(connection):
-    return connection.execute(
-        "SELECT decision, gate, threshold, score, reason FROM traces ORDER BY seq"
-    ).fetchall()
+    found = connection.execute(
+        "SELECT decision, gate, threshold, score, reason_code, reason_args FROM traces ORDER BY seq"
+    )
+    return [(*decided, reason_text(code, args)) for *decided, code, args in found]
 
 
 def test_the_best_tenth_goes_once_there_are_enough_runs_to_tell(scored, connection):
@@ -114,6 +117,8 @@ class Broken:
         sqlite3.DatabaseError("database disk image is malformed"),
         *(None, True, Decision("perhaps", "", 0.5), Decision("forward", "", math.nan)),
         *(Decision("forward", "", 7), Decision("forward", "", "half")),
+        Decision("forward", Reason("mine", {}), 0.5),
+        Decision("forward", Reason(ReasonCode.CUSTOM, {"words": math.nan}), 0.5),
     ],
     ids=repr,
 )

@@ -90,8 +90,8 @@ def test_a_submitted_trace_is_bounded_like_a_captured_run(kp, stored, db):
     with closing(connect(db)) as connection:
         (body,) = connection.execute("SELECT body FROM documents").fetchone()
     trace = stored()
-    assert (trace["state"], trace["step_count"], len(trace["steps"])) == ("scored", 3000, 1001)
-    assert len(json.loads(body)["steps"]) == 1001
+    assert (trace["state"], trace["step_count"], len(trace["steps"])) == ("scored", 3000, 1000)
+    assert len(json.loads(body)["steps"]) == 1000
 
 
 def test_a_submitted_trace_has_its_bound_in_bytes(kp, stored):

@@ -9,7 +9,6 @@ from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.pipeline._next_run import NextRun
 from kp_middleware.runs import RecordedRun
-from kp_middleware.scores import Shape
 from kp_middleware.storage import TraceStore
 from kp_middleware.testing import FakeClock
 
@@ -24,7 +23,7 @@ def store(db):
 def record(store):
     """Writes so many runs, and returns their places."""
     trace = ReasoningTrace.of("x", [Step(step_id=0, type="thought")])
-    run = RecordedRun(trace=trace, shape=Shape.of(trace))
+    run = RecordedRun(trace=trace, shape=trace.shape)
     unlike = iter(range(1000))
 
     def another():
@@ -50,7 +49,7 @@ def taken(store, next_run):
     found = []
     while (seq := next_run.oldest()) is not None:
         found.append(seq)
-        store.fail(seq, "scored")
+        store.fail(seq, "not_scored", "scored")
     return found
 
 
@@ -71,10 +70,10 @@ def test_the_newest_of_ours_is_known_and_none_of_others(store, next_run, record)
     record(1)
     ours = record(3)
     [next_run.add(seq) for seq in ours]
-    store.fail(ours[2], "scored by another process")
+    store.fail(ours[2], "not_scored", "scored by another process")
 
     found = next_run.newest_of_ours()
-    [store.fail(seq, "scored") for seq in ours]
+    [store.fail(seq, "not_scored", "scored") for seq in ours]
 
     assert (found, next_run.newest_of_ours()) == (ours[1], None)
 
@@ -101,7 +100,7 @@ def test_who_cannot_wait_takes_it_at_once(next_run, record):
 def test_where_another_was_quicker_we_go_on_elsewhere_and_come_back(store, next_run, record):
     left = record(9)
     first = next_run.oldest()
-    store.fail(first, "scored by another process")
+    store.fail(first, "not_scored", "scored by another process")
 
     next_run.go_elsewhere()
     found = taken(store, next_run)
@@ -117,6 +116,6 @@ def test_the_wait_is_told_and_has_no_end_where_nothing_waits(store, next_run, re
     steady.advance(0.25)
 
     with_theirs = next_run.in_s()
-    store.fail(theirs[0], "scored")
+    store.fail(theirs[0], "not_scored", "scored")
 
     assert (without, with_theirs, next_run.in_s()) == (math.inf, 0.75, math.inf)

@@ -134,6 +134,32 @@ def test_secrets_are_gone_before_anything_is_written(pulse, db):
     assert b"[REDACTED" in written
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        'mysql --user="root" --password="{}"',
+        'DB_USER="bob" DB_PASSWORD="{}" ./run.sh',
+        '<user username="tomcat" password="{}"/>',
+        "DB_PASSWORD=ab,{}",
+        "DB_PASSWORD=ab(3{}",
+        "password=={{{}",
+        "curl -u bob:${} https://example.org",
+    ],
+)
+def test_a_secret_is_neither_written_nor_sent_whatever_stands_before_it(pulse, registry, db, form):
+    kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
+    secret = "Zq81" * 3 + "-Xw"
+
+    captured(kp)(f"run {form.format(secret)}")
+    kp.flush()
+    kp.close()
+
+    written = b"".join(path.read_bytes() for path in db.parent.iterdir())
+    sent = b"".join(request.body for request in registry.requests)
+    assert b"[REDACTED" in sent
+    assert secret.encode() not in written + sent
+
+
 def test_what_may_not_leave_at_this_level_is_kept_here_but_not_sent(pulse, registry, stored):
     kp = pulse(registry_url=registry.url, api_key=registry.api_key, threshold=0)
 
@@ -156,6 +182,18 @@ def test_a_submitted_trace_keeps_its_id(pulse, stored):
 
     assert stored()["id"] == trace.id
     assert stored()["seq"] == 1
+
+
+def test_a_trace_that_is_submitted_again_is_counted_and_said(pulse, caplog):
+    kp, trace = pulse(), short_trace()
+
+    [kp.submit(trace) for _ in range(3)]
+    kp.flush()
+
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"trace {trace.id} is in the file already")
+    assert kp.stats().swallowed["submit: a trace with the id of one in the file"] >= 2
+    assert kp.stats().recorded == 1
 
 
 def test_only_traces_can_be_submitted(pulse):

@@ -299,8 +299,7 @@ def test_what_is_not_over_is_left(submit, connection, db, state):
 def test_what_has_lost_its_words_stays_failed(submit, connection, column, db):
     submit(traces(1), embedder=None)
     connection.execute(
-        "UPDATE traces SET state = 'failed', score = NULL,"
-        " reason = 'its texts could not be redacted: too_large'"
+        "UPDATE traces SET state = 'failed', score = NULL, reason_code = 'not_redacted'"
     )
 
     assert rescore(db, StandInEmbedder()).counts == {}

@@ -10,7 +10,7 @@ from kp_middleware.database import connect
 from kp_middleware.pipeline import Feedback, Hindsight
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.settings import Settings
-from kp_middleware.storage import CANCELLED_BY_HAND, LOST_ON_ITS_WAY, NO_KEY
+from kp_middleware.storage import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
 from kp_middleware.testing import StandInEmbedder
 
 KEYED = {
@@ -123,7 +123,7 @@ def test_without_a_key_what_clears_waits_for_one(keep, connection, outbox, db):
     keep(traces(2), threshold=1)
 
     rescoring = rescore(db, None, threshold=0)
-    waits = [row["reason"].endswith(NO_KEY) for row in rows(connection, "traces")]
+    waits = ["no_key" in row["reason_args"] for row in rows(connection, "traces")]
     keep([], threshold=0)
 
     assert waits == [True, True]

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from kp_middleware.errors import DatabaseError
 from kp_middleware.forwarding import Pace
+from kp_middleware.parcels import Allowance
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.pipeline._uptime import Uptime, read_uptime
+from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.storage import PacingTable
 from kp_middleware.storage._pauses import lift_stops
 from kp_middleware.testing import FakeClock
@@ -70,6 +72,10 @@ def limited(pace, now):
     return pace.limited(now, 2.0)
 
 
+def saying(**allowance):
+    return lambda pace, now: pace.answered().told(now, Allowance(**allowance))
+
+
 def ask(keeper, answer=answered):
     """One whole request; returns the wait after it."""
     start_to_ask(keeper)
@@ -110,6 +116,31 @@ def test_a_process_that_starts_later_has_no_burst_of_its_own(machine):
     [ask(machine.start()) for _ in range(20)]
 
     assert wait_of(machine.start()) == pytest.approx(2.2)
+
+
+def test_what_one_process_learns_of_the_rate_the_others_know(machine):
+    ask(machine.start(), saying(per_minute=200))
+
+    later = machine.start()
+    [ask(later) for _ in range(132)]
+
+    assert wait_of(machine.start()) == pytest.approx(0.33, abs=1e-3)
+
+
+def test_what_one_process_hears_is_left_holds_for_the_others(machine):
+    ask(machine.start(), saying(remaining=12))
+
+    later = machine.start()
+    ask(later)
+
+    assert 0 < ask(later) < 2.3
+
+
+@pytest.mark.parametrize("remaining", [0, 1, 5, 10])
+def test_who_finds_little_left_waits_the_longer_and_a_minute_at_most(machine, remaining):
+    wait_s = ask(machine.start(), saying(remaining=remaining))
+
+    assert wait_s == pytest.approx(min(60.0, 2.2 * (10 / max(1, remaining)) ** 2))
 
 
 def test_one_process_sends_at_a_time(machine):
@@ -288,6 +319,15 @@ def test_a_dead_key_is_said_once_by_each_process(machine, caplog):
     assert "outbox retry" in said(caplog)[0]
 
 
+def test_a_percent_sign_of_a_problem_is_said_once(machine, caplog):
+    problem = Problem(ProblemKind.FORBIDDEN, "100% of 50%s").kept
+    ask(machine.start(), lambda pace, now: pace.forbidden(now).met(problem, now))
+
+    wait_of(machine.start())
+
+    assert "(100% of 50%s)" in said(caplog)[0]
+
+
 def test_who_met_the_dead_key_leaves_the_word_to_the_forwarder(machine, caplog):
     keeper = machine.start()
     ask(keeper, Pace.forbidden)
@@ -461,6 +501,34 @@ def test_what_happened_without_the_file_is_in_it_as_soon_as_it_can_be(machine):
     wait_of(keeper)
 
     assert wait_of(machine.start()) > 600
+
+
+def test_a_slower_rate_learned_without_the_file_is_everybodys_too(machine):
+    keeper, other = machine.start(), machine.start()
+    machine.path.mkdir()
+    ask(keeper, saying(per_minute=1))
+    machine.path.rmdir()
+    start_to_ask(other)
+    wait_of(keeper)
+    other.settle(answered)
+    other.release()
+    machine.sleep(HOUR_S)
+
+    ask(machine.start())
+
+    assert wait_of(machine.start()) > 60
+
+
+def test_no_rate_gives_a_burst_to_who_sends_without_the_file(machine):
+    machine.path.mkdir()
+    keeper = machine.start()
+    for per_minute in (1, 30):
+        ask(keeper, saying(per_minute=per_minute))
+        machine.sleep(HOUR_S)
+
+    ask(keeper, saying(per_minute=30))
+
+    assert wait_of(keeper) > 2
 
 
 def test_what_is_in_the_file_again_is_everybodys_to_change(machine):

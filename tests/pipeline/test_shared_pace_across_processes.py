@@ -21,6 +21,7 @@ from kp_middleware.storage import PacingTable
 from kp_middleware.testing import LocalRegistry
 
 PROCESSES, TRACES = 4, 5
+RESERVE = 10
 
 SUBMIT = """
     import sys, time
@@ -80,13 +81,8 @@ def trace(number=0):
     return ReasoningTrace.of("x", [Step(step_id=0, type="thought", content=str(number))])
 
 
-def wait_until_sent(kp):
-    while kp.flush().unsent:
-        time.sleep(0.02)
-
-
-def end_of(child):
-    out, err = child.communicate(timeout=50)
+def end_of(child, timeout_s=50):
+    out, err = child.communicate(timeout=timeout_s)
     return child.returncode, out, err
 
 
@@ -110,12 +106,27 @@ def paces():
 
 
 def test_processes_with_one_key_send_everything_once_and_meet_no_429(start):
-    with LocalRegistry(burst=PROCESSES * TRACES, refill_s=3600) as registry:
+    with LocalRegistry(burst=PROCESSES * TRACES + RESERVE, refill_s=3600) as registry:
         children = [start(f"p{n}", SEND_ALL, registry, TRACES) for n in range(PROCESSES)]
         ends = [end_of(child) for child in children]
 
     assert ends == [(0, "", "")] * PROCESSES
     assert len(registry.documents) == len(registry.requests) == PROCESSES * TRACES
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_homes_that_share_a_key_and_no_folder_meet_no_429(start, tmp_path):
+    with LocalRegistry(refill_s=0.1) as registry:
+        children = [
+            start(f"h{n}", SEND_ALL, registry, 40, XDG_STATE_HOME=str(tmp_path / f"state{n}"))
+            for n in range(PROCESSES)
+        ]
+        ends = [end_of(child, timeout_s=150) for child in children]
+
+    assert ends == [(0, "", "")] * PROCESSES
+    assert (registry.refused_at, registry.revoked) == ((), False)
+    assert len(registry.documents) == PROCESSES * 40
 
 
 def test_when_the_burst_is_gone_every_process_waits_its_turn(start):
@@ -142,17 +153,17 @@ def test_who_is_killed_while_it_sends_holds_up_the_others_for_one_turn_only(star
         assert later.take() == 0
 
 
-def test_while_another_process_sends_a_flush_returns_and_the_trace_waits(pulse_for, registry):
+def test_while_another_process_sends_a_flush_waits_for_its_turn(pulse_for, registry):
     other = keeper_of(registry)
     other.take()
     kp = pulse_for(registry)
     kp.submit(trace())
 
-    during = kp.flush(timeout_s=50)
-    other.release()
-    wait_until_sent(kp)
+    in_vain = kp.flush(timeout_s=0.2)
+    threading.Timer(0.1, other.release).start()
+    backlog = kp.flush(timeout_s=50)
 
-    assert during == (0, 1)
+    assert (in_vain, backlog) == ((0, 1), (0, 0))
     assert len(registry.documents) == 1
 
 
@@ -163,7 +174,7 @@ def test_closing_waits_for_the_answer_to_what_is_asked_just_now(pulse_for):
         other.take()
         kp = pulse_for(registry)
         kp.submit(trace())
-        kp.flush()
+        kp.flush(timeout_s=0.1)
         other.release()
         asked.wait(10)
 

@@ -10,6 +10,10 @@ PLACEHOLDER = re.compile(r"\[REDACTED:\w+\]")
 DOCUMENTED = re.compile(r"git@github\.com|\$\{\w+|\{\{|Bearer|sk-[a-z-]+|\W+")
 """What the reference removes and we keep: docs/decisions/redaction-beside-the-reference.md."""
 
+OURS = Policy()
+NATIONAL = {"cue": "id beside a word", "bare": "id alone"}
+"""How the set calls the surroundings of national ids."""
+
 
 def spans(text, level):
     return find(text, rulebook(level, Policy()))
@@ -42,14 +46,18 @@ def documented(leak):
 
 
 class Tally:
-    """How well a labelled set was cleaned at ``aggregated``."""
+    """How well a labelled set was cleaned at ``aggregated``.
 
-    def __init__(self, records):
-        self.cores = {"secret": [], "identifier": []}
+    National ids are judged apart from all other identifiers: ``id beside a word``, where the text
+    has a word for one, and ``id alone``.
+    """
+
+    def __init__(self, records, policy=OURS):
+        self.cores = {}
         self.right = []
         self.kept_but_hit = []
         for record in records:
-            self._count(record)
+            self._count(record, policy)
 
     def recall(self, category):
         return sum(self.cores[category]) / len(self.cores[category])
@@ -58,13 +66,16 @@ class Tally:
     def precision(self):
         return sum(self.right) / len(self.right)
 
-    def _count(self, record):
-        text, gone = record["text"], covered(record["text"], "aggregated")
+    def _count(self, record, policy):
+        text = record["text"]
+        found = find(text, rulebook("aggregated", policy))
+        gone = {place for span in found for place in range(span.start, span.end)}
         labelled = {p for span in record["spans"] for p in range(span["start"], span["end"])}
         for span in record["spans"]:
             whole = all(p in gone or not text[p].isalnum() for p in range(*span["core"]))
-            self.cores.setdefault(span["category"], []).append(whole)
-        for span in spans(text, "aggregated"):
+            kind = NATIONAL.get(record["context"], span["category"])
+            self.cores.setdefault(kind, []).append(whole)
+        for span in found:
             self.right.append(not labelled.isdisjoint(range(span.start, span.end)))
         for keep in record["keep"]:
             if not gone.isdisjoint(range(keep["start"], keep["end"])):

@@ -88,6 +88,28 @@ PREFIXED = {
     "yandex": "t" + "1." + characters(80) + "." + characters(86),
     "github installation": "v" + "1." + characters(40, _HEX),
     "azure devops": characters(76) + "AZ" + "DO" + characters(4),
+    "adafruit": "ai" + "o_" + characters(28),
+    "dependency track": "od" + "t_" + characters(32),
+    "fly": "fo" + "1_" + characters(43),
+    "trello": "AT" + "TA" + characters(72, _HEX),
+    "brave": "BS" + "A" + characters(28),
+    "marketplace": "amzn" + ".mws." + uuid(),
+    "facebook app": digits(16) + "|" + characters(27),
+    "sourcegraph": "sg" + "p_local_" + characters(40, _HEX),
+    "stream": "liv" + "e_" + digits(9) + "_" + characters(30),
+    "chat": "oau" + "th:" + characters(30, _SMALL),
+    "mailgun webhook": characters(32, _HEX) + "-" + characters(8, _HEX) + "-" + characters(8, _HEX),
+    "openshift": "sha" + "256~" + characters(43),
+    "harness": "pa" + "t." + characters(22) + "." + characters(24) + "." + characters(20),
+    "old vault": "s" + "." + characters(24),
+    "onfido": "ap" + "i_live." + characters(11) + "." + characters(32),
+    "old grafana": "eyJ" + "rIjoi" + characters(60),
+    "asana": "1" + "/" + digits(16) + ":" + characters(32, _HEX),
+    "telnyx": "KE" + "Y" + characters(32, "0123456789ABCDEF") + "_" + characters(22),
+    "kerberos": "$krb5" + f"tgs$23$*bob$x.org$http*${characters(32, _HEX)}${characters(90, _HEX)}",
+    "django": "pbkdf2" + "_sha256$600000$" + characters(22) + "$" + base64_of(32),
+    "hook without a scheme": "hooks.slack" + ".com/services/T0/B0/" + characters(24),
+    "teams": "https://outlook.office.com/web" + f"hook/{uuid()}@{uuid()}/Incoming/{HEX}",
     "ssh2 private key": f"{_SSH2.format('BEGIN')}\n{base64_of(48)}\n{_SSH2.format('END')}",
 }
 
@@ -148,36 +170,64 @@ IN_PLACE = (
     ("pass_word = {}", PASSWORD),
 )
 
-SENSITIVE = {
+CARDS = {
     "visa": "4111 1111 1111 1111",
+    "visa, hyphens": "4111-1111-1111-1111",
     "amex": "3782 822463 10005",
     "card after a cue": "card: 5018 0000 0009",
+    "card in one, after a cue": "PAN 4111111111111111",
     "card code": "cvv: 123",
+}
+
+BARE_IDS = {
+    "US": "123-45-6789",
+    "GB": "943 476 5919",
+    "FR": "1 85 05 78 006 084 91",
+    "ES": "12345678Z",
+    "DE": "86095742719",
+    "IT": "RSSMRA85T10A562S",
+    "SE": "811218-9876",
+    "FI": "131052-308T",
+    "CH": "756.9217.0769.85",
+    "BE": "85.07.30-033.28",
+    "BR": "529.982.247-25",
+    "IN": "2341 2341 2346",
+    "TW": "A123456789",
+    "KR": "900101-1234567",
+    "CN": "11010519491231002X",
+    "SG": "S1234567D",
+    "HK": "A123456(3)",
+}
+"""By the region in which they are at home."""
+
+IDENTITIES = {
     "iban": "DE89 3704 0044 0532 0130 00",
     "iban in one": "GB29NWBK60161331926819",
-    "us ssn": "123-45-6789",
-    "uk nino": "AB 12 34 56 C",
-    "uk nhs": "943 476 5919",
-    "fr nir": "1 85 05 78 006 084 91",
-    "es dni": "12345678Z",
-    "es nie": "X1234567L",
-    "de tax id": "86095742719",
-    "it codice fiscale": "RSSMRA85T10A562S",
+    "us ssn": "SSN 123-45-6789",
+    "uk nino": "National Insurance AB 12 34 56 C",
+    "uk nhs": "NHS 943 476 5919",
+    "fr nir": "NIR 1 85 05 78 006 084 91",
+    "es dni": "DNI 12345678Z",
+    "es nie": "NIE X1234567L",
+    "de tax id": "IdNr 86095742719",
+    "it codice fiscale": "codice fiscale RSSMRA85T10A562S",
     "nl bsn": "BSN 111222333",
     "pl pesel": "PESEL 44051401359",
-    "se personnummer": "811218-9876",
-    "fi hetu": "131052-308T",
-    "ch ahv": "756.9217.0769.85",
-    "br cpf": "529.982.247-25",
-    "in aadhaar": "2341 2341 2346",
-    "in pan": "ABCPE1234F",
-    "tw id": "A123456789",
-    "kr rrn": "900101-1234567",
-    "cn id": "11010519491231002X",
-    "sg nric": "S1234567D",
+    "se personnummer": "personnummer 811218-9876",
+    "fi hetu": "hetu 131052-308T",
+    "ch ahv": "AHV 756.9217.0769.85",
+    "br cpf": "CPF 529.982.247-25",
+    "in aadhaar": "Aadhaar 2341 2341 2346",
+    "in pan": "PAN ABCPE1234F",
+    "tw id": "身分證 A123456789",
+    "kr rrn": "RRN 900101-1234567",
+    "cn id": "身份证 11010519491231002X",
+    "sg nric": "NRIC S1234567D",
     "passport": "passport no. X1234567",
     "any id": "ID number 8765432 B",
 }
+
+SENSITIVE = {**CARDS, **IDENTITIES}
 
 CONTACT = {
     "email": "anna.o'neil+x@example.co.uk",
@@ -207,7 +257,23 @@ CONTACT = {
     "email, quoted": '"bob smith"@example.org',
 }
 
+ISSUED = {
+    "hexadecimal": characters(32, _HEX),
+    "a UUID": uuid(),
+    "letters and digits": "Qz7" + characters(29),
+    "small": "q7z4x8" + characters(34, _SMALL),
+    "short": "Zq4x7Rb9" + characters(10),
+}
+"""What vendors issue without a form of their own."""
+
 HARMLESS = (
+    "SENTRY_RELEASE=" + characters(40, "0123456789abcdef"),
+    "discord_channel_id: 123456789012345678, slack channel C024BE91L",
+    "heroku: heroku-22, sentry: 24.1.0, stripe: stripe-node-v14.21.0-beta",
+    "elastic_image = docker.elastic.co/elasticsearch/elasticsearch-8.12.2",
+    "github_sha: " + characters(40, "0123456789abcdef"),
+    "square: sizes-12x12-24x24-and-48x48",
+    "kind: ConfigMap\ndata:\n  mode: production",
     "max_tokens=256, prompt_tokens: 512, the token limit is 8192",
     "password: str",
     "def login(user: str, password: str = '') -> bool:",

@@ -32,15 +32,15 @@ def test_wide_signs_are_signs(sign):
 def test_digits_of_other_scripts_are_digits(zero):
     card = "".join(chr(ord(zero) + int(number)) for number in "4111111111111111")
 
-    assert redact_text(f"paid by {card} today").text == "paid by [REDACTED:credit_card] today"
+    assert redact_text(f"card {card} today").text == "card [REDACTED:credit_card] today"
 
 
 @pytest.mark.parametrize("sign", UNSEEN, ids=ascii)
 def test_what_nobody_sees_hides_nothing(sign):
-    text = f"pass{sign}word=qui{sign}et77 and {sign.join('4111111111111111')}"
+    text = f"pass{sign}word=qui{sign}et77 and card {sign.join('4111111111111111')}"
 
-    assert (
-        redact_text(text).text == f"pass{sign}word=[REDACTED:password] and [REDACTED:credit_card]"
+    assert redact_text(text).text == (
+        f"pass{sign}word=[REDACTED:password] and card [REDACTED:credit_card]"
     )
 
 

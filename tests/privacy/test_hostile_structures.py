@@ -19,6 +19,10 @@ MADE = {
     "keys that name secrets": lambda n: [{"password": {"a": "b"}}] * (n // 2),
     "JSON in texts": lambda n: ['{"a": ["b"]}'] * (n // 2),
     "JSON in texts after a word": lambda n: ['x {"password": ["b"]}'] * (n // 4),
+    "secrets, and a text of what is like them": lambda n: [
+        *({"password": f"{i}k" + "ab" * 20 + "!"} for i in range(min(n, 1000))),
+        "ab" * 20 * n,
+    ],
     "one long text of JSON": lambda n: "x " + '{"token": [' * n,
 }
 

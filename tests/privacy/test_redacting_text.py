@@ -32,6 +32,42 @@ def test_a_token_goes_whole_wherever_it_stands(form, value):
     assert sum(redacted.counts.values()) == 1
 
 
+@pytest.mark.parametrize("value", made_up.ISSUED.values(), ids=made_up.ISSUED.keys())
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(
+            "mailgun_key: {}",
+            'const plaidToken = "{}"',
+            '"datadog" => "{}"',
+            "ALGOLIA_API_KEY := `{}`",
+        ),
+        *("my.heroku.secret ?= '{}'", "okta: {}", '{{"sendbird": "{}"}}', "sonar.login', '{}"),
+    ],
+)
+def test_what_a_vendor_issued_goes_beside_its_name(form, value):
+    redacted = redact_text(form.format(value))
+
+    assert made_up.remains(value, redacted.text) == ""
+
+
+def test_the_values_of_a_kubernetes_secret_go():
+    manifest = "kind: Secret\ndata:\n  extra: {}\n  user: {}\nmetadata:\n  name: db\n"
+
+    redacted = redact_text(manifest.format(made_up.base64_of(12), made_up.base64_of(9)))
+
+    assert redacted.text == "kind: Secret\ndata:\n[REDACTED:password]\nmetadata:\n  name: db\n"
+
+
+@pytest.mark.parametrize("between", ["\n", ", ", '", "', "\nexport X="])
+def test_the_secret_that_follows_the_id_of_an_aws_key_goes(between):
+    secret = "wJ4" + made_up.characters(35) + "/+"
+
+    redacted = redact_text(f"{made_up.PREFIXED['aws']}{between}{secret}")
+
+    assert made_up.remains(secret, redacted.text) == ""
+
+
 @pytest.mark.parametrize(("form", "value"), made_up.IN_PLACE)
 def test_a_value_goes_because_of_its_place(form, value):
     redacted = redact_text(form.format(value))
@@ -40,9 +76,25 @@ def test_a_value_goes_because_of_its_place(form, value):
     assert "[REDACTED:" in redacted.text
 
 
-@pytest.mark.parametrize("value", made_up.SENSITIVE.values(), ids=made_up.SENSITIVE.keys())
-def test_numbers_given_once_in_a_life_go_at_every_level(value):
-    redacted = redact_text(f"The record shows {value} today")
+@pytest.mark.parametrize("value", made_up.CARDS.values(), ids=made_up.CARDS.keys())
+@pytest.mark.parametrize("level", ["private", "aggregated", "federated"])
+def test_payment_cards_go_at_every_level(level, value):
+    redacted = redact_text(f"The record shows {value} today", level=level)
+
+    assert made_up.digits_left(redacted.text) == ""
+
+
+@pytest.mark.parametrize("value", made_up.IDENTITIES.values(), ids=made_up.IDENTITIES.keys())
+def test_what_says_who_somebody_is_stays_at_private(value):
+    redacted = redact_text(f"The record shows {value} today", level="private")
+
+    assert redacted.text == f"The record shows {value} today"
+
+
+@pytest.mark.parametrize("value", made_up.IDENTITIES.values(), ids=made_up.IDENTITIES.keys())
+@pytest.mark.parametrize("level", ["aggregated", "federated"])
+def test_what_says_who_somebody_is_goes_where_others_read(level, value):
+    redacted = redact_text(f"The record shows {value} today", level=level)
 
     assert made_up.digits_left(redacted.text) == ""
 

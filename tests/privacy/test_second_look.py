@@ -12,7 +12,7 @@ CAUGHT = {
     "in a string": (HEADERS, "steps[0].input.headers[0].value (api_key, 40 chars)"),
     "in a key": ({"a": {SECRET: 1}}, "a.{key} (api_key, 40 chars)"),
     "below a key": ({"token": ["xyz"]}, "token[0] (password, 3 chars)"),
-    "in a number": ({"n": 4111111111111111}, "n (credit_card, 16 chars)"),
+    "in a number": ({"card": 4111111111111111}, "card (credit_card, 16 chars)"),
     "in JSON in a string": ({"j": '{"pwd": "xyz"}'}, "j.pwd (password, 3 chars)"),
     "below a secret key": ({SECRET: {1: "a@b.example"}}, "{key} (api_key, 40 chars)"),
 }

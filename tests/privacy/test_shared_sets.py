@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from labelled import Tally, documented, leaks
+from labelled import Tally, documented, leaks, spans
+
+from kp_middleware.privacy import Policy
 
 SHARED = Path(__file__).parents[3] / "shared"
 VECTORS = SHARED / "conformance" / "pii_vectors.jsonl.gz"
@@ -46,5 +48,27 @@ def test_the_labelled_set_is_cleaned(build, seed):
 
     assert tally.recall("secret") >= 0.99
     assert tally.recall("identifier") >= 0.95
+    assert tally.recall("id beside a word") >= 0.95
     assert tally.precision >= 0.99
     assert tally.kept_but_hit == []
+
+
+@pytest.mark.parametrize("seed", [20251120, 777])
+def test_ids_without_a_word_go_in_the_regions_of_the_labelled_set(build, seed):
+    regions = ("US", "GB", "FR", "ES", "DE", "IT", "SE", "BR", "IN", "TW", "KR")
+
+    tally = Tally(build(seed), Policy(phone_regions=regions))
+
+    assert tally.recall("id alone") >= 0.85  # a BSN or PESEL is like any other number
+
+
+def test_all_that_goes_before_the_file_is_a_secret_or_a_card(build):
+    identifiers = [
+        record["text"]
+        for record in build(20251120)
+        if record["group"] in {"identifier", "person", "nearmiss"}
+    ]
+
+    labels = {span.label for text in identifiers for span in spans(text, "private")}
+
+    assert labels == {"credit_card"}

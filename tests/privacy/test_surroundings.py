@@ -10,7 +10,7 @@ from kp_middleware.privacy import redact_text
 
 def numbered(value):
     """Without the words that announce it."""
-    return re.sub(r"\A[A-Za-z .]+:? (?=[A-Z]?\d)", "", value)
+    return re.sub(r"\A[A-Za-z .]+:? (?=[A-Z]{0,6}\d)", "", value)
 
 
 KINDS = {

@@ -154,6 +154,6 @@ def test_a_long_run_says_in_place_what_was_left_out():
     run = run_of(recorder)
 
     assert [step.content or step.output_summary for step in run.trace.steps] == [
-        *("0", "1", "[5 of 9 steps left out here]", "7", "8")
+        *("0", "[6 of 9 steps left out here]", "7", "8")
     ]
     assert (run.shape.steps, run.shape.types) == (9, {"thought"})

@@ -81,9 +81,9 @@ def test_many_steps_keep_their_beginning_and_their_end_and_all_are_counted():
     run = bounded(of(*steps), LIMITS)
 
     said = [kept.content or kept.output_summary for kept in run.trace.steps]
-    assert said[:6] == ["0", "1", "2", "3", "4", "[40 of 50 steps left out here]"]
-    assert said[6:] == ["45", "46", "47", "48", "49"]
-    assert [kept.step_id for kept in run.trace.steps] == [*range(11)]
+    assert said[:5] == ["0", "1", "2", "3", "[41 of 50 steps left out here]"]
+    assert said[5:] == ["45", "46", "47", "48", "49"]
+    assert [kept.step_id for kept in run.trace.steps] == [*range(10)]
     assert (run.shape.steps, run.shape.tools, run.shape.recoveries) == (50, 1, 1)
     assert run.shape.types == {"thought", "error_recovery"}
 

@@ -9,9 +9,11 @@ import weakref
 import numpy as np
 import pytest
 from hostile_objects import HOSTILE, OddError, Unspeakable
+from hypothesis import given
+from hypothesis import strategies as st
 from notebook import Notebook, line, run_of
 
-from kp_middleware.recording import Limits, current_trace, shield
+from kp_middleware.recording import LateNote, Limits, current_trace, shield
 
 
 def finished(recorder, error=None, **how):
@@ -373,3 +375,65 @@ def test_notes_with_wrong_arguments_do_not_reach_the_agent():
     trace.observation(bogus=1)
     trace.tool_call()
     trace.error()
+
+
+def test_a_step_that_turns_out_late_stands_where_it_belongs(recorder):
+    recorder.note_late([LateNote("error_recovery", "before all", recorder.last_step)])
+    recorder.thought("one")
+    one = recorder.last_step
+    recorder.tool_call("slow")
+    recorder.note_late([LateNote("error_recovery", "it took too long", one, tool="slow")])
+
+    assert story(finished(recorder)) == [
+        "error_recovery before all",
+        "thought one",
+        "error_recovery slow it took too long",
+        "tool_call slow",
+    ]
+
+
+def test_late_steps_after_the_same_step_stand_in_the_order_in_which_they_are_given(recorder):
+    recorder.thought("one")
+    one = recorder.last_step
+    recorder.thought("two")
+
+    recorder.note_late(LateNote("thought", text, one) for text in ("late", "later"))
+
+    assert story(finished(recorder)) == [
+        "thought one",
+        "thought late",
+        "thought later",
+        "thought two",
+    ]
+
+
+@pytest.mark.parametrize("notes", [0, 2, 18])
+def test_a_late_step_after_one_of_another_run_is_kept_and_none_is_said_to_be_left_out(notes):
+    recorder, other = Notebook(Limits(steps=20)).start(), Notebook().start()
+    other.thought("elsewhere")
+    for number in range(notes):
+        recorder.thought(str(number))
+
+    recorder.note_late([LateNote("thought", "late", other.last_step)])
+
+    told = [step["content"] for step in recorder.log.steps()]
+    assert told == [*map(str, range(notes)), "late"]
+
+
+@given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 30))
+def test_steps_that_turn_out_late_keep_the_bounds_and_the_true_counts(places, most):
+    recorder = Notebook(Limits(steps=most)).start()
+    steps = [recorder.last_step]
+    for number in range(20):
+        recorder.thought(str(number))
+        steps.append(recorder.last_step)
+
+    afters = [steps[place % len(steps)] for place in places]
+    recorder.note_late(LateNote("error_recovery", "late", after) for after in afters)
+
+    kept = recorder.log.steps()
+    thoughts = [int(step["content"]) for step in kept if step["type"] == "thought"]
+    shape = recorder.log.shape()
+    assert (shape.steps, shape.recoveries) == (20 + len(places), len(places))
+    assert recorder.log.kept <= most
+    assert thoughts == sorted(thoughts)

@@ -1,14 +1,16 @@
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
 from traces import step, trace
 
 from kp_middleware import Scorer, VectorCache, aevaluate_value, evaluate_value
+from kp_middleware.core.formula import PROFILES
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
-from kp_middleware.scoring import PROFILES, embedded_text
+from kp_middleware.scoring import embedded_text
 from kp_middleware.testing import StandInEmbedder
 
 
@@ -99,7 +101,7 @@ def test_the_rules_that_fired_are_named_in_order():
 def test_a_score_cannot_be_changed():
     score = Scorer().score(trace())
 
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(FrozenInstanceError):
         score.value = 1.0
 
 

@@ -1,8 +1,9 @@
 """Runs to put into a file."""
 
 from kp_middleware import ReasoningTrace, Score, Step, Tool
+from kp_middleware.core.formula import Signals, Weights
+from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.runs import RecordedRun
-from kp_middleware.scores import Shape, Signals, Weights
 from kp_middleware.storage import Verdict
 
 
@@ -25,7 +26,7 @@ def run(objective="add 1 and 2", *steps, id=None, visibility=None, instant=None,
     changes = {name: value for name, value in named.items() if value}
     metadata = trace.metadata.model_copy(update=changes)
     trace = trace.model_copy(update={"id": id or trace.id, "metadata": metadata})
-    return RecordedRun(trace=trace, **{"shape": Shape.of(trace), **facts})
+    return RecordedRun(trace=trace, **{"shape": trace.shape, **facts})
 
 
 def scored(value=0.5, **facts):
@@ -34,7 +35,7 @@ def scored(value=0.5, **facts):
 
 
 def verdict(decision="withhold", reason="below the threshold"):
-    return Verdict("threshold 0.75", 0.75, decision, reason)
+    return Verdict("threshold 0.75", 0.75, decision, Reason(ReasonCode.CUSTOM, {"words": reason}))
 
 
 def tool_step(kind, name, **fields):

@@ -82,7 +82,7 @@ def test_what_was_not_sent_gets_the_facts_of_its_trace(connection, seq, row, lea
 )
 def test_what_waits_and_is_withheld_is_cancelled(connection, seq, row, learn, state, then):
     connection.execute("UPDATE outbox SET state = ?", (state,))
-    learn(decision="withhold", reason="too low")
+    learn(decision="withhold", reason_code="custom", reason_args='{"words": "too low"}')
 
     agree(connection, seq, agent_id="agent-1")
 
@@ -113,7 +113,7 @@ def test_what_may_have_left_before_its_file_was_damaged_stays_blocked(connection
 @pytest.mark.usefixtures("seq")
 def test_a_row_that_comes_back_from_its_way_follows_its_trace(outbox, row, learn):
     parcel = outbox.claim(time.time())
-    learn(decision="withhold", reason="too low")
+    learn(decision="withhold", reason_code="custom", reason_args='{"words": "too low"}')
 
     outbox.postpone(parcel, RegistryUnavailableError("no route"), retry_at=0, counted=True)
 

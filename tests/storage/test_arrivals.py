@@ -33,7 +33,7 @@ def test_one_that_was_waiting_already_is_told_when_it_ends(connection, keep, sto
     arrivals = Arrivals(connection)
 
     score(scored_later)
-    store.fail(given_up, "no")
+    store.fail(given_up, "not_scored", "no")
 
     assert told(arrivals) == ["scored later", "given up"]
 

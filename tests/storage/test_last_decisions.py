@@ -5,11 +5,12 @@ from contextlib import closing
 import pytest
 from stored_runs import run, scored
 
+from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect
 from kp_middleware.storage import Verdict, claim_to_say, read_last_decisions
 
 DAY_S = 86_400
-BELOW = "score 0.500 is below 0.75"
+BELOW = ReasonCode.BELOW_THRESHOLD
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def decide(store):
     def put(*values, domain="code", gate="threshold 0.75", decision="withhold", reason=BELOW):
         for value in values:
             seq = store.record(run(domain=domain))
-            verdict = Verdict(gate, 0.75, decision, reason)
+            verdict = Verdict(gate, 0.75, decision, Reason(reason, {}))
             store.save_score(seq, scored(value), verdict, took_ms=1)
 
     return put
@@ -84,11 +85,12 @@ def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):
 @pytest.mark.parametrize(
     ("gate", "reason", "remedy"),
     [
-        ("threshold 0.1", "… but max_per_day = 2 were …", "for max_per_day: a higher one"),
-        ("every other", "the gate failed: KeyError", "the gate fails each time"),
-        ("top 10%", f"{BELOW}, which holds until the domain has 50 …", "nothing to do"),
-        ("top 10%", BELOW, "a larger share lets more through"),
-        ("every other", "odd", "that rule is your program's own"),
+        ("threshold 0.1", ReasonCode.DAILY_LIMIT, "for max_per_day: a higher one"),
+        ("every other", ReasonCode.GATE_FAILED, "the gate fails each time"),
+        ("top 10%", ReasonCode.WARMING_UP, "nothing to do"),
+        ("top 10%", ReasonCode.BELOW_SHARE, "a larger share lets more through"),
+        ("every other", ReasonCode.CUSTOM, "that rule is your program's own"),
+        ("top secret rule", ReasonCode.CUSTOM, "that rule is your program's own"),
     ],
 )
 def test_the_remedy_is_that_of_the_gate(decide, words, gate, reason, remedy):
@@ -96,6 +98,15 @@ def test_the_remedy_is_that_of_the_gate(decide, words, gate, reason, remedy):
 
     assert remedy in words()
     assert "KP_THRESHOLD" not in words()
+
+
+def test_words_of_a_users_gate_are_never_taken_for_a_limit_of_ours(words, store):
+    odd = Reason(ReasonCode.CUSTOM, {"words": "legal says no, but max_per_day = unknown"})
+    for _ in range(100):
+        verdict = Verdict("legal", 0.1, "withhold", odd)
+        store.save_score(store.record(run()), scored(0.5), verdict, took_ms=1)
+
+    assert "max_per_day" not in words()
 
 
 def test_an_empty_file_says_so(words):

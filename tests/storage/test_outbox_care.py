@@ -175,7 +175,10 @@ def test_it_is_made_anew_by_the_rules_of_that_day(care, queue, row):
 def test_it_stays_cancelled_if_it_no_longer_clears(care, queue, row, connection):
     seq = queue()
     care.cancel(seq, NOW)
-    connection.execute("UPDATE traces SET decision = 'withhold', reason = 'below 0.95'")
+    connection.execute(
+        "UPDATE traces SET decision = 'withhold', reason_code = 'custom',"
+        " reason_args = json_object('words', 'below 0.95')"
+    )
 
     care.retry(seq, agent_id="agent-1")
 

@@ -7,7 +7,7 @@ import pytest
 
 from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import Pacing, PacingTable
-from kp_middleware.storage._pacing_table import _CREATE
+from kp_middleware.storage._pacing_schema import _CREATE
 from kp_middleware.testing import FakeClock
 
 KEY_HASH = "5e0f"

@@ -1,7 +1,7 @@
 """What can be read of a damaged file stays, and a copy of it as it was."""
 
-import fcntl
 import os
+import sqlite3
 import stat
 from contextlib import closing
 
@@ -15,7 +15,6 @@ from kp_middleware.pipeline import Rescan
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     LOST_ON_ITS_WAY,
-    NO_KEY,
     History,
     OutboxTable,
     Pruning,
@@ -154,8 +153,8 @@ def test_what_waits_to_be_scored_without_its_document_has_failed(full):
     rescue(full)
 
     with closing(connect(full)) as connection:
-        assert connection.execute("SELECT DISTINCT state, reason FROM traces").fetchall() == [
-            ("failed", "what was recorded was lost in a damaged file")
+        assert connection.execute("SELECT DISTINCT state, reason_code FROM traces").fetchall() == [
+            ("failed", "damaged")
         ]
 
 
@@ -192,12 +191,11 @@ def test_without_room_for_the_copies_nothing_changes(full):
 def test_while_another_process_is_at_it_nothing_is_done(full):
     overwrite(full, *middle_of(full))
     before = full.read_bytes()
-    folder = os.open(full.parent, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)
+    with closing(sqlite3.connect(f"{full}.rescue-lock", isolation_level=None)) as another:
+        another.execute("BEGIN EXCLUSIVE")
 
-    assert rescue(full) is None
+        assert rescue(full) is None
 
-    os.close(folder)
     assert full.read_bytes() == before
     assert rescue(full) is not None
 
@@ -212,7 +210,10 @@ def sent(db):
             seq = kept(store, f"sent {number}", score=0.9, decision="forward")
             outbox.add(seq, b"{}", redactor="r 1", redactions={})
         waiting = kept(store, "waits for a key", score=0.9, decision="forward")
-        store.say_why(waiting, f"0.9 reaches 0.75; {NO_KEY}")
+        connection.execute(
+            "UPDATE traces SET reason_args = json_object('delivery', 'no_key') WHERE seq = ?",
+            (waiting,),
+        )
         kept(store, "private", score=0.9, decision="forward", visibility="private")
         kept(store, "not good enough", score=0.1)
     return db

@@ -33,7 +33,7 @@ def of_all_kinds(connection, store, outbox, keep):
     keep(score=0.2, domain="law", visibility="private", instant="2026-11-01T00:00:00Z")
     keep(score=0.4, domain="law", instant="2026-11-02T00:00:00Z")
     keep(domain="law")
-    store.fail(keep(domain="none has a score"), "no reason")
+    store.fail(keep(domain="none has a score"), "not_scored", "no reason")
     seq = keep(domain="law")
     connection.execute("UPDATE traces SET state = 'incomplete' WHERE seq = ?", (seq,))
 
@@ -65,7 +65,7 @@ def test_every_scored_trace_is_counted_with_its_gate(connection):
     counts = Counter(row)
     del counts["gate"]
     assert counts.pop("traces") == counts.total() == 10
-    assert (counts["cleared"], counts["below"]) == (7, 3)
+    assert (counts["cleared"], counts["custom"]) == (7, 3)
 
 
 def plans(connection, ask):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from stored_runs import run, scored, tool_step, verdict
 
 from kp_middleware import ReasoningTrace, Step, Tool
+from kp_middleware.core.formula import Adjustment, Nearest, Shape
 from kp_middleware.database import connect
 from kp_middleware.instants import to_milliseconds
 from kp_middleware.runs import RecordedRun
-from kp_middleware.scores import Adjustment, Nearest, Shape
 from kp_middleware.storage import History, TraceStore, count_backlog
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -119,7 +119,7 @@ def test_a_run_that_was_given_up_is_kept_and_not_scored(store, history, keep):
     seq = keep(complete=False, success=False)
 
     store.save_score(seq, scored(), verdict(), took_ms=1)
-    store.fail(seq, "no")
+    store.fail(seq, "not_scored", "no")
 
     assert (history.trace(seq)["state"], history.trace(seq)["score"]) == ("incomplete", None)
 
@@ -177,17 +177,17 @@ def test_a_run_is_scored_once(store, keep):
 def test_a_run_that_cannot_be_scored_is_kept_with_the_reason(store, history, keep):
     seq = keep()
 
-    store.fail(seq, "the vector is NaN")
+    store.fail(seq, "not_scored", "the vector is NaN")
 
     row = history.trace(seq)
-    assert (row["state"], row["reason"]) == ("failed", "the vector is NaN")
+    assert (row["state"], row["reason"]) == ("failed", "could not be scored: the vector is NaN")
     assert store.next_recorded() is None
 
 
 def test_a_scored_run_does_not_fail_afterwards(store, history, keep):
     seq = keep(score=0.5)
 
-    store.fail(seq, "late")
+    store.fail(seq, "not_scored", "late")
 
     assert history.trace(seq)["state"] == "scored"
 
@@ -206,9 +206,9 @@ def test_what_cleared_without_a_key_waits_for_one(store, outbox, keep):
 def test_a_reason_can_be_replaced(store, history, keep):
     seq = keep(score=0.9, decision="forward")
 
-    store.say_why(seq, "queued when there was an API key")
+    store.say_why(seq, "not_continued")
 
-    assert history.trace(seq)["reason"] == "queued when there was an API key"
+    assert history.trace(seq)["reason"] == "it was not resumed"
 
 
 def test_the_true_counts_are_kept_of_a_run_that_is_kept_in_part(store):
@@ -283,7 +283,7 @@ def test_any_valid_trace_can_be_recorded(objective, inputs, latency_ms):
 
     with TemporaryDirectory() as folder, closing(connect(f"{folder}/kp.db")) as connection:
         store = TraceStore(connection, scorer="test 1")
-        seq = store.record(RecordedRun(trace=trace, shape=Shape.of(trace)))
+        seq = store.record(RecordedRun(trace=trace, shape=trace.shape))
 
         assert ReasoningTrace.model_validate_json(store.document(seq)) == trace
         [kept] = History(connection).trace(seq)["steps"]
@@ -303,10 +303,12 @@ def test_instants_are_kept_so_that_text_sorts_as_time(instant, kept):
     assert to_milliseconds(instant) == kept
 
 
-def test_only_what_is_no_longer_so_is_taken_out_of_a_reason(store, history, keep):
-    seq = keep(score=0.9, decision="forward")
-    store.say_why(seq, "score 0.9 reaches 0.75; not queued: there is no API key")
+def test_that_there_was_no_key_is_forgotten_once_there_is_one(store, history):
+    seq = store.record(run())
+    store.save_score(seq, scored(0.9), verdict("forward", "good").staying("no_key"), took_ms=1)
+    before = history.trace(seq)["reason"]
 
-    store.reword(seq, "not queued: there is no API key", now="queued later")
+    store.may_leave(seq)
 
-    assert history.trace(seq)["reason"] == "score 0.9 reaches 0.75; queued later"
+    assert before == "good; not queued: there is no API key"
+    assert history.trace(seq)["reason"] == "good"

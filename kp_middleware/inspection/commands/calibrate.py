@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kp_middleware import locations
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.database import connect
 from kp_middleware.inspection.explanation.calibration import COLUMNS, calibration
 from kp_middleware.inspection.input.names import domain_option
@@ -20,7 +21,6 @@ from kp_middleware.inspection.output.manners import hint
 from kp_middleware.inspection.output.progress import Progress
 from kp_middleware.inspection.output.rows import Output, output_options, print_json
 from kp_middleware.inspection.output.screen import screen_width
-from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import GateTrial, Row
 
 
@@ -81,7 +81,7 @@ def calibrate(
 
 def _gate_settings(db: Path) -> tuple[float | str, int | None]:
     if not may_be_set("threshold", "max_per_day"):
-        return SPECIFIED_THRESHOLD, None
+        return DEFAULT_THRESHOLD, None
     settings = read_settings(db)
     return settings.threshold, settings.max_per_day
 

@@ -11,6 +11,7 @@ from kp_middleware.inspection.input.default_group import GroupWithDefault
 from kp_middleware.inspection.input.names import Completed
 from kp_middleware.inspection.input.options_of_all import named_file
 from kp_middleware.inspection.input.thresholds import complete_threshold
+from kp_middleware.inspection.installation.user_settings import wrong_settings
 from kp_middleware.inspection.output.rows import Output, json_option, output_options, print_json
 from kp_middleware.inspection.output.wording import one_line
 from kp_middleware.storage import Row
@@ -66,6 +67,7 @@ def list_(context: click.Context, *, output: Output) -> None:
     kp-middleware config list --json
     """
     output.print(_rows(context), _COLUMNS, for_people=_for_people)
+    _raise_for(wrong_settings())
 
 
 @config.command()
@@ -84,6 +86,7 @@ def get(context: click.Context, *, name: str, as_json: bool) -> None:
         print_json(rows[name])
     else:
         click.echo(_text(rows[name]["value"]))
+    _raise_for(wrong_settings())
 
 
 @config.command("set")
@@ -131,6 +134,12 @@ def _rows(context: click.Context) -> list[Row]:
     from kp_middleware.inspection.installation.origins import settings_with_origins
 
     return settings_with_origins(named_file(context))
+
+
+def _raise_for(wrong: list[str]) -> None:
+    """What is wrong is said after what is used instead."""
+    if wrong:
+        raise click.ClickException(f"{'; '.join(wrong)}; until this is corrected, nothing is sent")
 
 
 def _check_name(name: str, names: list[str]) -> None:

@@ -10,6 +10,7 @@ import click
 from kp_middleware.database import connect
 from kp_middleware.inspection.input.filters import filter_options
 from kp_middleware.inspection.input.limit import limit_option
+from kp_middleware.inspection.installation.user_settings import wrong_settings
 from kp_middleware.inspection.output.rows import Output, output_options
 from kp_middleware.inspection.output.screen import screen_width
 from kp_middleware.inspection.output.trace_rows import (
@@ -46,6 +47,8 @@ def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output)
     tell_if_none(rows)
     output.print(rows, _columns(output, near=near), for_people=for_people)
     tell_how_many(count, limit)
+    for wrong in wrong_settings():
+        click.echo(f"nothing is sent: {wrong}", err=True)
 
 
 def _columns(output: Output, *, near: bool) -> tuple[str, ...]:

@@ -1,14 +1,12 @@
 """The commands on the outbox: what goes, exactly, why it does not, and what to do about it."""
 
-import difflib
-import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -17,23 +15,30 @@ from kp_middleware.database import Connection, connect
 from kp_middleware.inspection.input.default_group import GroupWithDefault
 from kp_middleware.inspection.input.limit import limit_option
 from kp_middleware.inspection.input.names import complete_trace_id, trace_id_argument
+from kp_middleware.inspection.input.number_range import NumberRange
+from kp_middleware.inspection.installation.draining import send_what_waits
+from kp_middleware.inspection.installation.retrying import STILL_SENT, try_again
+from kp_middleware.inspection.installation.sending import BEING_SENT, Obstacles, find_obstacles
 from kp_middleware.inspection.installation.user_settings import read_settings
-from kp_middleware.inspection.output.exit_codes import BLOCKED
+from kp_middleware.inspection.lines.difference import difference_lines
+from kp_middleware.inspection.output.exit_codes import BLOCKED, FOUND
 from kp_middleware.inspection.output.manners import hint
-from kp_middleware.inspection.output.rows import Output, json_option, output_options, print_json
+from kp_middleware.inspection.output.rows import (
+    Output,
+    exact_json,
+    json_option,
+    output_options,
+    print_json,
+)
 from kp_middleware.inspection.output.trace_rows import tell_if_none
 from kp_middleware.inspection.output.wording import in_words, printable, short_id
+from kp_middleware.instants import instant
 from kp_middleware.storage import (
-    CANCELLED_BY_HAND,
-    Entry,
     History,
     OutboxCare,
     Row,
     lift_stops,
 )
-
-if TYPE_CHECKING:
-    from kp_middleware.pipeline import Rescan
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
 _FAILED: Final = ("rejected", "blocked")
@@ -44,6 +49,7 @@ _STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "sent": ("sent",),
     "cancelled": ("cancelled",),
 }
+_STILL_SENT: Final = "what clears no more, or cannot be redacted, is not queued again"
 _LEFT: Final = (
     "what other redact_… settings blocked is left:"
     " set the same here, or --force applies yours alone"
@@ -66,6 +72,7 @@ def outbox() -> None:
     kp-middleware outbox --failed            what was rejected or is blocked, and why
     kp-middleware outbox show 1339 --diff    what redaction changes
     kp-middleware outbox retry --failed      try them again
+    kp-middleware outbox send                send what waits, now
     kp-middleware outbox cancel 1339         let it not go
     """
 
@@ -89,8 +96,11 @@ def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
     with closing(connect(db, read_only=True)) as connection:
         care = OutboxCare(connection)
         rows, count = care.rows(limit, states=wanted), care.count(states=wanted)
+        obstacles = find_obstacles(connection, db)
     tell_if_none(rows)
-    output.print(rows, _COLUMNS, for_people=_for_people)
+    output.print([_with_reason(row, obstacles) for row in rows], _COLUMNS, for_people=_for_people)
+    for sentence in obstacles.in_words():
+        click.echo(sentence, err=True)
     if len(rows) == limit < count:
         hint(f"{count:,} in all: -n shows more")
 
@@ -101,6 +111,8 @@ def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
 @click.pass_obj
 def show(db: Path, *, trace_id: str, diff: bool) -> None:
     """Print the exact bytes that go, or went.
+
+    On a terminal, what could steer it is escaped: the same JSON.
 
     ID is the beginning of its id, @last or @best.
 
@@ -113,7 +125,9 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
     if entry.body is None:
         raise click.ClickException(f"nothing would be sent: {entry.state}: {entry.reason}")
     if diff:
-        click.echo("\n".join(_differences(entry, entry.body)))
+        click.echo("\n".join(difference_lines(entry.document, entry.body)))
+    elif sys.stdout.isatty():
+        click.echo(exact_json(entry.body.decode()))
     else:
         sys.stdout.buffer.write(entry.body)
 
@@ -121,26 +135,36 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @outbox.command()
 @trace_id_argument(required=False)
 @click.option("--failed", is_flag=True, help="All that were rejected or are blocked.")
+@click.option("--sent", is_flag=True, help="All that arrived, with --force: once more.")
 @_alone_option
 @json_option
 @click.pass_obj
-def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool, as_json: bool) -> None:
+def retry(
+    db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool, as_json: bool
+) -> None:
     """Try again what was rejected, is blocked or you cancelled: when a program of yours records.
 
     An API key that the registry has refused is tried again, too. All is redacted anew, by your
     settings here; what other redact_… settings blocked stays. Exits with 6 if something is blocked.
 
+    With --force, what was sent goes again, as for a registry that has lost it: as it went, cleaned
+    by your settings here as well.
+
     \b
     kp-middleware outbox retry --failed
+    kp-middleware outbox retry --sent --force
     """
-    if (trace_id is None) != failed:
-        raise click.UsageError("name one ID, or all with --failed")
+    if [trace_id is not None, failed, sent].count(True) != 1:
+        raise click.UsageError("name one ID, or all with --failed or --sent")
+    if sent and not alone:
+        raise click.UsageError("what was sent goes once more only with --force")
     with closing(_opened(db)) as connection:
         if sum(map(lift_stops, locations.pacing_files(db))):
             click.echo("the API key that was refused is tried again", err=True)
         care, history = OutboxCare(connection), History(connection)
-        seqs = care.seqs(*_FAILED) if trace_id is None else [history.find(trace_id)]
-        results = _retried(db, connection, seqs, alone=alone) if seqs else []
+        states = _STATES["sent"] if sent else _FAILED
+        seqs = care.seqs(*states) if trace_id is None else [history.find(trace_id)]
+        results = try_again(db, connection, seqs, force=alone) if seqs else []
     _tell(results, as_json=as_json)
 
 
@@ -188,29 +212,72 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     _tell([*results], as_json=as_json)
 
 
+@outbox.command()
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=NumberRange(0),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to go on.",
+)
+@json_option
+@click.pass_obj
+def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
+    """Send what waits, at the registry's pace, until all is sent: no program needs to run.
+
+    Needs KP_API_KEY. Programs that send meanwhile share the pace, and no trace goes twice. Ends
+    early where nothing more can be sent in time. Exits with 3 if something is left, and says why.
+
+    \b
+    kp-middleware outbox send
+    kp-middleware outbox send --timeout 3600
+    """
+    with closing(_opened(db)) as connection:
+        drained = send_what_waits(db, connection, timeout_s=timeout_s)
+    if as_json:
+        print_json(drained.counts)
+    else:
+        click.echo(in_words(drained.counts) or "nothing waits to be sent")
+    for reason in drained.reasons:
+        click.echo(printable(reason), err=True)
+    if drained.counts.total() > drained.counts["sent"]:
+        sys.exit(FOUND)
+
+
+@outbox.command()
+@click.option("--send", is_flag=True, help="Queue what is missing there once more.")
+@json_option
+@click.pass_obj
+def reconcile(db: Path, *, send: bool, as_json: bool) -> None:
+    """Compare what was sent with what the registry has of your agent: one request.
+
+    Needs KP_API_KEY and KP_AGENT_ID. What is queued again goes when a program of yours records.
+
+    \b
+    kp-middleware outbox reconcile
+    kp-middleware outbox reconcile --send
+    """
+    from kp_middleware.inspection.installation.reconciliation import reconcile as compare
+
+    with closing(_opened(db)) as connection:
+        found = compare(db, connection)
+        queued = try_again(db, connection, found.missing, force=True) if send else []
+    if as_json:
+        print_json(found.as_row() | {"queued": Counter(queued)})
+        return
+    click.echo(found.in_words())
+    if queued:
+        _tell(queued)
+    elif found.missing:
+        hint("--send queues what is missing there once more")
+
+
 def _opened(db: Path) -> Connection:
     """To write to, if it is there: a name that was mistyped must not become a file."""
     connect(db, read_only=True).close()
     return connect(db)
-
-
-def _retried(db: Path, connection: Connection, seqs: list[int], *, alone: bool) -> list[str]:
-    from kp_middleware.pipeline import Rescan
-
-    settings, care = read_settings(db), OutboxCare(connection)
-    rescan = Rescan(connection, settings, alone=alone)
-    return [_retried_one(care, rescan, seq, settings.agent_id) for seq in seqs]
-
-
-def _retried_one(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None) -> str:
-    entry = care.entry(seq)
-    if entry.state not in _FAILED and entry.reason != CANCELLED_BY_HAND:
-        raise click.ClickException(f"there is nothing to try again: it is {entry.state}")
-    result = rescan.row(seq)
-    if result in {"unchanged", "rewritten"} and care.retry(seq, agent_id=agent_id):
-        state = care.entry(seq).state
-        return "waiting" if state == "pending" else state
-    return result
 
 
 def _cancelled(care: OutboxCare, seq: int) -> str:
@@ -229,17 +296,22 @@ def _tell(results: list[str], *, as_json: bool = False) -> None:
         click.echo(_LEFT, err=True)
     if counts["blocked"]:
         click.echo("kp-middleware outbox --blocked says why", err=True)
-    if counts["blocked"] or counts["left"]:
+    if counts[STILL_SENT]:
+        click.echo(_STILL_SENT, err=True)
+    if counts["blocked"] or counts["left"] or counts[STILL_SENT]:
         sys.exit(BLOCKED)
 
 
-def _differences(entry: Entry, body: bytes) -> Iterator[str]:
-    here, leaving = _lines(entry.document), _lines(body)
-    return map(printable, difflib.unified_diff(here, leaving, "kept here", "leaves", lineterm=""))
+def _with_reason(row: Row, obstacles: Obstacles) -> Row:
+    """A row with why it waits: what it met itself, else what the registry's others have met.
 
-
-def _lines(document: str | bytes) -> list[str]:
-    return json.dumps(json.loads(document), ensure_ascii=False, indent=2).splitlines()
+    One that is being sent says so: its program may have been killed.
+    """
+    if row["state"] not in _STATES["pending"]:
+        return row
+    if row["state"] == "sending" and row["claimed_until"] > instant(time.time()):
+        return row | {"reason": BEING_SENT.format(row["claimed_until"])}
+    return row | {"reason": row["last_error"] or obstacles.what_at(row["registry"])}
 
 
 def _for_people(row: Row) -> Row:

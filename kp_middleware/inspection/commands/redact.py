@@ -3,11 +3,11 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TypeVar
 
 import click
 
@@ -17,11 +17,20 @@ from kp_middleware.inspection.installation.user_settings import may_be_set, read
 from kp_middleware.inspection.output.exit_codes import FOUND
 from kp_middleware.inspection.output.rows import Output, json_option
 from kp_middleware.inspection.output.wording import in_words
-from kp_middleware.privacy import Found, Policy, document_in, redact_jsonable, redact_text
+from kp_middleware.privacy import (
+    Found,
+    KnownSecrets,
+    Policy,
+    document_in,
+    redact_jsonable,
+    redact_text,
+)
 from kp_middleware.storage import Row
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
+
+_C = TypeVar("_C")
 
 _LEVELS: Final = ("aggregated", "federated", "private")
 _AT_ONCE: Final = 1 << 20  # characters; rules see them all
@@ -82,13 +91,15 @@ def _policy_and_level(db: Path) -> tuple[Policy, "PrivacyLevel"]:
 
 
 def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
-    document = document_in(text)
+    document, known = document_in(text), KnownSecrets()
     if document is not None:
-        return _clean_json(text, document, level, policy)
+        return _clean_json(text, document, level, policy, known)
     lines = text.splitlines(keepends=True)
     if any(line.strip() and document_in(line) is None for line in lines):
         return _clean_text(text, level, policy)
-    cleaned = [_clean_json(line, document_in(line), level, policy) for line in lines]
+    cleaned = _each(
+        lines, lambda line: _clean_json(line, document_in(line), level, policy, known), known
+    )
     return _Cleaned("".join(line.text for line in cleaned), tuple(_numbered(cleaned)))
 
 
@@ -97,23 +108,32 @@ def _clean_text(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
     if len(text) <= _AT_ONCE:
         redacted = redact_text(text, level=level, policy=policy)
         return _Cleaned(redacted.text, redacted.found)
-    clean = partial(redact_text, level=level, policy=replace(policy, numbered=False))
-    cleaned: list[str] = []
+    known = KnownSecrets()
+    plain = replace(policy, numbered=False)
+    clean = partial(redact_text, level=level, policy=plain, known=known)
+    pieces = [*parts(text, partial(redact_text, level=level, policy=plain))]
+    cleaned = _each(pieces, clean, known)
     found: list[Found] = []
     line = 0
-    for part in parts(text, clean):
-        redacted = clean(part)
-        cleaned.append(redacted.text)
+    for piece, redacted in zip(pieces, cleaned, strict=True):
         found += _from_line(line, redacted.found)
-        line += part.count("\n")
+        line += piece.count("\n")
     unnumbered = ", without numbers" if policy.numbered else ""
     click.echo(f"a long text: cleaned in {len(cleaned)} parts{unnumbered}", err=True)
-    return _Cleaned("".join(cleaned), tuple(found))
+    return _Cleaned("".join(one.text for one in cleaned), tuple(found))
 
 
-def _clean_json(text: str, document: object, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
+def _each(pieces: list[str], clean: Callable[[str], _C], known: KnownSecrets) -> list[_C]:
+    """Each piece cleaned: what is found to be a secret in the last goes from the first, too."""
+    cleaned = [clean(piece) for piece in pieces]
+    return [clean(piece) for piece in pieces] if known else cleaned
+
+
+def _clean_json(
+    text: str, document: object, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
+) -> _Cleaned:
     """The text itself where nothing had to go."""
-    redacted = redact_jsonable(document, level=level, policy=policy)
+    redacted = redact_jsonable(document, level=level, policy=policy, known=known)
     if not redacted.found:
         return _Cleaned(text, ())
     body = text.strip()

@@ -1,6 +1,5 @@
 """The command that shows one trace."""
 
-import json
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +13,7 @@ from kp_middleware.inspection.explanation.whereabouts import whereabouts
 from kp_middleware.inspection.input.names import trace_id_argument
 from kp_middleware.inspection.lines.markdown import markdown
 from kp_middleware.inspection.lines.trace import trace_lines
-from kp_middleware.inspection.output.rows import chosen_format, print_json
+from kp_middleware.inspection.output.rows import chosen_format, exact_json, print_json
 from kp_middleware.inspection.output.screen import screen_width
 from kp_middleware.storage import History, Row
 
@@ -81,11 +80,4 @@ def _as_json(trace: Row) -> Row:
 def _print_payload(body: str | None) -> None:
     if body is None:
         raise click.ClickException("its document is not in the file: it could not be rescued")
-    click.echo(_harmless(body) if sys.stdout.isatty() else body)
-
-
-def _harmless(body: str) -> str:
-    """The same JSON, with what could steer a terminal as JSON's own escapes."""
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in body
-    )
+    click.echo(exact_json(body))

@@ -1,6 +1,5 @@
 """The command that says how it is going: what is there, what waits, what to do about trouble."""
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,19 +7,12 @@ from typing import Final
 
 import click
 
-from kp_middleware import locations
 from kp_middleware.database import connect
+from kp_middleware.inspection.installation.sending import Obstacles, find_obstacles
+from kp_middleware.inspection.installation.user_settings import wrong_settings
 from kp_middleware.inspection.output.rows import Output, chosen_format, print_json
 from kp_middleware.inspection.output.screen import broken, screen_width
-from kp_middleware.instants import instant
-from kp_middleware.storage import (
-    Pause,
-    Row,
-    count_all,
-    read_condition,
-    read_last_decisions,
-    read_pauses,
-)
+from kp_middleware.storage import Row, count_all, read_condition, read_last_decisions
 
 _FORMATS: Final = {
     "json": "One JSON object: the default in a pipe.",
@@ -36,22 +28,11 @@ _TROUBLES: Final = {
 _WAITING: Final = {
     "unscored": "wait to be scored: the next program that records does it",
     "paused": "wait for a person or the next turn: resume them, or kp.end_thread(…)",
-    "pending": "wait to be sent: the next program that records with your key does it",
+    "pending": "wait to be sent: the next program that records with your key does it, or"
+    " kp-middleware outbox send",
 }
 _TOLD_AS: Final = {"failed": "unscorable"}
 """Elsewhere ``--failed`` means a task that was not done, or what the registry did not take."""
-
-_REFUSED: Final = (
-    "has refused the API key: get another and set KP_API_KEY, or try it again with kp-middleware"
-    " outbox retry --failed"
-)
-_PAUSED: Final = {
-    "": "has asked for patience, or was in trouble: nothing to do",
-    "limit": "has asked for patience: nothing to do",
-    "silence": "was silent when two processes ended, and a third 429 would cost the API key:"
-    " nothing to do now; kp.close(timeout_s=…) waits longer for an answer",
-    "trouble": "was in trouble: if it lasts, check KP_REGISTRY_URL and your network",
-}
 
 
 @click.command()
@@ -77,16 +58,10 @@ def status(db: Path, /, **typed: bool) -> None:
 def _status(db: Path) -> Row:
     with closing(connect(db, read_only=True)) as connection:
         counts, condition = count_all(connection)._asdict(), read_condition(connection, db)
-        last = read_last_decisions(connection)
-    registries = {registry.rstrip("/") for registry in condition.registries}
-    pauses = [
-        pause
-        for path in locations.pacing_files(db)
-        for pause in read_pauses(path, now=time.time())
-        if pause.registry.rstrip("/") in registries
-    ]
+        last, obstacles = read_last_decisions(connection), find_obstacles(connection, db)
     counts["dropped"] = condition.dropped
-    troubles = [*_troubles(counts, pauses, condition.set_aside)]
+    troubles = [f"nothing is sent: {words}" for words in wrong_settings()]
+    troubles += _troubles(counts, obstacles, condition.set_aside)
     if last.is_dry:
         troubles.append(last.in_words())
     return {
@@ -94,29 +69,20 @@ def _status(db: Path) -> Row:
         **condition._asdict(),
         **counts,
         "last_decisions": last._asdict(),
-        "pauses": [_as_row(pause) for pause in pauses],
+        "pauses": obstacles.as_rows(),
+        "sending": [one.as_row() for one in obstacles.sending],
         "troubles": troubles,
     }
 
 
-def _troubles(counts: Row, pauses: list[Pause], set_aside: tuple[str, ...]) -> Iterator[str]:
+def _troubles(counts: Row, obstacles: Obstacles, set_aside: tuple[str, ...]) -> Iterator[str]:
     """One line for each kind, with what to do."""
     for kind, words in _TROUBLES.items():
         if counts[kind]:
             yield f"{counts[kind]:,} {words}"
-    for pause in pauses:
-        if pause.until is None:
-            yield f"nothing is sent: {pause.registry} {_REFUSED}"
-        else:
-            words = _PAUSED[pause.paused_by]
-            yield f"nothing is sent until {instant(pause.until)}: {pause.registry} {words}"
+    yield from obstacles.in_words()
     for path in set_aside:
         yield f"the file was damaged; as it was: {path}, to be removed when you do not need it"
-
-
-def _as_row(pause: Pause) -> Row:
-    until = None if pause.until is None else instant(pause.until)
-    return pause._asdict() | {"until": until}
 
 
 def _lines(found: Row, width: int) -> Iterator[str]:
@@ -142,6 +108,8 @@ def _lines(found: Row, width: int) -> Iterator[str]:
             first = f"{name:<11}{found[name]:>8,}  "
             told = f"since {since}, {words}"
             yield from broken(told, width, first=first, indent=" " * len(first))
+    for sending in found["sending"]:
+        yield from broken(sending["in_words"], width, first=" " * 21, indent=" " * 21)
     if found["troubles"]:
         yield ""
     for trouble in found["troubles"]:

@@ -4,9 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kp_middleware.inspection.explanation._alternatives import Case
-from kp_middleware.inspection.explanation._facts import Facts
-from kp_middleware.inspection.explanation._other_runs import RECOVERY, plain_steps
+from kp_middleware.core.alternatives import RECOVERY, Case, Facts, plain_steps
 from kp_middleware.inspection.explanation._reasons import counted
 
 _NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from kp_middleware.inspection.explanation._alternatives import Case
-from kp_middleware.inspection.explanation._facts import Facts
+from kp_middleware.core.alternatives import Case
+from kp_middleware.core.formula import SIGNALS, Adjustment, Parts, Weights
 from kp_middleware.inspection.explanation._reasons import kinds_of, reason, rule_reason
 from kp_middleware.inspection.explanation._remedies import remedy
 from kp_middleware.inspection.explanation.feedback import feedback_in_words
-from kp_middleware.inspection.explanation.rescoring import Change, Parts
+from kp_middleware.inspection.explanation.stored import facts_of, parts_of
 from kp_middleware.inspection.explanation.verdict import (
     bar_of,
     enough,
@@ -16,7 +16,6 @@ from kp_middleware.inspection.explanation.verdict import (
     other_reason,
 )
 from kp_middleware.inspection.explanation.whereabouts import whereabouts
-from kp_middleware.specified import SIGNALS
 from kp_middleware.storage import Row
 
 
@@ -110,14 +109,14 @@ class Account(NamedTuple):
 
 
 def account_of(
-    trace: Row, *, threshold: float | None = None, weights: tuple[float, ...] | None = None
+    trace: Row, *, threshold: float | None = None, weights: Weights | None = None
 ) -> Account:
     """The account of a trace.
 
     Args:
         trace: Its row.
         threshold: To hold it against; None means that of the day.
-        weights: To score it with, in the order of `SIGNALS`; None means those of the day.
+        weights: To score it with; None means those of the day.
     """
     unscored = Account(
         id=trace["id"],
@@ -139,7 +138,7 @@ def account_of(
     )
     if trace["score"] is None:
         return unscored
-    parts = Parts.of(trace)
+    parts = parts_of(trace)
     if weights is not None:
         parts = parts._replace(weights=weights)
     account = unscored._replace(
@@ -160,7 +159,7 @@ def _judged(account: Account, trace: Row, parts: Parts) -> Account:
             return account
         margin = parts.score - bar
         return account._replace(threshold=bar, enough=bar, margin=margin, cleared=margin >= 0)
-    was_enough = is_cleared(trace) if parts == Parts.of(trace) else parts.score >= bar
+    was_enough = is_cleared(trace) if parts == parts_of(trace) else parts.score >= bar
     return _held_against(bar, account, trace, parts, bar if was_enough else enough(trace))
 
 
@@ -176,19 +175,19 @@ def _held_against(
     )
 
 
-def _rule(trace: Row, parts: Parts, change: Change) -> RuleAccount:
+def _rule(trace: Row, parts: Parts, change: Adjustment) -> RuleAccount:
     others = tuple(rule for rule in parts.rules if rule != change.rule)
     without = parts._replace(rules=others).score
     return RuleAccount(*change, rule_reason(trace, change.rule), without)
 
 
 def _signal(trace: Row, parts: Parts, name: str) -> SignalAccount:
-    value, weight = trace[name], parts.weights[SIGNALS.index(name)]
+    value, weight = trace[name], getattr(parts.weights, name)
     return SignalAccount(name, value, weight, value * weight, reason(trace, name), None, "")
 
 
 def _with_remedy(trace: Row, parts: Parts, name: str, threshold: float) -> SignalAccount:
-    case = Case(Facts.of(trace), parts, threshold, name)
+    case = Case(facts_of(trace), parts, threshold, name)
     told = remedy(case, measured=trace["embedder"] is not None)
     least = parts.least(name, threshold)
     return _signal(trace, parts, name)._replace(least=least, remedy=told)

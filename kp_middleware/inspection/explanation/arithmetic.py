@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kp_middleware.core.formula import SIGNALS
 from kp_middleware.inspection.explanation.verdict import bar_of, is_cleared
 from kp_middleware.inspection.output.wording import distance, short_bar, short_id
-from kp_middleware.specified import SIGNALS
 from kp_middleware.storage import Row
 
 

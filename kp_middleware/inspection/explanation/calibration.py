@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kp_middleware.shares import fewest_runs, top_share
-from kp_middleware.specified import SPECIFIED_THRESHOLD
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.gates import fewest_runs, top_share
 from kp_middleware.storage import GateTrial, Outcome, Row
 
 COLUMNS: Final = ("setting", "let_through", "share", "a_day", "succeeded")
@@ -13,7 +13,7 @@ COLUMNS: Final = ("setting", "let_through", "share", "a_day", "succeeded")
 BEST_TENTH: Final = "top 10%"
 
 _TRIED: Final[Sequence[float | str]] = (
-    *(SPECIFIED_THRESHOLD, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
+    *(DEFAULT_THRESHOLD, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
     *("top 5%", BEST_TENTH, "top 20%"),
 )
 _PLENTY: Final = 0.05  # of all runs: half of what the best tenth would be
@@ -40,10 +40,10 @@ def calibration(
     for setting in tried:
         rows.append(_row(setting, _outcome(trial, setting, most), trial))
         reach(len(rows), len(tried))
-    of_specified = next(row["share"] for row in rows if row["setting"] == SPECIFIED_THRESHOLD)
+    of_specified = next(row["share"] for row in rows if row["setting"] == DEFAULT_THRESHOLD)
     needed = fewest_runs(top_share(BEST_TENTH) or 1)
     enough = any(domain.runs >= needed for domain in domains)
-    best = SPECIFIED_THRESHOLD if of_specified >= _PLENTY else BEST_TENTH
+    best = DEFAULT_THRESHOLD if of_specified >= _PLENTY else BEST_TENTH
     return {
         "runs": trial.runs,
         "private": trial.private,
@@ -62,7 +62,7 @@ def _outcome(trial: GateTrial, setting: float | str, most: int | None) -> Outcom
     if share is None:
         return trial.threshold(float(setting), most=most)
     fewest = fewest_runs(share)
-    return trial.top_share(share, fewest=fewest, until_then=SPECIFIED_THRESHOLD, most=most)
+    return trial.top_share(share, fewest=fewest, until_then=DEFAULT_THRESHOLD, most=most)
 
 
 def _row(setting: float | str, outcome: Outcome, trial: GateTrial) -> Row:

@@ -2,8 +2,8 @@
 
 import math
 
+from kp_middleware.core.gates import exact
 from kp_middleware.inspection.output.wording import short_bar
-from kp_middleware.shares import UNTIL_TOLD, exact
 from kp_middleware.storage import Row
 
 
@@ -21,12 +21,12 @@ def gate_in_words(trace: Row) -> str | None:
 
 def bar_of(trace: Row) -> float | None:
     """The score that the gate asked for, 0 to 1; None where it asked for none."""
-    return None if trace["verdict"] == "gate failed" else trace["threshold"]
+    return None if trace["reason_code"] == "gate_failed" else trace["threshold"]
 
 
 def is_cleared(trace: Row) -> bool:
     """Whether the score was good enough, whatever else kept the trace."""
-    return bool(trace["score"] >= trace["threshold"]) and trace["verdict"] != "only as good"
+    return bool(trace["score"] >= trace["threshold"]) and trace["reason_code"] != "tied_with_share"
 
 
 def enough(trace: Row) -> float:
@@ -36,16 +36,16 @@ def enough(trace: Row) -> float:
     Until a domain has runs enough to tell it, the protocol's own threshold is its bar.
     """
     bar: float = trace["threshold"]
-    by_share = trace["gate"].startswith("top ") and UNTIL_TOLD not in trace["reason"]
+    by_share = trace["reason_code"] in {"in_share", "below_share", "tied_with_share"}
     return math.nextafter(bar, 2) if by_share else bar
 
 
 def other_reason(trace: Row) -> str | None:
     """Why the verdict is not what the bar alone would have made it; None where it is."""
-    match trace["verdict"]:
-        case "gate failed" | "daily limit":
+    match trace["reason_code"]:
+        case "gate_failed" | "daily_limit":
             return str(trace["reason"])
-        case "let through" | "other" if is_cleared(trace) != (trace["verdict"] == "let through"):
+        case "custom" if is_cleared(trace) != (trace["decision"] == "forward"):
             return str(trace["reason"])
         case _:
             return None

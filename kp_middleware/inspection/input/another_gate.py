@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def hint_at_another_gate(connection: Connection, settings: "Settings") -> None:
     """Say so, because a keyword of a program is not known here."""
-    from kp_middleware.scoring import gate_of
+    from kp_middleware.core.gates import gate_of
 
     theirs = read_last_decisions(connection).gate
     ours = gate_of(settings).name

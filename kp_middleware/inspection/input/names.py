@@ -1,14 +1,12 @@
 """Names from the file of traces, completed while they are typed: ids, domains and tools."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from kp_middleware.errors import SettingsFileError
 from kp_middleware.inspection.input.options_of_all import file_of
 from kp_middleware.inspection.output.wording import one_line, short_id
 from kp_middleware.storage import domain_names, tool_names, trace_ids
@@ -63,10 +61,8 @@ def trace_id_argument(
 def _asked(
     words: Callable[[Path, str], list[Word]], context: click.Context, start: str
 ) -> list[Word]:
-    """What the file offers; nothing where it is not known which one is meant."""
-    with suppress(SettingsFileError):
-        return words(file_of(context), start)
-    return []
+    """What the file offers."""
+    return words(file_of(context), start)
 
 
 def _as_typed(trace_id: str, start: str) -> str:

@@ -8,7 +8,9 @@ from typing import Any, Final
 import click
 
 from kp_middleware import locations
+from kp_middleware.errors import SettingsFileError
 from kp_middleware.inspection.output.manners import manners, set_manners
+from kp_middleware.inspection.output.wording import one_line
 
 _FILE: Final = "kp_middleware.file"
 _TOO: Final = "It takes the options of all commands, too: see kp-middleware --help."
@@ -23,12 +25,18 @@ _MANNERS: Final = {
 
 
 def file_of(context: click.Context) -> Path:
-    """The file of traces that is meant.
+    """The file of traces that is meant: as for a program, the default where that is not known."""
+    return named_file(context) or _file_and_doubt()[0]
 
-    Raises:
-        SettingsFileError: If ``settings.toml`` would have to say it, and cannot be read.
-    """
-    return named_file(context) or locations.database_file()
+
+def _file_and_doubt() -> tuple[Path, str | None]:
+    """The file of traces, and why it may not be the one that is meant."""
+    try:
+        path = locations.database_file()
+        doubt = locations.why_no_file(path)
+    except SettingsFileError as error:
+        doubt = str(error)
+    return (locations.default_database_file(), doubt) if doubt else (path, None)
 
 
 def named_file(context: click.Context) -> Path | None:
@@ -47,8 +55,8 @@ def take_them_too(command: click.Command, *, needs_file: bool) -> None:
 
     Args:
         command: Its help says so in one line.
-        needs_file: Whether it is given the path of the file, as its object: it is not run where
-            the settings would have to say that, and cannot be read.
+        needs_file: Whether it is given the path of the file, as its object. Where the settings
+            would have to say that, and cannot be used, it is told.
     """
     command.params += _options(hidden=True)
     command.epilog = _TOO
@@ -63,7 +71,11 @@ def _given_file(callback: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(callback)
     def run(*values: Any, **more: Any) -> Any:
         context = click.get_current_context()
-        context.obj = file_of(context)
+        context.obj = named_file(context)
+        if context.obj is None:
+            context.obj, doubt = _file_and_doubt()
+            if doubt:
+                click.echo(f"{one_line(doubt)}; this is about {context.obj}", err=True)
         return callback(*values, **more)
 
     return run

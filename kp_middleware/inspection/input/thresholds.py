@@ -5,13 +5,13 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from kp_middleware.specified import SPECIFIED_THRESHOLD
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
 
 _OFFERED: Final = {  # without a blank, at which bash would divide it
     "top10%": "the best tenth of each domain",
     "top5%": "the best twentieth of each domain",
     "top20%": "the best fifth of each domain",
-    f"{SPECIFIED_THRESHOLD:g}": "as the protocol specifies",
+    f"{DEFAULT_THRESHOLD:g}": "as the protocol specifies",
 }
 
 

@@ -7,16 +7,15 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from kp_middleware.errors import SettingsFileError
+from kp_middleware.core.formula import PROFILES, Weights
 from kp_middleware.inspection.input.names import Completed
 from kp_middleware.inspection.input.options_of_all import file_of
 from kp_middleware.inspection.installation.user_settings import may_be_set, read_settings
-from kp_middleware.specified import SIGNALS, SPECIFIED_WEIGHTS
 
 
 def complete_profile(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """The protocol's profiles and the user's own; none where the settings cannot be read."""
-    with suppress(click.ClickException, SettingsFileError):
+    with suppress(click.ClickException):
         names = _profiles(file_of(context))
         return [CompletionItem(name) for name in names if name.startswith(start)]
     return []
@@ -31,11 +30,11 @@ weights_option = click.option(
 )
 
 
-def profile_weights(db: Path, profile: str) -> tuple[float, ...]:
-    """What each signal counts in a profile, in the order of `SIGNALS`.
+def profile_weights(db: Path, profile: str) -> Weights:
+    """What each signal counts in a profile.
 
     Raises:
-        SettingsFileError: If ``settings.toml`` cannot be read.
+        click.ClickException: If a setting is wrong.
         click.UsageError: If there is none of this name; says which there are.
     """
     profiles = _profiles(db)
@@ -44,9 +43,6 @@ def profile_weights(db: Path, profile: str) -> tuple[float, ...]:
     return profiles[profile]
 
 
-def _profiles(db: Path) -> Mapping[str, tuple[float, ...]]:
+def _profiles(db: Path) -> Mapping[str, Weights]:
     own = read_settings(db).profiles if may_be_set("profiles") else {}
-    return {
-        **SPECIFIED_WEIGHTS,
-        **{name: tuple(getattr(own[name], signal) for signal in SIGNALS) for name in own},
-    }
+    return {**PROFILES, **own}

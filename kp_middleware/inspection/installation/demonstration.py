@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.database import connect
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.inspection.output.rows import print_json
 from kp_middleware.inspection.output.table import print_table
 from kp_middleware.inspection.output.wording import short_id
 from kp_middleware.pipeline import Backlog, KnowledgePulse
-from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import History, Row
 from kp_middleware.testing import LocalRegistry
 
@@ -61,7 +61,7 @@ def _run(
         api_key=registry.api_key,
         agent_id="kp-demo",
         visibility="network",
-        threshold=SPECIFIED_THRESHOLD,
+        threshold=DEFAULT_THRESHOLD,
         enabled=True,
     ) as kp:
         run_tasks(kp)

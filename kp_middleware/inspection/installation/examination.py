@@ -3,33 +3,35 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from shutil import disk_usage
 from typing import Final, NamedTuple
 
-import click
+from pydantic import SecretStr
 
-from kp_middleware import locations
-from kp_middleware.database import TROUBLE, connect, in_words
+from kp_middleware.core.gates import gate_of
+from kp_middleware.database import TROUBLE, connect, in_words, open_to_all
 from kp_middleware.errors import (
     EmbedderError,
     EmbedderNotReadyError,
     RedactionError,
     RegistryError,
     RegistryUnavailableError,
-    SettingsFileError,
 )
-from kp_middleware.inspection.installation.origins import checked_settings, unknown_lines
+from kp_middleware.inspection.installation.origins import settings_problems, typed_settings
 from kp_middleware.inspection.output.wording import one_line
+from kp_middleware.logins import read_login
 from kp_middleware.privacy import Policy, redact_text
-from kp_middleware.scoring import describe_source, gate_of, shared_embedder
+from kp_middleware.scoring import describe_source, shared_embedder
 from kp_middleware.settings import Settings
+from kp_middleware.settings_sources import unknown_variables
 from kp_middleware.storage import (
     SQLITE_VERSION,
     History,
     LastDecisions,
     check_soundness,
+    count_without_tokens,
     read_last_decisions,
 )
 
@@ -66,22 +68,22 @@ def examine(db: Path | None) -> Iterator[Finding]:
     Args:
         db: The file of traces, where it was named on the command line.
     """
-    try:
-        settings = checked_settings({"db": db} if db else {})
-        unknown = [*unknown_lines()]
-    except (click.ClickException, SettingsFileError) as error:
-        yield Finding("settings", ok=False, detail=str(error))
-        if db is not None:
-            yield _file(db)
-        return
-    if unknown:
-        detail = f"{locations.settings_file()}: {'; '.join(unknown)}"
-        yield Finding("settings", ok=False, detail=detail)
+    typed = {"db": db} if db else {}
+    settings = typed_settings(typed)
+    if wrong := settings_problems(but=typed):
+        yield Finding("settings", ok=False, detail="; ".join(wrong))
+    if unknown := unknown_variables(Settings.model_fields):
+        told = (f"{name} is no setting: {remedy}" for name, remedy in unknown.items())
+        yield Finding("settings", ok=True, detail=one_line("; ".join(told)), warning=True)
     yield _file(settings.db)
     yield _gate(settings)
+    yield from _tokens(settings.db.expanduser())
     yield _model(settings)
     yield _redaction(Policy.of(settings))
-    yield _registry(settings)
+    if settings.problems:
+        yield Finding("registry", ok=True, detail="nothing is sent: a setting is wrong")
+    else:
+        yield _registry(settings)
 
 
 def _file(path: Path) -> Finding:
@@ -96,6 +98,8 @@ def _file(path: Path) -> Finding:
         return Finding("file", ok=False, detail=str(in_words(path, error)))
     if not os.access(path, os.W_OK):
         return Finding("file", ok=False, detail=f"{path} is read-only for you: {_WRITABLE}")
+    if opened := open_to_all(path):
+        return Finding("file", ok=False, detail=opened)
     free_bytes = disk_usage(path.parent).free
     facts = f"{path}: {count:,} traces, {_IN_WORDS[soundness]}, {free_bytes / 1e9:,.1f} GB free"
     if soundness == "damaged":
@@ -132,6 +136,24 @@ def _gate(settings: Settings) -> Finding:
     return Finding("gate", ok=True, detail=one_line(detail), warning=last.is_dry)
 
 
+def _tokens(path: Path) -> Iterator[Finding]:
+    """Nothing is said before a run has asked a model, or of a file that cannot be read."""
+    without, count = 0, 0
+    with suppress(*TROUBLE):
+        if _has_content(path):
+            with closing(connect(path, read_only=True)) as connection:
+                without, count = count_without_tokens(connection)
+    if without:
+        detail = (
+            f"{without:,} of {count:,} runs with a model have no token counts: some models tell "
+            "them only where asked, ChatOpenAI with a base_url when it streams: stream_usage=True"
+        )
+        yield Finding("tokens", ok=True, detail=detail, warning=True)
+    elif count:
+        detail = f"counted in all runs with a model: {count:,}"
+        yield Finding("tokens", ok=True, detail=detail)
+
+
 def _model(settings: Settings) -> Finding:
     embedder = shared_embedder(settings.embedder, threads=settings.embedder_threads)
     if embedder is None:
@@ -161,17 +183,33 @@ def _registry(settings: Settings) -> Finding:
     if settings.visibility == "private":
         return Finding("registry", ok=True, detail="not used: the visibility is private")
     if settings.api_key is None:
-        return Finding(
-            "registry", ok=True, detail="not used: without KP_API_KEY nothing leaves this machine"
-        )
-    from kp_middleware.forwarding import Registry
-
+        return _without_a_key(settings)
     try:
-        registry = Registry(settings.registry_url, settings.api_key, agent_id=settings.agent_id)
-        with closing(registry):
-            registry.reach()
-    except (RegistryError, ValueError) as error:
+        return _with_a_key(settings, settings.api_key)
+    except RegistryError as error:
         try_later = isinstance(error, RegistryUnavailableError)
-        detail = f"{error}; check KP_REGISTRY_URL"
-        return Finding("registry", ok=False, detail=detail, try_later=try_later)
-    return Finding("registry", ok=True, detail=f"{registry.url} answers")
+        return Finding("registry", ok=False, detail=one_line(str(error)), try_later=try_later)
+    except ValueError as error:
+        detail = f"{error}; correct KP_REGISTRY_URL"
+        return Finding("registry", ok=False, detail=detail)
+
+
+def _without_a_key(settings: Settings) -> Finding:
+    unused = read_login().why_unused(settings.registry_url)
+    if unused is not None:
+        return Finding("registry", ok=False, detail=f"nothing is sent: {unused}")
+    detail = "not used: without KP_API_KEY nothing leaves this machine"
+    return Finding("registry", ok=True, detail=detail)
+
+
+def _with_a_key(settings: Settings, api_key: SecretStr) -> Finding:
+    from kp_middleware.forwarding import Registry
+    from kp_middleware.pipeline import check_key
+
+    registry = Registry(settings.registry_url, api_key, agent_id=settings.agent_id)
+    with closing(registry):
+        registry.reach()
+        may_write = check_key(registry, settings.db)
+    known = "and takes this API key" if may_write else "and knows this API key; whether it may"
+    later = "" if may_write else " write cannot be asked while sending pauses"
+    return Finding("registry", ok=True, detail=f"{registry.url} answers, {known}{later}")

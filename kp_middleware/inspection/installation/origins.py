@@ -1,24 +1,17 @@
 """Each setting with its value, where that comes from, and what it does."""
 
 import re
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Collection, Iterator, Mapping
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from pydantic import ValidationError
-from pydantic_settings import (
-    DotEnvSettingsSource,
-    EnvSettingsSource,
-    InitSettingsSource,
-    SecretsSettingsSource,
-)
 
-from kp_middleware import locations
 from kp_middleware.inspection.output.wording import one_line
 from kp_middleware.settings import Settings
+from kp_middleware.settings_sources import read_outside
 from kp_middleware.storage import Row
 
 _ENTRY: Final = re.compile(r"^    (\w+): (.*(?:\n     +.*)*)", re.MULTILINE)
@@ -29,13 +22,9 @@ def settings_with_origins(db: Path | None) -> list[Row]:
 
     Args:
         db: The file of traces, where it was named on the command line.
-
-    Raises:
-        click.ClickException: If one is wrong; says where that comes from.
-        SettingsFileError: If ``settings.toml`` cannot be read.
     """
-    named = {"db": db} if db else {}
-    values = checked_settings(named).model_dump(mode="json")
+    named: dict[str, Any] = {"db": db} if db else {}
+    values = Settings.as_far_as_usable(**named).model_dump(mode="json")
     origins, told = _origins() | dict.fromkeys(named, "--db"), descriptions()
     return [
         {
@@ -52,16 +41,34 @@ def checked_settings(keywords: Mapping[str, Any]) -> Settings:
     """The settings with these keywords; what is wrong, in words and with its origin.
 
     Raises:
-        click.ClickException: If one is wrong.
-        SettingsFileError: If ``settings.toml`` cannot be read.
+        click.ClickException: If one is wrong, or anything else that is set.
+    """
+    problems = settings_problems(but=keywords)
+    if problems:
+        raise click.ClickException("; ".join(problems))
+    return typed_settings(keywords)
+
+
+def typed_settings(keywords: Mapping[str, Any]) -> Settings:
+    """The settings with these keywords, whatever else is wrong.
+
+    Raises:
+        click.ClickException: If one of the keywords is wrong.
     """
     try:
-        return Settings(**keywords)
+        return Settings.as_far_as_usable(**keywords)
     except ValidationError as error:
-        origins = _origins() | dict.fromkeys(keywords, "what was typed")
-        raise click.ClickException("; ".join(_wrong(error, origins))) from error
-    except ValueError as error:  # a variable that is not JSON
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException("; ".join(_wrong(error))) from error
+
+
+def settings_problems(*, but: Collection[str] = ()) -> list[str]:
+    """What is wrong with settings that were not typed: each in one line, with its source.
+
+    Args:
+        but: Settings that do not matter, because they were typed.
+    """
+    problems = Settings.as_far_as_usable().problems
+    return [one_line(str(problem)) for problem in problems if problem.name not in but]
 
 
 def descriptions() -> dict[str, str]:
@@ -73,36 +80,16 @@ def descriptions() -> dict[str, str]:
 
 def variable_of(name: str) -> str | None:
     """The variable that sets it in this environment, if one does."""
-    return f"KP_{name.upper()}" if name in EnvSettingsSource(Settings)() else None
-
-
-def unknown_lines() -> Iterator[str]:
-    """What ``settings.toml`` says and nobody reads, each with the setting that may be meant."""
-    for name in locations.settings_lines():
-        if name not in Settings.model_fields:
-            alike = get_close_matches(name, Settings.model_fields, n=1)
-            remedy = f"did you mean {alike[0]}?" if alike else "remove it"
-            yield f"there is no setting {one_line(name)}: {remedy}"
+    origin = _origins().get(name, "")
+    return origin if origin.upper() == f"KP_{name.upper()}" else None
 
 
 def _origins() -> dict[str, str]:
     """Of all that are set somewhere: the nearest place last, because it wins."""
-    _, variables, _, reference = Settings.settings_customise_sources(
-        Settings,
-        InitSettingsSource(Settings, {}),
-        EnvSettingsSource(Settings),
-        DotEnvSettingsSource(Settings),
-        SecretsSettingsSource(Settings),
-    )
-    return {
-        **dict.fromkeys(reference(), "reference files"),
-        **dict.fromkeys(locations.settings_lines(), "settings.toml"),
-        **{name: f"KP_{name.upper()}" for name in variables()},
-    }
+    return {said.name: said.origin for said in read_outside(Settings.model_fields).said}
 
 
-def _wrong(error: ValidationError, origins: Mapping[str, str]) -> Iterator[str]:
+def _wrong(error: ValidationError) -> Iterator[str]:
     for one in error.errors(include_input=False, include_url=False):
-        name = str(one["loc"][0])
         problem = one["msg"].removeprefix("Value error, ")
-        yield f"{name}: {problem} (from {origins.get(name, 'default')})"
+        yield f"{one['loc'][0]}: {problem} (from what was typed)"

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import click
 
-from kp_middleware.inspection.installation.origins import checked_settings, variable_of
+from kp_middleware import locations
+from kp_middleware.inspection.installation.origins import typed_settings, variable_of
 
 _ELSEWHERE: Final = {
     "api_key": "the API key belongs in no file of ours: put it into KP_API_KEY",
@@ -30,6 +31,7 @@ def write_setting(path: Path, name: str, text: str) -> Any:
     if name in _ELSEWHERE:
         raise click.ClickException(_ELSEWHERE[name].format(path=path))
     value = _checked(name, text)
+    locations.settings_lines()  # says why, where it cannot be read
     before = path.read_bytes().decode() if path.exists() else ""
     after = with_setting(before, name, value)
     if tomllib.loads(after) != tomllib.loads(before) | {name: value}:
@@ -72,7 +74,7 @@ def with_setting(text: str, name: str, value: Any) -> str:
 def _checked(name: str, text: str) -> Any:
     if name == "enabled":
         return _without_the_variable(text)
-    return checked_settings({name: text}).model_dump(mode="json")[name]
+    return typed_settings({name: text}).model_dump(mode="json")[name]
 
 
 def _without_the_variable(text: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kp_middleware.shares import exact
+from kp_middleware.core.gates import exact
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"

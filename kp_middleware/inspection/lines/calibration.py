@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from typing import Final
 
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.gates import exact
 from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.lines.bars import bar, sparkline
 from kp_middleware.inspection.output.screen import broken, padded
 from kp_middleware.inspection.output.wording import one_line, percent
-from kp_middleware.shares import exact
-from kp_middleware.specified import SPECIFIED_THRESHOLD
 from kp_middleware.storage import Row
 
-_SPECIFIED: Final = f"{SPECIFIED_THRESHOLD:g}"
+_SPECIFIED: Final = f"{DEFAULT_THRESHOLD:g}"
 _NAME: Final = 18
 _BAR: Final = 20
 _WIDE: Final = 80  # room for bars
@@ -61,7 +61,7 @@ def advice(found: Row) -> str:
     how = f"{row['let_through']:,} of {runs:,} runs, {row['a_day']:,.1f} a day"
     if isinstance(best, float):
         return f"Recommended: {best:g}, which the protocol specifies: {how}, reach it.{kept}"
-    few = passing[SPECIFIED_THRESHOLD]["let_through"]
+    few = passing[DEFAULT_THRESHOLD]["let_through"]
     why = f"{few:,} reach" if few else "none reaches"
     return (
         f"Recommended: {_typed(best)}: it would have let through {how}; {why} {_SPECIFIED}.{kept}"

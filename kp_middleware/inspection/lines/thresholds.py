@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from kp_middleware.core.gates import exact
 from kp_middleware.inspection.explanation.thresholds import never_leave
 from kp_middleware.inspection.lines.bars import bar
 from kp_middleware.inspection.output.screen import broken, cut, padded, width_of
@@ -13,7 +14,6 @@ from kp_middleware.inspection.output.wording import (
     short_bar,
     short_id,
 )
-from kp_middleware.shares import exact
 from kp_middleware.storage import Row
 
 _BAR: Final = 20

@@ -3,7 +3,7 @@
 from typing import Final
 
 FOUND: Final = 3
-"""Something was found that wants a look: ``doctor``, ``redact --check``."""
+"""Something was found that wants a look: ``doctor``, ``redact --check``; left: ``outbox send``."""
 
 EMPTY: Final = 4
 """Nothing matched, and ``--fail-empty`` was given."""

@@ -24,12 +24,16 @@ def new_file(file: Path, *, db: Path, force: bool) -> Iterator[Path]:
         force: Whether an existing file may be replaced.
 
     Raises:
-        click.ClickException: If it exists, is no ordinary file, or cannot be written.
+        click.ClickException: If it exists, is no ordinary file or a link to what is not there, or
+            cannot be written.
     """
     if file == _STDOUT:
         raise click.UsageError("this cannot be written to standard output: name a file")
-    file = file.expanduser().resolve()
+    link = file.expanduser()
+    file = link.resolve()
     _refuse(file, db, force=force)
+    if link.is_symlink() and not link.exists():
+        raise click.UsageError(f"{link} is a link to what is not there: remove it, or name another")
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         os.close(descriptor)

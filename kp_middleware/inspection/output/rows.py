@@ -23,7 +23,9 @@ from kp_middleware.storage import Row
 
 Command: TypeAlias = Callable[..., Any]
 
-_STEERING: Final = re.compile("[\x7f-\x9f]")  # JSON escapes all others that steer a terminal
+_STEERING: Final = re.compile(  # JSON escapes all others that steer a terminal
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"  # the last turn the line around
+)
 _FORMATS: Final = {
     "json": "One JSON array.",
     "nl": "One JSON object a line.",
@@ -222,6 +224,15 @@ def escaped(text: str) -> str:
     '"café \\u009b2J"'
     """
     return _STEERING.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+
+
+def exact_json(body: str) -> str:
+    """A document as it is; on a terminal the same JSON, with what is not printed as its escapes."""
+    if not sys.stdout.isatty():
+        return body
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in body
+    )
 
 
 def _print_array(rows: Iterator[Row]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kp_middleware.core.gates import exact
 from kp_middleware.inspection.page._card import card, linked, picture_card
 from kp_middleware.inspection.page._links import Links
 from kp_middleware.inspection.page._notice import notice
@@ -29,7 +30,6 @@ from kp_middleware.inspection.pictures import (
     removals,
     tool_bars,
 )
-from kp_middleware.shares import exact
 from kp_middleware.storage import Funnel, Overview, Row, ScoreSlices
 
 _MOST_DIGITS: Final = 6

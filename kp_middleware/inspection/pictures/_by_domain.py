@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kp_middleware.core.gates import exact
 from kp_middleware.inspection.pictures._histogram import NO_SCORES, Bin
 from kp_middleware.inspection.pictures._lettering import shortened, width
 from kp_middleware.inspection.pictures._marks import SMALL, bar, label, rule, told
@@ -11,7 +12,6 @@ from kp_middleware.inspection.pictures._palette import BELOW, CLEARED
 from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
 from kp_middleware.inspection.pictures._scale import Scale
 from kp_middleware.inspection.pictures._wording import count, share
-from kp_middleware.shares import exact
 
 MOST: Final = 8
 """How many domains are drawn, those with the most traces; the table has all."""

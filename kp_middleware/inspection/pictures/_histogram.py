@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kp_middleware.core.gates import exact
 from kp_middleware.inspection.pictures._lettering import width
 from kp_middleware.inspection.pictures._marks import SMALL, bar, inside, label, rule, told
 from kp_middleware.inspection.pictures._markup import Markup
@@ -10,7 +11,6 @@ from kp_middleware.inspection.pictures._palette import BELOW, CLEARED
 from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
 from kp_middleware.inspection.pictures._scale import Scale, ticks
 from kp_middleware.inspection.pictures._wording import count, share
-from kp_middleware.shares import exact
 
 NO_SCORES: Final = "no scored runs yet: record a run, and it is here a moment after it has ended"
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from kp_middleware.core.gates import exact
 from kp_middleware.inspection.output.wording import in_hundredths
 from kp_middleware.inspection.pictures._histogram import NO_SCORES
 from kp_middleware.inspection.pictures._legend import Key, legend
@@ -11,7 +12,6 @@ from kp_middleware.inspection.pictures._markup import Markup, element
 from kp_middleware.inspection.pictures._picture import WIDTH, Line, Picture, drawing, empty
 from kp_middleware.inspection.pictures._scale import Scale
 from kp_middleware.inspection.pictures._wording import count, share
-from kp_middleware.shares import exact
 
 _LEFT: Final = 40.0
 _TOP: Final = 30.0

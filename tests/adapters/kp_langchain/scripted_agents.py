@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException, tool
+from pydantic import Field
 from scripted_models import ScriptedModel
 from versions import create_agent
 
@@ -71,6 +72,35 @@ def chain(*turns, tools=(add,)):
 def _conversation(state):
     given = state["messages"]
     return convert_to_messages([given] if isinstance(given, str) else given)
+
+
+_hangs: ContextVar[asyncio.Event] = ContextVar("hangs")
+
+
+async def hang():
+    """Never end."""
+    if hangs := _hangs.get(None):
+        hangs.set()
+    await asyncio.Event().wait()
+
+
+async def within_limit(awaitable):
+    """Give it up as soon as it hangs, as ``wait_for`` does when its time is over."""
+    _hangs.set(hangs := asyncio.Event())
+    async with asyncio.timeout(60) as limit:
+        waiting = asyncio.create_task(hangs.wait())
+        waiting.add_done_callback(lambda _: limit.reschedule(0))
+        return await awaitable
+
+
+class HangingModel(ScriptedModel):
+    """Says nothing, ever."""
+
+    turns: list = Field(default_factory=list)
+    model_name: str = "m-hangs"
+
+    async def _agenerate(self, *_, **__):
+        await hang()
 
 
 async def cancelled(runnable, config):

@@ -1,12 +1,19 @@
 """Runs whose input and output are of any kind, and events that are the program's own."""
 
+import json
+import operator
+from dataclasses import dataclass
+from typing import Annotated, TypedDict
+
 import pytest
 from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langchain_core.tools import tool
 from scripted_agents import agent
 from scripted_models import ScriptedModel, calls, says
+from versions import START, Send, StateGraph
+from ways_to_run import ainvoke, astream, invoke, stream
 
 
 @pytest.mark.parametrize(
@@ -40,3 +47,95 @@ def test_case_16_the_program_s_own_events_are_not_steps(config, notebook):
     agent(calls(work={}), says("done"), tools=[work]).invoke({"messages": "go"}, config)
 
     assert notebook.story == ["tool_call work", "observation work: worked", "thought: done"]
+
+
+class Research(TypedDict, total=False):
+    request: dict
+    subjects: list
+    report: str
+    notes: Annotated[list, operator.add]
+
+
+@dataclass
+class Order:
+    what: str
+    how_many: int = 1
+    said: str = ""
+
+
+def asking(prompt):
+    """A model that answers a prompt which is not what its run is for."""
+    return ScriptedModel(turns=[says(f"on {prompt}")]).invoke(f"You are an expert. {prompt}").text
+
+
+def graph_of(state, node, **edges):
+    graph = StateGraph(state)
+    graph.add_node("node", node)
+    if edges:
+        graph.add_conditional_edges(START, edges["each"], ["node"])
+    else:
+        graph.add_edge(START, "node")
+    return graph.compile()
+
+
+@pytest.mark.parametrize("way", [invoke, ainvoke, stream, astream])
+def test_a_graph_with_keys_of_its_own_has_its_own_input_and_output(config, notebook, way):
+    graph = graph_of(Research, lambda _: {"report": asking("cats")})
+    asked = {"request": {"subject": "cats", "pages": 2}}
+
+    way(graph, asked, config)
+
+    trace = notebook.trace
+    assert json.loads(trace.task.objective) == asked
+    assert json.loads(trace.outcome.result_summary) == {**asked, "report": "on cats"}
+
+
+def test_what_is_sent_to_many_nodes_is_one_input_and_one_output(config, notebook):
+    graph = graph_of(
+        Research,
+        lambda sent: {"notes": [asking(sent["subject"])]},
+        each=lambda state: [Send("node", {"subject": one}) for one in state["subjects"]],
+    )
+
+    graph.invoke({"subjects": ["cats", "dogs"]}, config)
+
+    trace = notebook.trace
+    assert json.loads(trace.task.objective) == {"subjects": ["cats", "dogs"]}
+    assert json.loads(trace.outcome.result_summary)["notes"] == ["on cats", "on dogs"]
+
+
+def test_the_state_of_a_graph_may_be_a_dataclass(config, notebook):
+    graph = graph_of(Order, lambda order: {"said": asking(order.what)})
+
+    graph.invoke(Order("a ladder", how_many=2), config)
+
+    assert json.loads(notebook.trace.task.objective) == {"what": "a ladder", "how_many": 2}
+    assert json.loads(notebook.trace.outcome.result_summary)["said"] == "on a ladder"
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("summary", "translation")])
+def test_parallel_branches_are_one_result(config, notebook, names):
+    branches = {name: ScriptedModel(turns=[says(f"the {name}")]) for name in names}
+
+    RunnableParallel(branches).invoke("go", config)
+
+    result = json.loads(notebook.trace.outcome.result_summary)
+    assert result == {name: f"the {name}" for name in names}
+
+
+def test_a_structured_response_under_a_key_of_its_own_is_the_result(config, notebook):
+    def plan(_):
+        ScriptedModel(turns=[calls(Order={"what": "a ladder"})]).invoke("You plan.")
+        return {"plan": Order("a ladder")}
+
+    RunnableLambda(plan).invoke({"budget": {"euros": 90}}, config)
+
+    trace = notebook.trace
+    assert json.loads(trace.task.objective) == {"budget": {"euros": 90}}
+    assert json.loads(trace.outcome.result_summary)["plan"]["what"] == "a ladder"
+
+
+def test_however_large_an_input_is_the_objective_is_bounded(config, notebook):
+    RunnableLambda(lambda _: asking("all")).invoke({"pages": ["page " * 20_000] * 20}, config)
+
+    assert len(notebook.trace.task.objective) < 100_000

@@ -189,7 +189,7 @@ def test_case_22_a_handover_to_a_parent_graph_is_no_error(config, notebook):
     assert notebook.run.complete is True
 
 
-def test_case_19_work_that_goes_on_after_its_run_is_not_recorded(config, notebook):
+def test_case_19_work_that_begins_after_its_run_is_a_run_of_its_own(config, notebook):
     model = ScriptedModel(turns=[says("hi")])
 
     async def speak_later(done):
@@ -209,7 +209,8 @@ def test_case_19_work_that_goes_on_after_its_run_is_not_recorded(config, noteboo
     late = []
     asyncio.run(run())
 
-    assert notebook.story == ["thought: hi"]
+    assert [run.trace.steps[0].content for run in notebook.runs] == ["hi", "hi"]
+    assert notebook.runs[1].trace.task.objective == "late"
 
 
 def test_case_17_a_handler_in_a_models_constructor_says_once_what_to_do(handler, notebook, caplog):

@@ -135,6 +135,18 @@ def test_where_too_many_runs_never_end_the_oldest_is_given_up(handler, notebook)
     assert len(handler._runs) == 2048
 
 
+def test_what_was_given_up_long_ago_is_forgotten(handler, notebook):
+    oldest, *_ = run_ids = [uuid.uuid4() for _ in range(2048 + 2 * 4097)]
+    for run_id in run_ids:
+        handler.on_chain_start(None, "question", run_id=run_id)
+
+    inner = uuid.uuid4()
+    handler.on_chain_start(None, "inside the oldest", run_id=inner, parent_run_id=oldest)
+    handler.on_chain_end({}, run_id=inner)
+
+    assert notebook.ended[-1].objective == "inside the oldest"
+
+
 @pytest.mark.slow
 def test_case_26_a_thousand_runs_at_once_stay_apart(config, notebook):
     running = agent(*ADDS)
@@ -157,7 +169,7 @@ def test_case_26_a_run_of_ten_thousand_steps_is_bounded(handler, config, noteboo
     RunnableLambda(use_tools).invoke("go", config)
 
     assert notebook.run.shape.steps == 10_000
-    assert len(notebook.trace.steps) == 1001
+    assert len(notebook.trace.steps) == 1000
     assert len(handler._runs) == 0
 
 

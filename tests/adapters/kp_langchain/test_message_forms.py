@@ -1,5 +1,7 @@
 """What is read from messages, turns, results, inputs and outputs, in each of their forms."""
 
+from dataclasses import dataclass
+
 import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
@@ -187,6 +189,12 @@ class State(BaseModel):
     messages: list
 
 
+@dataclass
+class Request:
+    subject: str
+    depth: int | None = None
+
+
 @pytest.mark.parametrize(
     ("inputs", "objective"),
     [
@@ -205,6 +213,13 @@ class State(BaseModel):
         ({"a": "one", "b": 2}, {"a": "one", "b": 2}),
         (2, 2),
         ({"input": ""}, None),
+        ({"request": {"subject": "two"}}, {"request": {"subject": "two"}}),
+        ({"q": "two", "pages": ["one"]}, {"q": "two", "pages": ["one"]}),
+        ({"question": "two", "pages": ["one"]}, "two"),
+        ({"messages": [], "request": {"n": 2}}, {"request": {"n": 2}}),
+        (Request(subject="two"), "two"),
+        (Request(subject="two", depth=2), {"subject": "two", "depth": 2}),
+        ([{"subject": "two"}], [{"subject": "two"}]),
         ({"log": []}, None),
         (None, None),
     ],
@@ -216,6 +231,10 @@ def test_the_objective_is_found_in_every_form_of_input(inputs, objective):
 
 def test_a_run_that_goes_on_after_a_pause_asks_nothing_new():
     assert objective_of(Command(resume="yes")) is None
+
+
+def test_a_command_that_updates_the_state_says_what_is_asked():
+    assert objective_of(Command(update={"messages": ["two"]})) == "two"
 
 
 class Parsed(BaseModel):
@@ -242,7 +261,13 @@ class Parsed(BaseModel):
         (3, 3, None),
         ([1, 2], [1, 2], None),
         (Parsed(total=3, confidence=0.9), Parsed(total=3, confidence=0.9), 0.9),
-        ({"log": ["x"]}, None, None),
+        ({"log": ["x"]}, {"log": ["x"]}, None),
+        ({"messages": [HumanMessage("q")], "report": {"n": 1}}, {"report": {"n": 1}}, None),
+        ({"request": {"n": 1}, "report": "", "notes": []}, {"request": {"n": 1}}, None),
+        ({"one": AIMessage("a"), "two": "b"}, {"one": "a", "two": "b"}, None),
+        ({"summary": "a", "translation": "b"}, {"summary": "a", "translation": "b"}, None),
+        ({"question": "q", "context": "c", "answer": "a"}, "a", None),
+        ({"raw": AIMessage("a"), "parsed": {"n": 1}}, {"raw": "a", "parsed": {"n": 1}}, None),
         (None, None, None),
     ],
     ids=[
@@ -259,6 +284,12 @@ class Parsed(BaseModel):
         "list",
         "parsed",
         "other state",
+        "beside the conversation",
+        "without what is empty",
+        "branches",
+        "branches that read like an answer",
+        "what it was made of",
+        "raw and parsed",
         "nothing",
     ],
 )

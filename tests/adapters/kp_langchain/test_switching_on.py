@@ -13,6 +13,7 @@ from ways_to_run import WAYS
 
 import kp_langchain
 from kp_langchain import KPCallbackHandler
+from kp_middleware import KnowledgePulse
 
 GO = {"messages": "go"}
 STORY = ["thought: I need to add.", "tool_call add(a=1, b=2)", "observation add: 3"]
@@ -195,15 +196,19 @@ def test_where_recording_is_switched_off_nothing_is_switched_on(
     assert notebook.started == 0
 
 
-def test_a_pipeline_that_cannot_be_made_does_not_reach_the_agent(adding, monkeypatch, caplog):
-    monkeypatch.setenv("KP_THRESHOLD", "high")
+def test_a_wrong_variable_does_not_reach_the_agent_and_is_named(adding, monkeypatch, caplog):
+    monkeypatch.setenv("KP_THREAD_IDLE_S", "often")
+    monkeypatch.setenv("KP_EMBEDDER", "none")
     kp_langchain.enable()
 
     result = adding.invoke(GO)
 
+    with KnowledgePulse.default() as kp:
+        assert kp.flush(30).unscored == 0
     assert result["messages"][-1].text == "The answer is 3."
-    [warning] = caplog.records
-    assert "threshold" in str(warning.exc_info[1])
+    [error] = caplog.records
+    assert "KP_THREAD_IDLE_S" in error.getMessage()
+    assert kp.stats().scored == 1
 
 
 def test_a_block_is_recorded_and_nothing_around_it(adding, notebook):

@@ -11,11 +11,11 @@ from contextlib import closing
 import click
 import pytest
 
+from kp_middleware.core.gates import top_share
 from kp_middleware.database import connect
 from kp_middleware.inspection import main
 from kp_middleware.inspection.input.names import complete_domain, complete_tool, complete_trace_id
 from kp_middleware.inspection.input.weights import complete_profile
-from kp_middleware.shares import top_share
 from kp_middleware.storage import domain_names, tool_names, trace_ids
 
 

@@ -33,6 +33,32 @@ def test_a_sound_file_is_told_with_its_traces_the_disk_and_sqlite(agent, examine
     assert found["file"]["detail"].endswith(f" GB free, SQLite {SQLITE_VERSION}")
 
 
+@pytest.mark.parametrize("mode", [0o666, 0o604, 0o602])
+def test_a_file_that_every_user_may_open_is_trouble_and_the_remedy_is_named(
+    agent, examine, db, mode
+):
+    agent("one")
+    db.chmod(mode)
+
+    found, exit_code = examine()
+
+    assert exit_code == 3
+    assert not found["file"]["ok"]
+    assert found["file"]["detail"] == (
+        f"every user of this machine may open {db} (mode {mode:04o}): chmod 600 {db}*"
+    )
+    assert db.stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_is_shared_with_a_group_is_as_somebody_wants_it(agent, examine, db):
+    agent("one")
+    db.chmod(0o660)
+
+    _, exit_code = examine()
+
+    assert exit_code == 0
+
+
 @pytest.mark.usefixtures("damaged")
 def test_a_damaged_file_is_found_though_it_can_be_opened(examine):
     found, exit_code = examine()
@@ -105,11 +131,46 @@ def test_a_misspelt_setting_is_trouble_and_the_one_that_is_meant_is_named(examin
     assert found["settings"] == {
         "check": "settings",
         "ok": False,
-        "detail": f"{file}: there is no setting treshold: did you mean threshold?",
+        "detail": f"{file}, line 1: there is no setting 'treshold': did you mean threshold?",
         "try_later": False,
         "warning": False,
     }
     assert {"file", "model", "redaction", "registry"} < found.keys()
+
+
+def test_a_variable_that_is_no_setting_is_a_warning_with_the_one_that_is_meant(
+    examine, monkeypatch
+):
+    monkeypatch.setenv("KP_TRESHOLD", "0.5")
+    monkeypatch.setenv("KP_MODEL_PATH", "/none")
+
+    found, exit_code = examine()
+
+    assert (found["settings"]["warning"], exit_code) == (True, 0)
+    assert found["settings"]["detail"] == "KP_TRESHOLD is no setting: did you mean KP_THRESHOLD?"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("KP_VISIBILITY", "publik", "private, org or network is needed"),
+        ("KP_REGISTRY_URL", "htp:/x", "it must begin with https://"),
+        ("KP_CACHE_SIZE", "many", "a whole number of at least 0 is needed"),
+    ],
+)
+def test_where_a_setting_is_wrong_the_doctor_looks_at_all_the_rest(
+    examine, monkeypatch, name, value, words
+):
+    monkeypatch.setenv("KP_API_KEY", "kp_" + "0" * 64)
+    monkeypatch.setenv(name, value)
+
+    found, exit_code = examine()
+
+    assert exit_code == 3
+    assert words in found["settings"]["detail"]
+    assert found["settings"]["detail"].endswith(f"(from {name})")
+    assert found["registry"]["detail"] == "nothing is sent: a setting is wrong"
+    assert {"file", "gate", "model", "redaction"} < found.keys()
 
 
 def test_what_is_usable_need_not_be_tried_later(agent, examine):
@@ -154,3 +215,26 @@ def test_a_file_of_an_older_version_is_not_said_to_have_no_runs(agent, examine, 
     assert (exit_code, found["file"]["ok"]) == (3, False)
     assert f"kp-middleware migrate --db {db}" in found["file"]["detail"]
     assert found["gate"]["detail"].endswith("from now on; the file cannot be read")
+
+
+def test_runs_of_models_that_told_no_tokens_are_counted_with_what_to_do(db, examine):
+    put(db, run("one", step("thought"), model="m", input_tokens=3, output_tokens=1))
+    put(db, run("two", step("thought"), model="m"))
+    put(db, run("three", step("thought")))
+
+    found, exit_code = examine()
+
+    assert (found["tokens"]["ok"], found["tokens"]["warning"], exit_code) == (True, True, 0)
+    assert found["tokens"]["detail"].startswith("1 of 2 runs with a model have no token counts")
+    assert "stream_usage=True" in found["tokens"]["detail"]
+
+
+def test_where_all_models_told_their_tokens_or_none_was_asked_nothing_is_amiss(db, examine):
+    put(db, run("one", step("thought")))
+    without_models, _ = examine()
+    put(db, run("two", step("thought"), model="m", input_tokens=3, output_tokens=1))
+    counted, _ = examine()
+
+    assert "tokens" not in without_models
+    assert counted["tokens"]["detail"] == "counted in all runs with a model: 1"
+    assert counted["tokens"]["warning"] is False

@@ -279,7 +279,7 @@ def test_of_a_trace_without_a_score_it_is_said_what_is_known(db, type_command, f
 def test_a_trace_that_could_not_be_scored_says_why(db, type_command):
     seq = put(db, run("Book", step("thought")))
     with closing(connect(db)) as connection:
-        TraceStore(connection, scorer="by hand").fail(seq, "could not be scored: NaN")
+        TraceStore(connection, scorer="by hand").fail(seq, "not_scored", "NaN")
 
     told = json.loads(type_command("explain", "@last", "--json").stdout)
 

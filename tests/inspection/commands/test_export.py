@@ -26,6 +26,22 @@ def traces(db):
     put(db, run("three", step("thought", content="hm"), id="c"))
 
 
+@pytest.mark.parametrize(
+    "words", [["export"], ["export", "--raw"], ["backup"], ["report"]], ids=str
+)
+@pytest.mark.usefixtures("traces")
+def test_a_link_to_what_is_not_there_is_refused(type_command, tmp_path, words):
+    target, link = tmp_path / "elsewhere" / "target", tmp_path / "link"
+    target.parent.mkdir()
+    link.symlink_to(target)
+
+    results = [type_command(*words, str(link), *force) for force in ([], ["--force"])]
+
+    assert [result.exit_code for result in results] == [2, 2]
+    assert "is a link to what is not there: remove it, or name another" in results[0].stderr
+    assert not target.exists()
+
+
 @pytest.fixture
 def exported(type_command):
     """The traces that come out."""

@@ -1,6 +1,7 @@
 """What goes, exactly; why something does not; and trying again."""
 
 import json
+from contextlib import closing
 
 import pytest
 from loading import heavy_modules
@@ -32,7 +33,7 @@ def record(db):
         )
         with pipeline as kp:
             kp.capture(_agent(answer))()
-            kp.flush()
+            kp.flush(timeout_s=1)
 
     return once
 
@@ -52,6 +53,7 @@ def rejected(record, db):
 
 def _agent(answer):
     def ask():
+        current_trace().tool_call("convert", {"amount": 250})
         current_trace().thought(f"Project Bluebird: {answer}")
         current_trace().outcome(confidence=0.9)
         return "done"
@@ -89,7 +91,7 @@ def test_a_cut_list_says_how_many_there_are(record, type_command):
     record("one")
     record("two and more")
 
-    assert type_command("outbox", "-n", "1").stderr == "2 in all: -n shows more\n"
+    assert type_command("outbox", "-n", "1").stderr.endswith("\n2 in all: -n shows more\n")
 
 
 def test_the_exact_bytes_are_shown(record, type_command, db):
@@ -100,6 +102,25 @@ def test_the_exact_bytes_are_shown(record, type_command, db):
     (body,) = connect(db).execute("SELECT CAST(body AS BLOB) FROM outbox").fetchone()
     assert shown == body
     assert "naïve 日本".encode() in shown
+
+
+def test_a_diff_shows_the_words_that_a_tool_call_leaves_with(record, type_command):
+    record()
+
+    lines = type_command("outbox", "show", "@last", "--diff").stdout.splitlines()
+
+    assert '+      "content": "convert(amount=250)",' in lines
+    assert not any(line.startswith("-") and "convert" in line for line in lines)
+
+
+def test_the_bytes_on_a_terminal_are_the_same_json_and_harmless(record, type_command, db):
+    record("look \x9b2J \x85 \u202e\u2066 ü検")
+
+    told = typed("--db", str(db), "outbox", "show", "@last")
+
+    assert json.loads(told) == json.loads(type_command("outbox", "show", "@last").stdout)
+    assert "ü検" in told
+    assert told.strip().isprintable()
 
 
 def test_a_diff_shows_what_redaction_changed(record, type_command):
@@ -137,7 +158,11 @@ def test_what_was_rejected_waits_again(type_command):
 
     assert (result.stdout, result.exit_code) == ("1 waiting\n", 0)
     (after,) = rows(type_command)
-    assert (after["state"], after["attempts"], after["reason"]) == ("pending", 0, None)
+    assert (after["state"], after["attempts"], after["reason"]) == (
+        "pending",
+        0,
+        "nothing listens there (connection refused)",
+    )
 
 
 def test_what_could_not_be_redacted_is_redacted_anew(record, type_command):
@@ -186,7 +211,10 @@ def test_what_is_cancelled_does_not_go_even_if_a_program_looks_for_what_was_left
     assert (result.stdout, result.exit_code) == ("1 cancelled\n", 0)
     record("two and more")
     states = [(row["state"], row["reason"]) for row in rows(type_command)]
-    assert states == [("pending", None), ("cancelled", "by hand")]
+    assert states == [
+        ("pending", "nothing listens there (connection refused)"),
+        ("cancelled", "by hand"),
+    ]
     assert [row["reason"] for row in rows(type_command, "--cancelled")] == ["by hand"]
 
 
@@ -254,6 +282,17 @@ def test_what_two_prepared_stays_without_what_either_takes_out(record, type_comm
 
     body = type_command("outbox", "show", "@last").stdout
     assert ("Bluebird" in body, "Project" in body) == (False, False)
+
+
+def test_the_words_of_a_call_follow_the_rules_of_whoever_rescans(record, type_command, monkeypatch):
+    record(redact_deny=["bluebird"])
+    before = type_command("outbox", "show", "@last").stdout
+    monkeypatch.setenv("KP_REDACT_KEYS_DENY", "amount")
+
+    type_command("outbox", "rescan")
+
+    assert "convert(amount=250)" in before
+    assert "250" not in type_command("outbox", "show", "@last").stdout
 
 
 @pytest.mark.parametrize("words", [["rescan"], ["retry", "--failed"]], ids=" ".join)
@@ -337,11 +376,13 @@ def test_why_something_is_blocked_is_told_on_any_terminal(record, db, columns):
 
 def test_a_column_with_nothing_in_it_makes_room_for_others(record, db):
     record("clean")
+    with closing(connect(db)) as connection:
+        connection.execute("UPDATE outbox SET state = 'sent'")
 
     heading, row = typed("--db", str(db), "outbox", columns=60).splitlines()
 
     assert heading.split() == ["id", "state", "attempts", "size_bytes", "objective"]
-    assert row.split()[1] == "pending"
+    assert row.split()[1] == "sent"
 
 
 @pytest.mark.parametrize("words", [["retry", "--failed"], ["rescan"]], ids=str)

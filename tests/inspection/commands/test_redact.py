@@ -174,6 +174,31 @@ def test_what_is_no_text_is_refused(redact, content, words):
     assert "anna" not in result.stderr
 
 
+SECRET = "Quiet-7q4x" + "Zk29"
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (f"I typed {SECRET}\npassword={SECRET}\n", ["line 1", "line 2"]),
+        (f'{{"a": "{SECRET}"}}\n{{"password": "{SECRET}"}}\n', ["line 1: a", "line 2: password"]),
+        (f'{{"a": "{SECRET}", "password": "{SECRET}"}}', ["a", "password"]),
+        (
+            f"I typed {SECRET}\n" + "a line\n" * 200_000 + f"password={SECRET}\n",
+            ["line 1", "line 200002"],
+        ),
+    ],
+    ids=["text", "lines of JSON", "JSON", "a long text"],
+)
+def test_a_secret_that_is_found_in_one_place_goes_in_all_and_is_reported_there(
+    redact, text, places
+):
+    cleaned, report = redact(text, "--level", "private"), redact(text, "--report", "--json")
+
+    assert SECRET not in cleaned.stdout
+    assert [row["path"] for row in json.loads(report.stdout)] == places
+
+
 def test_a_long_text_is_cleaned_in_parts(redact):
     written, expected = "{0:06} wrote to user{0}@example.org", "{0:06} wrote to [REDACTED:email]"
 

@@ -1,6 +1,7 @@
 import json
 import re
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from hand_made import put, run, scored, step
@@ -133,7 +134,7 @@ def test_a_number_of_steps_that_is_none_is_an_error(type_command, steps):
 
 def test_a_run_that_is_kept_in_part_says_how_long_it_was(db):
     made = run("Long", step("thought"))
-    put(db, made.model_copy(update={"shape": made.shape.model_copy(update={"steps": 2000})}))
+    put(db, made.model_copy(update={"shape": replace(made.shape, steps=2000)}))
 
     told = typed("--db", str(db), "show", "@last")
 

@@ -14,6 +14,7 @@ from kp_middleware.storage import Pacing, PacingTable
 from kp_middleware.testing import StandInEmbedder
 
 REGISTRY = "https://registry.example"
+UNKNOWN = {"problem": None, "in_words": None, "since": None, "tries": 0, "next_at": None}
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_each_kind_of_trouble_is_one_line_with_what_to_do(change, status, state,
         ("", "has asked for patience, or was in trouble"),
         ("limit", "has asked for patience: nothing to do"),
         ("silence", "was silent when two processes ended"),
-        ("trouble", "was in trouble: if it lasts, check KP_REGISTRY_URL"),
+        ("trouble", "was in trouble: if it lasts, kp-middleware doctor"),
     ],
 )
 def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(status, cause, words):
@@ -119,6 +120,8 @@ def test_a_pause_of_sending_is_told_with_its_end_and_its_cause(status, cause, wo
             "until": "2096-10-02T07:06:40.000Z",
             "refused": False,
             "paused_by": cause,
+            **UNKNOWN,
+            "next_at": "2096-10-02T07:06:40.000Z",
         }
     ]
     assert found["troubles"][0].startswith("nothing is sent until 2096-10-02T07:06:40.000Z: ")
@@ -135,7 +138,7 @@ def test_a_key_that_was_refused_is_told_until_the_user_acts(status, type_command
     assert retried.stderr == "the API key that was refused is tried again\n"
 
     assert found["pauses"] == [
-        {"registry": REGISTRY, "until": None, "refused": True, "paused_by": ""}
+        {"registry": REGISTRY, "until": None, "refused": True, "paused_by": "", **UNKNOWN}
     ]
     assert "has refused the API key: get another" in found["troubles"][0]
     assert "outbox retry --failed" in found["troubles"][0]

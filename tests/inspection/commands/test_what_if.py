@@ -11,12 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from terminal import typed
 
+from kp_middleware.core.formula import PROFILES, Adjustment, Parts, Score, Signals
 from kp_middleware.database import connect
-from kp_middleware.inspection.explanation.rescoring import Parts
 from kp_middleware.inspection.explanation.thresholds import by_threshold
-from kp_middleware.scores import Adjustment, Score, Signals
-from kp_middleware.scoring import PROFILES
-from kp_middleware.specified import SIGNALS
 from kp_middleware.storage import Distribution
 
 ALL = [number / 100 for number in range(101)]
@@ -94,22 +91,21 @@ def test_what_is_just_below_a_threshold_does_not_reach_it(db):
 @example([((1.0, 1.0, 1.0, 1.0), ("many_recoveries", "single_tool"))], PROFILES["code"])
 @given(SIGNAL_SETS, st.sampled_from([*PROFILES.values()]))
 def test_other_weights_give_the_scorers_own_arithmetic(made, profile):
-    weights = tuple(getattr(profile, name) for name in SIGNALS)
     with TemporaryDirectory() as folder:
         db = Path(folder, "kp.db")
         for values, rules in made:
             score = Score(
                 value=0.5,
-                signals=Signals(**dict(zip(SIGNALS, values, strict=True))),
+                signals=Signals(*values),
                 weights=PROFILES["default"],
                 adjustments=tuple(Adjustment(rule, 0.1) for rule in rules),
             )
             put(db, run("one", step("thought")), score)
         with closing(connect(db, read_only=True)) as connection:
-            spread = Distribution(connection, weights=weights)
+            spread = Distribution(connection, weights=profile)
             found = [row["score"] for row in spread.newly_go(0, 100)]
 
-    expected = [Parts(values, weights, rules).score for values, rules in made]
+    expected = [Parts(Signals(*values), profile, rules).score for values, rules in made]
     assert found == sorted(expected)
 
 

@@ -1,21 +1,16 @@
 """What `explain` promises is so, by the scorer's own functions; what it calls impossible is."""
 
 import re
+from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kp_middleware.inspection.explanation._alternatives import Case
-from kp_middleware.inspection.explanation._facts import Facts
+from kp_middleware.core.alternatives import Case, Facts
+from kp_middleware.core.formula import PROFILES, SIGNALS, Parts, Score, combine, score_run
 from kp_middleware.inspection.explanation._remedies import remedy
-from kp_middleware.inspection.explanation.rescoring import Parts
-from kp_middleware.scores import Shape, Signals
-from kp_middleware.scoring import PROFILES
-from kp_middleware.scoring import _signals as formula
-from kp_middleware.specified import SIGNALS
-from kp_middleware.traces import Outcome
 
 UNIT = st.floats(0, 1)
 KINDS = ("thought", "tool_call", "observation", "error_recovery")
@@ -50,44 +45,32 @@ CASES = st.builds(
 )
 
 
-def shape(run):
-    return Shape(steps=run.steps, types=run.kinds, tools=run.tools, recoveries=run.recoveries)
-
-
-def measured(run, **changes):
-    """The scorer's four measures of a run."""
-    outcome = Outcome(result_summary="", confidence=run.confidence)
-    signals = Signals(
-        complexity=formula.complexity(shape(run)),
-        novelty=run.novelty,
-        tool_diversity=formula.tool_diversity(shape(run)),
-        outcome_confidence=formula.outcome_confidence(outcome, success=run.success),
+def scored(run, weights) -> Score:
+    """The score of a run, by the formula itself."""
+    return score_run(
+        run.shape,
+        similarity=None,
+        confidence=run.confidence,
+        success=run.success,
+        weights=weights,
     )
-    return signals.model_copy(update=changes)
+
+
+def measured(run, weights, **changes):
+    return replace(scored(run, weights).signals, **({"novelty": run.novelty} | changes))
 
 
 def rescored(run, weights, **changes):
-    """The scorer's score of a run, and the rules that fired."""
-    base = formula.weighted(measured(run, **changes), weights)
-    return formula.adjusted(base, shape(run), success=run.success)
+    """The score of a run with these signals, and the rules that fired."""
+    return combine(measured(run, weights, **changes), weights, scored(run, weights).rules)
 
 
 def made(run, weights):
-    signals, (_, adjustments) = measured(run), rescored(run, weights)
-    values = (tuple(getattr(one, name) for name in SIGNALS) for one in (signals, weights))
-    return Parts(*values, tuple(one.rule for one in adjustments))
-
-
-def weights_of(case):
-    return next(
-        one
-        for one in PROFILES.values()
-        if tuple(getattr(one, name) for name in SIGNALS) == case.parts.weights
-    )
+    return Parts(measured(run, weights), weights, scored(run, weights).rules)
 
 
 def clears(case, run, **changes):
-    return rescored(run, weights_of(case), **changes)[0] >= case.threshold
+    return rescored(run, case.parts.weights, **changes)[0] >= case.threshold
 
 
 @given(runs(), WEIGHTS)
@@ -119,7 +102,7 @@ def test_the_words_say_the_change_that_was_found(case):
         changed = case.run._replace(confidence=float(confidence[1]), success=success)
         assert clears(case, changed) != case.cleared
     if (total := re.search(rf"that makes {NUMBER}$", words)) and other:
-        assert float(total[1]) == pytest.approx(rescored(other, weights_of(case))[0], abs=6e-4)
+        assert float(total[1]) == pytest.approx(rescored(other, case.parts.weights)[0], abs=6e-4)
 
 
 @given(CASES, UNIT)
@@ -135,7 +118,7 @@ def test_a_value_that_is_named_gives_the_other_verdict_while_the_rules_stay(case
 
 @given(CASES.filter(lambda case: case.signal != "complexity"), UNIT, st.booleans())
 def test_what_is_called_impossible_is_impossible_whatever_its_value(case, value, success):
-    run, weights = case.run, weights_of(case)
+    run, weights = case.run, case.parts.weights
     others = {
         "novelty": lambda: [rescored(run._replace(novelty=value), weights)],
         "tool_diversity": lambda: [

@@ -60,7 +60,7 @@ def test_below_the_bar_of_a_share_more_than_the_bar_is_asked_for(decided):
     account = account_of(trace)
 
     bar = trace["threshold"]
-    assert (trace["verdict"], account.cleared) == ("below", False)
+    assert (trace["verdict"], account.cleared) == ("below_share", False)
     assert account.enough == math.nextafter(bar, 2)
     assert gate_in_words(trace) == f"top 10%, its bar for this run {bar:.3f}"
     assert f"Its gate: top 10%, its bar for this run {bar:.3f}." in told(trace)
@@ -72,8 +72,8 @@ def test_as_good_as_the_bar_of_a_share_is_not_always_enough(decided):
 
     account = account_of(stays)
 
-    assert (gone["score"], gone["verdict"]) == (gone["threshold"], "only as good")
-    assert (stays["score"], stays["verdict"]) == (stays["threshold"], "only as good")
+    assert (gone["score"], gone["verdict"]) == (gone["threshold"], "tied_with_share")
+    assert (stays["score"], stays["verdict"]) == (stays["threshold"], "tied_with_share")
     assert (account.margin, account.cleared) == (0, False)
     assert arithmetic(stays)[-1].working == f"is no more than {stays['threshold']:.3f}"
     assert "and those just as good had gone" in told(stays)
@@ -84,7 +84,7 @@ def test_as_good_as_the_bar_of_a_share_is_not_always_enough(decided):
 def test_what_cleared_a_share_would_have_to_be_below_its_bar(decided):
     trace = decided([0.1] * 55 + [0.9], threshold="top 10%")[-1]
 
-    assert (trace["verdict"], account_of(trace).cleared) == ("let through", True)
+    assert (trace["verdict"], account_of(trace).cleared) == ("forwarded", True)
     assert f"To stay below {trace['threshold']:.3f}, " in told(trace)
 
 
@@ -99,7 +99,7 @@ def test_a_distance_is_told_however_small(decided):
 def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided):
     (trace,) = decided([0.1], threshold="top 10%")
 
-    assert trace["verdict"] == "warming up"
+    assert trace["verdict"] == "warming_up"
     assert gate_in_words(trace) == "top 10%, its bar for this run 0.75"
     assert "To reach 0.75, " in told(trace)
     assert account_of(trace).enough == 0.75
@@ -110,7 +110,7 @@ def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided):
 
     account = account_of(trace)
 
-    assert (trace["verdict"], account.cleared) == ("daily limit", True)
+    assert (trace["verdict"], account.cleared) == ("daily_limit", True)
     assert {(one.least, one.remedy) for one in account.signals} == {(None, "")}
     assert "It was not the bar that decided: score 0." in told(trace)
     assert "but max_per_day = 1 were let through in the last 24 hours." in told(trace)
@@ -122,7 +122,7 @@ def test_a_gate_that_failed_asked_for_nothing(decided):
 
     account = account_of(trace)
 
-    assert (trace["verdict"], account.threshold, account.cleared) == ("gate failed", None, None)
+    assert (trace["verdict"], account.threshold, account.cleared) == ("gate_failed", None, None)
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
     assert "It was not the bar that decided: the gate failed: AttributeError." in told(trace)
     assert "threshold" not in "\n".join(trace_lines(trace))
@@ -132,7 +132,7 @@ def test_a_gate_that_failed_asked_for_nothing(decided):
 
 
 @pytest.mark.parametrize(
-    ("decision", "verdict"), [("withhold", "other"), ("forward", "let through")]
+    ("decision", "verdict"), [("withhold", "custom"), ("forward", "forwarded")]
 )
 def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, decision, verdict):
     bar = 0.0 if decision == "withhold" else 1.0

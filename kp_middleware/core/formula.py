@@ -1,0 +1,318 @@
+"""The protocol's formula: four signals, weighted by domain, then three rules.
+
+The one place that knows it. Source: the protocol's scoring specification; signals and scores are
+clamped to 0..1.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, NamedTuple, Self
+
+SIGNALS: Final = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
+"""In the order in which they are summed, which decides the last bit of the sum."""
+
+STEP_TYPES: Final = ("thought", "tool_call", "observation", "error_recovery")
+
+DEFAULT_PROFILE: Final = "default"
+
+DEFAULT_THRESHOLD: Final = 0.75
+"""The score from which the protocol shares a run."""
+
+MANY_RECOVERIES: Final = 3
+"""A success with so many recoveries is rewarded."""
+
+_UNKNOWN_NOVELTY: Final = 0.5
+_AFTER_FAILURE: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The steps of a run as the formula counts them, also where only a part of them is kept.
+
+    Attributes:
+        steps: Number of steps, at least 1.
+        types: The types among them.
+        tools: Number of different tool names.
+        recoveries: Number of ``error_recovery`` steps.
+    """
+
+    steps: int
+    types: frozenset[str]
+    tools: int
+    recoveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """The four measures of a run, each from 0 to 1; iterable in the order of `SIGNALS`."""
+
+    complexity: float
+    novelty: float
+    tool_diversity: float
+    outcome_confidence: float
+
+    def __iter__(self) -> Iterator[float]:
+        """Their values."""
+        return iter((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each signal counts in one domain; iterable in the order of `SIGNALS`.
+
+    Raises:
+        ValueError: If they do not sum to 1 (within 1e-9), or one is outside 0 to 1.
+
+    >>> Weights(complexity=0.25, novelty=0.25, tool_diversity=0.25, outcome_confidence=0.25).novelty
+    0.25
+    """
+
+    complexity: float
+    novelty: float
+    tool_diversity: float
+    outcome_confidence: float
+
+    def __post_init__(self) -> None:
+        """Refuse weights that would leave 0..1."""
+        for name, weight in zip(SIGNALS, self, strict=True):
+            if not 0 <= weight <= 1:
+                raise ValueError(f"weights are from 0 to 1, {name} is {weight:g}")
+        if not math.isclose(total := math.fsum(self), 1, abs_tol=1e-9):
+            raise ValueError(f"weights must sum to 1, these sum to {total:g}")
+
+    def __iter__(self) -> Iterator[float]:
+        """Their values."""
+        return iter((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
+
+
+PROFILES: Final[Mapping[str, Weights]] = MappingProxyType(
+    {
+        DEFAULT_PROFILE: Weights(0.25, 0.35, 0.15, 0.25),
+        "finance": Weights(0.20, 0.25, 0.10, 0.45),
+        "code": Weights(0.20, 0.30, 0.30, 0.20),
+        "medical": Weights(0.15, 0.20, 0.10, 0.55),
+        "customer_service": Weights(0.20, 0.30, 0.20, 0.30),
+    }
+)
+"""The protocol's weights by domain, exact and case-sensitive; any other domain has the default."""
+
+
+class Nearest(NamedTuple):
+    """The most similar run seen before."""
+
+    id: str
+    similarity: float
+
+
+class Adjustment(NamedTuple):
+    """The effect of one rule on the score: after minus before."""
+
+    rule: str
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How much a run is worth sharing, with everything that led to it.
+
+    Attributes:
+        value: From 0 (not) to 1 (very).
+        signals: The four measures.
+        weights: What each counted in this domain.
+        adjustments: The rules that fired, in order, with the effect of each.
+        nearest: The most similar run seen before and its cosine similarity, or None.
+        embedder: The fingerprint of the embedder; None means novelty was not measured.
+
+    Raises:
+        ValueError: If the value or a signal is outside 0 to 1.
+    """
+
+    value: float
+    signals: Signals
+    weights: Weights
+    adjustments: tuple[Adjustment, ...] = ()
+    nearest: Nearest | None = None
+    embedder: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no formula gives."""
+        for number in (self.value, *self.signals):
+            if not 0 <= number <= 1:
+                raise ValueError(f"scores and signals are from 0 to 1, this one is {number:g}")
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The names of the rules that fired, in order."""
+        return tuple(adjustment.rule for adjustment in self.adjustments)
+
+
+def measure(shape: Shape, *, similarity: float | None, confidence: float, success: bool) -> Signals:
+    """Measure a run.
+
+    Args:
+        shape: Its steps.
+        similarity: Cosine similarity to the nearest run before it; None if nothing was compared.
+        confidence: The agent's own, from 0 to 1.
+        success: Whether the task was done.
+    """
+    return Signals(
+        complexity=complexity(shape),
+        novelty=novelty(similarity),
+        tool_diversity=tool_diversity(shape),
+        outcome_confidence=outcome_confidence(confidence, success=success),
+    )
+
+
+def complexity(shape: Shape) -> float:
+    """Half for all four types of step, 0.3 for any recovery, 0.01 for each step; at most 1."""
+    kinds = len(shape.types) / len(STEP_TYPES) * 0.5
+    recovered = 0.3 if shape.recoveries else 0.0
+    return min(1.0, kinds + recovered + shape.steps / 20 * 0.2)
+
+
+def novelty(similarity: float | None) -> float:
+    """1 for a run unlike all before, 0 for a repeat, 0.5 if nothing was compared."""
+    if similarity is None:
+        return _UNKNOWN_NOVELTY
+    return min(1.0, max(0.0, 1.0 - similarity))
+
+
+def tool_diversity(shape: Shape) -> float:
+    """Different tools for each step, times three; at most 1."""
+    return min(1.0, shape.tools / max(1, shape.steps) * 3)
+
+
+def outcome_confidence(confidence: float, *, success: bool) -> float:
+    """The agent's own confidence; 0.3 of it after a failure."""
+    return confidence * (1.0 if success else _AFTER_FAILURE)
+
+
+def fired_rules(shape: Shape, *, success: bool) -> tuple[str, ...]:
+    """The names of the rules that fire for a run, in the order in which they apply."""
+    fires = {
+        "single_thought": shape.steps == 1 and "thought" in shape.types,
+        "many_recoveries": shape.recoveries >= MANY_RECOVERIES and success,
+        "single_tool": shape.tools == 1,
+    }
+    return tuple(name for name, it_does in fires.items() if it_does)
+
+
+def combine(
+    signals: Signals, weights: Weights, rules: tuple[str, ...]
+) -> tuple[float, tuple[Adjustment, ...]]:
+    """Weigh the signals and apply the rules, each on the result of the one before.
+
+    Returns:
+        The score, from 0 to 1, and the effect of each rule.
+    """
+    (c, n, d, o), (of_c, of_n, of_d, of_o) = signals, weights
+    score = c * of_c + n * of_n + d * of_d + o * of_o
+    adjustments: list[Adjustment] = []
+    for rule in rules:
+        before, score = score, _apply(rule, score)
+        adjustments.append(Adjustment(rule, score - before))
+    return min(1.0, max(0.0, score)), tuple(adjustments)
+
+
+def score_run(
+    shape: Shape,
+    *,
+    similarity: float | None,
+    confidence: float,
+    success: bool,
+    weights: Weights,
+    nearest: Nearest | None = None,
+    embedder: str | None = None,
+) -> Score:
+    """Score a run from what was measured of it.
+
+    Args:
+        shape: Its steps.
+        similarity: Cosine similarity to the nearest run before it; None if nothing was compared.
+        confidence: The agent's own, from 0 to 1.
+        success: Whether the task was done.
+        weights: Of its domain.
+        nearest: That run, to be kept with the score.
+        embedder: The fingerprint of the embedder, to be kept with the score.
+    """
+    signals = measure(shape, similarity=similarity, confidence=confidence, success=success)
+    value, adjustments = combine(signals, weights, fired_rules(shape, success=success))
+    return Score(value, signals, weights, adjustments, nearest, embedder)
+
+
+def rescore(score: Score, shape: Shape, *, confidence: float, success: bool) -> Score:
+    """Score the same run with another outcome; its other signals and its weights stay.
+
+    Args:
+        score: The one it had.
+        shape: Its steps.
+        confidence: From 0 to 1.
+        success: Whether the task was done.
+    """
+    signals = replace(
+        score.signals, outcome_confidence=outcome_confidence(confidence, success=success)
+    )
+    value, adjustments = combine(signals, score.weights, fired_rules(shape, success=success))
+    return replace(score, value=value, signals=signals, adjustments=adjustments)
+
+
+class Parts(NamedTuple):
+    """The parts of a score, to ask what another signal or other weights would have given.
+
+    Attributes:
+        signals: The four measures.
+        weights: What each counts.
+        rules: The names of the rules that fired, in order.
+    """
+
+    signals: Signals
+    weights: Weights
+    rules: tuple[str, ...]
+
+    @property
+    def score(self) -> float:
+        """From 0 to 1."""
+        return combine(*self)[0]
+
+    @property
+    def changes(self) -> tuple[Adjustment, ...]:
+        """The effect of each rule, in order."""
+        return combine(*self)[1]
+
+    def changed(self, signal: str, value: float) -> Self:
+        """The same, but for the value of one signal."""
+        return self._replace(signals=replace(self.signals, **{signal: value}))
+
+    def least(self, signal: str, threshold: float) -> float | None:
+        """The least value of one signal that reaches a threshold, while the others stay.
+
+        The score never falls when a signal rises, so halving finds it to the last bit.
+
+        Returns:
+            From 0 to 1, 0 if any value does; None if not even 1 does.
+        """
+        if self.changed(signal, 1.0).score < threshold:
+            return None
+        if self.changed(signal, 0.0).score >= threshold:
+            return 0.0
+        fails, reaches = 0.0, 1.0
+        while fails < (middle := (fails + reaches) / 2) < reaches:
+            if self.changed(signal, middle).score >= threshold:
+                reaches = middle
+            else:
+                fails = middle
+        return reaches
+
+
+def _apply(rule: str, score: float) -> float:
+    match rule:
+        case "single_thought":
+            return 0.1
+        case "many_recoveries":
+            return min(1.0, score + 0.1)
+        case "single_tool":
+            return max(0.0, score - 0.1)
+        case _:
+            raise ValueError(f"the formula has no rule {rule!r}")

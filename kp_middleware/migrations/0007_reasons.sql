@@ -1,0 +1,31 @@
+-- Version 7: reasons are codes with arguments, and no longer sentences; who says how a run went, and what each step was.
+DROP VIEW history;
+DROP INDEX traces_verdict;
+ALTER TABLE traces ADD COLUMN reason_code TEXT;          -- why the gate decided so, or why there is no score
+ALTER TABLE traces ADD COLUMN reason_args TEXT CHECK (reason_args IS NULL OR json_valid(reason_args));
+UPDATE traces SET
+  reason_code = CASE
+    WHEN reason IS NULL THEN NULL
+    WHEN state = 'failed' AND reason LIKE 'could not be scored: %' THEN 'not_scored'
+    WHEN state = 'failed' AND reason LIKE 'its texts could not be redacted: %' THEN 'not_redacted'
+    WHEN state = 'failed' AND reason LIKE 'it waited and cannot be read: %' THEN 'not_resumed'
+    WHEN state = 'failed' THEN 'damaged'
+    WHEN state <> 'scored' THEN 'not_continued'
+    WHEN verdict = 'gate failed' THEN 'gate_failed'
+    WHEN verdict = 'daily limit' THEN 'daily_limit'
+    WHEN verdict = 'warming up' THEN 'warming_up'
+    WHEN verdict = 'only as good' THEN 'tied_with_share'
+    WHEN gate LIKE 'top %' AND decision = 'forward' AND reason LIKE '% is among %' THEN 'in_share'
+    WHEN gate LIKE 'top %' AND verdict = 'below' THEN 'below_share'
+    WHEN gate LIKE 'threshold %' OR gate LIKE 'top %' THEN iif(decision = 'forward', 'above_threshold', 'below_threshold')
+    ELSE 'custom' END,
+  reason_args = iif(reason IS NULL, NULL, json_object(
+    'words', replace(replace(replace(reason, '; not queued: there is no API key', ''), '; not queued: its visibility is private', ''), '; queued when there was an API key', ''),
+    'delivery', CASE WHEN reason LIKE '%; not queued: there is no API key' THEN 'no_key'
+                     WHEN reason LIKE '%; not queued: its visibility is private' THEN 'private' END));
+ALTER TABLE traces DROP COLUMN verdict;
+ALTER TABLE traces DROP COLUMN reason;
+ALTER TABLE traces ADD COLUMN verdict TEXT GENERATED ALWAYS AS (
+  CASE WHEN decision IS NULL THEN NULL WHEN decision = 'forward' THEN 'forwarded' ELSE reason_code END) VIRTUAL;   -- what became of it, to count
+CREATE INDEX traces_verdict ON traces(gate, verdict, state) WHERE score IS NOT NULL;         -- `stats --by gate`, `--by state`
+CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, t.success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason_code) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;

@@ -1,0 +1,34 @@
+"""What is wrong with settings from outside of the program: said once in a process."""
+
+import logging
+from typing import Final
+
+from kp_middleware.settings import Settings
+from kp_middleware.settings_sources import unknown_variables
+
+logger = logging.getLogger("kp_middleware")
+
+_said: Final[set[str]] = set()
+
+
+def tell_once(settings: Settings) -> None:
+    """Log what is wrong in one line, and variables that nobody reads in another."""
+    if wrong := in_words(settings):
+        _say(logging.ERROR, wrong)
+    if unknown := unknown_variables(Settings.model_fields):
+        told = "; ".join(f"{name} is no setting: {remedy}" for name, remedy in unknown.items())
+        _say(logging.WARNING, told)
+
+
+def in_words(settings: Settings) -> str | None:
+    """Why nothing is sent, and what to do; None if all is well."""
+    if not settings.problems:
+        return None
+    told = "; ".join(map(str, settings.problems))
+    return f"runs are recorded, and nothing is sent until this is corrected: {told}"
+
+
+def _say(level: int, words: str) -> None:
+    if words not in _said:
+        _said.add(words)
+        logger.log(level, "%s", words)

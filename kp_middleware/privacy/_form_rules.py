@@ -1,0 +1,193 @@
+"""Secrets that stand in a known place of a call, a statement, a header or a document."""
+
+from kp_middleware.privacy._assignment_rules import password
+from kp_middleware.privacy._names import ANY_NAME
+from kp_middleware.privacy._notation import CLOSE, RUN, S, quoted
+from kp_middleware.privacy._rules import SPACE, Rule
+from kp_middleware.privacy._values import (
+    is_argument,
+    is_credential,
+    is_no_code,
+    is_of_kubernetes,
+    is_strong_user,
+    is_strong_value,
+    is_told,
+    named,
+)
+
+_LOGINS = (
+    *("log_?in", "sign_?in", "log_?on", "authenticate", "basic_?auth", "http_?basic_?auth"),
+    *("networkcredential", "usernamepasswordcredentials?", "passwordauthentication"),
+    *("passwordcredential", "usernamepasswordauthenticationtoken", "userpassword", "credentials?"),
+    *("plainauthprovider", "set_?basic_?auth", "auth", "mysqli?(?:_connect)?", "create_?user"),
+    *(
+        "add_?user",
+        "userpassauthenticator",
+        "plaincredentials",
+        "simplecredentials",
+        "pdo",
+        "directoryentry",
+    ),
+    *("plainauth", "change_?password", "set_?password", "check_?password", "getconnection"),
+    *("twilio", "hash_?password", "generate_password_hash", "hashpw", "authenticator"),
+)
+_LOGIN_STARTS = (
+    *("log", "sign", "authenticat", "basic", "http", "networkcredential", "usernamepassword"),
+    *("passwordauth", "passwordcred", "userpass", "credential", "plain", "set", "auth", "mysql"),
+    *(
+        "create",
+        "add",
+        "simplecred",
+        "pdo",
+        "directoryentry",
+        "change",
+        "check",
+        "getconnection",
+        "twilio",
+        "hash",
+    ),
+    *("generate_password"),
+)
+_ARGUMENT = (
+    r"""(?:[bN]?"[^"\n]{0,128}"|[bN]?'[^'\n]{0,128}'|[$@&]?[\w.]{1,60}(?:\[[^\]\n]{0,40}\])?)"""
+)
+_KEYWORD = r"(?:\w{1,40}\s{0,2}[=:]\s{0,2})?"
+
+FORM_RULES: tuple[Rule, ...] = (
+    password(  # login("bob", "…")
+        rf"(?<![A-Za-z])(?:[A-Za-z]\w{{0,40}}_)?(?i:{'|'.join(_LOGINS)})\(\s{{0,40}}"
+        rf"(?:{_KEYWORD}{_ARGUMENT}\s{{0,4}},\s{{0,40}}){{1,3}}"
+        rf"{_KEYWORD}[bN@]{{0,1}}{quoted(least=4)}",
+        starts=_LOGIN_STARTS,
+        needs=("(",),
+        check=is_argument,
+    ),
+    password(  # a pair of user and password
+        r"(?<!\w)(?:http)?auth['\"]?\s{0,2}[=:]>?\s{0,2}"
+        r"(?:\w{1,40}\.?){0,2}[(\[]\s{0,4}[\"'][^\"'\n]{0,64}[\"'],"
+        rf"\s{{0,4}}{quoted(most=256)}",
+        starts=("auth", "httpauth"),
+    ),
+    password(  # "…" == password
+        rf"""{quoted(least=4)}\s{{0,4}}(?:={{2,3}}|!={{1,2}})\s{{0,4}}[\w.]{{0,40}}?{ANY_NAME}"""
+        rf"""(?![\w(])""",
+        starts=(),
+        needs=("==", "!="),
+        check=named(is_argument),
+    ),
+    password(  # password.equals("…")
+        rf"{ANY_NAME}\)?\.\w{{0,10}}(?i:equals|compare|match"
+        rf"|eql)\w{{0,16}}\??\(\s?{quoted(least=4)}",
+        needs=("equals", "compare", "match", "eql"),
+        check=named(is_argument),
+    ),
+    password(  # .pgpass
+        rf"(?<![\w.*-])[\w.*-]{{1,64}}:(?:\d{{4,5}}|\*):[\w*-]{{1,64}}:[\w*-]{{1,64}}:"
+        rf"(?P<value>{RUN}{{1,256}}+)",
+        starts=(),
+        needs=(":5432:", ":5433:", ":6432:", ":*:"),
+    ),
+    password(  # Client("AC…", "…")
+        r"(?<![A-Za-z0-9])AC[0-9a-f]{32}[\"']?[\s,:;]{1,8}[\"']?(?P<value>[0-9a-f]{32})"
+        r"(?![0-9a-f])",
+        starts=("ac",),
+    ),
+    password(  # the line after the id of a key of AWS
+        r"(?:AKIA|ASIA)[A-Z0-9]{16}[^\w\n/+]{0,8}\s{0,4}(?:[\w ]{0,40}[:=])?[^\w\n/+]{0,8}"
+        r"(?P<value>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
+        starts=("akia", "asia"),
+    ),
+    password(  # SQL
+        rf"(?i:identified{S}{{1,4}}(?:with{S}{{1,4}}\w{{1,40}}{S}{{1,4}})?(?:by|as)|password"
+        rf"(?:{S}{{1,4}}for [^=\n]{{1,80}}=)?)"
+        rf"(?:{S}{{1,4}}|{S}{{0,4}}(?:=\s?)?(?i:password){S}?\(\s?|\()N?{quoted(most=256)}",
+        starts=("identified", "password"),
+        check=is_argument,
+    ),
+    password(  # Terraform
+        rf"{ANY_NAME}\"\s{{0,4}}\{{[^{{}}]{{0,400}}?default\s{{0,8}}=\s{{0,8}}{quoted()}",
+        needs=("default",),
+        check=named(is_argument),
+    ),
+    password(  # kind: Secret of Kubernetes
+        r"(?m)^[ \t]{1,16}[\"']?[\w.-]{1,80}[\"']?:[ \t]{1,4}(?:[|>]-?\s{1,16})?[\"']?"
+        r"(?P<value>[A-Za-z0-9+/]{6,8192}+={0,2})[\"']?,?[ \t]{0,4}$",
+        starts=(),
+        needs=("kind: secret", "kind: 'secret", 'kind: "secret', 'kind": "secret'),
+        check=is_of_kubernetes,
+    ),
+    password(  # what Bundler shows a host
+        rf"BUNDLE_[A-Z0-9_]{{1,60}}__[A-Z]{{2,8}}[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?(?P<value>[^{SPACE}:\"']{{1,80}}:{RUN}{{1,128}}+)",
+        starts=("bundle_",),
+    ),
+    password(  # an element of XML or HTML, and the one after it
+        rf"{ANY_NAME}[\"']?(?: [^<>]{{0,80}})?>"
+        r"(?:(?P<value>(?!</)[^<>\n]{1,512}+)</|<!\[CDATA\[(?P<value_data>(?:"
+        r"(?!\]\]>)[^\n]){1,512}+)\]\]>)",
+        needs=("</", "cdata["),
+        check=named(is_told),
+    ),
+    password(  # the element after it
+        rf"{ANY_NAME}</(?:key|name|t[dh]|dt|label|b|strong|a|span)>\s{{0,40}}"
+        r"<(?:string|value|td|dd|span|code|input)[^<>]{0,80}>(?P<value>[^<>\n]{1,512}+)</",
+        needs=("</",),
+        check=named(is_told),
+    ),
+    password(  # attributes of XML
+        rf"""{ANY_NAME}["']\s{{1,4}}(?:[a-z-]{{1,16}}=["'][^"'\n<>]{{0,40}}["']\s{{1,4}}){{0,3}}value={quoted()}""",
+        needs=("value=",),
+        check=named(is_argument),
+    ),
+    password(  # a list of names and values
+        rf"""{ANY_NAME}["']?,?\s{{0,16}}["']?(?i:value){CLOSE}\s{{0,2}}[:=]\s{{0,2}}["']?"""
+        rf"""(?P<value>[^{SPACE}"',}}]{{1,512}}+)""",
+        needs=("value",),
+        check=named(is_no_code),
+    ),
+    Rule(  # what a header holds
+        "bearer_token",
+        "secret",
+        rf"(?i:authorization)\W{{0,8}}[:=,]\W{{0,8}}[bfr]?[\"']?(?i:bearer|basic|token|apikey"
+        rf"|[\w-]{{3,20}}){S}{{1,3}}"
+        rf"(?P<value>{RUN}{{1,2048}}+)",
+        ("authorization",),
+        check=is_credential,
+    ),
+    Rule(
+        "bearer_token",
+        "secret",
+        rf"(?<![A-Za-z0-9])(?i:bearer){S}{{1,4}}(?P<value>{RUN}{{1,2048}}+)",
+        ("bearer",),
+        check=is_strong_value,
+    ),
+    Rule(  # signs that should be escaped in a URL
+        "basic_auth",
+        "secret",
+        rf"://(?P<value>[^{SPACE}:/@\"'`<>?#]{{0,128}}+:"
+        rf"(?!\d{{1,5}}[/?#])[^{SPACE}\"'`@]{{1,256}})@(?=[\w\[.$-]{{1,80}}(?:[:/?\s\"'`>)\],;]"
+        rf"|\Z))",
+        ("://",),
+        check=is_strong_user,
+    ),
+    Rule(
+        "webhook_url",
+        "secret",
+        r"(?:hooks\.slack(?:-gov)?\.com/[a-z]{2,12}|[\w-]{1,60}\.webhook\.office\.com/\w{1,20}"
+        r"|[\w-]{1,60}\.logic\.azure\.com[:\w/]{0,40}workflows"
+        r"|outlook\.office(?:365)?\.com/webhook)[/?][\w/?=&%.@-]{8,400}",
+        needs=(
+            "hooks.slack",
+            ".webhook.office",
+            ".logic.azure",
+            "office.com/webhook",
+            "office365.com/webhook",
+        ),
+    ),
+    Rule(  # the rest of a key, whose beginning is elsewhere
+        "private_key",
+        "secret",
+        r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/=]{16,80}(?:\\n|\\r|\s"
+        r"|[\"',+]){1,6}){1,80}+-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----",
+        needs=("private key-----",),
+    ),
+)

@@ -1,0 +1,252 @@
+"""Names of fields, variables and settings: which of them say that their value is a secret."""
+
+import re
+from functools import cache, lru_cache
+
+from kp_middleware.privacy._rules import in_any_case, spelled
+from kp_middleware.privacy._signs import PLACEHOLDER, seen
+
+_OWNERS = (
+    *("api", "app", "application", "access", "secret", "private", "signing", "signature"),
+    *("encryption", "decryption", "master", "account", "auth", "service", "ssh", "deploy"),
+    *("shared", "storage", "license", "subscription", "hmac", "aes", "root", "admin", "client"),
+    "unseal",
+)
+_HOLDERS = (
+    *("db", "pg", "my", "mysql", "sql", "ora", "oracle", "mongo", "redis", "rds", "ldap", "bind"),
+    *("root", "user", "admin", "sys", "su", "sudo", "svc", "service", "login", "account", "app"),
+    *("smtp", "imap", "pop", "mail", "ftp", "sftp", "ssh", "git", "svn", "vnc", "wifi", "proxy"),
+    *("http", "key", "store", "keystore", "trust", "truststore", "cert", "ca", "pfx", "jks", "zip"),
+    *("backup", "master", "mqtt", "amqp", "rabbit", "kafka", "elastic", "jenkins", "ansible"),
+)
+_FOREIGN = (
+    *("passwort", "kennwort", "contrase(?:ñ|n)a", "contrasenya", "senha", "palavra[- ]passe"),
+    *("mot[_ -]de[_ -]passe", "wachtwoord", "has(?:ł|l)(?:o|em|a)", "l(?:ö|o)senord(?:et)?"),
+    *("passord(?:et)?", "parol(?:a|ă)", "parol(?:a|e) d['’]ordine", "parola chiave"),
+    *("şifre(?:niz|si|n)?", "sifre(?:niz|si|n)?", "hesl(?:o|em|a)", "adgangskoden?"),
+    *("kodeord(?:et)?", "salasana(?:si)?", "jelsz(?:ó|o)", "lozinka", "m(?:ậ|a)t kh(?:ẩ|a)u"),
+    *("kata sandi", "пароль", "пароля", "парола", "κωδικός", "συνθηματικό", "パスワード"),
+    *("パスフレーズ", "暗証番号", "合言葉", "密碼", "密码", "口令", "비밀번호", "패스워드", "암호"),
+    *("पासवर्ड", "कूटशब्द", "รหัสผ่าน", "পাসওয়ার্ড", "كلمة المرور", "كلمة السر", "كلمه المرور"),
+    *("الرقم السري", "گذرواژه", "رمز عبور", "סיסמה", "סיסמא", "סיסמת", "הסיסמה", "הסיסמא"),
+)
+_WORDS = (
+    r"pass(?:[_-]?word|wd|phrase|code)s?",
+    *("pwd", "secrets?", "credentials?", "creds", "token", "jwt", "connection[_-]?string", "psk"),
+    *("requirepass", "masterauth", "x-(?:amz|goog)-signature", "access[_-]?id", "mnemonic"),
+    *("seed[_ -]?phrase", "recovery[_ -]?phrase", "authorization", "proxy-?authorization"),
+    *("cookies?", "set-?cookies?"),
+    *_FOREIGN,
+)
+_OTHERS = (
+    r"(?<=[A-Za-z0-9][_-])pass|(?-i:(?<=[a-z])Pass)|(?<![A-Za-z])(?:bind_?)?pw(?![A-Za-z])"
+    r"|(?<![A-Za-z0-9])_auth"
+)
+_WHERE = "prod(?:uction)?|dev(?:elopment)?|staging|live|sandbox|pem|primary|secondary|v\\d{1,2}"
+
+
+_FAMILIES = {
+    "": spelled(_WORDS),
+    "(?:[_-]?access)?[_ -]?keys?": _OWNERS,
+    "[_-]?tokens?": ("access", "api", "auth", "refresh", "bearer", "session"),
+    "(?:pass|_?pw(?![A-Za-z]))": _HOLDERS,
+}
+"""Words, by what follows them."""
+
+
+def _any_name() -> str:
+    """A pattern that looks at the first letter once for all words that begin with it."""
+    rests: dict[str, list[str]] = {}
+    for end, words in _FAMILIES.items():
+        for first in dict.fromkeys(word[0] for word in words):
+            of_first = "|".join(in_any_case(word[1:]) for word in words if word[0] == first)
+            rests.setdefault(first, []).append(f"(?:{of_first}){end}")
+    return "|".join(
+        f"(?-i:[{first}{first.upper()}])(?:{'|'.join(rests[first])})" for first in rests
+    )
+
+
+NAME = (
+    rf"(?P<name>(?i:(?:{_any_name()}|{_OTHERS})(?:[_-]?(?:access[_-]?key|key|value|val"
+    r"|hash|digest|salt|plain|plaintext|text|confirm(?:ation)?|repeat|again|new|old|b64|base64|encrypted"
+    rf"|data|string|base))?\d{{0,3}}(?:[_-](?:{_WHERE}))?))"
+)
+"""A name, or the end of one, that certainly names a secret; as the group ``name``."""
+
+_SIGN = r"[^\s\"'`=:,;|<>(){}\[\]/\\*]"
+ANY_NAME = rf"(?P<name>{_SIGN}{{2,40}}?(?: (?![\d-]){_SIGN}{{2,10}}){{0,2}}?)"
+"""What may be a name; quick to compile, where `is_name` is asked about it."""
+
+NAME_STARTS = spelled(
+    (
+        *("pass", "pwd", "secret", "credential", "creds", "token", "jwt", "connection", "refresh"),
+        *(
+            "requirepass",
+            "masterauth",
+            "bind",
+            "pw",
+            "psk",
+            "x-amz-",
+            "x-goog-",
+            "mnemonic",
+            "seed",
+        ),
+        *("recovery", "session", "proxy", "authorization", "set-", "setcookie", "cookie", "_auth"),
+        *("bearer", *_OWNERS, *(f"{holder}p" for holder in _HOLDERS)),
+        *("kennwort", "contrase", "senha", "palavra", "mot", "wachtwoord", "has", "lösenord"),
+        *("losenord", "parol", "şifre", "sifre", "hesl", "adgangskode", "kodeord", "salasana"),
+        *("jelsz", "lozinka", "mật", "mat kh", "kata sandi", "парол", "κωδικός", "συνθηματικό"),
+        *("パスワード", "パスフレーズ", "暗証番号", "合言葉", "密碼", "密码", "口令", "비밀번호"),
+        *("패스워드", "암호", "पासवर्ड", "कूटशब्द", "รหัสผ่าน", "পাসওয়ার্ড", "كلم", "الرقم"),
+        *("گذرواژه", "رمز", "סיסמ", "הסיסמ"),
+    )
+)
+"""How `NAME` begins."""
+
+DOUBTFUL = (
+    *("key", "auth", "sig", "sign", "signature", "sid", "session", "session_id", "sessionid"),
+    *("sess", "code", "otp", "pin", "csrf", "nonce", "cred", "creds"),
+)
+"""Words that name a secret, or something else."""
+
+PROBABLE_ALONE = r"(?:key|tok(?!en)|pass(?![pw])|(?:pat|pin|otp)(?![A-Za-z]))"
+PROBABLE_PART = r"(?:token|secret|pass(?:word|wd|phrase)?|pwd?|creds?)"
+"""Parts of names, alone or before something else: what has it, and looks like a secret, is one."""
+
+PROBABLE_STARTS = ("key", "tok", "secret", "pass", "pw", "cred", "pat", "pin", "otp")
+
+VENDORS = (
+    *("adafruit", "adobe", "airtable", "algolia", "alibaba", "amplitude", "artifactory", "asana"),
+    *("atlassian", "auth0", "authress", "beamer", "bittrex", "braintree", "buildkite", "circleci"),
+    *("clickhouse", "clojars", "cloudflare", "codecov", "codeclimate", "cohere", "coinbase"),
+    *("confluence", "confluent", "contentful", "databricks", "datadog", "deepgram", "digitalocean"),
+    *("discord", "doppler", "droneci", "dropbox", "duffel", "dynatrace", "easypost", "elevenlabs"),
+    *("etsy", "facebook", "fastly", "figma", "finicity", "finnhub", "flickr", "flutterwave"),
+    *("frameio", "freemius", "freshbooks", "gitter", "gocardless", "grafana", "harness", "heroku"),
+    *("hubspot", "infracost", "intercom", "jfrog", "jira", "kraken", "kucoin", "launchdarkly"),
+    *("linkedin", "lob_", "looker", "mailchimp", "mailgun", "mapbox", "mattermost", "maxmind"),
+    *(
+        "meraki",
+        "messagebird",
+        "netlify",
+        "newrelic",
+        "new-relic",
+        "new_relic",
+        "nytimes",
+        "octopus",
+    ),
+    *("okta", "openai", "openrouter", "pagerduty", "paypal", "pinecone", "plaid", "planetscale"),
+    *("postmark", "prefect", "privateai", "pulumi", "rapidapi", "rubygems", "scalingo", "segment_"),
+    *("sendbird", "sendgrid", "sendinblue", "sentry", "shippo", "shopify", "sidekiq", "snyk"),
+    *("sonar", "sourcegraph", "spotify", "squareup", "square_", "squarespace", "stripe", "sumo"),
+    *("supabase", "telegram", "travis", "trello", "twilio", "twitch", "twitter", "typeform"),
+    *("vercel", "wakatime", "yandex", "zendesk", "zoho"),
+)
+"""Who gives keys: beside such a name stands a key, if it looks like one."""
+
+_PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".join(
+    word for word in _FOREIGN if word.isascii()
+))  # fmt: skip
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_LONGEST = 48
+_OF_PAGES = frozenset(
+    (
+        *("next", "prev", "previous", "page", "paging", "pagination", "continuation", "continue"),
+        *("cursor", "resume", "sync", "marker", "pad", "eos", "bos", "unk", "mask", "sep", "stop"),
+        *("change", "consistency", "start", "end", "first", "last", "skip", "delta", "position"),
+    )
+)
+_TOKENS = frozenset(("token", "tokens"))
+_OF_ACCESS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
+_OF_NONE = frozenset(
+    (
+        *("cache", "public", "pub", "host", "hosts", "known", "partition", "sort", "primary"),
+        *("foreign", "unique", "index", "dict", "map", "lookup", "group", "row", "column"),
+        *("order", "search", "object", "s3", "bucket", "registry", "hot", "idempotency"),
+        *("dedup", "routing", "range", "message", "event", "context", "thread", "config"),
+        *("translation", "i18n", "label", "composite", "surrogate", "natural", "resource"),
+        *("param", "field", "shard", "trace", "span", "tag", "metric", "evaluated", "hash"),
+        *("digest", "sha", "md5", "checksum", "fingerprint", "etag", "uuid", "guid", "id"),
+        *("ids", "name", "names", "url", "uri", "path", "file", "dir", "folder", "type"),
+        *("kind", "class", "count", "counts", "limit", "length", "len", "size", "min", "max"),
+        *("ttl", "expiry", "expires", "expire", "expiration", "version", "policy", "format"),
+        *("pattern", "regex", "prefix", "suffix", "algorithm", "alg", "hint", "help", "error"),
+        *("test", "arn", "ref", "reference", "issuer", "endpoint", "method", "usage", "used"),
+        *("title", "position", "model", "image", "content", "media", "license", "node"),
+        *("state", "code", "date", "chars", "charset", "alphabet", "re", "cre", "separator"),
+        *("delimiter", "template", "mask", "msg", "info", "time", "timestamp", "verify"),
+        *("enabled", "required"),
+    )
+)
+
+
+def whole_name(text: str, start: int, end: int) -> str:
+    """The identifier of which this is a part."""
+    first, last = start, end
+    while first > max(0, start - _LONGEST) and _continues(text[first - 1]):
+        first -= 1
+    while last < min(len(text), end + _LONGEST) and _continues(text[last]):
+        last += 1
+    return text[first:last]
+
+
+def _continues(character: str) -> bool:
+    return character.isalnum() or character in "_-"
+
+
+@lru_cache(1024)
+def parts_of(name: str) -> frozenset[str]:
+    """The words of a name: ``nextPageToken``, ``next_page_token`` and ``next-page-token`` agree."""
+    return frozenset(part.lower() for part in _PART.findall(name))
+
+
+def pages(name: str) -> bool:
+    """Whether it names a place in a list, such as ``next_page_token``, or a sign of a model."""
+    if "token" not in name.lower():
+        return False
+    parts = parts_of(name)
+    return (
+        not parts.isdisjoint(_TOKENS)
+        and not parts.isdisjoint(_OF_PAGES)
+        and parts.isdisjoint(_OF_ACCESS)
+    )
+
+
+def is_probable(name: str) -> bool:
+    """Whether nothing in the name says that it is not one of a secret."""
+    parts = parts_of(name)
+    return (
+        parts.isdisjoint(_OF_NONE)
+        and not pages(name)
+        and name.lower().strip("_0123456789") != "key"
+    )
+
+
+def is_name(text: str, start: int, end: int) -> bool:
+    """Whether a part of a text ends in what `NAME` matches."""
+    return _name_at_end().search(text, start, end) is not None
+
+
+@cache
+def _name_at_end() -> re.Pattern[str]:
+    return re.compile(rf"{NAME}\Z", re.ASCII)
+
+
+def is_of_password(name: str) -> bool:
+    """Whether a person chose the value: then it can be a word, as that of no key is."""
+    return _PASSWORD.search(name) is not None
+
+
+@cache
+def _secret_name() -> re.Pattern[str]:
+    short = r"\A(?i:auth|pass|cvv\d?|cvc\d?)"
+    where = "test|testing|qa|uat|local|default|main|current|previous|prod|dev|staging|live|pem|der"
+    return re.compile(
+        rf"(?:{NAME}|{short})(?i:[ _-](?:field|input|(?:text)?box)|[ _-]?(?:{where}))?\Z", re.ASCII
+    )
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether what is kept under this name has to go, whatever it is."""
+    name = seen(PLACEHOLDER.sub("|", name))[-120:].rstrip(" :=_-*[]\"'")
+    return _secret_name().search(name) is not None and not pages(name)

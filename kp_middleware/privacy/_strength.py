@@ -1,0 +1,175 @@
+"""How a value looks by itself: like words, like code, or like what nobody would write."""
+
+import math
+import re
+from collections import Counter
+from itertools import pairwise
+
+_IDENT = (
+    r"(?=[A-Za-z_$])(?:[A-Z_]{3,80}+(?![a-z])"
+    r"|[$_]{0,2}[A-Z]{0,12}+[a-z_]*+(?:[A-Z]{1,12}+[a-z_]{2,}+|\d{1,3}+[a-z_]*+)*+)"
+)
+_OBJECTS = (
+    "self|cls|this|os|process|env|environ|settings|config|cfg|conf|args|params|options|opts|ctx"
+    "|context|request|req|response|resp|res|state|data|event|props|secrets|vault|creds|credentials"
+    r"|client|session|kwargs|import\.meta|github|steps|inputs|var|local|module|each"
+)
+_CODE = re.compile(
+    rf"""
+    [(!*]{{0,2}}(?=[\w$][\w$.:>-]{{2}}){_IDENT}(?:(?:[.]|->|::|\?\.){_IDENT})*+
+      [(\[](?:[a-z]?["'].*|(?!\d{{4}}(?:[)\]]|\Z))(?:[^\#^~@!?%&|;$<]|[!?]=|\$[a-z])*+)  # a call
+    | [(!&*]{{0,2}}(?:{_OBJECTS})\??[.][A-Za-z_][\w.?]*
+    | [(!&*]{{0,2}}[A-Za-z_][\w.]*[._](?i:password|passwd|secret|token|key|credentials?)
+    | {_IDENT}(?:(?:->|::){_IDENT})++[;,)\]]*
+    | (?:Optional|Union|Annotated|List|Dict|Sequence|Callable|Literal|new|await)\b.*
+    | \w+:                                                           # the next key
+    | \\f[A-Z(].*                                                    # a manual page
+    """,
+    re.VERBOSE,
+)
+_STAND_IN = re.compile(
+    r"""
+    [$][{(][\w\s'./-].* | [$][A-Za-z_][A-Za-z0-9_]* | [$]env:.* | %[A-Za-z_]+%
+    | %\(?[a-z_]*\)?s | [$@]\d
+    | (?:[^\w{}%]{0,3}(?:[{]{1,2}[\s\w.\[\]"'()|:!>@-]*[}]{1,2}|%[sd])){1,4}[^\w{}]{0,3}
+    | [{]{1,2}[\s\w.\[\]"'():]*
+    | <[\w\s.:/|'-]*> | <[A-Za-z\s_-]* | \[\[[\w\s.-]*\]{0,2} | :[A-Za-z_]\w* | [?]
+    | (?:Bearer|Basic|Token)(?:[ ][{<$].*|[ ]?)
+    | [Yy][Oo][Uu][Rr][ _-].* | [A-Z]{2,}(?:[_-][A-Za-z]{2,})+ | [\W_]{1,2}             # fill me in
+    | ([*.xX#_-])\1{2,} | [*.\u2022]{2,} | \w{0,8}[-_]?(?:[.]{3}|\u2026)
+    """,
+    re.VERBOSE,
+)
+_USUAL = re.compile(
+    r"""
+    0|1|a|an|any|are|array|assert|await|bool|boolean|break|bytes|char|class|const|continue|def|default
+    |del|disabled|elif|else|empty|enabled|enum|except|expected|expired|false|field|float|for|from
+    |getpass|hidden|if|import|in|input|int|integer|invalid|is|json|lambda|let|list|mandatory|masked
+    |match|missing|new|nil|no|none|not|null|number|object|optional|or|and|pass|password|print|prompt
+    |raise|redacted|required|return|revoked|secret|secretstr|self|set|str|string|text|the|this|throw
+    |token|true|try|type|undefined|unknown|unset|unused|valid|var|varchar|void|was|while|with|wrong
+    |yes|yield|your|user|username|passwd|enter
+    |apikey|basic|bearer|bot|digest|hawk|jwt|negotiate|oauth  # schemes: the secret follows
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_WORDY = re.compile(r"(?:\d+[-%])?[A-Za-z]?[a-z]*(?:[-_'/][A-Za-z][a-z]*)*|[A-Z]+(?:[-_/][A-Z]+)*")
+_PASSPHRASE = re.compile(r"[A-Za-z][a-z]+(?:-[A-Za-z]?[a-z]+){3,}")
+_SEGMENT = re.compile(
+    r"(?:[A-Za-z]?[a-z]+|[A-Z]+s?|(?:[A-Z][a-z]{2,})+|[a-z]+(?:[A-Z][a-z]{2,})+)?\d{0,4}"
+)
+_CAMEL = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+\d{0,4}")
+_BETWEEN = re.compile(r"[-/._:@,=+ ]+")
+_AROUND = "*_()[]{}<>\"'`.,;:!?&|"
+_LOGGED = re.compile(
+    r"[^\w\s]{0,2}[\s\u2581\u0120]{0,2}(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,5}|\d{1,3}|[\W_]{1,4})?"
+)
+_HEX = re.compile(
+    r"(?:0x)?[0-9a-f]+|[0-9A-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+)
+
+
+def is_code(value: str) -> bool:
+    """A call, an index, an attribute, a type."""
+    return _CODE.fullmatch(value) is not None
+
+
+def is_call(value: str) -> bool:
+    """A call or an index."""
+    return is_code(value) and ("(" in value or "[" in value)
+
+
+def is_stand_in(value: str) -> bool:
+    """A template, a mask, or a text that asks to be replaced."""
+    return _STAND_IN.fullmatch(value.strip()) is not None
+
+
+def is_usual_word(value: str) -> bool:
+    """A word of schemas and programs."""
+    return _USUAL.fullmatch(value) is not None
+
+
+def is_wordy(value: str) -> bool:
+    """Words of one case, joined by hyphens: a dictionary may have them."""
+    return _WORDY.fullmatch(value) is not None
+
+
+def is_passphrase(value: str) -> bool:
+    """Four words and more, joined by hyphens."""
+    return _PASSPHRASE.fullmatch(value) is not None
+
+
+def is_sign_of_model(value: str) -> bool:
+    """A piece of text as language models count them: ``Yes``, `` the``, ``ization``."""
+    return len(value) <= 17 and _LOGGED.fullmatch(value) is not None
+
+
+def is_hexadecimal(value: str) -> bool:
+    """A hash, an id, or a number."""
+    return _HEX.fullmatch(value) is not None
+
+
+_TYPE_NAME = re.compile(r"[&*]?_?(?:[a-z_]{1,40}\.){0,3}_?(?:[A-Z][a-z]+){2,6}\d?")
+
+
+def is_strong(value: str) -> bool:
+    """Eight signs and more that are no words, no number, no path and no code."""
+    if len(value) < 8 or value.isdecimal() or any(map(str.isspace, value)):
+        return False
+    if is_plain(value.strip(_AROUND)) and not is_hexadecimal(value):
+        return False
+    if is_stand_in(value) or is_code(value):
+        return False
+    if is_hexadecimal(value):
+        return len(value) >= 16 and not value.isalpha()
+    return "://" not in value
+
+
+def is_type_name(value: str) -> bool:
+    """``MyKeyType``: humps of words, and no more signs of its own."""
+    return _TYPE_NAME.fullmatch(value) is not None and len(value) >= 3 * sum(
+        map(str.isupper, value)
+    )
+
+
+def is_plain(value: str) -> bool:
+    """Words, names of variables and numbers, and what joins them."""
+    return all(map(_is_plain_part, _BETWEEN.split(value)))
+
+
+def _is_plain_part(part: str) -> bool:
+    if _SEGMENT.fullmatch(part):
+        return True
+    return len(part) >= 3 * sum(map(str.isupper, part)) and _CAMEL.fullmatch(part) is not None
+
+
+def looks_random(value: str) -> bool:
+    """Digits, capitals and small letters that change places as in no word."""
+    if not (
+        any(map(str.isdigit, value))
+        and any(map(str.isupper, value))
+        and any(map(str.islower, value))
+    ):
+        return False
+    changes = sum(a != b for a, b in pairwise(map(_kind, value)))
+    return changes >= 0.38 * len(value) and entropy(value) > 3.4
+
+
+def case_changes(value: str) -> int:
+    """How often a small letter follows a capital, or the other way round."""
+    cases = [character.isupper() for character in value if character.isalpha()]
+    return sum(a != b for a, b in pairwise(cases))
+
+
+def _kind(character: str) -> int:
+    if character.isdigit():
+        return 0
+    if character.isupper():
+        return 1
+    return 2 if character.islower() else 3
+
+
+def entropy(value: str) -> float:
+    """Bits for each character."""
+    size = len(value)
+    return -sum(count / size * math.log2(count / size) for count in Counter(value).values())

@@ -1,0 +1,206 @@
+"""What may stand between a trace and its registry: kept as a code, told in words.
+
+Light: commands that read load this.
+"""
+
+from enum import StrEnum
+from typing import Final, NamedTuple, Self
+
+_LONGEST_DETAIL: Final = 200
+
+
+class ProblemKind(StrEnum):
+    """What kind of problem; the values are in the shared file of paces.
+
+    Attributes:
+        REFUSED: Nothing listens there.
+        UNKNOWN_HOST: The host has no address; the detail is its name.
+        UNREACHABLE: The network does not lead there; the detail says why.
+        NO_CONNECTION: No connection within the seconds of the detail.
+        SILENCE: A connection, and no answer within the seconds of the detail.
+        SLOW: An answer that was not over within the seconds of the detail.
+        BROKEN: The connection broke off, or what came is no HTTP; the detail says how.
+        UNTRUSTED: The certificate is signed by nobody known here; the detail is OpenSSL's.
+        BAD_CERTIFICATE: The certificate is expired, or another host's; the detail is OpenSSL's.
+        CERTIFICATE_FILE: The detail is a variable, and what it names: no certificates.
+        NO_TLS: What listens there does not speak TLS; the detail is OpenSSL's.
+        PROXY: The proxy cannot be reached; the detail is its variable and why.
+        PROXY_REFUSES: The proxy answered no; the detail is its variable and the answer.
+        PROXY_UNUSABLE: The proxy's address makes no sense; the detail is its variable and why.
+        WRONG_PATH: A server, but no registry at this path; the detail is the status.
+        REDIRECT: The detail is the status, and where it points to.
+        NO_REGISTRY: An answer that no registry gives; the detail is the status.
+        GATEWAY: What stands before the registry cannot reach it; the detail is the status.
+        TROUBLE: The registry is in trouble itself; the detail is the status.
+        BARRED: Something before the registry refuses; the detail is the status.
+        LIMIT: Too many requests.
+        DEAD_KEY: The API key is unknown or revoked.
+        READ_ONLY_KEY: The API key has no scope ``write``.
+        FORBIDDEN: The registry refuses the agent; the detail is in its words.
+        OTHER: None of these, or an earlier version did not say.
+    """
+
+    REFUSED = "refused"
+    UNKNOWN_HOST = "unknown_host"
+    UNREACHABLE = "unreachable"
+    NO_CONNECTION = "no_connection"
+    SILENCE = "silence"
+    SLOW = "slow"
+    BROKEN = "broken"
+    UNTRUSTED = "untrusted"
+    BAD_CERTIFICATE = "bad_certificate"
+    CERTIFICATE_FILE = "certificate_file"
+    NO_TLS = "no_tls"
+    PROXY = "proxy"
+    PROXY_REFUSES = "proxy_refuses"
+    PROXY_UNUSABLE = "proxy_unusable"
+    WRONG_PATH = "wrong_path"
+    REDIRECT = "redirect"
+    NO_REGISTRY = "no_registry"
+    GATEWAY = "gateway"
+    TROUBLE = "trouble"
+    BARRED = "barred"
+    LIMIT = "limit"
+    DEAD_KEY = "dead_key"
+    READ_ONLY_KEY = "read_only_key"
+    FORBIDDEN = "forbidden"
+    OTHER = "other"
+
+
+_ASK: Final = "it is tried again by itself; if it lasts, ask whoever runs the registry"
+_OR_IT: Final = "or try this one again with kp-middleware outbox retry --failed"
+_OR_NO_PROXY: Final = "correct {first} or unset it, or name the registry's host in NO_PROXY"
+_WORDS: Final = {
+    ProblemKind.REFUSED: (
+        "nothing listens there (connection refused)",
+        "start the registry, or correct KP_REGISTRY_URL",
+    ),
+    ProblemKind.UNKNOWN_HOST: (
+        "there is no host named {detail}",
+        "correct KP_REGISTRY_URL, or see whether this machine has a network",
+    ),
+    ProblemKind.UNREACHABLE: (
+        "no way leads there ({detail})",
+        "see whether this machine has a network, and whether a firewall lets it out",
+    ),
+    ProblemKind.NO_CONNECTION: (
+        "no connection within {detail} s",
+        "see whether a firewall is in between, and whether KP_REGISTRY_URL is right",
+    ),
+    ProblemKind.SILENCE: ("no answer within {detail} s, though it took the connection", _ASK),
+    ProblemKind.SLOW: ("the answer is too slow: it was not over within {detail} s", _ASK),
+    ProblemKind.BROKEN: ("the connection broke off ({detail})", _ASK),
+    ProblemKind.UNTRUSTED: (
+        "its certificate is not trusted here ({detail})",
+        "name the file of the authority that signed it in SSL_CERT_FILE",
+    ),
+    ProblemKind.BAD_CERTIFICATE: (
+        "its certificate is not valid ({detail})",
+        "correct KP_REGISTRY_URL or this machine's clock, or ask whoever runs it for another",
+    ),
+    ProblemKind.CERTIFICATE_FILE: (
+        "{first} is {rest}, where no certificates can be read",
+        "correct {first} or unset it",
+    ),
+    ProblemKind.NO_TLS: (
+        "what listens there does not speak TLS ({detail})",
+        "correct the host or the port in KP_REGISTRY_URL",
+    ),
+    ProblemKind.PROXY: ("the proxy that {first} names cannot be reached ({rest})", _OR_NO_PROXY),
+    ProblemKind.PROXY_REFUSES: (
+        "the proxy that {first} names does not let us through (it answered {rest})",
+        _OR_NO_PROXY,
+    ),
+    ProblemKind.PROXY_UNUSABLE: (
+        "what {first} says of a proxy cannot be used ({rest})",
+        "correct {first} or unset it",
+    ),
+    ProblemKind.WRONG_PATH: (
+        "there is a server, but no registry at this address (it answered {detail})",
+        "correct KP_REGISTRY_URL: it ends before /v1/knowledge",
+    ),
+    ProblemKind.REDIRECT: (
+        "it sends us elsewhere ({detail})",
+        "set KP_REGISTRY_URL to where the registry is: an API key follows no redirect",
+    ),
+    ProblemKind.NO_REGISTRY: (
+        "something else answers there ({detail}, with nothing that a registry says)",
+        "correct KP_REGISTRY_URL, or see whether a login page or a proxy is in between",
+    ),
+    ProblemKind.GATEWAY: (
+        "what stands before the registry does not get through to it (it answered {detail})",
+        _ASK,
+    ),
+    ProblemKind.TROUBLE: ("the registry is in trouble itself (it answered {detail})", _ASK),
+    ProblemKind.BARRED: (
+        "something before the registry does not let us in (it answered {detail}, with a page)",
+        "see whether a firewall or a login is in between, and ask whoever runs it",
+    ),
+    ProblemKind.LIMIT: (
+        "it has asked for patience (429)",
+        "there is nothing to do; let nothing else send with this key",
+    ),
+    ProblemKind.DEAD_KEY: (
+        "it has refused the API key: it does not know it, or has revoked it",
+        f"set KP_API_KEY to another (after three 429s in an hour, wait an hour first), {_OR_IT}",
+    ),
+    ProblemKind.READ_ONLY_KEY: (
+        "the API key may only read",
+        "register one with the scope write, and set KP_API_KEY to it",
+    ),
+    ProblemKind.FORBIDDEN: (
+        "it takes nothing from this agent ({detail})",
+        f"set KP_API_KEY to a key of an agent in good standing, {_OR_IT}",
+    ),
+    ProblemKind.OTHER: ("it was in trouble", "if it lasts: kp-middleware doctor"),
+}
+
+
+class Problem(NamedTuple):
+    """One problem, in a form that can be kept in a column.
+
+    Attributes:
+        kind: Of what kind.
+        detail: What only this one has; as its kind says.
+
+    >>> Problem(ProblemKind.WRONG_PATH, "404").kept
+    'wrong_path 404'
+    >>> print(Problem.read("wrong_path 404").what)
+    there is a server, but no registry at this address (it answered 404)
+    """
+
+    kind: ProblemKind
+    detail: str = ""
+
+    @classmethod
+    def read(cls, kept: str) -> Self:
+        """One that was kept; of a kind that this version does not know, it is ``OTHER``."""
+        kind, _, detail = kept.partition(" ")
+        try:
+            return cls(ProblemKind(kind), detail)
+        except ValueError:
+            return cls(ProblemKind.OTHER)
+
+    @property
+    def kept(self) -> str:
+        """As it is kept: in one line, not long."""
+        letters = (letter if letter.isprintable() else " " for letter in self.detail)
+        return f"{self.kind} {' '.join(''.join(letters).split())}"[:_LONGEST_DETAIL].rstrip()
+
+    @property
+    def what(self) -> str:
+        """What it is."""
+        return self._filled(_WORDS[self.kind][0])
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return self._filled(_WORDS[self.kind][1])
+
+    def _filled(self, words: str) -> str:
+        first, _, rest = self.detail.partition(" ")
+        named = {"detail": self.detail, "first": first, "rest": rest}
+        return words.format_map(named)
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}"

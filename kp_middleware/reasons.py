@@ -1,0 +1,111 @@
+"""Sentences for the reasons that are stored as codes: the one place that words them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kp_middleware.core.gates import ReasonCode, exact, share_in_words
+
+DELIVERY = {
+    "private": "not queued: its visibility is private",
+    "no_key": "not queued: there is no API key",
+    "wrong_setting": "not queued: a setting is wrong, kp-middleware doctor says which",
+    "sent": "it was sent before",
+    "sending": "it was on its way before",
+}
+"""Why a run that was decided on stays where it is, by the argument ``delivery``."""
+
+FAILURES = {
+    "not_redacted": "its texts could not be redacted: {error}",
+    "not_scored": "could not be scored: {error}",
+    "damaged": "what was recorded was lost in a damaged file",
+    "not_resumed": "it waited and cannot be read: {error}",
+    "not_continued": "it was not resumed",
+}
+"""Why a run has no score."""
+
+
+def reason_text(code: str | None, args: Mapping[str, Any] | str | None) -> str | None:
+    """Word a stored reason.
+
+    Args:
+        code: A `ReasonCode`, or why a run has no score; None gives None.
+        args: Its arguments, or the JSON of them.
+
+    >>> reason_text("below_threshold", {"score": 0.7499, "threshold": 0.75})
+    'score 0.7499 is below 0.75'
+    """
+    if code is None:
+        return None
+    read: Mapping[str, Any] = json.loads(args) if isinstance(args, str) else args or {}
+    delivery = DELIVERY.get(read.get("delivery", ""))
+    try:
+        words = _reason(code, read)
+    except (KeyError, TypeError, ValueError):  # of a newer version, or of a gate of the user's own
+        words = code.replace("_", " ")
+    return "; ".join(filter(None, (words, delivery)))
+
+
+def _reason(code: str, args: Mapping[str, Any]) -> str:
+    if "words" in args:
+        return str(args["words"])
+    if code in FAILURES:
+        return FAILURES[code].format(error=args.get("error", "unknown"))
+    match ReasonCode(code):
+        case ReasonCode.ABOVE_THRESHOLD | ReasonCode.BELOW_THRESHOLD | ReasonCode.WARMING_UP:
+            return _against_threshold(args)
+        case ReasonCode.IN_SHARE | ReasonCode.BELOW_SHARE | ReasonCode.TIED_WITH_SHARE:
+            return _against_share(code, args)
+        case ReasonCode.DAILY_LIMIT:
+            base = _against_share("in_share", args) if "share" in args else _against_threshold(args)
+            return (
+                f"{base}, but max_per_day = {args['limit']} were let through in the last 24 hours"
+            )
+        case ReasonCode.GATE_FAILED:
+            return f"the gate failed: {args.get('error', 'unknown')}"
+        case ReasonCode.CUSTOM:
+            return ""
+
+
+def _against_threshold(args: Mapping[str, Any]) -> str:
+    if "score" not in args:
+        return "another gate let it through"
+    score, threshold = args["score"], args["threshold"]
+    reaches = "is at least" if score >= threshold else "is below"
+    said = f"score {_beside(score, threshold)} {reaches} {exact(threshold)}"
+    if "needed" not in args:
+        return said
+    return f"{said}, which holds until the domain has {args['needed']} runs, not {args['runs']}"
+
+
+def _against_share(code: str, args: Mapping[str, Any]) -> str:
+    score, bar = args["score"], args["bar"]
+    among = f"the {share_in_words(args['share'])} of the domain's last {args['runs']} runs"
+    if code == ReasonCode.IN_SHARE:
+        return f"score {score:.3f} is among {among}"
+    if code == ReasonCode.TIED_WITH_SHARE:
+        return f"score {score:.3f} is only as good as {among}, which have gone"
+    value, begins = _told_apart(score, bar)
+    return f"score {value} is below {begins}, where {among} begin"
+
+
+def _beside(score: float, threshold: float) -> str:
+    """Write a score with three digits, or with as many as show its side of the threshold."""
+    for digits in range(3, 16):
+        told = f"{score:.{digits}f}"
+        if (float(told) >= threshold) == (score >= threshold):
+            return told
+    return repr(score)
+
+
+def _told_apart(one: float, other: float) -> tuple[str, str]:
+    """Write two numbers with three digits, or with as many as show which is more.
+
+    >>> _told_apart(0.61, 0.7), _told_apart(0.60999, 0.61)
+    (('0.610', '0.700'), ('0.60999', '0.61000'))
+    """
+    for digits in range(3, 16):
+        told = f"{one:.{digits}f}", f"{other:.{digits}f}"
+        if told[0] != told[1]:
+            return told
+    return repr(one), repr(other)

@@ -1,0 +1,380 @@
+"""What begins inside a run and is none of it: forked processes, and tasks that outlive it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langchain_notebook import Notebook, line
+from scripted_agents import add, agent
+from scripted_models import ScriptedModel, calls, says
+from versions import create_agent, needs
+
+import kp_langchain
+from kp_langchain import KPCallbackHandler
+from kp_middleware.database import connect
+
+SPREADING = """
+import multiprocessing, os
+import kp_langchain
+from concurrent.futures import ProcessPoolExecutor
+from langchain_core.tools import tool
+from kp_langchain import KPCallbackHandler
+from kp_middleware import KnowledgePulse
+from scripted_agents import agent
+from scripted_models import ScriptedModel, calls, says
+
+kp = KnowledgePulse(embedder=None)
+kp.capture(lambda question: question)("first")  # so that no child has to load what keeps a run
+kp.flush(60)
+fork = multiprocessing.get_context("fork")
+
+def ask(number):
+    agent(says(f"answer {number}")).invoke({"messages": f"question {number}"})
+
+def ask_a_model(number):
+    ScriptedModel(turns=[says(f"answer {number}")]).invoke(f"question {number}")
+
+@kp.capture
+def ask_captured(number):
+    return f"question {number}"
+
+def in_a_pool(job):
+    with fork.Pool(2) as pool:
+        pool.map(job, range(3))
+
+def in_an_executor(job):
+    with ProcessPoolExecutor(2, fork) as pool:
+        list(pool.map(job, range(3)))
+
+def in_processes(job):
+    workers = [fork.Process(target=job, args=(number,)) for number in range(3)]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+
+def in_forks(job):
+    for number in range(3):
+        if os.fork() == 0:
+            job(number)
+            kp.close()
+            os._exit(0)
+    [os.wait() for _ in range(3)]
+
+def spreading(way, job):
+    @tool
+    def spread(what: str) -> str:
+        '''Let several processes do it.'''
+        way(job)
+        return "done"
+
+    return agent(calls(spread={"what": "all"}), says("outer answer"), tools=[spread])
+
+def ask_outside(way, job):
+    spreading(way, job).invoke({"messages": "outer"}, {"callbacks": [KPCallbackHandler(kp)]})
+"""
+
+GO_ON = {
+    "a pool": "ask_outside(in_a_pool, ask)",
+    "an executor": "ask_outside(in_an_executor, ask)",
+    "processes": "ask_outside(in_processes, ask)",
+    "forks": "ask_outside(in_forks, ask)",
+    "processes that ask a model alone": "ask_outside(in_processes, ask_a_model)",
+    "processes, all of it switched on": """
+kp_langchain.enable(kp)
+spreading(in_processes, ask).invoke({"messages": "outer"})
+""",
+}
+OF_A_CAPTURED_FUNCTION = """
+@kp.capture
+def outer(question):
+    in_processes(ask_captured)
+    in_processes(ask)
+    return "outer answer"
+
+kp_langchain.enable(kp)
+outer("outer")
+"""
+
+
+@pytest.fixture
+def run_program(tmp_path):
+    """Runs a program; the objective and the result of each of its runs."""
+
+    def run(program):
+        (tmp_path / "program.py").write_text(SPREADING + program)
+        modules = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+        db = tmp_path / "kp.db"
+        subprocess.run(
+            [sys.executable, "-W", "ignore:This process", tmp_path / "program.py"],
+            check=True,
+            env={**os.environ, "KP_DB": str(db), "PYTHONPATH": modules},
+        )
+        with closing(connect(db, read_only=True)) as connection:
+            rows = connection.execute("SELECT objective, result_summary FROM traces WHERE seq > 1")
+            return sorted(tuple(row) for row in rows)
+
+    return run
+
+
+@needs("create_agent")
+@pytest.mark.parametrize("way", GO_ON)
+def test_runs_in_processes_that_a_run_forks_are_runs_of_their_own(run_program, way):
+    runs = run_program(GO_ON[way])
+
+    inner = [(f"question {number}", f"answer {number}") for number in range(3)]
+    assert runs == [("outer", "outer answer"), *inner]
+
+
+@needs("create_agent")
+def test_runs_in_processes_that_a_captured_function_forks_are_runs_of_their_own(run_program):
+    runs = run_program(OF_A_CAPTURED_FUNCTION)
+
+    assert sorted(result for _, result in runs) == sorted(
+        ["outer answer", *(f"{what} {n}" for what in ("question", "answer") for n in range(3))]
+    )
+
+
+@needs("create_agent")
+def test_what_a_pools_last_job_recorded_is_kept_though_the_pool_kills_it(run_program):
+    runs = run_program("kp_langchain.enable(kp)\nin_a_pool(ask)")
+
+    assert runs == [(f"question {number}", f"answer {number}") for number in range(3)]
+
+
+class Unhurried(ScriptedModel):
+    """Answers when it may."""
+
+    async def _agenerate(self, messages, *args, **kwargs):
+        await self.metadata["may"].wait()
+        return self._generate(messages, *args, **kwargs)
+
+
+def adds_when_it_may(may, **options):
+    model = Unhurried(
+        turns=[calls("I add.", add={"a": 1, "b": 2}), says("3")], metadata={"may": may}
+    )
+    return create_agent(model, [add], **options)
+
+
+async def outlived(begin, config, *, started=True):
+    """A run whose tool begins something in the background, which ends after the run.
+
+    Args:
+        begin: Makes what the tool begins, of an event that lets it go on.
+        config: Of the run.
+        started: Whether it has begun when the run ends, or begins only then.
+    """
+    may, tasks = asyncio.Event(), []
+    inner = begin(may)
+
+    async def ask(what):
+        if not started:
+            await may.wait()
+        return await inner.ainvoke(what)
+
+    @tool
+    async def later(what: str) -> str:
+        """Do it later."""
+        tasks.append(asyncio.create_task(ask({"messages": what})))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return "it will be done"
+
+    outer = agent(calls(later={"what": "1 + 2?"}), says("soon"), tools=[later], name="outer")
+    await outer.ainvoke({"messages": "go"}, config)
+    may.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+ADDED = ["thought: I add.", "tool_call add(a=1, b=2)", "observation add: 3", "thought: 3"]
+OUTER = ["tool_call later(what='1 + 2?')", "observation later: it will be done", "thought: soon"]
+
+
+def told(notebook):
+    """Of each run what it was for, its steps and the inner agents that took them."""
+    return [
+        (run.trace.task.objective, [line(step) for step in run.trace.steps], run.agents)
+        for run in notebook.runs
+    ]
+
+
+@pytest.mark.parametrize("started", [True, False], ids=["while it runs", "after its end"])
+@pytest.mark.parametrize(
+    "name", [None, pytest.param("helper", marks=needs("agents that say their name"))]
+)
+def test_a_background_agent_that_outlives_its_run_is_a_run_of_its_own(
+    config, notebook, started, name
+):
+    asyncio.run(outlived(lambda may: adds_when_it_may(may, name=name), config, started=started))
+
+    assert told(notebook) == [("go", OUTER, {}), ("1 + 2?", ADDED, {})]
+    inner = notebook.runs[1]
+    assert (inner.complete, inner.trace.outcome.result_summary) == (True, "3")
+    if name is not None:
+        assert inner.agent_name == name
+
+
+def test_a_background_agent_is_recorded_where_all_runs_are(notebook):
+    kp_langchain.enable(notebook)
+    try:
+        asyncio.run(outlived(adds_when_it_may, {}))
+        asyncio.run(outlived(adds_when_it_may, {}, started=False))
+    finally:
+        kp_langchain.disable()
+
+    assert told(notebook) == [("go", OUTER, {}), ("1 + 2?", ADDED, {})] * 2
+
+
+def test_the_id_of_a_background_run_leads_to_its_own_trace(notebook):
+    handler = KPCallbackHandler(notebook)
+
+    asyncio.run(outlived(adds_when_it_may, {"callbacks": [handler]}))
+
+    assert len({run.trace.id for run in notebook.runs}) == 2
+    assert len(handler._runs) == 0
+
+
+def test_a_background_agent_that_fails_is_a_failed_run(config, notebook):
+    def failing(may):
+        async def fail(_):
+            await may.wait()
+            raise ValueError("no")
+
+        return RunnableLambda(fail)
+
+    asyncio.run(outlived(failing, config))
+
+    _, failed = notebook.runs
+    assert (failed.error_type, failed.trace.metadata.success) == ("ValueError", False)
+
+
+@needs("create_agent")
+def test_a_background_task_that_is_cancelled_with_its_program_is_no_run(config, notebook):
+    def never(_):
+        async def wait(_):
+            await asyncio.Event().wait()
+
+        return RunnableLambda(wait)
+
+    async def run():
+        task = asyncio.create_task(outlived(never, config))
+        while not (notebook.ended or task.done()):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+    assert [run.trace.task.objective for run in notebook.runs] == ["go"]
+
+
+class Interrupted(Notebook):
+    """A pipeline that is busy, as a background thread goes on, when a run of its own begins."""
+
+    def __init__(self, meanwhile):
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    def start_recording(self, framework):
+        if self.started == 1:
+            self.started += 1
+            self._meanwhile()
+        return super().start_recording(framework)
+
+
+def began(handler, *, inside):
+    """The id of a chain that has begun inside another."""
+    run_id = uuid.uuid4()
+    handler.on_chain_start(None, {"messages": "back"}, run_id=run_id, parent_run_id=inside)
+    return run_id
+
+
+def uses_slow(handler, *, inside):
+    """The id of a tool that has begun, and may never end."""
+    run_id = uuid.uuid4()
+    handler.on_tool_start({"name": "slow"}, "x", run_id=run_id, parent_run_id=inside)
+    return run_id
+
+
+def test_what_a_background_run_gives_up_is_a_recovery_in_its_own_trace(handler, notebook):
+    outer = began(handler, inside=None)
+    background = began(handler, inside=outer)
+    uses_slow(handler, inside=background)
+
+    handler.on_chain_end({}, run_id=outer)
+    handler.on_tool_end("done", run_id=uses_slow(handler, inside=background))
+    handler.on_chain_end({}, run_id=background)
+
+    assert [line(step) for step in notebook.runs[1].trace.steps] == [
+        "error_recovery slow: CancelledError",
+        "tool_call slow(input='x')",
+        "observation slow: done",
+    ]
+
+
+def test_what_a_background_run_begins_while_the_run_around_it_ends_is_in_its_trace():
+    def meanwhile():
+        tools.append(uses_slow(handler, inside=background))
+
+    notebook, tools = Interrupted(meanwhile), []
+    handler = KPCallbackHandler(notebook)
+    outer = began(handler, inside=None)
+    background = began(handler, inside=outer)
+
+    handler.on_chain_end({}, run_id=outer)
+    handler.on_tool_end("done", run_id=tools[0])
+    handler.on_chain_end({}, run_id=background)
+
+    assert len(notebook.ended) == 2
+    assert line(notebook.runs[-1].trace.steps[-1]) == "observation slow: done"
+    assert len(handler._runs) == 0
+
+
+def test_a_background_run_that_ends_while_the_run_around_it_ends_is_over():
+    notebook = Interrupted(lambda: handler.on_chain_end({}, run_id=background))
+    handler = KPCallbackHandler(notebook)
+    outer = began(handler, inside=None)
+    background = began(handler, inside=outer)
+
+    handler.on_chain_end({}, run_id=outer)
+
+    assert len(notebook.ended) == 1
+    assert len(handler._runs) == 0
+
+
+def test_thousands_of_background_runs_are_bounded_and_the_oldest_is_given_up(handler, notebook):
+    outer = began(handler, inside=None)
+    oldest, *_, latest = [began(handler, inside=outer) for _ in range(4200)]
+
+    handler.on_chain_end({}, run_id=outer)
+
+    assert len(handler._runs) == 2048
+    assert len([ended for ended in notebook.ended if not ended.complete]) == 4200 - 2048
+    assert handler.trace_id(oldest) is None
+    assert handler.trace_id(latest) is not None
+
+
+@pytest.mark.parametrize("kind", ["chain", "tool", "retriever"])
+def test_a_run_is_recorded_though_one_in_the_background_cannot_be(kind):
+    def bug():
+        raise RuntimeError("a bug of ours")
+
+    notebook = Interrupted(bug)
+    handler, outer = KPCallbackHandler(notebook), uuid.uuid4()
+    begin, end = (getattr(handler, f"on_{kind}_{what}") for what in ("start", "end"))
+    begin({"name": "outer"}, "go", run_id=outer)
+    background = began(handler, inside=outer)
+
+    end([], run_id=outer)
+    handler.on_chain_end({}, run_id=background)
+
+    assert [(ended.objective.split()[-1], ended.complete) for ended in notebook.ended] == [
+        ("go", True)
+    ]
+    assert len(handler._runs) == 0

@@ -1,0 +1,240 @@
+"""A run whose last answer is not whole is incomplete, and says why."""
+
+import asyncio
+
+import pytest
+from langchain_core.language_models import BaseLLM
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGenerationChunk, Generation, LLMResult
+from scripted_agents import add, agent
+from scripted_models import ScriptedModel, StreamingModel, calls, says
+from versions import SummarizationMiddleware, create_agent
+from ways_to_run import WAYS
+
+from kp_middleware import current_trace
+from kp_middleware.recording import Naming, captured
+
+GO = {"messages": "go"}
+
+CUT = {  # what providers say of an answer that is not whole, and the reason in it
+    "OpenAI": ({"finish_reason": "length"}, "length"),
+    "OpenAI's filter": ({"finish_reason": "content_filter"}, "content_filter"),
+    "OpenAI's responses": (
+        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+        "max_output_tokens",
+    ),
+    "Anthropic": ({"stop_reason": "max_tokens"}, "max_tokens"),
+    "Anthropic's filter": ({"stop_reason": "refusal"}, "refusal"),
+    "Google": ({"finish_reason": "MAX_TOKENS"}, "MAX_TOKENS"),
+    "Google's filter": ({"finish_reason": "SAFETY"}, "SAFETY"),
+    "Bedrock": ({"stopReason": "max_tokens"}, "max_tokens"),
+    "Ollama": ({"done_reason": "length"}, "length"),
+}
+WHOLE = [
+    {"finish_reason": "stop"},
+    {"stop_reason": "end_turn"},
+    {"finish_reason": "STOP"},
+    {"stop_reason": "stop_sequence"},
+    {"status": "completed", "incomplete_details": None},
+    {"finish_reason": None},
+]
+
+
+def half(text="The answer is", **metadata):
+    return AIMessage(text, response_metadata=metadata or {"finish_reason": "length"})
+
+
+@pytest.mark.parametrize(("metadata", "reason"), CUT.values(), ids=CUT)
+def test_an_answer_that_was_cut_leaves_the_run_incomplete(config, notebook, metadata, reason):
+    ScriptedModel(turns=[half(**metadata)]).invoke("go", config)
+
+    assert (notebook.run.complete, notebook.run.error_type) == (False, reason)
+    assert notebook.trace.metadata.success is False
+    assert notebook.story == ["thought: The answer is"]
+
+
+@pytest.mark.parametrize("metadata", WHOLE, ids=str)
+def test_an_answer_that_is_whole_is_a_success(config, notebook, metadata):
+    ScriptedModel(turns=[half(**metadata)]).invoke("go", config)
+
+    assert (notebook.run.complete, notebook.run.error_type) == (True, None)
+    assert notebook.trace.metadata.success is True
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_however_a_chain_is_run_its_cut_answer_is_told(config, notebook, way):
+    class Cut(StreamingModel):
+        def _stream(self, messages, stop=None, run_manager=None, **options):
+            yield from super()._stream(messages, stop, run_manager, **options)
+            last = AIMessageChunk("", response_metadata={"finish_reason": "length"})
+            yield ChatGenerationChunk(message=last)
+
+    way(Cut(turns=[half()]) | StrOutputParser(), "go", config)
+
+    assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
+
+
+def test_a_completion_that_was_cut_is_told(config, notebook):
+    class Completing(BaseLLM):
+        _llm_type = "completing"
+
+        def _generate(self, *_, **__):
+            cut = Generation(text="The", generation_info={"finish_reason": "length"})
+            return LLMResult(generations=[[cut]])
+
+    Completing().invoke("go", config)
+
+    assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
+
+
+def test_an_agent_that_is_cut_and_goes_on_is_a_success(config, notebook):
+    calls_add = calls("I add", add={"a": 1, "b": 2})
+    calls_add.response_metadata = {"finish_reason": "length"}
+
+    agent(calls_add, says("3")).invoke(GO, config)
+
+    assert (notebook.run.complete, notebook.run.error_type) == (True, None)
+
+
+def test_who_knows_that_a_cut_answer_will_do_may_say_so(config, notebook):
+    def ask(question):
+        answer = ScriptedModel(turns=[half("y")]).invoke(question, config)
+        current_trace().outcome(success=True)
+        return answer.text
+
+    captured(ask, lambda: notebook.start_recording("python"), Naming())("yes or no?")
+
+    assert (notebook.run.complete, notebook.run.error_type) == (True, None)
+    assert notebook.trace.metadata.success is True
+
+
+def test_a_captured_function_whose_last_answer_was_cut_is_incomplete(config, notebook):
+    def ask(question):
+        return ScriptedModel(turns=[half()]).invoke(question, config).text
+
+    captured(ask, lambda: notebook.start_recording("python"), Naming())("go")
+
+    assert (notebook.run.complete, notebook.run.error_type) == (False, "length")
+
+
+def malformed(name="add"):
+    call = {"type": "invalid_tool_call", "id": "c1", "name": name, "args": "{", "error": "no JSON"}
+    return AIMessage("", invalid_tool_calls=[call])
+
+
+def test_a_run_that_ends_with_a_call_that_nobody_can_do_is_no_success(config, notebook):
+    agent(malformed()).invoke(GO, config)
+
+    assert notebook.trace.metadata.success is False
+    assert (notebook.run.complete, notebook.run.error_type) == (False, "InvalidToolCall")
+
+
+def test_a_run_that_goes_on_after_a_call_that_nobody_can_do_is_a_success(config, notebook):
+    class Insisting(ScriptedModel):
+        def _turn(self, messages):
+            return says("3") if messages[-1].text == "try again" else malformed()
+
+    def ask(question, model):
+        model.invoke(question, config)
+        return model.invoke([("ai", ""), ("user", "try again")], config).text
+
+    recorded = captured(ask, lambda: notebook.start_recording("python"), Naming())
+    recorded("1 + 2?", Insisting(turns=[]))
+
+    assert notebook.trace.metadata.success is True
+    assert notebook.story[-1] == "thought: 3"
+
+
+def test_a_chains_stream_that_is_closed_early_says_so(config, notebook):
+    stream = (StreamingModel(turns=[says("one two three")]) | StrOutputParser()).stream(
+        "go", config
+    )
+    next(stream)
+
+    stream.close()
+
+    assert (notebook.run.complete, notebook.run.error_type) == (False, "GeneratorExit")
+
+
+class Slow(StreamingModel):
+    """Says a word, and then waits for ever."""
+
+    async def _astream(self, messages, *_, **__):
+        yield ChatGenerationChunk(message=AIMessageChunk("one"))
+        await asyncio.Event().wait()
+        yield ChatGenerationChunk(message=AIMessageChunk(messages[-1].text))
+
+
+def test_an_agents_stream_of_tokens_that_is_broken_keeps_what_was_said(config, notebook):
+    async def break_off():
+        stream = create_agent(Slow(turns=[]), []).astream(GO, config, stream_mode="messages")
+        async for _ in stream:
+            break
+        await stream.aclose()
+
+    asyncio.run(break_off())
+
+    assert notebook.story == ["thought: one", "observation: GeneratorExit"]
+    assert notebook.run.complete is False
+
+
+def test_a_chains_stream_that_is_cancelled_keeps_what_was_said(config, notebook):
+    async def cancel():
+        reading, said = None, asyncio.Event()
+
+        async def read():
+            async for _ in (Slow(turns=[]) | StrOutputParser()).astream("go", config):
+                said.set()
+
+        reading = asyncio.create_task(read())
+        await said.wait()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+    asyncio.run(cancel())
+
+    assert notebook.story == ["thought: one", "observation: CancelledError"]
+
+
+def summarizing(*turns):
+    """An agent whose history another model sums up from three messages on."""
+
+    class Next(ScriptedModel):
+        def _turn(self, messages):
+            answered = any(message.type == "tool" for message in messages)
+            return self.turns[answered].model_copy(deep=True)
+
+    summary = ScriptedModel(turns=[says("They greeted.")])
+    middleware = SummarizationMiddleware(
+        model=summary, trigger=("messages", 3), keep=("messages", 1)
+    )
+    return create_agent(Next(turns=list(turns)), [add], middleware=[middleware])
+
+
+def test_a_summary_of_the_history_is_seen_and_not_thought(config, notebook):
+    summing_up = summarizing(calls("I add.", add={"a": 1, "b": 2}), says("3"))
+
+    summing_up.invoke({"messages": [("user", "hi"), ("ai", "hello"), ("user", "1 + 2?")]}, config)
+
+    assert notebook.scopes == [
+        ("summarization", "observation: They greeted."),
+        (None, "thought: I add."),
+        (None, "tool_call add(a=1, b=2)"),
+        (None, "observation add: 3"),
+        ("summarization", "observation: They greeted."),
+        (None, "thought: 3"),
+    ]
+    assert notebook.trace.task.objective == "1 + 2?"
+    assert notebook.trace.outcome.result_summary == "3"
+
+
+def test_a_summary_that_was_cut_is_not_the_runs_answer(config, notebook):
+    middleware = SummarizationMiddleware(
+        model=ScriptedModel(turns=[half("They")]), trigger=("messages", 1), keep=("messages", 1)
+    )
+    silent = create_agent(ScriptedModel(turns=[says("hi")]), [], middleware=[middleware])
+
+    silent.invoke({"messages": [("user", "a"), ("user", "b")]}, config)
+
+    assert notebook.run.complete is True

@@ -1,0 +1,234 @@
+"""The protocol's formula: signals, weights, rules, and what another value would have given."""
+
+import math
+from dataclasses import FrozenInstanceError, astuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware import ReasoningTrace, Score, Step, Tool
+from kp_middleware.core.formula import (
+    PROFILES,
+    SIGNALS,
+    STEP_TYPES,
+    Parts,
+    Shape,
+    Signals,
+    Weights,
+    combine,
+    complexity,
+    measure,
+    novelty,
+    outcome_confidence,
+    rescore,
+    score_run,
+    tool_diversity,
+)
+
+ALL_TYPES = frozenset(STEP_TYPES)
+SHAPES = st.builds(
+    Shape,
+    steps=st.integers(1, 10_000),
+    types=st.frozensets(st.sampled_from(STEP_TYPES), min_size=1),
+    tools=st.integers(0, 50),
+    recoveries=st.integers(0, 10),
+)
+UNIT = st.floats(0, 1)
+SIGNAL_SETS = st.builds(Signals, UNIT, UNIT, UNIT, UNIT)
+WEIGHTS = st.sampled_from([*PROFILES.values()])
+RULES = st.sampled_from(
+    [(), ("single_thought",), ("many_recoveries", "single_tool"), ("single_tool",)]
+)
+THRESHOLDS = UNIT | st.sampled_from([0.1, 0.6, 0.7, 0.75])
+EVEN = Weights(0.25, 0.25, 0.25, 0.25)
+HALF = Signals(0.5, 0.5, 0.5, 0.5)
+
+
+def shape(steps=2, types=frozenset({"thought"}), tools=0, recoveries=0):
+    return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
+
+
+def test_the_shape_counts_steps_types_tools_and_recoveries():
+    steps = [
+        Step(step_id=0, type="tool_call", tool=Tool(name="search")),
+        Step(step_id=1, type="error_recovery", tool=Tool(name="search")),
+        Step(step_id=2, type="tool_call", tool=Tool(name="fetch", mcp_server="web")),
+        Step(step_id=3, type="error_recovery"),
+    ]
+
+    found = ReasoningTrace.of("look it up", steps).shape
+
+    assert found == shape(4, frozenset({"tool_call", "error_recovery"}), 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("given_shape", "expected"),
+    [
+        (shape(steps=1), 0.135),
+        (shape(steps=10, types=ALL_TYPES), 0.6),
+        (shape(steps=10, types=ALL_TYPES, recoveries=1), 0.9),
+        (shape(steps=1000), 1.0),
+    ],
+    ids=["one thought", "all types", "with a recovery", "capped, though the step term is not"],
+)
+def test_complexity_counts_types_recoveries_and_steps(given_shape, expected):
+    assert complexity(given_shape) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "expected"),
+    [(None, 0.5), (1.0, 0.0), (0.0, 1.0), (-1.0, 1.0), (1.0000000000000002, 0.0)],
+    ids=["nothing to compare", "repeat", "unlike", "opposite is clamped", "rounding is clamped"],
+)
+def test_novelty_is_what_similarity_leaves(similarity, expected):
+    assert novelty(similarity) == expected
+
+
+@pytest.mark.parametrize(
+    ("steps", "tools", "expected"),
+    [(6, 0, 0.0), (6, 1, 0.5), (6, 2, 1.0), (6, 5, 1.0)],
+    ids=["none", "one in six", "two in six", "capped"],
+)
+def test_tool_diversity_is_three_times_the_tools_per_step(steps, tools, expected):
+    assert tool_diversity(shape(steps=steps, tools=tools)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("success", "expected"), [(True, 0.9), (False, 0.27)])
+def test_confidence_counts_less_after_a_failure(success, expected):
+    assert outcome_confidence(0.9, success=success) == pytest.approx(expected)
+
+
+def scored(given_shape, similarity=0.5, confidence=0.8, success=True, weights=EVEN):
+    return score_run(
+        given_shape, similarity=similarity, confidence=confidence, success=success, weights=weights
+    )
+
+
+def test_a_single_thought_scores_a_tenth_whatever_else():
+    score = scored(shape(steps=1))
+
+    assert (score.value, score.rules) == (0.1, ("single_thought",))
+
+
+@pytest.mark.parametrize(
+    ("recoveries", "success", "fires"),
+    [(3, True, True), (2, True, False), (3, False, False)],
+    ids=["three survived", "two are not many", "the run failed"],
+)
+def test_many_recoveries_raise_the_score_of_a_success(recoveries, success, fires):
+    score = scored(shape(steps=9, tools=2, recoveries=recoveries), success=success)
+
+    assert score.rules == (("many_recoveries",) if fires else ())
+    assert sum(delta for _, delta in score.adjustments) == pytest.approx(0.1 if fires else 0)
+
+
+def test_a_single_tool_lowers_the_score_but_not_below_zero():
+    value, adjustments = combine(Signals(0.04, 0, 0, 0), Weights(1, 0, 0, 0), ("single_tool",))
+
+    assert (value, adjustments) == (0.0, (("single_tool", -0.04),))
+
+
+def test_each_rule_works_on_the_result_of_the_one_before():
+    high = Signals(0.95, 0.95, 0.95, 0.95)
+
+    value, adjustments = combine(high, EVEN, ("many_recoveries", "single_tool"))
+
+    assert value == pytest.approx(0.9)
+    assert [delta for _, delta in adjustments] == [pytest.approx(0.05), pytest.approx(-0.1)]
+
+
+@given(SHAPES, UNIT, UNIT, st.booleans(), WEIGHTS)
+def test_a_score_and_its_signals_stay_between_0_and_1(
+    any_shape, similarity, confidence, success, weights
+):
+    score = scored(any_shape, similarity, confidence, success, weights)
+
+    assert all(0 <= number <= 1 for number in (score.value, *score.signals))
+
+
+@given(SHAPES, UNIT, UNIT, st.booleans(), WEIGHTS)
+def test_the_adjustments_add_up_to_the_score(any_shape, similarity, confidence, success, weights):
+    score = scored(any_shape, similarity, confidence, success, weights)
+
+    base, _ = combine(score.signals, weights, ())
+    assert score.value == pytest.approx(base + sum(delta for _, delta in score.adjustments))
+
+
+@given(SHAPES, UNIT, UNIT, UNIT, st.booleans(), st.booleans(), WEIGHTS)
+def test_another_outcome_gives_the_score_that_it_would_have_given_at_once(
+    any_shape, similarity, before, after, succeeded, success, weights
+):
+    first = scored(any_shape, similarity, before, succeeded, weights)
+
+    again = rescore(first, any_shape, confidence=after, success=success)
+
+    assert again == scored(any_shape, similarity, after, success, weights)
+
+
+@given(SHAPES, UNIT, UNIT, st.booleans(), WEIGHTS)
+def test_the_parts_of_a_score_give_that_score(any_shape, similarity, confidence, success, weights):
+    score = scored(any_shape, similarity, confidence, success, weights)
+
+    parts = Parts(score.signals, weights, score.rules)
+
+    assert (parts.score, parts.changes) == (score.value, score.adjustments)
+
+
+@given(st.builds(Parts, SIGNAL_SETS, WEIGHTS, RULES), st.sampled_from(SIGNALS), THRESHOLDS, UNIT)
+def test_a_value_reaches_the_threshold_exactly_from_the_least_on(parts, signal, threshold, probe):
+    least = parts.least(signal, threshold)
+
+    edge = math.inf if least is None else least
+    probes = [probe, 0.0, 1.0, min(edge, 1.0), math.nextafter(min(edge, 1.0), 0)]
+    reached = [parts.changed(signal, value).score >= threshold for value in probes]
+    assert reached == [value >= edge for value in probes]
+
+
+def test_a_signal_that_does_not_count_cannot_help():
+    parts = Parts(HALF, Weights(0, 0.5, 0.25, 0.25), ())
+
+    assert parts.least("complexity", 0.6) is None
+
+
+def test_a_signal_that_must_be_1_can_help():
+    assert Parts(HALF, EVEN, ()).least("novelty", 0.625) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [(0.25, 0.3, 0.25, 0.25), (0.25, 0.25 + 1e-8, 0.25, 0.25), (0.25, 0, 0.25, 0.25)],
+    ids=["too much", "a little too much", "too little"],
+)
+def test_weights_that_do_not_sum_to_one_are_refused_with_their_sum(weights):
+    with pytest.raises(ValueError, match="weights must sum to 1, these sum to"):
+        Weights(*weights)
+
+
+def test_weights_may_be_off_by_rounding():
+    assert sum(Weights(0.1, 0.2, 0.3, 0.4)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("weight", [-0.25, 1.25, math.nan, math.inf])
+def test_a_weight_outside_of_0_to_1_is_refused_by_its_name(weight):
+    with pytest.raises(ValueError, match="complexity"):
+        Weights(weight, 0.25, 0.25, 0.25)
+
+
+@pytest.mark.parametrize("value", [-0.01, 1.01, math.nan])
+def test_a_score_outside_of_0_to_1_is_refused(value):
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        Score(value, HALF, EVEN)
+
+
+def test_a_score_cannot_be_changed():
+    score = Score(0.5, HALF, EVEN)
+
+    with pytest.raises(FrozenInstanceError):
+        score.value = 0.9
+
+
+def test_signals_and_weights_are_in_the_order_of_their_names():
+    measured = measure(shape(), similarity=0.3, confidence=0.9, success=True)
+
+    assert tuple(measured) == astuple(measured) == tuple(getattr(measured, n) for n in SIGNALS)

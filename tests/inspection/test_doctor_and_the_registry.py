@@ -1,0 +1,244 @@
+"""The doctor asks the registry what a program would meet, and changes nothing there."""
+
+import json
+import shutil
+import subprocess
+import time
+
+import failing_servers as at
+import pytest
+
+from kp_middleware import KnowledgePulse, current_trace, locations
+from kp_middleware.storage import Pacing, PacingTable
+from kp_middleware.testing import LocalRegistry, Mood
+
+pytestmark = pytest.mark.usefixtures("usual_network")
+
+
+@pytest.fixture
+def examined(type_command, monkeypatch):
+    """What the doctor finds at a registry, and its exit code."""
+    monkeypatch.setenv("KP_EMBEDDER", "none")
+
+    def ask(url, key):
+        monkeypatch.setenv("KP_REGISTRY_URL", url)
+        monkeypatch.setenv("KP_API_KEY", key)
+        result = type_command("doctor", "--json")
+        found = {one["check"]: one for one in json.loads(result.stdout)}
+        return found["registry"], result.exit_code
+
+    return ask
+
+
+def record(db, registry):
+    with KnowledgePulse(
+        db=db,
+        embedder=None,
+        threshold=0,
+        registry_url=registry.url,
+        api_key=registry.api_key,
+    ) as kp:
+        kp.capture(_thinking)("six times seven")
+        kp.flush(20)
+
+
+def _thinking(question):
+    current_trace().thought(question)
+    return "42"
+
+
+def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(db, examined):
+    with LocalRegistry() as registry:
+        record(db, registry)
+        before = dict(registry.documents)
+
+        found, exit_code = examined(registry.url, registry.api_key)
+
+        after = dict(registry.documents)
+        assert found["detail"] == f"{registry.url} answers, and takes this API key"
+
+    assert (found["ok"], exit_code) == (True, 0)
+    assert len(before) == 1
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (lambda: at.at_a_registry(key=at.KEY), "does not know it, or has revoked it"),
+        (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), "or has revoked it"),
+        (
+            lambda: at.at_a_registry(may_write=False),
+            "the API key may only read; register one with the scope write",
+        ),
+        (at.no_reputation, "takes nothing from this agent (Minimum KP-REP score"),
+    ],
+    ids=["wrong", "revoked", "read-only", "no reputation"],
+)
+def test_a_key_of_no_use_fails_and_each_is_told_apart(examined, server, words):
+    with server() as (url, key):
+        found, exit_code = examined(url, key)
+        again, _ = examined(url, key)
+
+    assert (found["ok"], exit_code) == (False, 3)
+    assert words in found["detail"]
+    assert words in again["detail"]
+
+
+def test_a_registry_that_asks_for_patience_is_not_asked_for_more(examined, monkeypatch):
+    monkeypatch.setenv("KP_AGENT_ID", "agent-1")
+    with LocalRegistry() as registry:
+        table = PacingTable(
+            locations.pacing_file(), registry=registry.url, agent_id="agent-1", key_hash="any"
+        )
+        table.change(lambda _: Pacing(noted_at=time.time(), paused_until=4e9, paused_by="limit"))
+
+        found, exit_code = examined(registry.url, registry.api_key)
+
+        assert [one.method for one in registry.requests] == ["GET", "DELETE"]
+    assert (found["ok"], exit_code) == (True, 0)
+    assert found["detail"].endswith("whether it may write cannot be asked while sending pauses")
+
+
+def test_what_is_no_registry_is_told_as_what_it_is(examined):
+    with at.at_a_server(at.page("200 OK")) as (url, key):
+        found, exit_code = examined(url, key)
+
+    assert exit_code == 5
+    assert "something else answers there" in found["detail"]
+
+
+def test_a_dead_proxy_is_told_by_its_variable(examined):
+    with at.behind_a_proxy() as (url, key):
+        found, _ = examined(url, key)
+
+    assert "the proxy that HTTPS_PROXY names cannot be reached" in found["detail"]
+    assert "correct HTTPS_PROXY" in found["detail"]
+
+
+def rehashed(certificate):
+    """A folder as OpenSSL wants it."""
+    folder = certificate.parent / "hashed"
+    folder.mkdir()
+    asked = ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)]
+    name = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    shutil.copy(certificate, folder / f"{name}.0")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("variable", "named"),
+    [
+        ("SSL_CERT_FILE", lambda certificate: certificate),
+        ("SSL_CERT_DIR", lambda certificate: certificate.parent),
+        ("SSL_CERT_DIR", rehashed),
+        ("REQUESTS_CA_BUNDLE", lambda certificate: certificate),
+        ("CURL_CA_BUNDLE", lambda certificate: certificate),
+    ],
+    ids=["file", "folder", "folder as OpenSSL wants it", "requests", "curl"],
+)
+def test_an_authority_of_one_s_own_is_believed_where_a_variable_names_it(
+    examined, tmp_path, monkeypatch, variable, named
+):
+    with at.with_a_certificate(tmp_path) as (url, key):
+        unnamed, _ = examined(url, key)
+        monkeypatch.setenv(variable, str(named(tmp_path / "ca.pem")))
+        found, exit_code = examined(url, key)
+
+    assert "SSL_CERT_FILE" in unnamed["detail"]
+    assert "KP_REGISTRY_URL" not in unnamed["detail"]
+    assert (found["ok"], exit_code) == (True, 0)
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"])
+def test_a_variable_that_names_no_certificates_is_told(examined, tmp_path, monkeypatch, variable):
+    monkeypatch.setenv(variable, str(tmp_path / "none"))
+    with LocalRegistry() as registry:
+        found, _ = examined(registry.url, registry.api_key)
+
+    assert (
+        f"{variable} is {tmp_path / 'none'}, where no certificates can be read" in found["detail"]
+    )
+    assert f"correct {variable} or unset it" in found["detail"]
+
+
+@pytest.fixture
+def login(home):
+    """Writes the files of the reference command line."""
+    folder = home / ".config" / "knowledgepulse"
+    folder.mkdir(parents=True)
+
+    def write(auth, **config):
+        (folder / "auth.json").write_text(json.dumps(auth))
+        if config:
+            (folder / "config.json").write_text(json.dumps(config))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "words"),
+    [
+        (
+            {},
+            {},
+            (
+                "does not name its registry (kp auth register asks http://localhost:3000 then):"
+                " write the registry of that key into that file as registryUrl, or set KP_API_KEY"
+            ),
+        ),
+        ({}, {"KP_REGISTRY_URL": "https://one.example"}, "does not name its registry"),
+        (
+            {"registryUrl": "https://one.example"},
+            {"KP_REGISTRY_URL": "https://other.example"},
+            (
+                "says that it is of https://one.example, and traces go to https://other.example;"
+                " set KP_API_KEY to a key of that one"
+            ),
+        ),
+    ],
+    ids=["no config", "no config and a variable", "another registry"],
+)
+def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
+    db, login, type_command, monkeypatch, config, environment, words
+):
+    monkeypatch.setenv("KP_EMBEDDER", "none")
+    login({"apiKey": at.KEY, "agentId": "agent-1"}, **config)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with KnowledgePulse(db=db, embedder=None, threshold=0) as kp:
+        kp.capture(_thinking)("six times seven")
+        kp.flush(10)
+
+    doctor = type_command("doctor")
+    (told,) = json.loads(type_command("status", "--json").stdout)["troubles"]
+    listed = json.loads(type_command("list", "--json").stdout)
+
+    assert kp.settings.api_key is None
+    assert [row["state"] for row in listed] == ["not queued"]
+    assert words in told
+    assert doctor.exit_code == 3
+    assert words in doctor.stdout
+    assert not locations.pacing_file().exists()
+
+
+def test_a_login_is_used_at_its_own_registry(db, login, type_command):
+    with LocalRegistry(answers=[Mood.DRIP]) as registry:
+        login({"apiKey": registry.api_key, "agentId": "agent-1"}, registryUrl=registry.url + "/")
+        with KnowledgePulse(db=db, embedder=None, threshold=0) as kp:
+            kp.capture(_thinking)("six times seven")
+            kp.flush(10)
+
+        assert len(registry.documents) == 1
+    assert json.loads(type_command("status", "--json").stdout)["troubles"] == []
+
+
+def test_a_key_that_is_named_goes_with_whatever_registry_is_named(login, monkeypatch):
+    login({"apiKey": "kp_stored", "agentId": "agent-1"}, registryUrl="https://one.example")
+    monkeypatch.setenv("KP_REGISTRY_URL", "https://other.example")
+    monkeypatch.setenv("KP_API_KEY", "kp_named")
+
+    settings = KnowledgePulse().settings
+
+    assert settings.api_key.get_secret_value() == "kp_named"
+    assert (settings.registry_url, settings.agent_id) == ("https://other.example", None)

@@ -1,0 +1,360 @@
+"""What is wrong outside of a program: it records on, sends nothing, and says so."""
+
+import json
+import logging
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from kp_middleware import KnowledgePulse, Settings, current_trace
+from kp_middleware.pipeline._wrong_settings import _said
+from kp_middleware.testing import LocalRegistry, StandInEmbedder
+
+SHARE = 'a number from 0 to 1 is needed, or a share from "top 1%" to "top 100%"'
+VARIABLES = {
+    "KP_THRESHOLD": ("high", SHARE),
+    "KP_VISIBILITY": ("publik", "private, org or network is needed"),
+    "KP_PRIVACY_LEVEL": ("strict", "aggregated, federated or private is needed"),
+    "KP_MAX_PER_DAY": ("ten", "a whole number of at least 0 is needed"),
+    "KP_REGISTRY_URL": ("htp:/x", "it must begin with https://"),
+    "KP_API_KEY": ("two words", "printable ASCII"),
+    "KP_ENABLED": ("maybe", "true or false is needed"),
+    "KP_SYNC": ("sometimes", "true or false is needed"),
+    "KP_EMBEDDER": ("large", "minilm, minilm-int8 or none is needed"),
+    "KP_PROFILES": ("{", "JSON is needed"),
+    "KP_CACHE_SIZE": ("-1", "a whole number of at least 0 is needed"),
+    "KP_RETENTION_DAYS": ("0", "a number above 0 is needed"),
+    "KP_REDACT_ENGINES": ("trufflehog", "gitleaks:FILE or presidio:MODEL is needed"),
+    "KP_REDACT_DENY": ("/a/,b", "write a JSON list"),
+    "KP_REDACT_PHONE_REGIONS": ("Germany", "two capital letters each"),
+}
+SETTINGS_FILE = "kp-middleware/settings.toml"
+FILES = {
+    "no TOML": (SETTINGS_FILE, b"domain = 'code'\nthreshold = \n", "at line 2"),
+    "no UTF-8": (SETTINGS_FILE, b"\xff\xfe\x00", "correct the file"),
+    "a wrong type": (SETTINGS_FILE, b"# mine\ncache_size = 'x'\n", "settings.toml, line 2"),
+    "a wrong word": (SETTINGS_FILE, b"visibility = 'publik'\n", "private, org or network"),
+    "an unknown key": (SETTINGS_FILE, b"\nvisibilty = 'private'\n", "did you mean visibility?"),
+    "a table that is none": (SETTINGS_FILE, b"profiles = 3\n", "four weights that sum to 1"),
+    "too deep": (SETTINGS_FILE, b"x = " + b"[" * 9000, "settings.toml: "),
+    "no JSON": ("knowledgepulse/auth.json", b"{", "auth.json: it cannot be read as JSON (line 1"),
+    "no object": ("knowledgepulse/auth.json", b"[]", "auth.json: it is no JSON object"),
+    "too deep a JSON": ("knowledgepulse/auth.json", b"[" * 99_999, "it is nested too deeply"),
+    "too deep a config": (
+        "knowledgepulse/config.json",
+        b'{"a":' * 99_999,
+        "config.json: it is nested too deeply",
+    ),
+    "a key that is none": ("knowledgepulse/auth.json", b'{"apiKey": 5}', "a text is needed"),
+    "a URL that is none": ("knowledgepulse/config.json", b'{"registryUrl": "x"}', "https://"),
+    "a wrong visibility": (
+        "knowledgepulse/config.json",
+        b'{"defaultVisibility": "all"}',
+        "config.json: defaultVisibility",
+    ),
+}
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+NEAR = st.sampled_from(
+    ["0.5", "top 10%", "true", "0", "none", "[]", "{}", "/(/", "https://a.b", "~"]
+)
+
+NAMES = sorted({*Settings.model_fields} - {"max_queue_bytes"})  # 0 is right, and drops every run
+
+
+@pytest.fixture
+def registry():
+    with LocalRegistry() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_said():
+    """As in a process that has just begun."""
+    _said.clear()
+
+
+@pytest.fixture
+def record(registry):
+    """Records one run that would clear, with a key; what came of it in the file."""
+
+    def run(**settings):
+        mine = {"registry_url": registry.url, "api_key": registry.api_key, **settings}
+        with KnowledgePulse(embedder=StandInEmbedder(), **mine) as kp:
+            work(kp)
+            kp.flush(30)
+        return stored(kp.settings.db)
+
+    return run
+
+
+@pytest.fixture
+def write(home):
+    """Writes a file below the user's folder of configurations."""
+
+    def to(name, content):
+        file = home / ".config" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        return file
+
+    return to
+
+
+def work(kp):
+    @kp.capture
+    def answer(question):
+        current_trace().thought("I look it up")
+        kp.tool(name="search")(str.upper)(question)
+        current_trace().outcome(confidence=1.0)
+        return "42"
+
+    assert answer("What is six times seven?") == "42"
+
+
+def stored(db):
+    with closing(sqlite3.connect(db)) as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute("SELECT * FROM traces ORDER BY seq")]
+
+
+def errors(caplog):
+    return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+
+
+def test_where_all_is_right_a_run_that_clears_is_sent(record, registry):
+    [run] = record(threshold=0.1)
+
+    assert (run["decision"], len(registry.documents)) == ("forward", 1)
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_wrong_variable_is_named_with_what_is_allowed_and_nothing_is_sent(
+    name, record, registry, caplog, monkeypatch
+):
+    monkeypatch.setenv(name, VARIABLES[name][0])
+
+    runs = record(threshold=0.1)
+
+    assert (len(runs), registry.requests) == (1, ())
+    [said] = errors(caplog)
+    assert f"(from {name})" in said
+    assert VARIABLES[name][1] in said
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_wrong_file_is_named_with_its_line_and_nothing_is_sent(
+    case, record, registry, write, caplog
+):
+    name, content, words = FILES[case]
+    file = write(name, content)
+
+    runs = record(threshold=0.1)
+
+    assert (len(runs), registry.requests) == (1, ())
+    [said] = errors(caplog)
+    assert str(file) in said
+    assert words in said
+
+
+def test_a_file_that_may_not_be_read_is_one_that_may_have_said_private(record, registry, write):
+    folder = write(SETTINGS_FILE, b"").with_suffix(".gone")
+    folder.with_suffix(".toml").unlink()
+    folder.with_suffix(".toml").mkdir()  # which root cannot read either
+
+    [run] = record(threshold=0.1)
+
+    assert (run["visibility"], registry.requests) == ("private", ())
+
+
+def test_several_pipelines_say_it_once(record, caplog, monkeypatch):
+    monkeypatch.setenv("KP_CACHE_SIZE", "many")
+    monkeypatch.setenv("KP_SYNC", "sometimes")
+
+    record()
+    record()
+
+    [said] = errors(caplog)
+    assert "KP_CACHE_SIZE" in said
+    assert "KP_SYNC" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "strictest"),
+    [
+        ("KP_VISIBILITY", "visibility", "private"),
+        ("KP_PRIVACY_LEVEL", "privacy_level", "aggregated"),
+        ("KP_THRESHOLD", "threshold", 1.0),
+        ("KP_MAX_PER_DAY", "max_per_day", 0),
+    ],
+)
+def test_where_it_is_not_known_what_may_leave_nothing_may(
+    name, setting, strictest, write, monkeypatch
+):
+    write(SETTINGS_FILE, b"visibility='org'\nprivacy_level='private'\nmax_per_day=9")
+    monkeypatch.setenv(name, "oops")
+
+    kp = KnowledgePulse(embedder=None)
+
+    assert getattr(kp.settings, setting) == strictest
+
+
+def test_what_cleared_meanwhile_is_sent_when_the_setting_is_right(record, registry, monkeypatch):
+    monkeypatch.setenv("KP_CACHE_SIZE", "many")
+    [before] = record(threshold=0.1)
+    monkeypatch.setenv("KP_CACHE_SIZE", "10")
+
+    [after, _] = record(threshold=0.1)
+
+    assert '"delivery": "wrong_setting"' in before["reason_args"]
+    assert "delivery" not in after["reason_args"]
+    assert len(registry.documents) == 2
+
+
+def test_what_was_decided_under_a_broken_threshold_never_leaves_by_itself(
+    record, registry, monkeypatch
+):
+    monkeypatch.setenv("KP_THRESHOLD", "high")
+    record()
+    monkeypatch.setenv("KP_THRESHOLD", "0.1")
+
+    [before, after] = record()
+
+    assert (before["decision"], after["decision"]) == ("withhold", "forward")
+    assert len(registry.documents) == 1
+
+
+def test_a_program_hears_of_it_in_its_stats(monkeypatch):
+    monkeypatch.setenv("KP_CACHE_SIZE", "many")
+
+    trouble = KnowledgePulse(embedder=None).stats().trouble
+
+    assert "nothing is sent until this is corrected" in trouble
+    assert "KP_CACHE_SIZE" in trouble
+
+
+@pytest.mark.parametrize("below", ["", "file/kp.db"], ids=["a folder", "below a file"])
+def test_where_no_file_can_be_runs_go_to_the_usual_one(
+    below, record, registry, home, tmp_path, caplog, monkeypatch
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KP_DB", str(tmp_path / below))
+
+    runs = record(threshold=0.1)
+
+    assert (len(runs), registry.requests) == (1, ())
+    assert len(stored(home / "d" / "kp-middleware" / "kp.db")) == 1
+    assert "(from KP_DB)" in errors(caplog)[0]
+
+
+def test_a_home_that_nobody_knows_ends_nothing(record, monkeypatch, db):
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 987_654, raising=False)
+
+    assert len(record(db=db)) == 1
+
+
+def test_an_empty_variable_is_none(record, registry, caplog, monkeypatch):
+    monkeypatch.setenv("KP_DOMAIN", "")
+
+    record(threshold=0.1)
+
+    assert (len(registry.documents), errors(caplog)) == (1, [])
+
+
+def test_a_variable_that_is_no_setting_is_said_and_stops_nothing(
+    record, registry, caplog, monkeypatch
+):
+    monkeypatch.setenv("KP_TRESHOLD", "0.9")
+
+    record(threshold=0.1)
+    record(threshold=0.1)
+
+    told = [one for one in caplog.messages if "KP_TRESHOLD" in one]
+    assert told == ["KP_TRESHOLD is no setting: did you mean KP_THRESHOLD?"]
+    assert len(registry.documents) == 2
+
+
+@pytest.mark.parametrize("name", ["KP_DB", "KP_REGISTRY_URL", "KP_API_KEY", "KP_PROFILES"])
+def test_what_was_given_is_in_no_message(name, caplog, monkeypatch):
+    monkeypatch.setenv(name, "https://me:hunter-2@a b/\0"[:-1])
+
+    told = f"{KnowledgePulse(embedder=None).stats().trouble}{caplog.text}"
+
+    assert "hunter-2" not in told or name == "KP_DB"
+
+
+@pytest.mark.parametrize("make", [KnowledgePulse, Settings])
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"treshold": 0.5}, "treshold\n.*did you mean threshold?"),
+        ({"threshold": "high"}, "threshold\n.*a number from 0 to 1"),
+        ({"visibility": "publik"}, "visibility\n.*'private', 'org' or 'network'"),
+        ({"registry_url": "htp:/x"}, "registry_url\n.*must begin with https://"),
+        ({"api_key": "two words"}, "api_key\n.*no spaces"),
+    ],
+)
+def test_a_wrong_keyword_raises_and_names_it_and_what_is_allowed(make, keywords, words):
+    with pytest.raises(ValueError, match=words):
+        make(**keywords)
+
+
+@hypothesis_settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.dictionaries(st.sampled_from(NAMES), TEXTS | NEAR, max_size=3))
+def test_whatever_the_variables_say_a_program_runs_and_what_is_wrong_keeps_it_from_sending(
+    tmp_path_factory, registry, said
+):
+    folder = tmp_path_factory.mktemp("any")
+    before = len(registry.requests)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_DATA_HOME", str(folder / "d"))
+        [patch.setenv(f"KP_{name.upper()}", text) for name, text in said.items()]
+        with KnowledgePulse(
+            embedder=None, registry_url=registry.url, api_key=registry.api_key, threshold=0.0
+        ) as kp:
+            work(kp)
+            kp.flush(30)
+
+        if kp.settings.enabled:
+            assert len(stored(kp.settings.db)) == 1
+        if kp.settings.problems:
+            assert len(registry.requests) == before
+
+
+@pytest.mark.parametrize("how", ["import kp_langchain", "kp_langchain.enable()"])
+def test_switching_on_everywhere_survives_a_broken_environment(how, run_child, db, write):
+    pytest.importorskip("langchain_core")
+    write(SETTINGS_FILE, b"threshold = ")
+    code = f"""
+        import logging
+        logging.disable()
+        import kp_langchain
+        {how}
+        from langchain_core.language_models import FakeListChatModel
+        from kp_middleware import KnowledgePulse
+        print(FakeListChatModel(responses=["an answer"]).invoke("a question").content)
+        KnowledgePulse.default().close()
+    """
+
+    printed = run_child(code, KP_TRACING="true", KP_THRESHOLD="high", KP_EMBEDDER="none")
+
+    assert printed == "an answer\n"
+    assert stored(db)[0]["visibility"] == "private"
+
+
+def test_an_unreadable_file_of_the_reference_may_have_said_private(record, write):
+    write("knowledgepulse/config.json", json.dumps({"defaultVisibility": "private"})[:-1].encode())
+
+    [run] = record(threshold=0.1)
+
+    assert run["visibility"] == "private"

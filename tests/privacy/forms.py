@@ -1,0 +1,71 @@
+"""The forms in which a secret stands beside its name, each with the signs that it cannot hold."""
+
+import random
+import string
+
+ASSIGNMENTS = (
+    *("DB_PASSWORD={}\nNEXT=1", "export API_KEY={}", "password: {}\nuser: a", "password = {}"),
+    *("password = '{}'", 'String password = "{}";', "$password = '{}';", "'password' => '{}',"),
+    *(':password => "{}"', '{{password: "{}", user: "a"}}'),
+    *('log: {{"user": "a", "password": "{}"}}',),
+    *('user="bob" password="{}"', 'mysql --user="root" --password="{}"', 'a="" password="{}"'),
+    *('DB_USER="bob" DB_PASSWORD="{}" ./run.sh', 'docker run -e A="b" -e PASSWORD="{}" x'),
+    *("docker run -e PASSWORD={} x", 'level="info" api_key="{}" status="ok"'),
+    *("login user=bob password={} status=ok", "tool --password {} --v", "tool --password={} --v"),
+    *('password = """{}"""', "password = '''{}'''", 'var password = @"{}";', "password: !!str {}"),
+    *('let password: &str = "{}";', 'char password[] = "{}";', "password: |\n  {}"),
+    *('if password == "{}":', "if (password === '{}') {{", 'if "{}" == password:'),
+    *('os.environ.get("PW") or "{}"', 'getenv("PW", "{}")', 'process.env.PASSWORD || "{}"'),
+    *('config.get("password", "{}")', 'params["password"] = "{}"', "**Password:** {}"),
+    *("The password is {} and it works.", 'The password is "{}".', "log in with password {} now"),
+)  # fmt: skip
+CALLS = (
+    *('client.login("bob", "{}")', 'new NetworkCredential("u", "{}")', "HTTPBasicAuth('u', '{}')"),
+    *('smtp.login(user, "{}")', 'new PDO($dsn, "root", "{}")', 'req.SetBasicAuth("u", "{}")'),
+    *('builder.password("{}")', 'setPassword("{}")', 'ConvertTo-SecureString "{}" -AsPlainText'),
+    *("CREATE USER bob IDENTIFIED BY '{}';", "ALTER USER bob PASSWORD '{}';"),
+    *("INSERT INTO users (name, password) VALUES ('a', 'b1'), ('bob', '{}');",),
+    *('variable "db_password" {{\n  type = string\n  default = "{}"\n}}',),
+)  # fmt: skip
+COMMANDS = (
+    *("sshpass -p {} ssh host", "mysql -u root -p'{}' app", "docker login -u bob -p '{}'"),
+    *("curl -u 'bob:{}' https://h/", 'curl --user "bob:{}" https://h/', "redis-cli -a '{}' ping"),
+    *("echo '{}' | sudo -S apt update", 'echo "{}" | docker login -u b --password-stdin'),
+    *('echo "bob:{}" | chpasswd', 'sudo -S true <<< "{}"', "vault operator unseal {}"),
+    *("Authorization: Bearer {}", 'curl -H "X-Api-Key: {}" https://h', "X-Auth-Token: {}"),
+)  # fmt: skip
+NAMES = (
+    *("OPENAI_KEY", "API_KEY_OPENAI", "PASSWORD_FOR_DB", "TOKEN_CI", "dbpass", "PGPASS", "rootpw"),
+    *("creds", "secret_v2", "pin", "otp", "ACME_KEY", "ACME_TOKEN", "GITLAB_PAT", "acmeKey"),
+)  # fmt: skip
+LANGUAGES = (
+    *("Passwort", "Kennwort", "parola d'ordine", "密码", "密碼", "パスワード", "şifre", "heslo"),
+    *("पासवर्ड", "كلمة المرور", "סיסמה", "mật khẩu", "adgangskode", "salasana", "пароль"),
+    *("비밀번호", "hasło", "wachtwoord", "senha", "contraseña", "mot de passe", "lösenord"),
+)  # fmt: skip
+RESTRICTED = (
+    *(("<>&\"", '<user username="tomcat" password="{}"/>'), ("<>&", "<password>{}</password>")),
+    *(("<>&", "<key>password</key>\n  <string>{}</string>"), ("}", "pw=${{DB_PASSWORD:-{}}}")),
+    *(("{};", "Driver={{SQL}};UID=a;PWD={{{}}};"), (";", "Server=a;User Id=b;Password={};")),
+    *(("/?#@<>[]", "see https://bob:{}@h.example/x"), (":", "localhost:5432:app:bob:{}")),
+    *(("|", "| user | password |\n|---|---|\n| bob | {} |"),),
+    *(("|", " user | password\n------+----------\n bob  | {}\n"),),
+    *((",\"'", "user,password\nbob,{}\n"),),
+)  # fmt: skip
+
+_BASE_62 = string.ascii_letters + string.digits
+_SYMBOLS = "!@#$%^&*()-_=+[]{};:,.?/<>|~"
+ALPHABETS = {
+    "base 62": _BASE_62,
+    "base 64": _BASE_62 + "+/",
+    "hexadecimal": "0123456789abcdef",
+    "symbols": _BASE_62 + _SYMBOLS,
+}
+_SIZES = {"base 62": 16, "base 64": 24, "hexadecimal": 32, "symbols": 16}
+
+
+def passwords(alphabet: str, count: int, without: str = "") -> list[str]:
+    """Random ones, the same ones each time."""
+    letters = random.Random(alphabet)
+    signs = [sign for sign in ALPHABETS[alphabet] if sign not in without]
+    return ["".join(letters.choices(signs, k=_SIZES[alphabet])) for _ in range(count)]

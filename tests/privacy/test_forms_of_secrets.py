@@ -1,0 +1,123 @@
+"""A secret beside its name goes in every notation, and what only stands like one stays."""
+
+import forms
+import made_up
+import pytest
+
+from kp_middleware.privacy import redact_jsonable, redact_text
+
+TRIES = 150
+PLAIN = (*forms.ASSIGNMENTS, *forms.CALLS, *forms.COMMANDS)
+ALL = (*(("", form) for form in PLAIN), *forms.RESTRICTED)
+TWELVE = "q7Rm2xWz9LkT"
+BLANK = "[REDACTED:password]"
+
+
+@pytest.mark.parametrize(("without", "form"), ALL, ids=[ascii(form)[1:60] for _, form in ALL])
+@pytest.mark.parametrize("alphabet", forms.ALPHABETS)
+def test_hardly_any_random_password_is_left(alphabet, without, form):
+    values = forms.passwords(alphabet, TRIES, without)
+
+    texts = [redact_text(form.format(value)).text for value in values]
+
+    left = list(zip(values, texts, strict=True))
+    assert sum(value in text for value, text in left) <= 0.02 * TRIES
+    assert sum(half_left(value, text) for value, text in left) <= 0.04 * TRIES
+
+
+@pytest.mark.parametrize("name", forms.NAMES)
+@pytest.mark.parametrize("form", ["{}={}", '{}: "{}"', '{{"{}": "{}"}}', "export {}='{}'"])
+def test_names_that_say_whose_secret_it_is_give_it_away(form, name):
+    assert TWELVE not in redact_text(form.format(name, TWELVE)).text
+    assert redact_jsonable({name: TWELVE}, level="private").value == {name: BLANK}
+
+
+@pytest.mark.parametrize("word", forms.LANGUAGES)
+def test_a_password_has_a_name_in_each_language(word):
+    assert TWELVE not in redact_text(f"{word}: {TWELVE}\nok").text
+
+
+@pytest.mark.parametrize(
+    ("form", "secret"),
+    [
+        ("the password is {}", "correct-horse-battery-staple"),
+        ('login(password="{}")', "sunshine"),
+        ("Authorization: Bearer {}", "correct-horse-battery-staple"),
+        ("The default password is '{}'", "blueberry"),
+        ("BUNDLE_GEMS__EXAMPLE__COM={}", "deadbeef:cafebabe"),
+        ("https://x.webhook.office.com/webhookb2/{}", made_up.characters(40)),
+        ("hooks.slack.com/services/T0/B0/{}", made_up.characters(24)),
+        (made_up.PREFIXED["aws"] + "\n{}", made_up.characters(40)),
+        (f'Client("AC{made_up.characters(32, "0123456789abcdef")}", "{{}}")', made_up.HEX[:32]),
+        ("kind: Secret\ndata:\n  extra: {}\n", "cXVpZXQgcGFzcyBwaHJhc2U="),
+        ("chpasswd <<EOF\nbob:{}\nEOF", made_up.PASSWORD),
+        ("setx DB_PASSWORD {}", made_up.PASSWORD),
+        ("Unseal Key 2: {}", made_up.base64_of(33)),
+        ("aws_access_id = {}", TWELVE),
+        ('"vendor" => "{}"', made_up.TOKEN),
+        ("const token = `{}`", made_up.TOKEN),
+    ],
+)
+def test_a_secret_goes_because_of_what_stands_beside_it(form, secret):
+    assert secret not in redact_text(form.format(secret)).text
+
+
+@pytest.mark.parametrize("end", ["PRIVATE" + " KEY-----", "RSA PRIVATE" + " KEY-----"])
+def test_the_second_half_of_a_private_key_goes(end):
+    lines = [made_up.base64_of(48) for _ in range(4)]
+
+    text = redact_text("\n".join([*lines, f"-----END {end}", "next"])).text
+
+    assert text == "[REDACTED:private_key]\nnext"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(password=abc123)", f"(password={BLANK})"),
+        ("password=abc123, user=bob", f"password={BLANK}, user=bob"),
+        ("{password: abc123, user: bob}", f"{{password: {BLANK}, user: bob}}"),
+        ("Password=abc123;Database=x", f"Password={BLANK};Database=x"),
+        ("GET /x?token=abc123&page=2", f"GET /x?token={BLANK}&page=2"),
+        ("password=abc,12(3 user=bob", f"password={BLANK} user=bob"),
+        ('{"cmd": "run password=abc123", "n": 1}', f'{{"cmd": "run password={BLANK}", "n": 1}}'),
+    ],
+)
+def test_what_stands_around_a_bare_value_still_reads(text, expected):
+    assert redact_text(text).text == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            {name: TWELVE * 2}
+            for name in ("next_page_token", "nextToken", "pageToken", "cache_key")
+        ),
+        *({name: TWELVE * 2} for name in ("state", "public_key", "NextContinuationToken")),
+        *(f"log: {{'{name}': '{TWELVE}'}}" for name in ("page_token", "sync_token")),
+        {"token": "Yes"},
+        {"token": " international", "logprob": -0.31, "bytes": [32]},
+        "TopLogprob(token='Paris', bytes=[80], logprob=-0.31)",
+        "def connect(host: str, api_key: MyKeyType) -> None:",
+        "    api_key: MyKeyType\n    password: SecretStr | None = None",
+        "Args:\n    api_key: API key for the service.\n    password: Password of the user.",
+        "creds = base64.b64encode(user_pass.encode(",
+        'input("Password: ", stream=None)',
+        "| token | meaning |\n|---|---|\n| NAME | a name |",
+        'class Credentials:\n    """What was given."""\n',
+        "hashlib.scrypt(b'password', salt=b'salt', n=2)",
+        "connect(password=password,host=host)",
+        "host key: ssh-ed25519 " + made_up.base64_of(32),
+        "password=${DB_PASSWORD} api_key=$(cat key) secret={{ vault.secret }}",
+        "git log --author-key=a, sort_key='-created'",
+        'export PGPASS="$PGPASS"',
+    ],
+    ids=lambda value: ascii(value)[:50],
+)
+def test_what_only_stands_where_a_secret_could_stays(value):
+    assert redact_jsonable(value, level="private").value == value
+
+
+def half_left(value, text):
+    return value[: len(value) // 2 + 1] in text or value[len(value) // 2 - 1 :] in text

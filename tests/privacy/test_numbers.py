@@ -1,0 +1,119 @@
+"""Numbers that only look like ids stay; real ones go beside their word, or in their region."""
+
+import random
+import string
+
+import made_up
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware.privacy import Policy, redact_jsonable, redact_text
+
+CODES = random.Random(20260502)
+
+
+def code(form):
+    """``9`` is any digit, ``A`` any capital, all else itself."""
+    alphabets = {"9": string.digits, "A": string.ascii_uppercase}
+    return "".join(CODES.choice(alphabets.get(sign, sign)) for sign in form)
+
+
+FORMS = ("99.99.99-999.99", "AA999999A", "AAAAA9999A", "A999999999", "99999999A")
+SPACED = ("9999 9999 9999", "999 999 9999")  # these are phone numbers, too
+WORDS = {"US": "ssn", "DE": "Steuer-ID", "IN": "aadhaar", "CH": "AHV", "SE": "personnummer"}
+
+
+@given(
+    st.lists(st.integers(0, 9999), min_size=8, max_size=8),
+    st.sampled_from([" ", "  ", "\t", ", ", " | "]),
+)
+def test_a_row_of_small_integers_stays_before_the_file(numbers, between):
+    row = between.join(map(str, numbers))
+
+    assert redact_text(row).text == row
+
+
+@pytest.mark.parametrize("form", [*FORMS, *SPACED])
+def test_a_table_of_numbers_or_codes_stays_before_the_file(form):
+    table = "\n".join(code(form) for _ in range(500))
+
+    assert redact_text(table).text == table
+
+
+@pytest.mark.parametrize("level", ["aggregated", "federated"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_of_codes_stays_where_others_read(form, level):
+    table = "\n".join(code(form) for _ in range(500))
+
+    assert redact_text(table, level=level).text == table
+
+
+@pytest.mark.parametrize("number", made_up.BARE_IDS.values(), ids=made_up.BARE_IDS.keys())
+def test_an_id_without_a_word_stays_where_no_region_is_named(number):
+    redacted = redact_text(f"row 14 | {number} | active", level="aggregated")
+
+    assert redacted.counts.keys() <= {"phone"}
+
+
+@pytest.mark.parametrize(("region", "number"), made_up.BARE_IDS.items())
+def test_an_id_without_a_word_goes_in_its_region(region, number):
+    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
+    policy = Policy(phone_regions=(region,))
+
+    redacted = redact_text(f"row 14 | {number} | active", level="aggregated", policy=policy)
+
+    assert number not in redacted.text
+
+
+def test_the_ids_of_a_region_stay_before_the_file():
+    pytest.importorskip("phonenumbers", reason="the extra phones is not installed")
+    policy = Policy(phone_regions=tuple(made_up.BARE_IDS))
+    text = "\n".join(made_up.BARE_IDS.values())
+
+    assert redact_text(text, policy=policy).text == text
+
+
+@pytest.mark.parametrize("region", WORDS)
+@pytest.mark.parametrize("form", ["{word} on file: {number}", "{number} is the {word} we have"])
+def test_an_id_goes_near_its_word(form, region):
+    number = made_up.BARE_IDS[region]
+
+    redacted = redact_text(form.format(word=WORDS[region], number=number), level="aggregated")
+
+    assert number not in redacted.text
+
+
+def test_the_key_of_a_value_is_its_word():
+    record = {"customerSsn": "123-45-6789", "order": "123-45-6789"}
+
+    assert redact_jsonable(record, level="aggregated").value == {
+        "customerSsn": "[REDACTED:us_ssn]",
+        "order": "123-45-6789",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4111 1111 1111 1111 12/29 123", "[REDACTED:credit_card] 12/29 123"),
+        ("4111 1111 1111 1111 123", "[REDACTED:credit_card] 123"),
+        (
+            "4111 1111 1111 1111\n5500 0000 0000 0004",
+            "[REDACTED:credit_card]\n[REDACTED:credit_card]",
+        ),
+        ("| 4111-1111-1111-1111 |", "| [REDACTED:credit_card] |"),
+        ("1234 4111 1111 1111 1111", "1234 4111 1111 1111 1111"),
+        ("4111 1111 1111 1111 7 8", "4111 1111 1111 1111 7 8"),
+        ("order 4111111111111111", "order 4111111111111111"),
+        ("visa 4111111111111111", "visa [REDACTED:credit_card]"),
+    ],
+)
+def test_before_the_file_a_card_goes_by_its_word_or_its_spacing(text, expected):
+    assert redact_text(text).text == expected
+
+
+def test_digits_that_may_be_a_card_go_where_others_read():
+    redacted = redact_text("order 4111111111111111", level="aggregated")
+
+    assert redacted.text == "order [REDACTED:credit_card]"
