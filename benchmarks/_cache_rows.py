@@ -12,7 +12,7 @@ import numpy as np
 
 from kp_middleware import VectorCache
 from kp_middleware.database import connect, transaction
-from kp_middleware.scoring._ring import Ring, Rows
+from kp_middleware.embedding._ring import Ring, Rows
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 SCAN_TARGETS: Final = {1_000: "≤ 30 µs", 100_000: "≤ 7 ms"}

@@ -35,7 +35,7 @@ from _pages import pages
 from rich.console import Console
 from rich.table import Table
 
-from kp_middleware.inspection import main
+from kp_middleware.cli import main
 
 ANSWER_MS: Final = 300
 START_MS: Final = 150

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kp_middleware import KnowledgePulse, MiniLMEmbedder, ReasoningTrace, Settings, Step, privacy
-from kp_middleware.scoring import Embedder
+from kp_middleware.embedding import Embedder
 
 ROUNDS: Final = 20
 IN_CACHE: Final = 1_000

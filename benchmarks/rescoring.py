@@ -22,8 +22,8 @@ from rich.table import Table
 
 from kp_middleware import KnowledgePulse, MiniLMEmbedder, ReasoningTrace, Step
 from kp_middleware.database import connect, transaction
+from kp_middleware.embedding import Embedder, embed_many
 from kp_middleware.pipeline import Rescoring
-from kp_middleware.scoring import Embedder, embed_many
 from kp_middleware.settings import Settings
 
 RUNS: Final = 300

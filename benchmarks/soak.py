@@ -30,7 +30,7 @@ from rich.table import Table
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
-from kp_middleware.forwarding import Forwarder, OwnPace, Pace, Registry
+from kp_middleware.export import Forwarder, OwnPace, Pace, Registry
 from kp_middleware.recording import Recorder
 from kp_middleware.storage import OutboxTable
 from kp_middleware.testing import FakeClock, LocalRegistry, Mood

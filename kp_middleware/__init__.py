@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kp_middleware.core.formula import Score
     from kp_middleware.core.gates import Decision, Gate, GateHistory
-    from kp_middleware.pipeline import KnowledgePulse
-    from kp_middleware.recording import current_trace
-    from kp_middleware.scoring import (
+    from kp_middleware.embedding import (
         Embedder,
         MiniLMEmbedder,
         Scorer,
@@ -16,6 +14,8 @@ if TYPE_CHECKING:
         aevaluate_value,
         evaluate_value,
     )
+    from kp_middleware.pipeline import KnowledgePulse
+    from kp_middleware.recording import current_trace
     from kp_middleware.settings import Settings
     from kp_middleware.traces import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
 
@@ -46,7 +46,7 @@ _HOMES = {
     "recording": ("current_trace",),
     "core.formula": ("Score",),
     "core.gates": ("Decision", "Gate", "GateHistory"),
-    "scoring": (
+    "embedding": (
         "Embedder",
         "MiniLMEmbedder",
         "Scorer",

@@ -1,5 +1,5 @@
 """``python -m kp_middleware`` is the command line."""
 
-from kp_middleware.inspection import main
+from kp_middleware.cli import main
 
 main()

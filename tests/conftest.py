@@ -9,13 +9,15 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import settings
 from platformdirs import user_cache_path
 
+from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
 from kp_middleware.storage._rescue import _kept_open
 from kp_middleware.storage._resting_connection import _left_open
-from kp_middleware.testing import FakeClock
+from kp_middleware.testing import FakeClock, StandInEmbedder
 
 _REPOSITORY = Path(__file__).parents[1]
 _SHARED = _REPOSITORY.parent / "shared"
@@ -28,6 +30,8 @@ _PLACES = {"HOME": "", "XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": "d", "XDG_
 _MEMORY = Path("/dev/shm")  # where SQLite waits for no disk: half of the time
 if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 << 30:
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+
+_NETWORK = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HTTPS_PROXY")
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")
@@ -102,3 +106,52 @@ def repository():
 def shared():
     """The folder of shared material beside the checkout, which a clone need not have."""
     return _SHARED if _SHARED.exists() else pytest.skip("the shared material is not here")
+
+
+@pytest.fixture
+def usual_network(monkeypatch):
+    """Without what this machine says of authorities and proxies."""
+    [monkeypatch.delenv(name, raising=False) for name in _NETWORK]
+
+
+@pytest.fixture
+def kp(db):
+    with KnowledgePulse(db=db, embedder=StandInEmbedder(), sync=True, threshold=0.5) as made:
+        yield made
+
+
+@pytest.fixture
+def agent(kp):
+    """Thinks, calls a tool and is sure of itself."""
+    shout = kp.tool(name="shout")(str.upper)
+
+    @kp.capture(domain="code")
+    def answer(question):
+        current_trace().thought("I say it louder")
+        current_trace().outcome(confidence=0.9)
+        return shout(question)
+
+    return answer
+
+
+@pytest.fixture
+def damaged(agent, db, kp):
+    """One page of the steps is overwritten."""
+    agent("one " * 5000)
+    kp.close()
+    with closing(connect(db)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'steps'"
+        ).fetchone()
+    with db.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xee" * 4096)
+
+
+@pytest.fixture
+def type_command(db):
+    """Types a command for this file; what it printed and how it ended are in the result."""
+    return lambda *words: CliRunner().invoke(
+        import_module("kp_middleware.cli").main, ["--db", str(db), *words]
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
-from kp_middleware.forwarding import Registry
+from kp_middleware.export import Registry
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.settings import Settings
 

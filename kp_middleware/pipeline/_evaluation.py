@@ -8,6 +8,7 @@ from kp_middleware import privacy
 from kp_middleware.core.formula import Score, Shape
 from kp_middleware.core.gates import Gate, gate_of
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
+from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.pipeline._afterwards import Feedback
 from kp_middleware.pipeline._dispatch import Dispatch
@@ -21,7 +22,6 @@ from kp_middleware.pipeline._said import Said
 from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
 from kp_middleware.pipeline._verdicts import Verdicts
 from kp_middleware.recording import shield
-from kp_middleware.scoring import Embedder, Scorer, Vector, VectorCache
 from kp_middleware.settings import Settings
 from kp_middleware.storage import GateHistory, Verdict
 from kp_middleware.traces import ReasoningTrace

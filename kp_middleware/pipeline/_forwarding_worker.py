@@ -12,7 +12,7 @@ from typing import Final
 
 from kp_middleware import locations
 from kp_middleware.database import PASSING_TROUBLE, TROUBLE, in_words
-from kp_middleware.forwarding import Forwarder, Registry
+from kp_middleware.export import Forwarder, Registry
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.settings import Settings

@@ -9,7 +9,7 @@ from kp_middleware.errors import (
     RegistryForbiddenError,
     RegistryUnavailableError,
 )
-from kp_middleware.forwarding import Registry
+from kp_middleware.export import Registry
 from kp_middleware.pipeline._forwarding_worker import shared_pace
 from kp_middleware.pipeline._shared_pace import SharedPace
 

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.core.gates import Gate
+from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._afterwards import Feedback, ThreadEnd
 from kp_middleware.pipeline._backlog import Backlog
@@ -23,7 +24,6 @@ from kp_middleware.recording import (
     extractors_of,
     recorded_tool,
 )
-from kp_middleware.scoring import Embedder, shared_embedder
 from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.traces import ReasoningTrace
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kp_middleware import privacy
-from kp_middleware.forwarding import payload
+from kp_middleware.export import payload
 from kp_middleware.pipeline._call_words import with_calls_in_words
 from kp_middleware.traces import ReasoningTrace
 

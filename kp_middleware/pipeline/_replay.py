@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware.core.formula import Nearest, Score, Shape, rescore
-from kp_middleware.scoring import (
+from kp_middleware.embedding import (
     Embedder,
     Scorer,
     Vector,

@@ -12,10 +12,10 @@ from typing import Final, Literal, TypeAlias
 
 from kp_middleware.core.gates import gate_of
 from kp_middleware.database import Connection, transaction
+from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError
 from kp_middleware.pipeline._redeciding import Court, Redeciding, Rehearsing
 from kp_middleware.pipeline._replay import Replay, Replayed, settled
-from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     PastRun,

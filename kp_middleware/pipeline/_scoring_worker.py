@@ -11,13 +11,13 @@ from typing import Final
 
 from kp_middleware.core.gates import Gate
 from kp_middleware.database import PASSING_TROUBLE, TROUBLE, is_damage, open_to_all
+from kp_middleware.embedding import Embedder
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.pipeline._file_trouble import FileTrouble
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.privacy import Policy
-from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
 from kp_middleware.storage import ForkGate, Identity, Rescue, RestingConnection, rescue
 

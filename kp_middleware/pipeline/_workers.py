@@ -7,8 +7,9 @@ from typing import Final
 
 from kp_middleware.core.gates import Gate
 from kp_middleware.database import TROUBLE
+from kp_middleware.embedding import Embedder
+from kp_middleware.export import Registry
 from kp_middleware.forks import at_fork
-from kp_middleware.forwarding import Registry
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._exit import close_at_exit, may_be_killed_here, still_open
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
@@ -17,7 +18,6 @@ from kp_middleware.pipeline._scoring_worker import ScoringWorker
 from kp_middleware.pipeline._stats import Stats, read_stats
 from kp_middleware.pipeline._wrong_settings import in_words
 from kp_middleware.recording import shield
-from kp_middleware.scoring import Embedder
 from kp_middleware.settings import Settings
 from kp_middleware.storage import RestingConnection, count_backlog
 

@@ -58,7 +58,7 @@ class LocalRegistry:
         clock: Seconds, for the rate limit.
 
     >>> from pydantic import SecretStr
-    >>> from kp_middleware.forwarding import Registry, payload
+    >>> from kp_middleware.export import Registry, payload
     >>> from kp_middleware.parcels import Parcel
     >>> from kp_middleware.traces import Step
     >>> trace = ReasoningTrace.of("add 1 and 2", [Step(step_id=0, type="thought", content="3")])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kp_middleware.inspection.server._link_file import LinkFile
+from kp_middleware.web.server._link_file import LinkFile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

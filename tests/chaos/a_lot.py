@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from kp_middleware import ReasoningTrace, Step, Tool, locations
 from kp_middleware.database import connect
-from kp_middleware.forwarding import Forwarder, Registry
+from kp_middleware.export import Forwarder, Registry
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.pipeline._uptime import Uptime
 from kp_middleware.storage import OutboxTable, PacingTable

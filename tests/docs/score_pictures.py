@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kp_middleware import ReasoningTrace, Score, Scorer, Step, Tool
-from kp_middleware.inspection.pictures import Markup, element, joined
+from kp_middleware.web.pictures import Markup, element, joined
 
 WIDTH, HEIGHT = 460, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 330, 34, 206

@@ -8,7 +8,7 @@ import pytest
 FOR_BUILDERS = [
     pages.ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "changelog.d/README.md")
 ]
-FROM = [pages.ROOT / folder for folder in ("", "kp_middleware", "kp_middleware/inspection")]
+FROM = [pages.ROOT / folder for folder in ("", "kp_middleware", "kp_middleware/cli")]
 PATHS = [
     pytest.param(path, id=f"{pages.name(page)}: {path}")
     for page in FOR_BUILDERS

@@ -12,8 +12,8 @@ import schema_page
 
 import kp_langchain
 import kp_middleware
+from kp_middleware.cli import main
 from kp_middleware.database import connect
-from kp_middleware.inspection import main
 
 pytest.importorskip("cogapp", reason="cogapp is not installed here")
 

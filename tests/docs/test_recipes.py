@@ -11,11 +11,11 @@ import pytest
 from kp_middleware.core.alternatives import _KINDS, RECOVERY
 from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, STEP_TYPES
 from kp_middleware.database import connect
-from kp_middleware.inspection.explanation import _reasons
-from kp_middleware.inspection.page import _steps
-from kp_middleware.inspection.pictures import _palette
 from kp_middleware.storage import _rescue
 from kp_middleware.traces import StepType
+from kp_middleware.views import _reasons
+from kp_middleware.web.page import _steps
+from kp_middleware.web.pictures import _palette
 
 KINDS = {*get_args(StepType)}
 DOMAINS = PROFILES.keys() - {DEFAULT_PROFILE}

@@ -13,8 +13,8 @@ import stand_ins
 
 from kp_langchain import disable
 from kp_middleware import KnowledgePulse
+from kp_middleware.cli import main
 from kp_middleware.database import connect
-from kp_middleware.inspection import main
 from kp_middleware.locations import database_file
 from kp_middleware.storage import History
 

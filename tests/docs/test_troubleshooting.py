@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kp_middleware import KnowledgePulse, current_trace
-from kp_middleware.inspection import main
+from kp_middleware.cli import main
 from kp_middleware.locations import database_file
 from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.testing import LocalRegistry

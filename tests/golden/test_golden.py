@@ -24,7 +24,7 @@ from scene import (
 )
 
 from kp_middleware import KnowledgePulse
-from kp_middleware.inspection import main
+from kp_middleware.cli import main
 from kp_middleware.testing import LocalRegistry
 
 EXPECTED = Path(__file__).parent / "expected"

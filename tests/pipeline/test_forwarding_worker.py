@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from kp_middleware import locations
 from kp_middleware.database import connect
-from kp_middleware.forwarding import Registry
+from kp_middleware.export import Registry
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.settings import Settings
 from kp_middleware.testing import LocalRegistry, Mood

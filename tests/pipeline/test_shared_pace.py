@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware.errors import DatabaseError
-from kp_middleware.forwarding import Pace
+from kp_middleware.export import Pace
 from kp_middleware.parcels import Allowance
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.pipeline._uptime import Uptime, read_uptime

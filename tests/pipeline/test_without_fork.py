@@ -36,7 +36,7 @@ FUNCTION = """
 """
 COMMAND = """
     import sys
-    from kp_middleware.inspection import main
+    from kp_middleware.cli import main
     main(sys.argv[1:])
 """
 DAMAGED = """

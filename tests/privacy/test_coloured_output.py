@@ -1,6 +1,6 @@
 from click.testing import CliRunner
 
-from kp_middleware.inspection import main
+from kp_middleware.cli import main
 
 COLOURED = "\x1b[33mpassword\x1b[0m=\x1b[36mhunter22\x1b[0m\n"
 

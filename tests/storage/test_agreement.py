@@ -6,7 +6,7 @@ import time
 import pytest
 
 from kp_middleware.errors import RegistryUnavailableError
-from kp_middleware.forwarding import payload
+from kp_middleware.export import payload
 from kp_middleware.parcels import Receipt, idempotency_key
 from kp_middleware.storage import LOST_ON_ITS_WAY, agree
 from kp_middleware.traces import ReasoningTrace

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kp_middleware.scoring import VectorCache
+from kp_middleware.embedding import VectorCache
 from kp_middleware.testing import FakeClock
 
 JUMPS = pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from langchain_core.tools import ToolException
 from versions import how_sure, run_tasks
 
 from kp_langchain._demo_tools import Project, convert, monthly_payment, share_of_income
-from kp_middleware.scoring import MiniLMEmbedder, Scorer
+from kp_middleware.embedding import MiniLMEmbedder, Scorer
 
 
 @pytest.fixture

@@ -1,0 +1,120 @@
+"""The command that says how it is going: what is there, what waits, what to do about trouble."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kp_middleware.cli.installation.sending import Obstacles, find_obstacles
+from kp_middleware.cli.installation.user_settings import wrong_settings
+from kp_middleware.cli.output.rows import Output, chosen_format, print_json
+from kp_middleware.cli.output.screen import broken, screen_width
+from kp_middleware.database import connect
+from kp_middleware.storage import Row, count_all, read_condition, read_last_decisions
+
+_FORMATS: Final = {
+    "json": "One JSON object: the default in a pipe.",
+    "table": "Lines to read: the default on a terminal.",
+}
+_TROUBLES: Final = {
+    "dropped": "were lost because too many waited to be written: raise max_queue_bytes",
+    "failed": "could not be scored: kp-middleware show ID says why",
+    "rejected": "will not be accepted as they are: kp-middleware outbox --failed says why",
+    "blocked": "are kept from leaving: kp-middleware outbox --blocked says why, outbox retry tries"
+    " again",
+}
+_WAITING: Final = {
+    "unscored": "wait to be scored: the next program that records does it",
+    "paused": "wait for a person or the next turn: resume them, or kp.end_thread(…)",
+    "pending": "wait to be sent: the next program that records with your key does it, or"
+    " kp-middleware outbox send",
+}
+_TOLD_AS: Final = {"failed": "unscorable"}
+"""Elsewhere ``--failed`` means a task that was not done, or what the registry did not take."""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help=_FORMATS["json"])
+@click.option("--table", "as_table", is_flag=True, help=_FORMATS["table"])
+@click.pass_obj
+def status(db: Path, /, **typed: bool) -> None:
+    """Say how it is going: what is in the file, what waits since when, and what went wrong.
+
+    What only a running program knows, such as runs it had to drop, kp.stats() tells there.
+
+    \b
+    kp-middleware status --json
+    """
+    format_ = chosen_format(_FORMATS, typed) or Output.usual(in_pipe="json").format
+    found = _status(db)
+    if format_ == "json":
+        print_json(found)
+    else:
+        click.echo("\n".join(_lines(found, screen_width())))
+
+
+def _status(db: Path) -> Row:
+    with closing(connect(db, read_only=True)) as connection:
+        counts, condition = count_all(connection)._asdict(), read_condition(connection, db)
+        last, obstacles = read_last_decisions(connection), find_obstacles(connection, db)
+    counts["dropped"] = condition.dropped
+    troubles = [f"nothing is sent: {words}" for words in wrong_settings()]
+    troubles += _troubles(counts, obstacles, condition.set_aside)
+    if last.is_dry:
+        troubles.append(last.in_words())
+    return {
+        "path": str(db),
+        **condition._asdict(),
+        **counts,
+        "last_decisions": last._asdict(),
+        "pauses": obstacles.as_rows(),
+        "sending": [one.as_row() for one in obstacles.sending],
+        "troubles": troubles,
+    }
+
+
+def _troubles(counts: Row, obstacles: Obstacles, set_aside: tuple[str, ...]) -> Iterator[str]:
+    """One line for each kind, with what to do."""
+    for kind, words in _TROUBLES.items():
+        if counts[kind]:
+            yield f"{counts[kind]:,} {words}"
+    yield from obstacles.in_words()
+    for path in set_aside:
+        yield f"the file was damaged; as it was: {path}, to be removed when you do not need it"
+
+
+def _lines(found: Row, width: int) -> Iterator[str]:
+    yield f"file       {found['path']}"
+    yield f"           {found['size_bytes'] / 1e6:,.1f} MB, schema {found['schema']}"
+    if found["oldest"]:
+        yield f"           from {_minute(found['oldest'])} to {_minute(found['newest'])}"
+    yield ""
+    for name in (
+        "recorded",
+        "dropped",
+        "scored",
+        "incomplete",
+        "failed",
+        "sent",
+        "rejected",
+        "blocked",
+    ):
+        yield f"{_TOLD_AS.get(name, name):<11}{found[name]:>8,}"
+    for name, words in _WAITING.items():
+        if found[name]:
+            since = _minute(found["waiting_since"][name])
+            first = f"{name:<11}{found[name]:>8,}  "
+            told = f"since {since}, {words}"
+            yield from broken(told, width, first=first, indent=" " * len(first))
+    for sending in found["sending"]:
+        yield from broken(sending["in_words"], width, first=" " * 21, indent=" " * 21)
+    if found["troubles"]:
+        yield ""
+    for trouble in found["troubles"]:
+        yield from broken(trouble, width, indent="  ")
+
+
+def _minute(text: str) -> str:
+    return text[:16].replace("T", " ")

@@ -1,0 +1,23 @@
+"""The score as one function, stateful within a process."""
+
+import asyncio
+from typing import Final
+
+from kp_middleware.embedding._default import DEFAULT_EMBEDDER
+from kp_middleware.embedding._scorer import Scorer
+from kp_middleware.traces import ReasoningTrace
+
+_scorer: Final = Scorer(embedder=DEFAULT_EMBEDDER)  # nothing is loaded or allocated yet
+
+
+def evaluate_value(trace: ReasoningTrace) -> float:
+    """How much a trace is worth sharing, 0 to 1, against those evaluated before it here.
+
+    The first call loads the embedding model; without one, novelty is 0.5.
+    """
+    return _scorer.score(trace).value
+
+
+async def aevaluate_value(trace: ReasoningTrace) -> float:
+    """The same as `evaluate_value`, in a thread: the event loop goes on meanwhile."""
+    return await asyncio.to_thread(evaluate_value, trace)

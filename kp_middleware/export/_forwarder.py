@@ -1,0 +1,302 @@
+"""Empties the outbox, one parcel at a time."""
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol, TypeAlias
+
+from kp_middleware.errors import (
+    RegistryError,
+    RegistryForbiddenError,
+    RegistryRejectedError,
+    RegistryUnavailableError,
+)
+from kp_middleware.export._pace import Pace, backoff_s
+from kp_middleware.export._pace_keeper import Change, PaceKeeper
+from kp_middleware.parcels import Parcel, Receipt
+
+logger = logging.getLogger(__name__)
+
+_luck: Final = random.Random().random  # noqa: S311 - guards nothing; a program may have seeded the shared one
+_MOST_ATTEMPTS: Final = 8
+_LONGEST_PAUSE_FOR_ONE_S: Final = 150.0
+_TRY_AGAIN: Final = "kp-middleware outbox retry --failed"
+
+_Note: TypeAlias = Callable[[], None]
+
+
+class Outbox(Protocol):
+    """The rows that wait. Several methods, because each is one transition of the same row."""
+
+    def claim(self, now: float, /) -> Parcel | None:
+        """The next row that is due, ours until its lease ends, or None."""
+
+    def next_due(self) -> float | None:
+        """When the next row is due or its lease ends, in epoch seconds; None: nothing waits."""
+
+    def sent(self, parcel: Parcel, receipt: Receipt, /) -> None:
+        """It arrived."""
+
+    def rejected(self, parcel: Parcel, error: RegistryRejectedError, /) -> None:
+        """It will never be accepted."""
+
+    def postpone(
+        self, parcel: Parcel, error: RegistryError, /, *, retry_at: float, counted: bool
+    ) -> None:
+        """It is due again at ``retry_at``, epoch seconds; ``counted`` adds one to its attempts.
+
+        A ``RegistryForbiddenError`` or a 429 was a 4xx answer: the next idempotency key is another.
+        """
+
+    def block(self, parcel: Parcel, reason: str, /) -> None:
+        """It is not tried again by itself."""
+
+    def give_back(self, parcel: Parcel, /) -> None:
+        """It is due as before we claimed it. From any thread, for who ends and cannot wait."""
+
+    def hasten(self) -> None:
+        """What waits because the registry was in trouble is due now."""
+
+
+class Submitter(Protocol):
+    """Takes a parcel to the registry: a ``Registry``."""
+
+    def submit(self, parcel: Parcel, /) -> Receipt:
+        """Post it, or raise the ``RegistryError`` that says what to do."""
+
+    def hang_up(self) -> bool:
+        """Break off what is posted, for good, from any thread; whether any of it was sent."""
+
+
+class Forwarder:
+    """Sends what is due, as fast as the pace allows.
+
+    A failure counts against its row only if the answer before it was a sensible one. While nothing
+    succeeds, the registry is to blame: all sending pauses, and no row uses up its attempts. The
+    pause is shorter than the row's own wait: a document the registry chokes on holds up no other.
+
+    What the registry has answered is kept until it is written down, before anything else is sent.
+
+    Args:
+        outbox: The rows.
+        registry: Where they go.
+        pace: What we may ask of the registry, and what all who share it have asked.
+        clock: Epoch seconds.
+        luck: A number from 0 to 1, another each time.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        registry: Submitter,
+        *,
+        pace: PaceKeeper,
+        clock: Callable[[], float],
+        luck: Callable[[], float] = _luck,
+    ) -> None:
+        self._outbox = outbox
+        self._registry = registry
+        self._pace = pace
+        self._clock = clock
+        self._luck = luck
+        self._unwritten: deque[_Note] = deque()
+        self._handing_over = threading.Lock()
+        self._asked_for: Parcel | None = None
+        self._ended = False
+        self._failed_last: int | None = None
+        self._said: set[str] = set()
+
+    def forward_due(self, stop: threading.Event | None = None) -> float | None:
+        """Send what is due and allowed now, unless another process is sending.
+
+        Args:
+            stop: Once set, no further parcel is begun; None: nothing stops it.
+
+        Returns:
+            In how many seconds there may be more to do, infinity when the user has acted; None if
+            nothing waits.
+
+        Raises:
+            DatabaseError, sqlite3.Error: As the outbox does: come again. Nothing the registry does
+                raises.
+        """
+        try:
+            self._write_down()
+            wait_s = self._send_due(stop)
+        finally:
+            if self._unwritten and not (stop and stop.is_set()):
+                self._pace.settle(_unchanged)  # who had our turn now might post the same row
+            else:
+                self._pace.release()
+        due_at = self._outbox.next_due()
+        return None if due_at is None else max(wait_s, due_at - self._clock())
+
+    def give_back(self) -> bool:
+        """Begin nothing more, and leave what is posted just now to the next process; any thread.
+
+        Whatever the registry says to it, this process does not hear it any more.
+
+        Returns:
+            False if nothing is posted just now, so that `forward_due` is about to return.
+
+        Raises:
+            DatabaseError, sqlite3.Error: As the outbox does: then the row's lease has to end.
+        """
+        with self._handing_over:
+            self._ended = True
+            parcel, self._asked_for = self._asked_for, None
+            if parcel is None:
+                return False
+            # Before the sending thread may go on: it would let the next process have our turn, and
+            # that one, too, would count a request that nobody has heard the answer to.
+            self._pace.give_back(_unheard if self._registry.hang_up() else _unasked)
+        self._outbox.give_back(parcel)
+        return True
+
+    def _send_due(self, stop: threading.Event | None) -> float:
+        while self._any_due() and not (self._ended or (stop and stop.is_set())):
+            wait_s = self._pace.take()
+            if wait_s > 0:
+                return wait_s
+            parcel = self._outbox.claim(self._clock())
+            if parcel is None:
+                break  # another process claimed it
+            self._send(parcel)
+        return 0.0
+
+    def _any_due(self) -> bool:
+        due_at = self._outbox.next_due()
+        return due_at is not None and due_at <= self._clock()
+
+    def _send(self, parcel: Parcel) -> None:
+        pace = self._pace.spend()
+        if pace is None:
+            self._note(partial(self._outbox.give_back, parcel))  # another process is sending
+            return
+        if not self._begin(parcel):
+            self._pace.settle(_unasked)
+            self._note(partial(self._outbox.give_back, parcel))
+            return
+        answer = self._answer_to(parcel)
+        if self._is_ours_still():
+            self._take_note(parcel, answer, pace)
+
+    def _begin(self, parcel: Parcel) -> bool:
+        with self._handing_over:
+            self._asked_for = None if self._ended else parcel
+            return not self._ended
+
+    def _is_ours_still(self) -> bool:
+        with self._handing_over:
+            parcel, self._asked_for = self._asked_for, None
+            return parcel is not None
+
+    def _answer_to(self, parcel: Parcel) -> Receipt | RegistryError:
+        try:
+            return self._registry.submit(parcel)
+        except RegistryError as error:
+            return error
+
+    def _take_note(self, parcel: Parcel, answer: Receipt | RegistryError, pace: Pace) -> None:
+        match answer:
+            case Receipt():
+                told = answer.allowance
+                self._pace.settle(lambda before, now: before.answered().told(now, told))
+                self._note(partial(self._outbox.sent, parcel, answer), revived=pace.failures > 0)
+            case RegistryRejectedError():
+                self._pace.settle(_answered)
+                self._reject(parcel, answer, pace)
+            case RegistryForbiddenError():
+                self._stop(parcel, answer)
+            case RegistryUnavailableError(status=429):
+                self._slow_down(parcel, answer)
+            case RegistryUnavailableError():
+                self._put_off(parcel, answer, pace)
+            case _:
+                raise answer
+
+    def _reject(self, parcel: Parcel, error: RegistryRejectedError, pace: Pace) -> None:
+        words = "a trace stays local, the first is row %d: %s; see kp-middleware outbox --failed"
+        self._say(words, parcel.trace_seq, error)
+        self._note(partial(self._outbox.rejected, parcel, error), revived=pace.failures > 0)
+
+    def _stop(self, parcel: Parcel, error: RegistryForbiddenError) -> None:
+        self._pace.settle(_meeting(error, Pace.forbidden))
+        self._say("nothing more is sent: %s", error)
+        self._note(partial(self._postpone, parcel, error, self._clock(), counted=False))
+
+    def _slow_down(self, parcel: Parcel, error: RegistryUnavailableError) -> None:
+        retry_after_s = error.retry_after_s or 0
+        limited = _meeting(error, lambda before, now: before.limited(now, retry_after_s))
+        wait_s = self._pace.settle(limited)
+        self._say("sending pauses for %.0f s, there is nothing to do: %s", wait_s, error)
+        self._note(partial(self._postpone, parcel, error, self._clock() + wait_s, counted=False))
+
+    def _put_off(self, parcel: Parcel, error: RegistryUnavailableError, pace: Pace) -> None:
+        luck, counted = self._luck(), pace.answering
+        attempts, failures = parcel.attempts + 1, pace.failures + 1
+        pause_s = self._pause_s(parcel, error, backoff_s(failures, luck) / 2)
+        self._pace.settle(_meeting(error, lambda before, now: before.failed(now, pause_s)))
+        if counted and attempts >= _MOST_ATTEMPTS:
+            words = "a trace stays local after %d attempts: %s; to try it again: %s"
+            self._say(words, attempts, error, _TRY_AGAIN)
+            self._note(partial(self._outbox.block, parcel, "retries_exhausted"))
+            return
+        wait_s = backoff_s(max(failures, attempts), luck)
+        retry_at = self._clock() + max(wait_s, pause_s + wait_s / 2)
+        self._say("nothing is sent for now, what waits is sent later: %s", error)
+        self._note(partial(self._postpone, parcel, error, retry_at, counted=counted))
+
+    def _pause_s(self, parcel: Parcel, error: RegistryUnavailableError, pause_s: float) -> float:
+        """For all others: not long where one row fails again and again, as it may be to blame."""
+        if parcel.trace_seq == self._failed_last:
+            pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
+        self._failed_last = parcel.trace_seq
+        return max(pause_s, error.retry_after_s or 0)
+
+    def _postpone(
+        self, parcel: Parcel, error: RegistryError, retry_at: float, *, counted: bool
+    ) -> None:
+        self._outbox.postpone(parcel, error, retry_at=retry_at, counted=counted)
+
+    def _note(self, note: _Note, *, revived: bool = False) -> None:
+        self._unwritten.append(note)
+        if revived:
+            self._unwritten.append(self._outbox.hasten)
+        self._write_down()
+
+    def _write_down(self) -> None:
+        while self._unwritten:
+            self._unwritten[0]()
+            self._unwritten.popleft()
+
+    def _say(self, words: str, *facts: object) -> None:
+        """Warn once for each kind of trouble: the outbox knows the rest."""
+        kinds = (fact.problem.kind for fact in facts if isinstance(fact, RegistryError))
+        kind = " ".join((words, *kinds))
+        logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
+        self._said.add(kind)
+
+
+def _meeting(error: RegistryError, change: Change) -> Change:
+    """A change that also notes what was met."""
+    return lambda before, now: change(before, now).met(error.problem.kept, now)
+
+
+def _answered(pace: Pace, _now: float) -> Pace:
+    return pace.answered()
+
+
+def _unheard(pace: Pace, _now: float) -> Pace:
+    return pace.lost()
+
+
+def _unasked(pace: Pace, _now: float) -> Pace:
+    return pace.unasked()
+
+
+def _unchanged(pace: Pace, _now: float) -> Pace:
+    return pace

@@ -1,0 +1,241 @@
+"""The registry, over HTTP."""
+
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Final
+from urllib.parse import quote
+
+import httpx2
+from pydantic import SecretStr
+
+from kp_middleware.addresses import is_loopback, registry_address
+from kp_middleware.errors import RegistryUnavailableError
+from kp_middleware.export._answers import (
+    Answer,
+    check_deletion,
+    check_empty,
+    check_search,
+    exported_ids,
+    receipt_of,
+)
+from kp_middleware.export._deadline import Deadline
+from kp_middleware.export._diagnosis import diagnosis, unusable_proxy
+from kp_middleware.export._trust import named_trust
+from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.problems import Problem, ProblemKind
+
+_LONGEST_ANSWER_BYTES: Final = 8 * 2**20
+_LONGEST_EXPORT_BYTES: Final = 2**30
+_IDLE_S: Final = 5.0  # the registry hangs up on idle connections after 8: we are first
+
+
+class Registry:
+    """A registry that takes documents in the name of one API key.
+
+    Nothing is opened before the first request, nothing is tried twice: a connection that died
+    while idle is replaced before it is used, all else is the forwarder's to decide.
+
+    Args:
+        url: Where it is; ``https``, or ``http`` on this machine.
+        api_key: Sent with each document, and never in a message, a log or a ``repr``.
+        agent_id: Whose key it is, or None where that is not known.
+        timeout_s: How long a whole request may take, from the connection to the answer's last byte.
+        clock: Any seconds that only grow.
+
+    Raises:
+        ValueError: If the key could be read on its way, or cannot be put into a header.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: SecretStr,
+        *,
+        agent_id: str | None = None,
+        timeout_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.agent_id = agent_id  # first what a repr shows, in the traceback of a refusal
+        self.timeout_s = timeout_s
+        self._url = _safe_url(url)
+        self._api_key = _checked_key(api_key)
+        self._deadline = Deadline(clock)
+        self._open_client: httpx2.Client | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return str(self._url)
+
+    @property
+    def key_hash(self) -> str:
+        """Tells one API key from another, and nobody what it is."""
+        key = self._api_key.get_secret_value()
+        return hashlib.sha256(f"kp-middleware\n{key}".encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"Registry({self.url!r}, agent_id={self.agent_id!r})"
+
+    def submit(self, parcel: Parcel, /) -> Receipt:
+        """Post one document.
+
+        Raises:
+            RegistryUnavailableError: If it is worth trying again later.
+            RegistryRejectedError: If this document will never be accepted.
+            RegistryForbiddenError: If nothing will be, until the user acts.
+        """
+        headers = {
+            **self._signed(),
+            "Content-Type": "application/json",
+            "Idempotency-Key": parcel.idempotency_key,
+        }
+        return receipt_of(self._ask("POST", headers=headers, content=parcel.body))
+
+    def reach(self) -> None:
+        """Return if the registry answers. Asked without the key, so that it can cost nothing.
+
+        Raises:
+            RegistryUnavailableError: If it does not, with the reason.
+        """
+        check_search(self._ask("GET", params={"limit": "1"}))
+
+    def check_key(self) -> None:
+        """Return if the registry knows the key. Costs one read; asks to delete what is not there.
+
+        Raises:
+            RegistryError: If it does not, or says something else.
+        """
+        nothing = f"v1/knowledge/kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"
+        check_deletion(self._ask("DELETE", nothing, headers=self._signed()))
+
+    def check_scope(self) -> None:
+        """Return if the key may write. Costs one write; an empty document is never stored.
+
+        Raises:
+            RegistryError: If it may not, or the registry says something else.
+        """
+        headers = {**self._signed(), "Content-Type": "application/json"}
+        check_empty(self._ask("POST", headers=headers, content=b"{}"))
+
+    def export_ids(self, agent_id: str) -> frozenset[str]:
+        """The ids of all that it has of the agent whose key this is. Costs one read.
+
+        Raises:
+            RegistryError: If it does not tell.
+        """
+        path = f"v1/export/{quote(agent_id, safe='')}"
+        answer = self._ask("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
+        return exported_ids(answer)
+
+    def hang_up(self) -> bool:
+        """Break off what is under way, and ask nothing more; from any thread.
+
+        Returns:
+            Whether the registry may have been asked: False if it was not even reached.
+        """
+        return self._deadline.break_off()
+
+    def close(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        client, self._open_client = self._open_client, None
+        if client is not None:
+            client.close()
+
+    def _ask(
+        self,
+        method: str,
+        path: str = "v1/knowledge",
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+        content: bytes = b"",
+        most_bytes: int = _LONGEST_ANSWER_BYTES,
+    ) -> Answer:
+        most_bytes += 2 * len(content)  # a 201 repeats the document
+        self._deadline.begin(self.timeout_s)
+        try:
+            with self._client().stream(
+                method, path, headers=headers, params=params, content=content
+            ) as response:
+                body = self._read(response, most_bytes)
+        except (httpx2.HTTPError, OSError, UnicodeError) as exc:
+            raise self._unavailable(self._diagnosed(exc)) from None  # it may quote the key
+        return Answer(response.status_code, response.headers, body)
+
+    def _read(self, response: httpx2.Response, most_bytes: int) -> bytes:
+        if response.status_code == 429:
+            return b""  # its headers say all, and must count even if its body never ends
+        body, status = bytearray(), response.status_code
+        try:
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > most_bytes:
+                    endless = f"{status}: the answer does not end"
+                    raise self._unavailable(Problem(ProblemKind.NO_REGISTRY, endless), status)
+        except (httpx2.TimeoutException, TimeoutError) as exc:
+            slow = Problem(ProblemKind.SLOW, f"{self.timeout_s:g}")
+            raise self._unavailable(slow, status) from exc
+        return self._without_key(body.decode(errors="replace")).encode()
+
+    def _client(self) -> httpx2.Client:
+        if self._open_client is None:
+            try:
+                self._open_client = self._new_client()
+            except RegistryUnavailableError as exc:
+                raise self._unavailable(exc.problem) from exc
+            except (httpx2.InvalidURL, ImportError, ValueError):
+                raise self._unavailable(unusable_proxy()) from None  # it may quote a password
+        return self._open_client
+
+    def _new_client(self) -> httpx2.Client:
+        from kp_middleware.export._network import keep_deadline  # loads all of HTTP
+
+        client = httpx2.Client(
+            base_url=self._url,
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"kp-middleware/{version('kp-middleware')}",
+            },
+            timeout=self.timeout_s,
+            limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
+            verify=named_trust() or True,
+            trust_env=not is_loopback(self._url.host),  # a proxy has another loopback
+        )
+        keep_deadline(client, self._deadline)
+        return client
+
+    def _signed(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._api_key.get_secret_value()}"}
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._api_key.get_secret_value(), "***")
+
+    def _diagnosed(self, error: Exception) -> Problem:
+        problem = diagnosis(
+            error, self._url, connected=self._deadline.asked, timeout_s=self.timeout_s
+        )
+        return problem._replace(detail=self._without_key(problem.detail))
+
+    def _unavailable(self, problem: Problem, status: int | None = None) -> RegistryUnavailableError:
+        words = f"{self.url}: {problem}"
+        return RegistryUnavailableError(words, status=status, problem=problem)
+
+
+def _checked_key(api_key: SecretStr) -> SecretStr:
+    key = api_key.get_secret_value()
+    if not (key.isascii() and key.isprintable() and key.split() == [key]):
+        raise ValueError("an API key has no spaces and only printable ASCII; look at KP_API_KEY")
+    return api_key
+
+
+def _safe_url(text: str) -> httpx2.URL:
+    try:
+        url = httpx2.URL(registry_address(text))
+    except httpx2.InvalidURL:
+        raise ValueError("the registry's URL is not one") from None  # it may hold a password
+    return url.copy_with(query=None, fragment=None)

@@ -1,5 +1,0 @@
-"""Look at what was recorded: the command line."""
-
-from kp_middleware.inspection._command_line import cli as main
-
-__all__ = ["main"]

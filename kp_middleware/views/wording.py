@@ -1,0 +1,103 @@
+"""Texts as they may be printed, counts and ids as people read them."""
+
+from collections.abc import Mapping
+
+_JOINERS = "\u200c\u200d"
+"""Many languages and emoji are not written without them."""
+
+
+def one_line(text: str) -> str:
+    r"""A text as it may be put on a terminal: on one line, with nothing that steers it.
+
+    >>> one_line("first\n\x1b[2Jsecond")
+    'first ?[2Jsecond'
+    """
+    return printable(" ".join(text.split()))
+
+
+def printable(line: str) -> str:
+    """A line with nothing in it that steers a terminal."""
+    return "".join(sign if sign.isprintable() or sign in _JOINERS else "?" for sign in line)
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """How much of what, the most first.
+
+    >>> in_words({"email": 2, "api_key": 1, "phone": 0})
+    '2 email, 1 api_key'
+    """
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count:,} {name}" for name, count in ordered if count)
+
+
+def short_bar(bar: float) -> str:
+    """A score that was asked for: three digits at most, as scores have.
+
+    >>> short_bar(0.75), short_bar(0.778798)
+    ('0.75', '0.779')
+    """
+    return f"{round(bar, 3):g}"
+
+
+def in_hundredths(threshold: float) -> str:
+    """With two digits, or with all where two would say another.
+
+    >>> in_hundredths(0.7), in_hundredths(0.755)
+    ('0.70', '0.755')
+    """
+    short = f"{threshold:.2f}"
+    return short if float(short) == threshold else str(threshold)
+
+
+def distance(margin: float, *, least: int = 3) -> str:
+    """From a score to what was asked for: so many digits, or as many as it takes to see one.
+
+    >>> distance(-0.25), distance(0.69999 - 0.7), distance(0)
+    ('0.250', '0.00001', '0.000')
+    """
+    digits = next((digits for digits in range(least, 18) if round(margin, digits)), least)
+    return f"{abs(margin):.{digits}f}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A part of a whole; never 0% or 100% for some or for not all.
+
+    >>> percent(8, 165), percent(1, 100_000), percent(99_999, 100_000), percent(0, 0)
+    ('4.8%', '<0.1%', '>99.9%', '0%')
+    """
+    if part in {0, whole}:
+        return "100%" if part else "0%"
+    if 1000 * part < whole:
+        return "<0.1%"
+    return ">99.9%" if 1000 * part > 999 * whole else f"{part / whole:.1%}"
+
+
+def short_id(trace_id: str) -> str:
+    """As much of an id as a person reads.
+
+    >>> short_id("kp:trace:1339c01f-d20b-469c-90a1-9b4f1b03419e")
+    '1339c01f'
+    """
+    return trace_id.removeprefix("kp:trace:")[:8]
+
+
+def width_of(line: str) -> int:
+    """How many columns a line takes: some signs take two, some none."""
+    if line.isascii():
+        return len(line)
+    from rich.cells import cell_len
+
+    return cell_len(line)
+
+
+def cut(line: str, width: int) -> str:
+    """As much of a line as has room, with … where something is missing.
+
+    >>> cut("as it is", 8), cut("longer than that", 8)
+    ('as it is', 'longer…')
+    """
+    if width_of(line) <= width:
+        return line
+    from rich.cells import set_cell_size
+
+    return set_cell_size(line, max(width - 1, 0)).rstrip() + "…"

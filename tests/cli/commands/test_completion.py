@@ -1,0 +1,269 @@
+"""What a shell offers while a command is typed."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+
+import click
+import pytest
+
+from kp_middleware.cli import main
+from kp_middleware.cli.input.names import complete_domain, complete_tool, complete_trace_id
+from kp_middleware.cli.input.weights import complete_profile
+from kp_middleware.core.gates import top_share
+from kp_middleware.database import connect
+from kp_middleware.storage import domain_names, tool_names, trace_ids
+
+
+@pytest.fixture
+def complete():
+    """What the shell is told for these words, the last of which is not finished: value and help."""
+
+    def ask(*words, program="kp-middleware", variable="_KP_MIDDLEWARE_COMPLETE"):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                f"from kp_middleware.cli import main; main(prog_name={program!r})",
+            ],
+            env={
+                **os.environ,
+                variable: "fish_complete",
+                "COMP_WORDS": shlex.join([program, *words[:-1]]),
+                "COMP_CWORD": words[-1],
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        lines = [line.split(",", 1)[1] for line in done.stdout.splitlines() if line]
+        return {value: text for value, _, text in (line.partition("\t") for line in lines)}
+
+    return ask
+
+
+@pytest.fixture
+def short_ids(agent, type_command):
+    """The ids of two traces as they are typed, the newest first."""
+    agent("How high is Mont Blanc?")
+    agent("two\x1b[2J\nlines")
+    return [row["id"][9:17] for row in json.loads(type_command("list", "--json").stdout)]
+
+
+COMPLETERS = {
+    **dict.fromkeys(("ID", "A", "B"), complete_trace_id),
+    "PROFILE": complete_profile,
+    "domain": complete_domain,
+    "tool": complete_tool,
+}
+
+
+def all_commands(group=main, path=()):
+    """Each command and what is typed for it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from all_commands(command, (*path, name))
+        else:
+            yield pytest.param(command, id=" ".join([*path, name]))
+
+
+@pytest.mark.parametrize("command", [*all_commands()])
+def test_each_id_domain_tool_and_profile_has_what_completes_it(command):
+    named = [param for param in command.params if {param.name, param.metavar} & {*COMPLETERS}]
+
+    offered = [param._custom_shell_complete for param in named]
+
+    assert offered == [COMPLETERS.get(p.metavar) or COMPLETERS[p.name] for p in named]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show"],
+        ["explain"],
+        ["similar"],
+        ["diff"],
+        ["diff", "@last"],
+        ["outbox", "show"],
+        ["outbox", "retry"],
+    ],
+)
+def test_ids_complete_with_what_was_asked(complete, db, short_ids, command):
+    offered = complete("--db", str(db), *command, "")
+
+    assert [*offered] == ["@last", "@best", *short_ids]
+    assert offered[short_ids[0]] == "two?[2J lines"
+    assert offered[short_ids[1]] == "How high is Mont Blanc?"
+
+
+def test_an_id_goes_on_from_what_was_typed(complete, db, short_ids):
+    first = short_ids[0]
+    with closing(connect(db)) as connection:
+        (whole,) = connection.execute(
+            "SELECT id FROM traces WHERE id LIKE ?", (f"%{first}%",)
+        ).fetchone()
+
+    by_start = [
+        [*complete("--db", str(db), "show", start)]
+        for start in (first[:7], whole[9:22], whole[:14], "@l", "none")
+    ]
+
+    assert by_start == [[first], [whole[9:]], [whole], ["@last"], []]
+
+
+def test_the_file_may_be_named_by_the_variable(complete, db, short_ids, monkeypatch):
+    monkeypatch.setenv("KP_DB", str(db))
+
+    assert short_ids[0] in complete("show", "")
+
+
+@pytest.mark.usefixtures("short_ids")
+def test_domains_and_tools_complete_from_the_file(complete, db, kp):
+    kp.capture(domain="law")(lambda: kp.tool(str.lower)("A"))()
+
+    assert [*complete("--db", str(db), "list", "-d", "l")] == ["law"]
+    assert [*complete("--db", str(db), "list", "--tool", "")] == tool_names(db, "")
+    assert domain_names(db, "") == ["code", "law"]
+    assert domain_names(db, "l") == ["law"]
+    assert tool_names(db, "sh") == ["shout"]
+    assert len(tool_names(db, "")) == 2
+
+
+@pytest.mark.parametrize("content", [None, "a letter " * 99, ""], ids=["none", "a letter", "empty"])
+def test_a_file_that_cannot_be_read_completes_nothing_and_says_nothing(complete, db, content):
+    if content is not None:
+        db.write_text(content)
+
+    assert [*complete("--db", str(db), "show", "")] == ["@last", "@best"]
+    assert domain_names(db, "") == tool_names(db, "") == trace_ids(db, "") == []
+    assert db.exists() == (content is not None)
+
+
+def test_a_locked_file_completes_nothing(agent, db, kp):
+    agent("one")
+    kp.close()
+    with closing(connect(db)) as locked:
+        locked.execute("PRAGMA locking_mode = EXCLUSIVE")
+        locked.execute("PRAGMA journal_mode = DELETE")
+        locked.execute("BEGIN EXCLUSIVE")
+
+        assert trace_ids(db, "") == []
+
+
+def test_commands_complete(complete):
+    assert complete("bac") == {"backup": complete("")["backup"]}
+
+
+def test_states_complete(complete):
+    assert [*complete("list", "--state", "in")] == ["incomplete"]
+
+
+def test_settings_complete_with_what_they_do(complete):
+    offered = complete("config", "set", "thresh")
+
+    assert [*offered] == ["threshold"]
+    assert offered["threshold"].startswith("What a score must reach to leave this machine, 0 to 1")
+
+
+@pytest.mark.parametrize("words", [["config", "set", "threshold"], ["calibrate", "--set"]])
+def test_thresholds_complete_without_a_blank(complete, words):
+    offered = complete(*words, "top1")
+
+    assert offered == {"top10%": "the best tenth of each domain"}
+    assert top_share(*offered) == 0.1
+
+
+def test_other_settings_have_no_thresholds(complete):
+    assert complete("config", "set", "domain", "t") == {}
+
+
+@pytest.mark.parametrize(
+    ("group", "commands"), [("outbox", {"list", "show", "retry"}), ("config", {"list", "set"})]
+)
+def test_the_commands_of_a_group_complete(complete, group, commands):
+    assert commands <= {*complete(group, "")}
+
+
+def test_the_options_of_the_command_that_a_group_runs_by_itself_complete(complete):
+    assert {"--failed", "--pending"} <= {*complete("outbox", "--")}
+
+
+@pytest.mark.parametrize("command", ["explain", "what-if"])
+def test_profiles_complete_with_those_of_the_user(complete, command, home):
+    settings = home / ".config" / "kp-middleware" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    weights = "complexity = 1\nnovelty = 0\ntool_diversity = 0\noutcome_confidence = 0\n"
+    settings.write_text(f"[profiles.custom]\n{weights}")
+
+    assert [*complete(command, "--weights", "cu")] == ["customer_service", "custom"]
+
+
+@pytest.mark.parametrize("content", ["[profiles.custom]\nnovelty = 'much'", "profiles = "])
+def test_profiles_complete_to_nothing_where_the_settings_are_wrong(complete, home, content):
+    settings = home / ".config" / "kp-middleware" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(content)
+
+    assert complete("explain", "--weights", "") == {}
+
+
+def test_a_file_that_is_not_known_completes_nothing_and_says_nothing(complete, home):
+    settings = home / ".config" / "kp-middleware" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("db = ")
+
+    assert [*complete("show", "")] == ["@last", "@best"]
+    assert complete("list", "-d", "") == complete("list", "--tool", "") == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "start", "columns"),
+    [
+        ("list", "s", ["started_at", "score", "step_count", "success", "state"]),
+        ("similar", "si", ["similarity"]),
+    ],
+)
+def test_columns_complete(complete, command, start, columns):
+    assert [*complete(command, "-c", start)] == columns
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_says_how_to_install_it(type_command, shell):
+    script = type_command("completion", shell).stdout
+
+    assert "_KP_MIDDLEWARE_COMPLETE" in script
+    assert script.splitlines()[-1].startswith("# To install: ")
+    assert f"kp-middleware completion {shell}" in script.splitlines()[-1]
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")
+def test_bash_itself_completes_an_id(db, short_ids, tmp_path):
+    program = tmp_path / "kp-mw"
+    program.write_text(
+        f"#!{sys.executable}\nfrom kp_middleware.cli import main\nmain(prog_name='kp-mw')\n"
+    )
+    program.chmod(0o700)
+    typed = f"""
+        eval "$(kp-mw completion bash)"
+        COMP_WORDS=(kp-mw show {short_ids[0][:7]}) COMP_CWORD=2
+        _kp_mw_completion kp-mw
+        echo "${{COMPREPLY[@]}}"
+    """
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+
+    printed = subprocess.run(
+        ["bash", "--norc", "-c", typed],
+        env={**os.environ, "PATH": path, "KP_DB": str(db)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert printed == f"{short_ids[0]}\n"

@@ -1,0 +1,229 @@
+"""Each setting, where it comes from, and how to change it."""
+
+import json
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware import KnowledgePulse, Settings, locations
+from kp_middleware.cli.installation.settings_file import with_setting
+from kp_middleware.testing import StandInEmbedder
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@pytest.fixture
+def config(type_command):
+    """All settings by name."""
+    return lambda: {
+        row["setting"]: row for row in json.loads(type_command("config", "--json").stdout)
+    }
+
+
+@pytest.fixture
+def file():
+    """The user's settings file, whose folder exists."""
+    path = locations.settings_file()
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def test_every_setting_is_listed_with_what_it_does(config):
+    listed = config()
+
+    assert listed.keys() == Settings.model_fields.keys()
+    assert [name for name, row in listed.items() if len(row["description"]) < 10] == []
+    assert listed["cache_size"]["description"].startswith("With how many earlier traces")
+
+
+def test_a_setting_says_where_it_comes_from(config, file, home, monkeypatch):
+    folder = home / ".config" / "knowledgepulse"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"defaultDomain": "code", "defaultVisibility": "org"}')
+    file.write_text('visibility = "private"\nthreshold = 0.6\n')
+    monkeypatch.setenv("KP_THRESHOLD", "0.5")
+
+    listed = config()
+
+    told = {
+        name: (listed[name]["value"], listed[name]["origin"])
+        for name in ("domain", "visibility", "threshold", "sync", "db")
+    }
+    assert told == {
+        "domain": ("code", "reference files"),
+        "visibility": ("private", "settings.toml"),
+        "threshold": (0.5, "KP_THRESHOLD"),
+        "sync": (False, "default"),
+        "db": (listed["db"]["value"], "--db"),
+    }
+
+
+def test_the_api_key_is_not_shown(type_command, monkeypatch):
+    monkeypatch.setenv("KP_API_KEY", "kp_5e3c2e7")
+
+    printed = type_command("config").stdout + type_command("config", "get", "api_key").stdout
+
+    assert "5e3c2e7" not in printed
+    assert "KP_API_KEY" in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("domain", "general\n"),
+        ("threshold", "0.75\n"),
+        ("max_per_day", "\n"),
+        ("redact_deny", "[]\n"),
+        ("agent_id", "\n"),
+    ],
+)
+def test_one_value_is_printed_for_a_script(type_command, name, printed):
+    assert type_command("config", "get", name).stdout == printed
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "expected"),
+    [
+        ("threshold", "0.8", 0.8),
+        ("threshold", "Top 10 %", "top 10%"),
+        ("max_per_day", "20", 20),
+        ("domain", "code", "code"),
+        ("domain", "123", "123"),
+        ("sync", "true", True),
+        ("enabled", "no", False),
+        ("retention_days", "90", 90.0),
+        ("redact_deny", "Bluebird, Nimbus", ["Bluebird", "Nimbus"]),
+        ("redact_deny", '["/ACME-[0-9]{2,3}/"]', ["/ACME-[0-9]{2,3}/"]),
+    ],
+)
+def test_a_setting_is_kept_for_every_program_that_follows(
+    type_command, config, name, typed, expected
+):
+    result = type_command("config", "set", name, typed)
+
+    assert result.exit_code == 0
+    assert (config()[name]["value"], config()[name]["origin"]) == (expected, "settings.toml")
+    assert tomllib.loads(locations.settings_file().read_text()) == {name: expected}
+
+
+def test_a_threshold_that_was_set_decides(type_command, db):
+    type_command("config", "set", "threshold", "0.01")
+
+    with KnowledgePulse(db=db, embedder=StandInEmbedder(), sync=True) as kp:
+        kp.capture(lambda: kp.tool(str.upper)("a"))()
+
+    (row,) = json.loads(type_command("list", "--json").stdout)
+    assert row["state"] == "not queued"
+
+
+def test_the_settings_file_is_for_the_user_alone(type_command):
+    type_command("config", "set", "threshold", "0.8")
+
+    path = locations.settings_file()
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert [*path.parent.iterdir()] == [path]
+
+
+def test_other_lines_and_remarks_stay_as_they_are(type_command, file):
+    file.write_text(
+        "# mine\n"
+        'redact_deny = [\n  "threshold = 1",  # no line of its own\n]\n'
+        "threshold = 0.7   # for now\n"
+        "\n"
+        "[profiles.law]\n"
+        "complexity = 0.25\nnovelty = 0.25\ntool_diversity = 0.25\noutcome_confidence = 0.25\n"
+    )
+    before = file.read_text()
+
+    type_command("config", "set", "threshold", "0.8")
+    type_command("config", "set", "domain", "law")
+
+    assert file.read_text() == before.replace("0.7 ", "0.8 ").replace(
+        "\n\n[profiles", '\n\ndomain = "law"\n[profiles'
+    )
+
+
+def test_a_link_to_the_settings_file_stays_a_link(type_command, file, tmp_path):
+    real = tmp_path / "dotfiles.toml"
+    real.write_text("sync = true\n")
+    file.symlink_to(real)
+
+    type_command("config", "set", "threshold", "0.8")
+
+    assert file.is_symlink()
+    assert real.read_text() == "sync = true\nthreshold = 0.8\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["threshold", "8"], "threshold: a number from 0 to 1 is needed, or a share from"),
+        (["max_per_day", "many"], "max_per_day: Input should be a valid integer"),
+        (["enabled", "perhaps"], "type true or false"),
+        (["redact_deny", '["/(/"]'], "redact_deny"),
+        (["api_key", "kp_1"], "put it into KP_API_KEY"),
+        (["profiles", "{}"], "write [profiles.DOMAIN] into"),
+        (["treshold", "0.8"], "there is no setting treshold: there are domain, threshold"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(type_command, words, message):
+    result = type_command("config", "set", *words)
+
+    assert result.exit_code in {1, 2}
+    assert message in result.stderr
+    assert not locations.settings_file().exists()
+
+
+def test_a_variable_that_hides_what_was_set_is_told(type_command, monkeypatch):
+    monkeypatch.setenv("KP_ENABLED", "false")
+
+    result = type_command("config", "set", "enabled", "true")
+
+    assert result.stderr == "KP_ENABLED is set, and wins over the file\n"
+    assert locations.settings_file().read_text() == "enabled = true\n"
+
+
+def test_a_wrong_setting_is_named_with_its_origin(type_command, monkeypatch):
+    monkeypatch.setenv("KP_THRESHOLD", "8")
+
+    result = type_command("config")
+
+    assert result.exit_code == 1
+    assert "threshold: a number from 0 to 1 is needed" in result.stderr
+    assert "(from KP_THRESHOLD)" in result.stderr
+
+
+def test_a_broken_settings_file_is_named_and_left_alone(type_command, file):
+    file.write_text("threshold = \n")
+
+    results = [type_command("config"), type_command("config", "set", "threshold", "0.8")]
+
+    assert [result.exit_code for result in results] == [1, 1]
+    assert all(f"Error: {file}: " in result.stderr for result in results)
+    assert file.read_text() == "threshold = \n"
+
+
+def test_the_path_of_the_settings_file_is_told(type_command):
+    path = locations.settings_file()
+
+    assert type_command("config", "path").stdout == f"{path}\n"
+    assert json.loads(type_command("config", "path", "--json").stdout)["exists"] is False
+
+
+@given(before=TEXTS, value=TEXTS | st.booleans() | st.floats(0, 1) | st.lists(TEXTS))
+def test_whatever_is_written_is_what_is_read(before, value):
+    text = with_setting(with_setting("# x", "other", before), "mine", value)
+
+    again = with_setting(text, "mine", before)
+
+    assert tomllib.loads(text)["mine"] == value
+    assert tomllib.loads(again)["mine"] == before
+
+
+def test_what_is_no_text_is_not_written(type_command, file):
+    result = type_command("config", "set", "domain", "\udcff")
+
+    assert (result.exit_code, file.exists()) == (2, False)
+    assert "no UTF-8 text" in result.stderr

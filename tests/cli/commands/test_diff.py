@@ -1,0 +1,167 @@
+import json
+import re
+
+import pytest
+from hand_made import put, run, scored, step
+from hypothesis import given
+from hypothesis import strategies as st
+from terminal import typed
+
+from kp_middleware.views.alignment import Gap, aligned, without_sameness
+
+KEYS = st.tuples(st.sampled_from(["thought", "tool_call"]), st.sampled_from(["a", "b", None]))
+RUNS = st.lists(KEYS, max_size=30)
+
+
+def rows(keys):
+    return [{"step_id": at, "type": type, "tool": tool} for at, (type, tool) in enumerate(keys)]
+
+
+@pytest.fixture
+def two(db):
+    """A failure of one tool, and a success of two."""
+    first = [step("thought"), step("tool_call", "search"), step("observation", "search")]
+    left = run("Find it", *first, id="left", domain="code", success=False, confidence=0.5)
+    put(db, left, scored(left))
+    right = run("Find it", *first, step("tool_call", "edit"), id="right", confidence=0.9)
+    put(db, right, scored(right, 0.25, "left"))
+
+
+@pytest.mark.usefixtures("two")
+def test_scores_are_laid_side_by_side(type_command):
+    told = json.loads(type_command("diff", "left", "right", "--json").stdout)
+
+    parts = {part["part"]: part for part in told["scores"]}
+    assert [*parts] == [
+        "complexity", "novelty", "tool_diversity", "outcome_confidence", "single_tool", "score",
+    ]  # fmt: skip
+    assert parts["outcome_confidence"]["left"] == pytest.approx(0.15 * 0.2)
+    assert parts["outcome_confidence"]["right"] == pytest.approx(0.9 * 0.25)
+    assert parts["outcome_confidence"]["difference"] == pytest.approx(0.195)
+    assert (parts["single_tool"]["right"], parts["single_tool"]["difference"]) == (
+        None,
+        pytest.approx(0.1),
+    )
+
+
+@pytest.mark.usefixtures("two")
+def test_the_differences_of_the_parts_add_up_to_that_of_the_score(type_command):
+    *parts, total = json.loads(type_command("diff", "left", "right", "--json").stdout)["scores"]
+
+    assert sum(part["difference"] for part in parts) == pytest.approx(total["difference"])
+
+
+@pytest.mark.usefixtures("two")
+def test_steps_are_aligned_by_type_and_tool(type_command):
+    told = json.loads(type_command("diff", "left", "right", "--json").stdout)
+
+    assert [step["place"] for step in told["steps"]] == ["same", "same", "same", "right"]
+    assert told["steps"][-1] == {
+        "place": "right",
+        "left": None,
+        "right": 3,
+        "type": "tool_call",
+        "tool": "edit",
+    }
+
+
+@given(RUNS, RUNS)
+def test_no_step_is_lost_or_moved(left, right):
+    pairs = aligned(rows(left), rows(right))
+
+    assert [pair.left for pair in pairs if pair.left is not None] == [*range(len(left))]
+    assert [pair.right for pair in pairs if pair.right is not None] == [*range(len(right))]
+
+
+@given(RUNS, RUNS)
+def test_a_pair_says_what_each_side_did_and_is_in_both_just_where_it_is_the_same(left, right):
+    pairs = aligned(rows(left), rows(right))
+
+    assert all(left[one.left] == (one.type, one.tool) for one in pairs if one.left is not None)
+    assert all(right[one.right] == (one.type, one.tool) for one in pairs if one.right is not None)
+    assert all(
+        (one.place == "same") == (one.left is not None and one.right is not None) for one in pairs
+    )
+
+
+@given(RUNS, RUNS)
+def test_what_is_left_out_is_the_same_and_counted(left, right):
+    pairs = aligned(rows(left), rows(right))
+
+    shown = [*without_sameness(pairs)]
+
+    assert [one for one in shown if one in pairs and one.place != "same"] == (
+        [one for one in pairs if one.place != "same"]
+    )
+    assert sum(one.pairs if isinstance(one, Gap) else 1 for one in shown) == len(pairs)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_trace_without_a_score_is_compared_by_its_steps(type_command, db):
+    put(db, run("Find it", step("thought"), id="waits"))
+
+    told = json.loads(type_command("diff", "left", "waits", "--json").stdout)
+
+    assert {part["difference"] for part in told["scores"]} == {None}
+    assert [step["place"] for step in told["steps"]] == ["same", "left", "left"]
+
+
+@pytest.mark.usefixtures("two")
+def test_a_person_sees_by_signs_what_is_where(db):
+    told = typed("--db", str(db), "diff", "left", "right", columns=100)
+
+    assert ["≠", "success", "no", "yes"] in [line.split() for line in told.splitlines()]
+    assert re.search(
+        r"outcome confidence  0.030  0.150 × 0.20 +0.225  0.900 × 0.25 +\+0.195\n", told
+    )
+    assert "  = objective           Find it" in told
+    assert "  ≠ single tool         -0.100  rule" in told
+    assert "= in both, ≠ another step, < only left, > only right\n" in told
+    assert re.search(r"\n  =     1  tool_call  search {20,}1  tool_call  search\n", told)
+    assert re.search(r"\n  > {40,}3  tool_call  edit\n", told)
+
+
+@pytest.mark.usefixtures("two")
+def test_steps_that_differ_stand_beside_each_other(db):
+    put(db, run("Find it", step("thought"), step("tool_call", "grep"), id="other"))
+
+    told = typed("--db", str(db), "diff", "other", "right", columns=100)
+
+    assert re.search(r"\n  ≠     1  tool_call  grep {20,}1  tool_call  search\n", told)
+
+
+@pytest.mark.usefixtures("two")
+def test_where_two_steps_have_no_room_beside_each_other_they_follow_each_other(db):
+    told = typed("--db", str(db), "diff", "left", "right", columns=60)
+
+    assert "= in both, < only left, > only right\n" in told
+    assert "  >           3  tool_call  edit\n" in told
+
+
+def test_a_long_sameness_is_counted(db):
+    same = [step("thought")] * 50
+    put(db, run("one", *same, step("tool_call", "a"), id="one"))
+    put(db, run("two", *same, step("tool_call", "b"), id="two"))
+
+    told = typed("--db", str(db), "diff", "one", "two")
+
+    assert "  … 48 the same\n" in told
+    assert len([line for line in told.splitlines() if "thought" in line]) == 2
+
+
+@pytest.mark.parametrize("columns", [60, 100, 160])
+@pytest.mark.usefixtures("two")
+def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
+    told = typed("--db", str(db), "diff", "left", "right", columns=columns)
+
+    assert max(map(len, told.splitlines())) <= columns
+
+
+def test_what_an_agent_read_cannot_steer_the_terminal(db):
+    put(db, run("a\x1b[2J", step("tool_call", "b\x1b[2J"), id="one"))
+    put(db, run("c", step("thought"), id="two"))
+
+    told = typed("--db", str(db), "diff", "one", "two")
+
+    assert "\x1b" not in told
+    assert told.count("?[2J") == 2

@@ -1,0 +1,146 @@
+"""Telling how a run really went, by hand."""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from kp_middleware.cli.lines.trace import trace_lines
+from kp_middleware.database import connect
+from kp_middleware.storage import History
+from kp_middleware.web.page import Alike, trace_html
+
+
+class Ways:
+    """Links that lead nowhere."""
+
+    def __getattr__(self, _):
+        return lambda *_: None
+
+
+@pytest.fixture
+def recorded(agent, monkeypatch):
+    """A run that cleared, while there was no key; now there is one."""
+    agent("one")
+    monkeypatch.setenv("KP_API_KEY", "kp_x")
+    monkeypatch.setenv("KP_REGISTRY_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("KP_THRESHOLD", "0.5")
+
+
+def shown(type_command):
+    return json.loads(type_command("show", "@last", "--json").stdout)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_it_says_what_was_and_what_is(type_command):
+    before = shown(type_command)
+
+    done = type_command("feedback", "@last", "--failure")
+
+    after = shown(type_command)
+    assert done.stdout.splitlines() == [
+        after["id"],
+        "success     yes → no",
+        "confidence  0.900",
+        f"score       {before['score']:.3f} → {after['score']:.3f}",
+        "decision    forward → withhold",
+        f"→ kept here: score {after['score']:.3f} is below 0.5",
+    ]
+    assert (after["success"], len(after["feedback"])) == (0, 1)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_what_clears_now_waits_for_the_program_that_runs_next(type_command):
+    type_command("feedback", "@last", "--failure")
+
+    done = type_command("feedback", "@last", "--success", "--confidence", "1", "--json")
+
+    told = json.loads(done.stdout)
+    assert (told["before"]["decision"], told["before"]["outbox"]) == ("withhold", None)
+    assert (told["after"]["decision"], told["after"]["outbox"]) == ("forward", "pending")
+    assert (told["changed"], told["after"]["confidence"]) == (True, 1.0)
+    assert told["whereabouts"] == "waits to be sent to http://127.0.0.1:9"
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_person_is_told_who_sends_it(type_command):
+    type_command("feedback", "@last", "--failure")
+
+    done = type_command("feedback", "@last", "--success")
+
+    assert "→ waits to be sent to http://127.0.0.1:9" in done.stdout
+    assert "the program that records next" in done.stderr
+
+
+def test_the_same_twice_changes_nothing_and_says_so(agent, type_command):
+    agent("one")
+    type_command("feedback", "@last", "--failure")
+    before = shown(type_command)
+
+    done = type_command("feedback", "@last", "--failure")
+
+    assert "it was told the same before" in done.stderr
+    assert shown(type_command) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["@last"], 2, "--success or --failure"),
+        (["@last", "--confidence", "1.5"], 2, "1.5"),
+        (["ffff", "--success"], 1, "no trace starts with ffff"),
+    ],
+    ids=["nothing", "too sure", "nobody"],
+)
+def test_what_was_typed_wrongly_is_said(agent, type_command, words, code, said):
+    agent("one")
+
+    done = type_command("feedback", *words)
+
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+def test_without_a_file_none_is_made(type_command, db):
+    done = type_command("feedback", "@last", "--success")
+
+    assert (done.exit_code, db.exists()) == (1, False)
+
+
+@pytest.fixture
+def learned(agent, type_command):
+    """A run of which two things were learned."""
+    agent("one")
+    type_command("feedback", "@last", "--failure")
+    type_command("feedback", "@last", "--confidence", "0.25")
+
+
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize("words", [["show", "--md"], ["explain"]], ids=["as Markdown", "explain"])
+def test_commands_tell_when_and_what_was_before(type_command, words):
+    command, *options = words
+
+    told = " ".join(type_command(command, "@last", *options).stdout.split())
+
+    assert "UTC: no success (before: success, confidence 0.900)" in told
+    assert "UTC: confidence 0.250 (before: no success, confidence 0.900)" in told
+
+
+@pytest.mark.usefixtures("learned")
+def test_explain_says_whose_confidence_it_is(type_command):
+    told = " ".join(type_command("explain", "@last").stdout.split())
+
+    assert "0.3 of feedback's confidence of 0.250, because it failed" in told
+
+
+@pytest.mark.usefixtures("learned")
+def test_a_terminal_and_the_page_tell_it_too(db):
+    with closing(connect(db, read_only=True)) as connection:
+        trace = History(connection).trace(1)
+
+    lines = "\n".join(trace_lines(trace))
+    page = str(trace_html(trace, Alike(), Ways()))
+
+    said = "UTC: no success (before: success, confidence 0.900)"
+    assert f"  feedback {trace['feedback'][0]['given_at'][:10]}" in lines
+    assert (said in lines, said in page) == (True, True)

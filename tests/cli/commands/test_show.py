@@ -1,0 +1,272 @@
+import json
+import re
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from hand_made import put, run, scored, step
+from terminal import typed
+
+from kp_middleware import ReasoningTrace
+from kp_middleware.cli.lines._waterfall import waterfall
+from kp_middleware.cli.lines.markdown import fenced
+from kp_middleware.database import connect
+from kp_middleware.views.arithmetic import Line
+
+SUM = [
+    Line("complexity", "0.800 × 0.25", 0.2),
+    Line("novelty", "1.000 × 0.40  (0.000 like a1b2c3d4)", 0.4),
+    Line("tool_diversity", "0.000 × 0.10", 0.0),
+    Line("single_tool", "rule", -0.1),
+    Line("score", "is below 0.75 by 0.250", 0.5),
+]
+
+
+@pytest.fixture
+def long_run(db):
+    """Thirty steps, with a nearest neighbour and a result."""
+    put(db, run("The first", step("thought"), id="a1b2c3d4-first"))
+    steps = [step("thought", content=f"thought {at}") for at in range(29)]
+    steps.append(step("tool_call", "search", input={"q": "fare"}, latency_ms=1234.5))
+    made = run("Find a fare", *steps, id="5555", result_summary="7 euro", duration_ms=1500)
+    return put(db, made, scored(made, 0.25, "a1b2c3d4-first"))
+
+
+def test_each_part_starts_where_the_one_before_it_ended():
+    told = [*waterfall(SUM, 0.75, 100)]
+
+    room = told[5].rindex("1") - 24
+    bars = [line[24 : 25 + room] for line in told[:5]]
+    ends = [(len(bar) - len(bar.lstrip(" ┆")), len(bar.rstrip(" ┆"))) for bar in bars]
+    assert room > 20
+    assert ends[0] == (0, round(0.2 * room))
+    assert ends[1] == (round(0.2 * room), round(0.6 * room))
+    assert ends[3] == (round(0.5 * room), round(0.6 * room))
+    assert ends[4] == (0, round(0.5 * room))
+
+
+def test_what_a_rule_takes_away_is_hollow_and_the_rest_is_solid():
+    told = [*waterfall(SUM, 0.75, 100)]
+
+    assert ["█" in line for line in told[:5]] == [True, True, False, False, True]
+    assert ["░" in line for line in told[:5]] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.75, 1.0])
+def test_the_threshold_is_marked_in_each_row_at_the_same_place(threshold):
+    told = [*waterfall(SUM, threshold, 100)]
+
+    places = {line.index("┆") for line in told[:5]}
+    axis = told[5]
+    assert places == {24 + round(threshold * (axis.rindex("1") - 24))}
+
+
+def test_the_axis_names_the_threshold_under_its_mark():
+    told = [*waterfall(SUM, 0.75, 100)]
+
+    assert abs(told[5].index("0.75") + 2 - told[0].index("┆")) <= 1
+
+
+def test_remarks_go_below_where_there_is_no_room_beside_the_bars():
+    wide, narrow = [*waterfall(SUM, 0.75, 120)], [*waterfall(SUM, 0.75, 80)]
+
+    assert wide[1].endswith("0.400  1.000 × 0.40  (0.000 like a1b2c3d4)")
+    assert narrow[1].endswith("1.000 × 0.40")
+    assert narrow[-1] == "  novelty               0.000 like a1b2c3d4"
+
+
+def test_a_terminal_too_narrow_for_bars_gets_the_numbers():
+    told = [*waterfall(SUM, 0.75, 50)]
+
+    assert told[0] == "  complexity            +0.200  0.800 × 0.25"
+    assert not {"█", "┆"} & {*"".join(told)}
+
+
+@pytest.mark.parametrize("columns", [54, 80, 100, 200])
+@pytest.mark.usefixtures("long_run")
+def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
+    told = typed("--db", str(db), "show", "5555", columns=columns)
+
+    assert max(map(len, told.splitlines())) <= columns
+
+
+def test_signs_that_are_two_wide_are_counted_as_two(db):
+    put(db, run("検索" * 40, step("thought", content="検索する" * 40)))
+
+    told = typed("--db", str(db), "show", "@last", columns=60)
+
+    (line,) = [line for line in told.splitlines() if "thought" in line]
+    assert line.endswith("…")
+    assert (
+        len(line) + line.count("検") + line.count("索") + line.count("す") + line.count("る") <= 60
+    )
+
+
+@pytest.mark.usefixtures("long_run")
+def test_the_first_and_the_last_steps_are_shown_and_the_others_counted(db):
+    told = typed("--db", str(db), "show", "5555")
+
+    shown = [
+        int(found[1]) for found in re.finditer(r"^ +(\d+)  (?:thought|tool)", told, re.MULTILINE)
+    ]
+    assert shown == [*range(15), *range(25, 30)]
+    assert "      … 10 steps more: --steps all\n" in told
+
+
+@pytest.mark.parametrize(
+    ("steps", "count"), [("all", 30), ("30", 30), ("100", 30), ("3", 3), ("1", 1), ("0", 0)]
+)
+@pytest.mark.usefixtures("long_run")
+def test_as_many_steps_are_shown_as_are_asked_for(db, steps, count):
+    told = typed("--db", str(db), "show", "5555", "--steps", steps)
+
+    assert len(re.findall(r"^ +\d+  (?:thought|tool)", told, re.MULTILINE)) == count
+
+
+@pytest.mark.parametrize("steps", ["many", "-1", ""])
+@pytest.mark.usefixtures("long_run")
+def test_a_number_of_steps_that_is_none_is_an_error(type_command, steps):
+    result = type_command("show", "5555", "--steps", steps)
+
+    assert result.exit_code == 2
+    assert "is neither a number nor all" in result.stderr
+
+
+def test_a_run_that_is_kept_in_part_says_how_long_it_was(db):
+    made = run("Long", step("thought"))
+    put(db, made.model_copy(update={"shape": replace(made.shape, steps=2000)}))
+
+    told = typed("--db", str(db), "show", "@last")
+
+    assert "the run had 2,000 steps, 1 were kept" in told
+
+
+@pytest.mark.usefixtures("long_run")
+def test_a_step_says_its_tool_its_arguments_and_its_time(db):
+    told = typed("--db", str(db), "show", "5555")
+
+    assert '  29  tool_call       search  {"q": "fare"}  1,234 ms\n' in told
+    assert "1,500 ms" in told
+
+
+@pytest.mark.usefixtures("long_run")
+def test_json_has_all_steps_and_names_the_nearest(type_command):
+    shown = json.loads(type_command("show", "5555", "--steps", "1", "--json").stdout)
+
+    assert len(shown["steps"]) == 30
+    assert (shown["nearest_id"], shown["nearest_objective"]) == (
+        "kp:trace:a1b2c3d4-first",
+        "The first",
+    )
+
+
+def test_the_payload_is_the_document_as_it_was_recorded(long_run, type_command, db):
+    payload = type_command("show", "5555", "--payload").stdout
+
+    with closing(connect(db, read_only=True)) as connection:
+        (body,) = connection.execute(
+            "SELECT body FROM documents WHERE trace_seq = ?", (long_run,)
+        ).fetchone()
+    assert payload == body + "\n"
+    assert ReasoningTrace.model_validate_json(payload).task.objective == "Find a fare"
+
+
+def test_the_payload_on_a_terminal_is_the_same_json_and_harmless(db, type_command):
+    put(db, run("look \x1b[2J \x85 \x9b2J \u202e \U000e0041", step("thought", content="ü検")))
+
+    told = typed("--db", str(db), "show", "@last", "--payload")
+
+    assert json.loads(told) == json.loads(type_command("show", "@last", "--payload").stdout)
+    assert "ü検" in told
+    assert told.strip().isprintable()
+
+
+@pytest.mark.usefixtures("long_run")
+def test_a_document_that_is_lost_is_an_error_in_words(type_command, db):
+    with closing(connect(db)) as connection:
+        connection.execute("DELETE FROM documents")
+
+    result = type_command("show", "5555", "--payload")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "its document is not in the file" in result.stderr
+
+
+@pytest.mark.usefixtures("long_run")
+def test_markdown_has_the_objective_the_score_and_the_steps(type_command):
+    told = type_command("show", "5555", "--md", "--steps", "all").stdout
+
+    assert told.startswith("# Trace `5555`\n\n```text\nFind a fare\n```\n")
+    assert "| novelty | +0.262 | 0.750 × 0.35  (0.250 like a1b2c3d4) |\n" in told
+    assert "### 0 thought\n\n```text\nthought 0\n```\n" in told
+    assert '### 29 tool_call `search` 1,234 ms\n\n```json\n{\n  "q": "fare"\n}\n```\n' in told
+    assert told.endswith("## Result\n\n```text\n7 euro\n```\n")
+
+
+@pytest.mark.usefixtures("long_run")
+def test_markdown_counts_the_steps_that_it_leaves_out(type_command):
+    told = type_command("show", "5555", "--md").stdout
+
+    assert told.count("\n### ") == 20
+    assert "\n… 10 steps more: --steps all\n" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "fence"),
+    [("plain", "```"), ("```sh\nrm -rf\n```", "````"), ("a `````` b", "```````"), ("", "```")],
+)
+def test_nothing_in_a_text_ends_its_fence(text, fence):
+    told = [*fenced(text)]
+
+    assert (told[0], told[-1]) == (f"{fence}text", fence)
+    assert not any(line.strip() == fence for line in told[1:-1])
+
+
+def test_names_in_markdown_cannot_become_markup(db, type_command):
+    made = run("x", step("tool_call", "`![a](http://b)` | \x1b[2J"), domain="a`b")
+    put(db, made, scored(made))
+
+    told = type_command("show", "@last", "--md").stdout
+
+    assert "### 0 tool_call `` `![a](http://b)` | ?[2J ``\n" in told
+    assert "- domain: `` a`b ``\n" in told
+
+
+def test_a_trace_without_a_score_has_no_table(db, type_command):
+    put(db, run("x", step("thought")))
+
+    told = type_command("show", "@last", "--md").stdout
+
+    assert "## Score" not in told
+    assert "- where it is: `kept here, not scored yet`\n" in told
+
+
+def test_what_was_redacted_on_the_way_out_is_said(long_run, db):
+    with closing(connect(db)) as connection:
+        connection.execute(
+            "INSERT INTO outbox (trace_seq, state, idempotency_key, registry, redactor, redactions)"
+            " VALUES (?, 'pending', 'k', 'https://r', 'x', ?)",
+            (long_run, '{"email": 2, "api_key": 1}'),
+        )
+
+    told = typed("--db", str(db), "show", "5555")
+
+    assert "  → waits to be sent to https://r\n    without 2 email, 1 api_key\n" in told
+
+
+def test_what_was_taken_out_before_the_file_is_told_of_a_trace_that_stays(kp, type_command):
+    kp.capture(lambda text: text)("my password=" + "hunter2" + "zz, and nothing more")
+
+    shown = json.loads(type_command("show", "@last", "--json").stdout)
+
+    assert shown["outbox"] is None
+    assert shown["redactions"]["password"] >= 1
+
+
+def test_ids_that_are_offered_cannot_steer_the_terminal(db, type_command):
+    for number in (1, 2):
+        put(db, run("one", step("thought"), id=f"a\x1b[2J-{number}"))
+
+    told = type_command("show", "a").stderr
+
+    assert "several traces start with a: give more of the id; there are a?[2J-1, a?[2J-2" in told

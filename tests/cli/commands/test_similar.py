@@ -1,0 +1,118 @@
+import json
+
+import numpy as np
+import pytest
+from hand_made import put, run, step, with_value
+from terminal import typed
+
+from kp_middleware.cli.commands.similar import compared
+from kp_middleware.storage import TraceVector
+
+
+def unit(*values):
+    vector = np.zeros(384, dtype="<f4")
+    vector[: len(values)] = values
+    return (vector / (np.linalg.norm(vector) or 1)).tobytes()
+
+
+@pytest.fixture
+def remember(db):
+    """Keeps a trace with a vector."""
+
+    def keep(name, *values, **facts):
+        score = None if facts.pop("unscored", False) else with_value(0.5)
+        vector = unit(*values) if values else None
+        made = run(name, step("thought"), id=name, **facts.pop("run", {}))
+        return put(db, made, score, vector=vector, **facts)
+
+    return keep
+
+
+@pytest.fixture
+def neighbours(remember):
+    """The one that is asked about comes first."""
+    remember("here", 1, 0)
+    remember("far", 0, 1)
+    remember("opposite", -1, 0)
+    remember("near", 1, 0.1)
+    remember("between", 1, 1)
+
+
+@pytest.mark.usefixtures("neighbours")
+def test_the_nearest_come_first_with_their_similarity(type_command):
+    rows = json.loads(type_command("similar", "here", "--json").stdout)
+
+    assert [row["id"].removeprefix("kp:trace:") for row in rows] == (
+        ["near", "between", "far", "opposite"]
+    )
+    assert [row["similarity"] for row in rows] == pytest.approx([0.995037, 0.707107, 0, -1])
+
+
+@pytest.mark.usefixtures("neighbours")
+def test_columns_are_those_that_are_promised(type_command):
+    heading, first, *_ = type_command("similar", "here").stdout.splitlines()
+
+    assert heading.split("\t") == ["id", "similarity", "domain", "score", "success", "objective"]
+    assert first.split("\t")[2:] == ["general", "0.5", "1", "near"]
+
+
+@pytest.mark.usefixtures("neighbours")
+def test_only_so_many_are_listed(type_command):
+    assert len(json.loads(type_command("similar", "here", "-n", "2", "--json").stdout)) == 2
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+def test_batches_of_any_size_find_the_same(batch_size):
+    here = TraceVector(1, "model", unit(1, 0))
+    others = [TraceVector(seq, "model", unit(seq, 1)) for seq in range(2, 9)]
+
+    found = [*compared(here, others, batch_size=batch_size)]
+
+    assert [one.trace_seq for one in found] == [2, 3, 4, 5, 6, 7, 8]
+    assert [one.similarity for one in found] == pytest.approx(
+        [seq / (seq**2 + 1) ** 0.5 for seq in range(2, 9)]
+    )
+
+
+@pytest.mark.usefixtures("neighbours")
+def test_vectors_of_other_embedders_and_sizes_are_not_compared(remember, type_command, db):
+    remember("another model", 1, 0, embedder="another")
+    put(db, run("short", step("thought")), with_value(0.5), vector=b"\0\0\x80?" * 8)
+
+    rows = json.loads(type_command("similar", "here", "--json").stdout)
+
+    assert len(rows) == 4
+
+
+def test_a_trace_is_not_its_own_neighbour_nor_is_there_one_where_it_is_alone(
+    remember, type_command
+):
+    remember("here", 1, 0)
+
+    assert json.loads(type_command("similar", "here", "--json").stdout) == []
+    assert type_command("similar", "here", "--fail-empty").exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, "it was scored without a model; kp-middleware doctor says what to do"),
+        ({"unscored": True}, "it is not scored yet; the next program that records does it"),
+        ({"unscored": True, "run": {"complete": False}}, "it is incomplete, and only"),
+    ],
+    ids=["no model", "recorded", "incomplete"],
+)
+def test_a_trace_without_a_vector_is_an_error_in_words(remember, type_command, facts, words):
+    remember("here", **facts)
+
+    result = type_command("similar", "here")
+
+    assert result.exit_code == 1
+    assert f"trace here has no embedding to compare: {words}" in result.stderr
+
+
+@pytest.mark.usefixtures("neighbours")
+def test_a_person_reads_short_ids_and_words(db):
+    told = typed("--db", str(db), "similar", "here", "-n", "1").splitlines()
+
+    assert told[1].split() == ["near", "0.995", "general", "0.500", "yes", "near"]

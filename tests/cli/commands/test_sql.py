@@ -1,0 +1,123 @@
+"""Asking the file in SQL."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from terminal import typed
+
+from kp_middleware.cli import main
+
+
+@pytest.fixture
+def asked(agent, type_command):
+    agent("one")
+    return lambda *words: type_command("sql", *words)
+
+
+def test_in_a_pipe_the_answer_is_json(asked):
+    result = asked("SELECT domain, count(*) AS n FROM traces GROUP BY 1")
+
+    assert json.loads(result.stdout) == [{"domain": "code", "n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["--csv"], "a,b\n1,x\n"),
+        (["--tsv", "--no-headers"], "1\tx\n"),
+        (["--nl"], '{"a": 1, "b": "x"}\n'),
+        (["-c", "b"], '[{"b": "x"}]\n'),
+    ],
+    ids=" ".join,
+)
+def test_it_has_all_formats(asked, words, printed):
+    assert asked("SELECT 1 AS a, 'x' AS b", *words).stdout == printed
+
+
+def test_no_row_is_told_with_its_columns(asked):
+    assert asked("SELECT 1 AS a, 2 AS b WHERE 0", "--csv").stdout == "a,b\n"
+    assert asked("SELECT 1 AS a WHERE 0", "--fail-empty").exit_code == 4
+
+
+def test_the_query_can_come_from_standard_input(agent, db):
+    agent("one")
+
+    result = CliRunner().invoke(main, ["--db", str(db), "sql", "-"], input="SELECT 'é' AS a;\n")
+
+    assert result.stdout == '[{"a": "é"}]\n'
+
+
+def test_values_have_names(asked):
+    result = asked("SELECT :a AS a, :b > 7 AS b", "-p", "a", "it's", "-p", ":b", "12")
+
+    assert json.loads(result.stdout) == [{"a": "it's", "b": 1}]
+
+
+def test_what_json_has_no_word_for_is_readable(asked):
+    result = asked("SELECT x'00ff' AS a, 9e999 AS b")
+
+    assert json.loads(result.stdout) == [{"a": {"$base64": True, "encoded": "AP8="}, "b": "inf"}]
+
+
+def test_bytes_are_whole_but_in_a_table(asked):
+    query = "SELECT zeroblob(20) AS a"
+
+    assert asked(query, "--csv").stdout == f"a\nx'{'00' * 20}'\n"
+    assert f"x'{'00' * 16}…' (20 bytes)" in asked(query, "--table").stdout
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ("SELECT speed FROM traces", "no such column: speed; kp-middleware sql"),
+        ("DELETE FROM traces", "only reading is allowed here"),
+        ("ATTACH '/etc/passwd' AS p", "only reading is allowed here"),
+        ("", None),
+    ],
+)
+def test_an_error_names_the_problem_and_what_to_do(asked, query, complaint):
+    result = asked(query)
+
+    assert result.exit_code == (1 if complaint else 0)
+    assert (complaint or "") in result.stderr
+
+
+def test_on_a_terminal_it_is_a_table(agent, db):
+    agent("one")
+
+    shown = typed("--db", str(db), "sql", "SELECT 1 AS one, 'x' AS a_name")
+
+    assert [line.split() for line in shown.splitlines()] == [["one", "a_name"], ["1", "x"]]
+
+
+@pytest.mark.timeout(30)
+def test_a_small_number_is_not_told_as_none(asked):
+    query = "SELECT 0.00043 AS a, -0.000123456 AS b, 0.0 AS c, 0.5 AS d, 0.0000004 AS took_ms"
+
+    _, row = asked(query, "--table").stdout.splitlines()
+
+    assert row.split() == ["0.00043", "-0.000123", "0.000", "0.500", "4e-07"]
+
+
+def test_ctrl_c_ends_a_query_that_is_at_work(agent, db):
+    agent("one")
+    query = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+        " SELECT i FROM n WHERE i < 3"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kp_middleware", "--db", str(db), "sql", query, "--nl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    first = process.stdout.readline()  # soon it looks for another row, in vain
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+
+    assert (first, said, process.returncode) == ('{"i": 1}\n', "", 130)

@@ -1,0 +1,221 @@
+import json
+from contextlib import closing
+
+import pytest
+from hand_made import put, run, step, with_value
+from terminal import typed
+
+from kp_middleware.cli.lines.bars import Bin, bar, histogram, sparkline
+from kp_middleware.database import connect
+
+
+@pytest.fixture
+def history(db):
+    """Traces of two models, two domains and two weeks; one is not scored."""
+    for value, domain, model, instant in (
+        (0.9, "code", "gpt-9", "2026-11-01T10:00:00Z"),  # a Sunday
+        (0.3, "code", "gpt-9", "2026-11-02T10:00:00Z"),
+        (0.5, "law", "claude", "2026-11-08T10:00:00Z"),
+    ):
+        steps = [step("tool_call", "search", latency_ms=2), step("error_recovery", "search")]
+        made = run("one", *steps, domain=domain, instant=instant, model=model)
+        put(db, made, with_value(value))
+    put(db, run("waits", step("thought"), domain="law", instant="2026-11-09T10:00:00Z"))
+
+
+@pytest.mark.usefixtures("history")
+def test_keys_stay_what_they_are(type_command):
+    numbers = json.loads(type_command("stats", "--json").stdout)
+
+    assert [*numbers] == [
+        "recorded", "cleared", "queued", "sent", "blocked", "rejected", "domains", "scores",
+        "states", "gates", "tools",
+    ]  # fmt: skip
+    assert numbers["domains"][0] == {
+        "domain": "code",
+        "traces": 2,
+        "cleared": 1,
+        "mean_score": 0.6,
+        "best_score": 0.9,
+        "mean_novelty": 0.6,
+    }
+    assert numbers["states"] == [
+        {"state": "withheld", "traces": 2},
+        {"state": "not queued", "traces": 1},
+        {"state": "recorded", "traces": 1},
+    ]
+    assert numbers["scores"] == [
+        {"at_least": 0.3, "traces": 1},
+        {"at_least": 0.5, "traces": 1},
+        {"at_least": 0.9, "traces": 1},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "values", "traces"),
+    [
+        ("domain", ["code", "law"], [2, 2]),
+        ("model", ["gpt-9", None, "claude"], [2, 1, 1]),
+        ("day", ["2026-11-01", "2026-11-02", "2026-11-08", "2026-11-09"], [1, 1, 1, 1]),
+        ("week", ["2026-10-26", "2026-11-02", "2026-11-09"], [1, 2, 1]),
+        ("state", ["withheld", "not queued", "recorded"], [2, 1, 1]),
+    ],
+)
+@pytest.mark.usefixtures("history")
+def test_they_are_counted_by_what_they_have_in_common(type_command, by, values, traces):
+    rows = json.loads(type_command("stats", "--by", by, "--json").stdout)
+
+    assert [row[by] for row in rows] == values
+    assert [row["traces"] for row in rows] == traces
+
+
+@pytest.mark.usefixtures("history")
+def test_tools_are_counted_by_their_calls(type_command):
+    rows = json.loads(type_command("stats", "--by", "tool", "--json").stdout)
+
+    assert rows == [{"tool": "search", "calls": 3, "failures": 3, "mean_ms": 2.0, "max_ms": 2.0}]
+
+
+@pytest.mark.usefixtures("history")
+def test_groups_are_rows_in_any_format(type_command):
+    told = type_command("stats", "--by", "domain", "--csv", "-c", "domain", "-c", "cleared").stdout
+
+    assert told == "domain,cleared\ncode,1\nlaw,0\n"
+
+
+@pytest.mark.usefixtures("history")
+def test_what_has_no_rows_says_what_is_missing(type_command):
+    result = type_command("stats", "--csv")
+
+    assert result.exit_code == 2
+    assert "--csv needs --by: domain, tool, day, week, model, state" in result.stderr
+
+
+@pytest.mark.usefixtures("history")
+def test_a_person_sees_how_scores_are_spread_and_where_the_threshold_is(db):
+    told = typed("--db", str(db), "stats", columns=90).splitlines()
+
+    (line,) = [number for number, text in enumerate(told) if "┄ threshold 0.75" in text]
+    assert told[line - 1] == "0.70          0"
+    assert told[line + 1] == "0.75          0"
+    assert f"0.90          1  {'█' * 50}" in told
+    assert max(map(len, told)) <= 90
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown", "left_out"),
+    [
+        (60, ["domain", "traces", "cleared", "mean_score", "best_score"], "mean_novelty"),
+        (40, ["domain", "traces", "cleared", "mean_score"], "best_score, mean_novelty"),
+        (80, ["domain", "traces", "cleared", "mean_score", "best_score", "mean_novelty"], ""),
+    ],
+)
+def test_a_narrow_terminal_keeps_the_counts_and_says_what_has_no_room(db, columns, shown, left_out):
+    domain = "a_domain_with_a_rather_long_name_indeed"
+    put(db, run("one", step("tool_call", domain * 6), domain=domain), with_value(0.9))
+
+    told = typed("--db", str(db), "stats", "--by", "domain", columns=columns)
+    all_told = typed("--db", str(db), "stats", columns=columns).splitlines()
+
+    *said, heading, row = told.splitlines()
+    assert heading.split() == shown
+    assert row.startswith("a_domain_")
+    assert row.split()[1:3] == ["1", "1"]
+    assert " ".join(said) == (
+        f"no room for {left_out}: --json, or a wider window" if left_out else ""
+    )
+    assert max(map(len, all_told)) <= columns
+    assert any(line.split()[:2] == ["tool", "calls"] for line in all_told)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_gates_are_told_apart_and_have_no_column_of_noughts(db, columns):
+    for threshold in (0.655, 0.656, 0.75):
+        put(db, run("one", step("thought")), with_value(0.9), threshold=threshold)
+
+    heading, *rows = typed("--db", str(db), "stats", "--by", "gate", columns=columns).splitlines()
+
+    assert heading.split() == ["gate", "traces", "cleared"]
+    assert [row.split()[1] for row in rows] == ["0.75", "0.656", "0.655"]
+
+
+def test_names_that_begin_alike_are_not_cut_to_look_the_same(db):
+    for end in ("one", "two"):
+        put(db, run("x", step("thought"), domain=f"a_domain_with_a_name_{end}"), with_value(0.9))
+
+    heading, *rows = typed("--db", str(db), "stats", "--by", "domain", columns=50).splitlines()[-3:]
+
+    assert heading.split()[:2] == ["domain", "traces"]
+    assert [row.split()[0] for row in rows] == [
+        f"a_domain_with_a_name_{end}" for end in ("one", "two")
+    ]
+
+
+@pytest.mark.usefixtures("history")
+def test_weeks_are_drawn_as_a_line(db):
+    told = typed("--db", str(db), "stats", "--by", "week")
+
+    assert "novelty by week, from 0 ▁ to 1 █: █▄" in told
+
+
+def test_a_threshold_beside_the_bins_is_drawn_before_the_first_that_reaches_it():
+    lines = [*histogram([Bin(0.7, 1), Bin(0.75, 2)], 0.72, 40)]
+
+    assert ["threshold 0.72" in line for line in lines] == [False, True, False]
+
+
+@pytest.mark.parametrize(("threshold", "at"), [(0.0, 0), (1.0, 2)], ids=["all", "none"])
+def test_a_threshold_at_the_end_is_drawn_there(threshold, at):
+    lines = [*histogram([Bin(0.0, 1), Bin(0.95, 2)], threshold, 40)]
+
+    assert "threshold" in lines[at]
+
+
+def test_without_a_threshold_no_line_is_drawn():
+    assert len([*histogram([Bin(0.0, 0)], None, 40)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [(0, ""), (1e-9, "▏"), (0.5, "██"), (0.51, "██"), (0.55, "██▎"), (1, "████")],
+)
+def test_a_bar_is_as_long_as_its_share(share, drawn):
+    assert bar(share, 4) == drawn
+
+
+def test_a_line_of_values_has_a_sign_for_each():
+    assert sparkline([0.0, 0.124, 0.125, 0.99, 1.0, None]) == "▁▁▂██ "
+
+
+@pytest.mark.usefixtures("history")
+def test_the_numbers_agree_with_the_views(db, type_command):
+    with closing(connect(db)) as connection:
+        connection.execute(
+            "INSERT INTO outbox (trace_seq, state, idempotency_key, registry, redactor)"
+            " VALUES (1, 'sent', 'k', 'https://r', 'x'), (2, 'blocked', 'k', 'https://r', 'x')"
+        )
+        states = connection.execute("SELECT state, count(*) FROM history GROUP BY 1").fetchall()
+        tools = connection.execute("SELECT * FROM tool_usage ORDER BY tool").fetchall()
+
+    numbers = json.loads(type_command("stats", "--json").stdout)
+
+    assert {row["state"]: row["traces"] for row in numbers["states"]} == dict(states)
+    assert [tuple(row.values()) for row in numbers["tools"]] == tools
+
+
+@pytest.mark.parametrize("form", ["--json", "--table"])
+def test_columns_are_of_groups_alone(agent, type_command, form):
+    agent("one")
+
+    result = type_command("stats", form, "-c", "recorded")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "-c needs --by" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["--json", "--table"])
+def test_a_file_without_a_run_can_fail(db, type_command, form):
+    connect(db).close()
+
+    assert type_command("stats", form).exit_code == 0
+    assert type_command("stats", form, "--fail-empty").exit_code == 4

@@ -1,0 +1,142 @@
+"""Traces as they come to their end, on the screen."""
+
+import signal
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+from hand_made import put, run, step, with_value
+from terminal import typed
+
+from kp_middleware.cli.commands.tail import follow
+from kp_middleware.database import connect
+from kp_middleware.errors import DatabaseError
+
+COMMAND = [sys.executable, "-m", "kp_middleware"]
+
+
+def keep(db, objective):
+    put(db, run(objective, step("thought", content="hm")), with_value(0.5))
+
+
+class Script:
+    """Sleeps that do something instead, one after another."""
+
+    def __init__(self, *acts):
+        self.acts = list(acts)
+
+    def __call__(self, seconds):
+        assert 0 < seconds <= 1
+        self.acts.pop(0)()
+
+
+def told(db, script, *, count, first=0):
+    rows = follow(db, first=first, sleep=script)
+    return [row["objective"] for row in islice(rows, count)]
+
+
+def test_what_comes_is_told_as_it_comes(db):
+    keep(db, "before")
+    script = Script(lambda: keep(db, "one"), lambda: None, lambda: keep(db, "two"))
+
+    assert told(db, script, count=2) == ["one", "two"]
+    assert script.acts == []
+
+
+def test_the_last_ones_come_first(db):
+    [keep(db, name) for name in "abc"]
+
+    assert told(db, Script(lambda: keep(db, "d")), count=3, first=2) == ["b", "c", "d"]
+
+
+def test_it_waits_for_a_file_that_is_not_there_yet_and_tells_all_of_it(db, capsys):
+    script = Script(lambda: None, db.touch, lambda: [keep(db, name) for name in "ab"])
+
+    assert told(db, script, count=2) == ["a", "b"]
+    assert f"waiting for {db}" in capsys.readouterr().err
+
+
+def test_it_goes_on_with_a_file_that_takes_the_place_of_the_first(db, tmp_path):
+    keep(db, "old")
+    keep(tmp_path / "new.db", "was there")
+    script = Script(lambda: (tmp_path / "new.db").replace(db), lambda: keep(db, "new"))
+
+    assert told(db, script, count=1) == ["new"]
+
+
+def test_a_file_of_another_kind_is_an_error_after_some_patience(db):
+    db.write_text("a letter to my aunt, " * 100)
+
+    with pytest.raises(DatabaseError, match="is not an SQLite file"):
+        told(db, Script(*[lambda: None] * 50), count=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["-c", "objective", "--json"], '{"objective": "b"}\n'),
+        (["-c", "objective", "--nl"], '{"objective": "b"}\n'),
+        (["-c", "objective", "-c", "score", "--csv"], "objective,score\nb,0.5\n"),
+        (["-c", "objective", "--no-headers"], "b\n"),
+    ],
+    ids=" ".join,
+)
+def test_without_following_it_ends_with_the_last_ones(db, type_command, words, printed):
+    [keep(db, name) for name in "ab"]
+
+    assert type_command("tail", "--no-follow", "-n", "1", *words).stdout == printed
+
+
+def test_a_person_sees_a_line_for_each(db):
+    keep(db, "How high is \x1b[2J Mont Blanc?")
+
+    heading, line = typed("--db", str(db), "tail", "--no-follow").splitlines()
+
+    assert " ".join(heading.split()) == "id started at domain score success state objective"
+    assert line.endswith("general       0.500  yes      withheld    How high is ?[2J Mont Blanc?")
+
+
+def test_a_column_that_is_not_there_is_refused(db):
+    keep(db, "one")
+
+    shown = typed("--db", str(db), "tail", "--no-follow", "-c", "speed")
+
+    assert "there is no column speed" in shown
+
+
+@pytest.mark.timeout(60)
+def test_a_real_one_tells_each_at_once_and_ends_with_ctrl_c(db):
+    keep(db, "first")
+    process = subprocess.Popen(
+        [*COMMAND, "--db", str(db), "tail", "--csv", "-c", "objective"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    lines = [process.stdout.readline(), process.stdout.readline()]
+    keep(db, "second")
+    lines.append(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate()
+
+    assert lines == ["objective\n", "first\n", "second\n"]
+    assert (rest, process.returncode) == (("", ""), 130)
+
+
+def test_a_narrow_terminal_leaves_out_when_and_what_for_the_objective(db):
+    keep(db, "find the leak")
+
+    heads, row = typed("--db", str(db), "tail", "--no-follow", columns=60).splitlines()
+
+    assert heads.split() == ["id", "score", "success", "state", "objective"]
+    assert row.endswith("find the leak")
+
+
+@pytest.mark.parametrize("form", ["--json", "--table"])
+def test_a_file_without_a_run_can_fail_where_nothing_is_waited_for(db, type_command, form):
+    connect(db).close()
+
+    assert type_command("tail", "--no-follow", form).exit_code == 0
+    assert type_command("tail", "--no-follow", form, "--fail-empty").exit_code == 4

@@ -1,0 +1,316 @@
+"""Each way in which a registry can fail is told as what it is, with what to do."""
+
+import json
+import re
+import time
+from contextlib import closing, contextmanager
+
+import failing_servers as at
+import pytest
+from pydantic import SecretStr
+
+from kp_middleware import KnowledgePulse, current_trace, locations
+from kp_middleware.database import connect
+from kp_middleware.export import Forwarder, Registry
+from kp_middleware.pipeline._shared_pace import SharedPace
+from kp_middleware.pipeline._uptime import Uptime
+from kp_middleware.storage import OutboxTable, PacingTable
+from kp_middleware.testing import FakeClock, LocalRegistry
+
+pytestmark = pytest.mark.usefixtures("usual_network")
+INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+ASK = "it is tried again by itself; if it lasts, ask whoever runs the registry"
+WAYS = {
+    "refused": (
+        at.at_a_closed_port,
+        (
+            "nothing listens there (connection refused); start the registry, or correct"
+            " KP_REGISTRY_URL"
+        ),
+    ),
+    "unknown host": (
+        lambda: at_nobody("https://registry.invalid"),
+        (
+            "there is no host named registry.invalid; correct KP_REGISTRY_URL, or see whether this"
+            " machine has a network"
+        ),
+    ),
+    "wrong path": (
+        lambda: at.at_a_registry(path="/api"),
+        (
+            "there is a server, but no registry at this address (it answered 404); correct"
+            " KP_REGISTRY_URL: it ends before /v1/knowledge"
+        ),
+    ),
+    "a page with 200": (
+        lambda: at.at_a_server(at.page("200 OK", "Content-Type: text/html")),
+        (
+            "something else answers there (200, with nothing that a registry says); correct"
+            " KP_REGISTRY_URL, or see whether a login page or a proxy is in between"
+        ),
+    ),
+    "a page with 502": (
+        lambda: at.at_a_server(at.page("502 Bad Gateway")),
+        "what stands before the registry does not get through to it (it answered 502); " + ASK,
+    ),
+    "a page with 403": (
+        lambda: at.at_a_server(at.page("403 Forbidden")),
+        (
+            "something before the registry does not let us in (it answered 403, with a page); see"
+            " whether a firewall or a login is in between, and ask whoever runs it"
+        ),
+    ),
+    "500": (
+        lambda: at.at_a_registry(answers=[500, 500]),
+        "the registry is in trouble itself (it answered 500); " + ASK,
+    ),
+    "redirect": (
+        lambda: at.at_a_server(
+            at.page("301 Moved", "Location: https://bob:secret@login.example/in?token=secret")
+        ),
+        (
+            "it sends us elsewhere (301, to https://login.example); set KP_REGISTRY_URL to where"
+            " the registry is: an API key follows no redirect"
+        ),
+    ),
+    "silence": (
+        lambda: at.at_a_server(at.silent),
+        "no answer within 2 s, though it took the connection; " + ASK,
+    ),
+    "slow body": (
+        lambda: at.at_a_server(at.slow),
+        "the answer is too slow: it was not over within 2 s; " + ASK,
+    ),
+    "no TLS": (
+        lambda: tls_at(at.at_a_server(at.page("400 Bad Request"))),
+        "what listens there does not speak TLS (",
+    ),
+    "dead proxy": (
+        at.behind_a_proxy,
+        (
+            "the proxy that HTTPS_PROXY names cannot be reached (connection refused); correct"
+            " HTTPS_PROXY or unset it, or name the registry's host in NO_PROXY"
+        ),
+    ),
+    "proxy with a password": (
+        lambda: at.behind_a_proxy(at.page("407 Proxy Authentication Required")),
+        (
+            "the proxy that HTTPS_PROXY names does not let us through (it answered 407 Proxy"
+            " Authentication Required); correct HTTPS_PROXY or unset it, or name the registry's"
+            " host in NO_PROXY"
+        ),
+    ),
+}
+DEAD = (
+    "it has refused the API key: it does not know it, or has revoked it; set KP_API_KEY to"
+    " another (after three 429s in an hour, wait an hour first), or try this one again with"
+    " kp-middleware outbox retry --failed"
+)
+KEYS = {
+    "wrong key": (lambda: at.at_a_registry(key=at.KEY), DEAD),
+    "revoked key": (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), DEAD),
+    "read-only key": (
+        lambda: at.at_a_registry(may_write=False),
+        "the API key may only read; register one with the scope write, and set KP_API_KEY to it",
+    ),
+    "no reputation": (
+        at.no_reputation,
+        (
+            "it takes nothing from this agent (Minimum KP-REP score of 0.1 required); set"
+            " KP_API_KEY to a key of an agent in good standing, or try this one again with"
+            " kp-middleware outbox retry --failed"
+        ),
+    ),
+}
+
+
+@contextmanager
+def at_nobody(url):
+    yield url, at.KEY
+
+
+@contextmanager
+def tls_at(server):
+    with server as (url, key):
+        yield url.replace("http:", "https:"), key
+
+
+@pytest.fixture
+def clock():
+    """An hour ahead, so that what is tried next lies ahead of the command as well."""
+    return FakeClock(time.time() + 3600)
+
+
+@pytest.fixture
+def queue(db):
+    """Puts so many traces into the outbox for a registry."""
+
+    def put(url, count=1):
+        with KnowledgePulse(db=db, embedder=None, threshold=0) as kp:
+            for number in range(count):
+                kp.capture(_thinking)(f"question {number}")
+            kp.flush(30)
+        with closing(connect(db)) as connection:
+            outbox = OutboxTable(connection, registry=url, agent_id="agent-1")
+            [outbox.add(seq + 1, b"{}", redactor="r", redactions={}) for seq in range(count)]
+
+    return put
+
+
+@pytest.fixture
+def program(db, clock):
+    """A program that sends what is due, once, and ends."""
+
+    def send(url, key, timeout_s=10.0):
+        registry = Registry(url, SecretStr(key), agent_id="agent-1", timeout_s=timeout_s)
+        table = PacingTable(
+            locations.pacing_file(), registry=url, agent_id="agent-1", key_hash=registry.key_hash
+        )
+        pace = SharedPace(table, longest_request_s=10, clock=clock, uptime=lambda: Uptime("", 0.0))
+        with closing(registry), closing(connect(db)) as connection:
+            outbox = OutboxTable(connection, registry=url, agent_id="agent-1", clock=clock)
+            Forwarder(outbox, registry, pace=pace, clock=clock).forward_due()
+
+    return send
+
+
+@pytest.fixture
+def troubles(type_command):
+    """What status says is wrong."""
+    return lambda: json.loads(type_command("status", "--json").stdout)["troubles"]
+
+
+def _thinking(question):
+    current_trace().thought(question)
+    return "done"
+
+
+@pytest.mark.parametrize(("server", "words"), WAYS.values(), ids=WAYS)
+def test_what_a_registry_does_is_told_with_since_when_how_often_and_when_next(
+    queue, program, troubles, server, words
+):
+    with server() as (url, key):
+        queue(url)
+        program(url, key, timeout_s=2.0 if "within 2 s" in words else 10.0)
+
+        (told,) = troubles()
+
+    assert re.match(
+        rf"nothing is sent to {re.escape(url)} \(since {INSTANT}, tried once, next at {INSTANT} if"
+        rf" a program is running then\): {re.escape(words)}",
+        told,
+    )
+    assert told.endswith("; 1 takes about 1 s then")
+
+
+@pytest.mark.parametrize(("server", "words"), KEYS.values(), ids=KEYS)
+def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
+    queue, program, troubles, server, words
+):
+    with server() as (url, key):
+        queue(url)
+        program(url, key)
+
+        (told,) = troubles()
+
+    assert re.fullmatch(
+        rf"nothing is sent to {re.escape(url)} \(since {INSTANT}, tried once, not tried again until"
+        rf" you act\): {re.escape(words)}; 1 takes about 1 s then",
+        told,
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "trusted", "words"),
+    [
+        (
+            "IP:127.0.0.1",
+            False,
+            (
+                "its certificate is not trusted here (self-signed certificate); name the file of"
+                " the authority that signed it in SSL_CERT_FILE"
+            ),
+        ),
+        ("DNS:another.example", True, "its certificate is not valid (IP address mismatch"),
+    ],
+    ids=["signed by nobody", "of another host"],
+)
+def test_a_bad_certificate_is_told(
+    queue, program, troubles, tmp_path, monkeypatch, host, trusted, words
+):
+    with at.with_a_certificate(tmp_path, host=host) as (url, key):
+        if trusted:
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        queue(url)
+        program(url, key)
+
+        (told,) = troubles()
+
+    assert words in told
+
+
+def test_what_lasts_is_told_with_its_beginning_and_every_try(queue, program, troubles, clock):
+    with at.at_a_closed_port() as (url, key):
+        queue(url)
+        program(url, key)
+        first = troubles()[0]
+        clock.advance(100)
+        program(url, key)
+
+    later = troubles()[0]
+
+    assert re.search(INSTANT, later)[0] == re.search(INSTANT, first)[0]
+    assert "tried 2 times" in later
+
+
+def test_what_is_over_is_not_told(queue, program, troubles, clock):
+    with LocalRegistry(answers=[500]) as registry:
+        queue(registry.url)
+        program(registry.url, registry.api_key)
+        before = troubles()
+        clock.advance(100)
+        program(registry.url, registry.api_key)
+
+    assert len(before) == 1
+    assert [trouble for trouble in troubles() if "nothing is sent" in trouble] == []
+
+
+def test_patience_is_told_with_when_it_ends(queue, program, troubles):
+    with LocalRegistry(answers=[429]) as registry:
+        queue(registry.url, 3)
+        program(registry.url, registry.api_key)
+
+    (told,) = troubles()
+
+    assert re.search(rf"tried once, next at {INSTANT}", told)
+    assert "it has asked for patience (429); there is nothing to do; let nothing else" in told
+    assert told.endswith("; 3 take about 5 s then")
+
+
+def test_the_list_of_the_outbox_says_the_same(queue, program, troubles, type_command):
+    with at.at_a_closed_port() as (url, key):
+        queue(url)
+        program(url, key)
+
+    listed = type_command("outbox", "list", "--json")
+
+    (row,) = json.loads(listed.stdout)
+    assert "nothing listens there (connection refused)" in row["reason"]
+    assert listed.stderr.splitlines() == troubles()
+
+
+def test_three_programs_at_once_are_told_with_how_long_all_will_take(queue, program, type_command):
+    with LocalRegistry(burst=100, answers=lambda _: 400) as registry:
+        queue(registry.url, 45)
+        for _ in range(3):
+            program(registry.url, registry.api_key)
+
+        found = json.loads(type_command("status", "--json").stdout)
+
+    (sending,) = found["sending"]
+    assert (sending["waiting"], sending["busy"]) == (25, True)
+    assert sending["in_words"] == (
+        "a program is sending; all of your programs together send 20 at once, then one every"
+        " 2.2 s: 25 take about 53 s"
+    )
+    assert [trouble for trouble in found["troubles"] if "nothing is sent" in trouble] == []

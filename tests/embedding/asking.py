@@ -1,0 +1,34 @@
+"""What child processes ask an embedder, and how they tell the answer."""
+
+import json
+import time
+from typing import Any
+
+from kp_middleware.embedding._minilm import MiniLMEmbedder
+from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
+
+__all__ = ["EmbedderUnavailableError", "MiniLMEmbedder", "ask", "ask_until_ready", "tell"]
+
+
+def ask(embedder: MiniLMEmbedder) -> dict[str, Any]:
+    """The error, or that it worked; and how long it took."""
+    began_at = time.monotonic()
+    try:
+        words = f"{len(embedder.embed('hello world'))} dimensions"
+    except (EmbedderNotReadyError, EmbedderUnavailableError) as exc:
+        words = f"{type(exc).__name__}: {exc}"
+    return {"words": words, "took_s": time.monotonic() - began_at}
+
+
+def ask_until_ready(embedder: MiniLMEmbedder) -> dict[str, Any]:
+    """The first answer other than to ask again later."""
+    answer = ask(embedder)
+    while answer["words"].startswith("EmbedderNotReadyError"):
+        time.sleep(0.05)
+        answer = ask(embedder)
+    return answer
+
+
+def tell(value: object) -> None:
+    """Print it for the parent."""
+    print(json.dumps(value))

@@ -1,0 +1,86 @@
+import hashlib
+import importlib
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from kp_middleware.embedding._onnx_export import read_safetensors
+from kp_middleware.errors import MissingExtraError
+
+SENTENCE = {
+    "input_ids": np.array([[101, 7592, 2088, 102]]),  # [CLS] hello world [SEP]
+    "attention_mask": np.ones((1, 4), np.int64),
+    "token_type_ids": np.zeros((1, 4), np.int64),
+}
+PADDED = {name: np.pad(values, ((0, 0), (0, 3))) for name, values in SENTENCE.items()}
+
+
+@pytest.fixture(scope="module")
+def session(minilm_folder, minilm):  # noqa: ARG001  # onnxruntime has been muted when it is loaded
+    from onnxruntime import InferenceSession
+
+    return InferenceSession(minilm_folder / "model.onnx", providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.model
+def test_the_exported_model_is_the_same_to_the_last_byte(minilm_folder):
+    model = (minilm_folder / "model.onnx").read_bytes()
+
+    digest = hashlib.sha256(model).hexdigest()
+
+    assert digest == "f91ae3c0b6979456a02fded63d877eccfb80c3def7561c009e19cd360a2bb2bf"
+
+
+@pytest.mark.model
+def test_the_pooled_output_is_what_fastembed_pools_itself(session, minilm):
+    (pooled,) = session.run(["sentence_embedding"], SENTENCE)
+
+    vector = minilm.embed("hello world")
+
+    np.testing.assert_allclose(pooled[0], vector, atol=1e-6)
+
+
+@pytest.mark.model
+def test_padding_changes_nothing(session):
+    (alone,) = session.run(["sentence_embedding"], SENTENCE)
+
+    (padded,) = session.run(["sentence_embedding"], PADDED)
+
+    np.testing.assert_allclose(padded, alone, atol=1e-6)
+
+
+@pytest.mark.model
+def test_the_exported_tokenizer_keeps_to_256_tokens(minilm_folder):
+    text = (minilm_folder / "tokenizer_config.json").read_text("utf-8")
+
+    tokenizer = json.loads(text)
+
+    assert tokenizer["model_max_length"] == 256
+
+
+def test_only_float_tensors_are_read(tmp_path):
+    header = {
+        "__metadata__": {"format": "pt"},
+        "positions": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]},
+        "weight": {"dtype": "F32", "shape": [2, 1], "data_offsets": [8, 16]},
+    }
+    encoded = json.dumps(header).encode()
+    numbers = bytes(8) + np.array([0.5, -2.0], "<f4").tobytes()
+    (tmp_path / "file").write_bytes(len(encoded).to_bytes(8, "little") + encoded + numbers)
+
+    tensors = read_safetensors(tmp_path / "file")
+
+    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"weight": [[0.5], [-2]]}
+
+
+@pytest.mark.parametrize("name", ["_onnx_export", "_onnx_int8"])
+def test_without_onnx_the_extra_is_named(monkeypatch, name):
+    monkeypatch.delitem(sys.modules, f"kp_middleware.embedding.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+
+    with pytest.raises(MissingExtraError) as raised:
+        importlib.import_module(f"kp_middleware.embedding.{name}")
+
+    assert raised.value.extra == "weights"

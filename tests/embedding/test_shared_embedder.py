@@ -1,0 +1,62 @@
+import sqlite3
+from contextlib import closing
+
+import pytest
+from pydantic import ValidationError
+
+from kp_middleware import KnowledgePulse, ReasoningTrace, Step
+from kp_middleware.embedding import DEFAULT_EMBEDDER, shared_embedder
+from kp_middleware.settings import Settings
+
+
+def test_a_process_has_one_embedder_for_all():
+    embedder = shared_embedder("minilm")
+
+    assert embedder is DEFAULT_EMBEDDER
+
+
+@pytest.mark.parametrize(
+    ("name", "threads"), [("minilm", 2), ("minilm-int8", 1)], ids=["threads", "precision"]
+)
+def test_other_settings_have_an_embedder_of_their_own(name, threads):
+    one, other = (shared_embedder(name, threads=threads) for _ in range(2))
+
+    assert one is other
+    assert one is not DEFAULT_EMBEDDER
+
+
+def test_none_is_no_embedder():
+    assert shared_embedder("none") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"), [("minilm", ":fp32"), ("minilm-int8", ":int8")], ids=["floats", "integers"]
+)
+@pytest.mark.usefixtures("empty_caches")
+def test_the_name_says_how_exact_it_is(monkeypatch, tiny_folder, name, ending):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+
+    embedder = shared_embedder(name, threads=3)
+
+    assert embedder.name.endswith(ending)
+
+
+@pytest.mark.usefixtures("empty_caches")
+def test_settings_choose_what_a_pipeline_embeds_with(monkeypatch, tiny_folder, tiny_int8, tmp_path):
+    monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
+    monkeypatch.setenv("KP_EMBEDDER", "minilm-int8")
+    db = tmp_path / "kp.db"
+
+    with KnowledgePulse(db=db, embedder_threads=2, sync=True) as kp:
+        kp.submit(ReasoningTrace.of("a task", [Step(step_id=0, type="thought", content="hm")]))
+
+    with closing(sqlite3.connect(db)) as connection:
+        assert connection.execute("SELECT embedder FROM traces").fetchall() == [(tiny_int8.name,)]
+
+
+@pytest.mark.parametrize("threads", ["0", "-1", "many"])
+def test_at_least_one_thread_embeds(monkeypatch, threads):
+    monkeypatch.setenv("KP_EMBEDDER_THREADS", threads)
+
+    with pytest.raises(ValidationError, match="embedder_threads"):
+        Settings()

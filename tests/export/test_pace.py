@@ -1,0 +1,320 @@
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware.export import Cause, Pace
+from kp_middleware.export._pace import backoff_s
+from kp_middleware.parcels import Allowance
+
+NOW = 1_790_000_000.0
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+
+
+class FreeTier:
+    """The registry's own bucket: 30 requests, one more per 2 s."""
+
+    def __init__(self):
+        self.tokens, self.at = 30.0, NOW
+
+    def take(self, now):
+        self.tokens = min(30.0, self.tokens + (now - self.at) / 2) - 1
+        self.at = now
+        return self.tokens
+
+
+def spend(pace, now, times):
+    for _ in range(times):
+        pace = pace.spent(now)
+    return pace
+
+
+def tokens_left_after(idle_times_s):
+    """What the registry's bucket holds after each of our requests, each made as soon as allowed."""
+    pace, tier, now = Pace(), FreeTier(), NOW
+    for idle_s in idle_times_s:
+        now += idle_s
+        now += pace.wait_s(now)
+        pace = pace.spent(now)
+        yield tier.take(now)
+
+
+def limits_within_an_hour(asked_s, idle_s):
+    """The most 429s within any hour, where each request we allow ourselves meets one."""
+    pace, now, times = Pace(), NOW, []
+    for retry_after_s, extra_s in zip(asked_s, idle_s, strict=True):
+        now += pace.wait_s(now) + extra_s
+        pace = pace.spent(now).limited(now, retry_after_s)
+        times.append(now)
+    return max(sum(0 <= at - first < HOUR_S for at in times) for first in times)
+
+
+def test_at_first_nothing_has_to_wait():
+    assert Pace().wait_s(NOW) == 0
+
+
+def test_a_burst_may_be_spent_at_once():
+    pace = spend(Pace(burst=20), NOW, times=19)
+
+    assert pace.wait_s(NOW) == 0
+
+
+def test_after_the_burst_each_waits_for_its_turn():
+    pace = spend(Pace(burst=20, interval_s=2.2), NOW, times=20)
+
+    assert pace.wait_s(NOW) == pytest.approx(2.2)
+    assert pace.wait_s(NOW + 2.3) == 0
+
+
+def test_an_idle_hour_saves_up_no_more_than_one_burst():
+    pace = spend(Pace(burst=20, interval_s=2.2), NOW, times=20)
+
+    pace = spend(pace, NOW + HOUR_S, times=20)
+
+    assert pace.wait_s(NOW + HOUR_S) == pytest.approx(2.2)
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=200))
+def test_the_free_tier_is_never_used_up(idle_times_s):
+    assert min(tokens_left_after(idle_times_s)) >= 0
+
+
+def test_after_a_429_the_wait_is_longer_than_was_asked():
+    pace = Pace().limited(NOW, retry_after_s=60.0)
+
+    assert 60 < pace.wait_s(NOW) < 120
+
+
+def test_after_a_429_the_burst_is_gone_too():
+    pace = Pace(interval_s=2.2).limited(NOW, retry_after_s=2.0)
+    resumed_at = NOW + pace.wait_s(NOW)
+
+    pace = pace.spent(resumed_at)
+
+    assert pace.wait_s(resumed_at) == pytest.approx(2.2)
+
+
+def test_after_a_second_429_within_the_hour_the_wait_is_an_hour():
+    pace = Pace().limited(NOW, retry_after_s=2.0)
+
+    pace = pace.limited(NOW + 3599, retry_after_s=2.0)
+
+    assert pace.wait_s(NOW + 3599) > HOUR_S
+
+
+def test_a_429_an_hour_later_is_a_first_one_again():
+    pace = Pace().limited(NOW, retry_after_s=2.0)
+
+    pace = pace.limited(NOW + 3601, retry_after_s=2.0)
+
+    assert pace.wait_s(NOW + 3601) < 60
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 90_000), st.floats(0, 2 * HOUR_S)), min_size=3, max_size=50
+    ).map(lambda pairs: zip(*pairs, strict=True))
+)
+def test_no_three_429s_fall_within_one_hour(pairs):
+    asked_s, idle_s = pairs
+
+    assert limits_within_an_hour(asked_s, idle_s) <= 2
+
+
+def test_after_forbidden_nothing_is_sent_until_the_user_has_acted():
+    pace = Pace().forbidden(NOW)
+
+    assert pace.wait_s(NOW) == pace.wait_s(NOW + 365 * DAY_S) == math.inf
+    assert pace.plausible(NOW - 365 * DAY_S).wait_s(NOW) == math.inf
+
+
+def test_a_key_that_is_taken_again_rests_no_more():
+    pace = Pace().forbidden(NOW).answered()
+
+    assert pace.wait_s(NOW) == 0
+
+
+def test_an_answer_that_nobody_saw_costs_the_burst_and_no_time():
+    pace = Pace(interval_s=2.2).spent(NOW).lost()
+
+    assert pace.wait_s(NOW) == 0
+    assert pace.spent(NOW).wait_s(NOW) == pytest.approx(2.2)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [lambda pace: pace.limited(NOW, 2.0), lambda pace: pace.lost()],
+    ids=["a 429", "another that nobody saw"],
+)
+def test_an_answer_that_nobody_saw_may_be_the_second_429_of_an_hour(first):
+    pace = first(Pace().spent(NOW)).spent(NOW + 60).lost()
+
+    assert HOUR_S - 60 < pace.wait_s(NOW + 60) < HOUR_S
+    assert pace.paused_by is Cause.SILENCE
+
+
+def test_a_429_may_be_the_second_after_an_answer_that_nobody_saw():
+    pace = Pace().spent(NOW).lost().spent(NOW).limited(NOW, retry_after_s=2.0)
+
+    assert pace.wait_s(NOW) > HOUR_S
+    assert pace.paused_by is Cause.LIMIT
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.floats(0, 2 * HOUR_S)), min_size=3, max_size=50),
+)
+def test_no_three_that_may_have_been_429s_fall_within_one_hour(requests):
+    pace, now, times = Pace(), NOW, []
+    for heard, idle_s in requests:
+        now += pace.wait_s(now) + idle_s
+        pace = pace.spent(now)
+        pace = pace.limited(now, 2.0) if heard else pace.lost()
+        times.append(now)
+
+    assert min(third - first for first, third in zip(times, times[2:], strict=False)) >= HOUR_S
+
+
+def test_a_request_that_was_not_made_after_all_cannot_be_lost():
+    pace = Pace().spent(NOW).unasked()
+
+    assert pace.lost() == pace
+
+
+def test_a_later_answer_clears_up_what_nobody_saw():
+    pace = Pace().spent(NOW).lost().spent(NOW + 60).answered()
+
+    assert pace.spent(NOW + 120).lost().wait_s(NOW + 120) == 0
+
+
+def test_a_later_answer_does_not_undo_a_429():
+    pace = Pace().limited(NOW, retry_after_s=2.0).answered()
+
+    assert pace.limited(NOW + 60, retry_after_s=2.0).wait_s(NOW + 60) > HOUR_S
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda pace: pace.answered(),
+        lambda pace: pace.failed(NOW, 1.0),
+        lambda pace: pace.limited(NOW, 1.0),
+        lambda pace: pace.forbidden(NOW),
+    ],
+    ids=["answered", "failed", "limited", "forbidden"],
+)
+def test_a_request_that_was_answered_cannot_be_lost(event):
+    pace = event(Pace().spent(NOW))
+
+    assert pace.lost() == pace
+
+
+def test_without_its_burst_one_may_be_sent_and_then_each_in_its_turn():
+    pace = Pace(interval_s=2.2).without_burst(NOW)
+
+    assert pace.wait_s(NOW) == 0
+    assert pace.spent(NOW).wait_s(NOW) == pytest.approx(2.2)
+
+
+instants = st.floats(-1e9, 1e9)
+paces = st.builds(
+    Pace,
+    full_at=instants,
+    paused_until=instants,
+    paused_by=st.sampled_from(Cause),
+    limited_at=instants,
+    asked_at=instants,
+    lost_at=instants,
+    stopped_at=instants,
+    failures=st.integers(0, 9),
+    answering=st.booleans(),
+)
+
+
+@given(paces, instants, st.floats(-1e6, 1e6))
+def test_who_moves_with_the_clock_waits_as_long_as_before(pace, now, by_s):
+    pace = pace.answered()  # or it waits for the user
+
+    assert pace.moved(by_s).wait_s(now + by_s) == pytest.approx(pace.wait_s(now), abs=1e-3)
+
+
+@given(paces.map(Pace.answered), instants)
+def test_no_clock_holds_up_sending_for_longer_than_a_day_and_the_margin(pace, now):
+    assert pace.plausible(now).wait_s(now) <= DAY_S + 33
+
+
+@given(st.lists(st.sampled_from(["spent", "answered", "failed", "limited", "forbidden"])))
+def test_what_came_about_on_one_clock_is_plausible(events):
+    pace, now = Pace(), NOW
+    for event in events:
+        now += min(pace.wait_s(now), DAY_S)
+        pace = pace.spent(now)
+        asked = {"failed": (now, DAY_S), "limited": (now, DAY_S), "forbidden": (now,)}
+        pace = pace if event == "spent" else getattr(pace, event)(*asked.get(event, ()))
+
+        assert pace.plausible(now) == pace
+
+
+paces_at_any_rate = st.builds(
+    replace, paces, burst=st.integers(1, 200), interval_s=st.floats(0.1, 100)
+)
+
+
+@given(paces_at_any_rate, paces_at_any_rate, instants)
+def test_the_stricter_of_two_paces_waits_for_both(pace, other, now):
+    both = pace.stricter(other)
+
+    assert both.wait_s(now) >= max(pace.wait_s(now), other.wait_s(now))
+    assert both == other.stricter(pace)
+
+
+@given(st.lists(st.integers(1, 1000), max_size=5), st.integers(1, 1000))
+def test_a_burst_depends_on_the_last_rate_alone(before, last):
+    pace = Pace()
+    for per_minute in (*before, last):
+        pace = pace.told(NOW, Allowance(per_minute=per_minute))
+
+    assert pace.burst == Pace().told(NOW, Allowance(per_minute=last)).burst
+
+
+def test_trouble_pauses_all_sending():
+    pace = Pace().failed(NOW, pause_s=4.0)
+
+    assert pace.wait_s(NOW) == 4.0
+    assert pace.wait_s(NOW + 4.0) == 0
+
+
+def test_trouble_neither_shortens_a_longer_pause_nor_is_its_cause():
+    pace = Pace().limited(NOW, retry_after_s=600.0)
+
+    pace = pace.failed(NOW, pause_s=4.0)
+
+    assert pace.wait_s(NOW) > 600
+    assert pace.paused_by is Cause.LIMIT
+
+
+def test_failures_are_counted_until_an_answer_comes():
+    pace = Pace().failed(NOW, pause_s=1.0).failed(NOW, pause_s=1.0)
+
+    answered = pace.answered()
+
+    assert (pace.failures, pace.answering) == (2, False)
+    assert (answered.failures, answered.answering) == (0, True)
+
+
+def test_a_clock_that_is_set_back_makes_the_wait_longer_not_shorter():
+    pace = spend(Pace(), NOW, times=20)
+
+    assert pace.wait_s(NOW - 60) >= pace.wait_s(NOW) + 60
+
+
+@given(st.integers(1, 10**9), st.floats(0, 1))
+def test_a_backoff_is_from_two_seconds_to_an_hour(failures, luck):
+    assert 2 <= backoff_s(failures, luck) <= HOUR_S
+
+
+@given(st.integers(1, 10), st.floats(0, 1), st.floats(0, 1))
+def test_a_backoff_grows_until_it_reaches_its_bound(failures, luck, luck_2):
+    assert backoff_s(failures, luck) < backoff_s(failures + 1, luck_2)

@@ -1,0 +1,133 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware.export import payload
+from kp_middleware.parcels import idempotency_key
+from kp_middleware.traces import ReasoningTrace, Step
+
+any_text = st.text(st.characters(exclude_categories=()))
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | any_text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text, inner, max_size=3),
+    max_leaves=10,
+)
+agent_ids = st.none() | st.text()
+
+
+def trace_of(objective="add 1 and 2", **step):
+    steps = [Step(step_id=0, type="thought", content="3", **step)]
+    return ReasoningTrace.of(objective, steps)
+
+
+def test_the_score_and_the_agent_are_in_the_metadata():
+    trace = trace_of()
+
+    document = json.loads(payload(trace, score=0.83, agent_id="agent-7"))
+
+    assert document["metadata"]["quality_score"] == 0.83
+    assert document["metadata"]["agent_id"] == "agent-7"
+
+
+def test_an_agent_that_is_not_known_is_left_out_not_null():
+    trace = trace_of()
+
+    document = json.loads(payload(trace, score=0.83, agent_id=None))
+
+    assert "agent_id" not in document["metadata"]
+
+
+def test_without_a_registered_agent_the_one_in_the_trace_stays():
+    trace = ReasoningTrace.model_validate_json(payload(trace_of(), score=0, agent_id="its own"))
+
+    document = json.loads(payload(trace, score=1, agent_id=None))
+
+    assert document["metadata"]["agent_id"] == "its own"
+
+
+def test_the_rest_of_the_document_is_as_it_was():
+    trace = trace_of(input={"q": "größer", "deep": [None, {"a": 1.5}]}, latency_ms=3.5)
+
+    sent = ReasoningTrace.model_validate_json(payload(trace, score=0.0, agent_id=None))
+
+    assert sent == trace
+
+
+def test_letters_beyond_ascii_go_as_themselves():
+    body = payload(trace_of("größer 日本 😀"), score=0.5, agent_id=None)
+
+    assert "größer 日本 😀".encode() in body
+
+
+@pytest.mark.parametrize("score", [0, 0.0, 1, 1.0], ids=repr)
+def test_both_ends_of_the_scale_are_scores(score):
+    document = json.loads(payload(trace_of(), score=score, agent_id=None))
+
+    assert document["metadata"]["quality_score"] == score
+
+
+@pytest.mark.parametrize("score", [-0.001, 1.001, math.nan, math.inf], ids=repr)
+def test_what_is_not_on_the_scale_is_refused(score):
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        payload(trace_of(), score=score, agent_id=None)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "a\ud800b"], ids=["null", "lone surrogate"])
+def test_what_no_registry_can_store_is_replaced(text):
+    trace = trace_of(input={text: [text, {text: text}]})
+
+    body = payload(trace, score=0.5, agent_id=None)
+
+    assert json.loads(body)["steps"][0]["input"] == {"a�b": ["a�b", {"a�b": "a�b"}]}
+
+
+def test_a_backslash_before_u0000_is_left_alone():
+    trace = trace_of(r"C:\u0000")
+
+    body = payload(trace, score=0.5, agent_id=None)
+
+    assert json.loads(body)["task"]["objective"] == r"C:\u0000"
+
+
+@given(st.dictionaries(any_text, any_json, max_size=4), st.floats(0, 1), agent_ids)
+def test_any_input_becomes_strict_json_that_is_a_valid_document(given_input, score, agent_id):
+    trace = trace_of(input=given_input)
+
+    body = payload(trace, score=score, agent_id=agent_id)
+
+    assert ReasoningTrace.model_validate_json(body).metadata.quality_score == score
+    assert json.loads(body, parse_constant=pytest.fail)
+
+
+@given(st.floats(0, 1), agent_ids)
+def test_the_same_trace_is_always_the_same_bytes(score, agent_id):
+    trace = trace_of(input={"b": 1, "a": 2})
+
+    first = payload(trace, score=score, agent_id=agent_id)
+
+    assert payload(trace, score=score, agent_id=agent_id) == first
+
+
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1)
+attempts = st.tuples(st.binary(max_size=8), st.none() | names, st.integers(0, 9))
+
+
+@given(attempts, attempts)
+def test_only_the_same_body_agent_and_number_of_rejections_share_a_key(one, other):
+    (body, agent_id, rejections), (body_2, agent_id_2, rejections_2) = one, other
+
+    key = idempotency_key(body, agent_id=agent_id, rejections=rejections)
+    key_2 = idempotency_key(body_2, agent_id=agent_id_2, rejections=rejections_2)
+
+    assert (key == key_2) == (one == other)
+
+
+def test_a_key_fits_into_a_header():
+    key = idempotency_key(b"{}", agent_id="größer\nX-Evil: 1")
+
+    assert len(key) == 64
+    assert key.isalnum()
+    assert key.isascii()

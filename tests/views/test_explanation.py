@@ -1,0 +1,135 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kp_middleware.cli.lines.trace import trace_lines
+from kp_middleware.views.arithmetic import Line, added_up, arithmetic
+from kp_middleware.views.whereabouts import whereabouts
+from kp_middleware.views.wording import one_line
+
+
+@pytest.fixture
+def shown(agent, type_command):
+    """The last trace, after this many runs of the agent on one question."""
+
+    def show(runs=1):
+        [agent("one") for _ in range(runs)]
+        return json.loads(type_command("show", "@last").stdout)
+
+    return show
+
+
+def test_the_lines_of_the_sum_add_up_to_the_score(shown):
+    *parts, total = arithmetic(shown())
+
+    assert sum(line.amount for line in parts) == pytest.approx(total.amount)
+    assert total.part == "score"
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=4, max_size=4),
+    st.sampled_from([(0.2, 0.25, 0.1, 0.45), (0.2, 0.3, 0.3, 0.2), (1 / 3, 1 / 3, 1 / 6, 1 / 6)]),
+    st.lists(st.sampled_from([-0.1, 0.1]), max_size=2),
+)
+def test_amounts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(values, weights, rules):
+    products = [value * weight for value, weight in zip(values, weights, strict=True)]
+    score = sum(products) + sum(rules)
+    lines = [Line("", "", amount) for amount in (*products, *rules, score)]
+
+    *parts, total = added_up(lines)
+
+    printed = [round(1000 * line.amount) for line in parts]
+    assert sum(printed) == round(1000 * total.amount) == round(1000 * score)
+    assert all(
+        abs(line.amount - exact.amount) < 0.001 for line, exact in zip(parts, lines, strict=False)
+    )
+
+
+def test_where_the_score_was_clamped_each_amount_is_rounded_by_itself():
+    lines = [Line("", "", amount) for amount in (0.7004, 0.4006, 1.0)]
+
+    assert [line.amount for line in added_up(lines)] == [0.7, 0.401, 1.0]
+
+
+def test_without_a_score_there_is_nothing_to_add_up():
+    assert added_up([]) == []
+
+
+def test_each_signal_is_shown_times_its_weight_and_each_rule_by_name(shown):
+    lines = arithmetic(shown())
+
+    assert [line.part for line in lines] == [
+        "complexity",
+        "novelty",
+        "tool_diversity",
+        "outcome_confidence",
+        "single_tool",
+        "score",
+    ]
+    assert lines[3].working == "0.900 × 0.20"
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [(1, "nothing to compare with yet"), (2, "1.000 like ")],
+    ids=["first", "repeat"],
+)
+def test_novelty_says_what_it_was_compared_with(shown, runs, words):
+    assert words in arithmetic(shown(runs))[1].working
+
+
+def test_novelty_that_was_not_measured_says_so(shown):
+    trace = shown() | {"embedder": None}
+
+    assert "not measured" in arithmetic(trace)[1].working
+
+
+def test_the_score_is_held_against_the_threshold(shown):
+    trace = shown() | {"score": 0.5, "threshold": 0.75}
+
+    assert arithmetic(trace)[-1].working == "is below 0.75 by 0.250"
+
+
+def test_a_trace_without_a_score_has_no_sum(shown):
+    assert arithmetic(shown() | {"score": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"state": "recorded"}, "not scored yet"),
+        ({"state": "incomplete", "error_type": "CancelledError"}, "CancelledError"),
+        ({"state": "failed", "reason": "NaN"}, "kept here: NaN"),
+        ({"state": "scored", "reason": "below"}, "kept here: below"),
+        (
+            {"outbox": {"state": "sent", "registry": "r", "sent_at": "now", "remote_id": "x"}},
+            "sent to r at now as x",
+        ),
+        (
+            {"outbox": {"state": "pending", "registry": "r", "last_error": "500"}},
+            "waits to be sent to r after 500",
+        ),
+        ({"outbox": {"state": "rejected", "reason": "steps"}}, "rejected: steps"),
+    ],
+    ids=["recorded", "incomplete", "failed", "withheld", "sent", "pending", "rejected"],
+)
+def test_it_is_said_where_a_trace_went_and_why(shown, change, words):
+    assert words in whereabouts(shown() | {"outbox": None} | change)
+
+
+def test_a_person_reads_the_question_the_sum_the_way_and_the_steps(shown):
+    text = "\n".join(trace_lines(shown()))
+
+    assert text.startswith("one\nkp:trace:")
+    assert "  score  " in text
+    assert "→ kept here: score 0." in text
+    assert "   0  thought" in text
+    assert text.endswith("result: ONE")
+
+
+def test_signs_that_join_others_are_left_and_those_that_steer_are_not():
+    family, persian = "\U0001f469\u200d\U0001f467", "\u0645\u06cc\u200c\u062e\u0648"
+
+    assert one_line(f"{family} {persian} \x1b\u202e") == f"{family} {persian} ??"

@@ -1,0 +1,159 @@
+"""What is said of a verdict is true of the gate that gave it."""
+
+import math
+from contextlib import closing
+
+import pytest
+
+from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
+from kp_middleware.cli.lines.account import account_lines
+from kp_middleware.cli.lines.markdown import markdown
+from kp_middleware.cli.lines.trace import trace_lines
+from kp_middleware.database import connect
+from kp_middleware.storage import History
+from kp_middleware.views.account import account_of
+from kp_middleware.views.arithmetic import arithmetic
+from kp_middleware.views.verdict import gate_in_words
+from kp_middleware.web.page import Alike, trace_html
+
+
+@pytest.fixture
+def decided(db):
+    """Submits runs of these confidences; returns the rows of all traces."""
+
+    def submit(confidences, **settings):
+        with KnowledgePulse(db=db, embedder=None, sync=True, **settings) as kp:
+            for confidence in confidences:
+                kp.submit(trace_of(confidence))
+        with closing(connect(db, read_only=True)) as connection:
+            return [History(connection).trace(seq + 1) for seq in range(len(confidences))]
+
+    return submit
+
+
+def trace_of(confidence):
+    steps = [Step(step_id=0, type="thought", content="x"), Step(step_id=1, type="observation")]
+    return ReasoningTrace.of("Ask", steps, domain="medical", confidence=confidence)
+
+
+def told(trace, **asked):
+    return " ".join(
+        "\n".join(account_lines(account_of(trace, **asked), trace["objective"], 400)).split()
+    )
+
+
+class Rule:
+    """A gate of the user's own, which asks for nothing and answers this."""
+
+    name = "mine"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def decide(self, score, history):  # noqa: ARG002
+        return self.answer
+
+
+def test_below_the_bar_of_a_share_more_than_the_bar_is_asked_for(decided):
+    trace = decided([0.5] * 55 + [0.1], threshold="top 10%")[-1]
+
+    account = account_of(trace)
+
+    bar = trace["threshold"]
+    assert (trace["verdict"], account.cleared) == ("below_share", False)
+    assert account.enough == math.nextafter(bar, 2)
+    assert gate_in_words(trace) == f"top 10%, its bar for this run {bar:.3f}"
+    assert f"Its gate: top 10%, its bar for this run {bar:.3f}." in told(trace)
+    assert f"To score more than {bar:.3f}, one of these alone would have to be" in told(trace)
+
+
+def test_as_good_as_the_bar_of_a_share_is_not_always_enough(decided):
+    *_, gone, stays = decided([0.1] * 60 + [0.9] * 9, threshold="top 10%")
+
+    account = account_of(stays)
+
+    assert (gone["score"], gone["verdict"]) == (gone["threshold"], "tied_with_share")
+    assert (stays["score"], stays["verdict"]) == (stays["threshold"], "tied_with_share")
+    assert (account.margin, account.cleared) == (0, False)
+    assert arithmetic(stays)[-1].working == f"is no more than {stays['threshold']:.3f}"
+    assert "and those just as good had gone" in told(stays)
+    outcome = account.signals[3]
+    assert outcome.least > outcome.value
+
+
+def test_what_cleared_a_share_would_have_to_be_below_its_bar(decided):
+    trace = decided([0.1] * 55 + [0.9], threshold="top 10%")[-1]
+
+    assert (trace["verdict"], account_of(trace).cleared) == ("forwarded", True)
+    assert f"To stay below {trace['threshold']:.3f}, " in told(trace)
+
+
+def test_a_distance_is_told_however_small(decided):
+    (below,) = decided([0.1], threshold=0.33751)
+    narrowly = {**below, "threshold": below["score"] + 0.00001}
+
+    assert arithmetic(narrowly)[-1].working.endswith(" by 0.00001")
+    assert " by 0.00001." in told(narrowly)
+
+
+def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided):
+    (trace,) = decided([0.1], threshold="top 10%")
+
+    assert trace["verdict"] == "warming_up"
+    assert gate_in_words(trace) == "top 10%, its bar for this run 0.75"
+    assert "To reach 0.75, " in told(trace)
+    assert account_of(trace).enough == 0.75
+
+
+def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided):
+    trace = decided([0.9] * 2, threshold=0.1, max_per_day=1)[-1]
+
+    account = account_of(trace)
+
+    assert (trace["verdict"], account.cleared) == ("daily_limit", True)
+    assert {(one.least, one.remedy) for one in account.signals} == {(None, "")}
+    assert "It was not the bar that decided: score 0." in told(trace)
+    assert "but max_per_day = 1 were let through in the last 24 hours." in told(trace)
+    assert "would have to be" not in told(trace)
+
+
+def test_a_gate_that_failed_asked_for_nothing(decided):
+    (trace,) = decided([0.9], gate=Rule(None))
+
+    account = account_of(trace)
+
+    assert (trace["verdict"], account.threshold, account.cleared) == ("gate_failed", None, None)
+    assert arithmetic(trace)[-1].working == "its gate failed to decide"
+    assert "It was not the bar that decided: the gate failed: AttributeError." in told(trace)
+    assert "threshold" not in "\n".join(trace_lines(trace))
+    page = trace_html(trace, Alike(), links=None)
+    assert "Its gate: mine, which failed to decide." in page
+    assert "the threshold of" not in page
+
+
+@pytest.mark.parametrize(
+    ("decision", "verdict"), [("withhold", "custom"), ("forward", "forwarded")]
+)
+def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, decision, verdict):
+    bar = 0.0 if decision == "withhold" else 1.0
+    (trace,) = decided([0.9], gate=Rule(Decision(decision, "it is Monday", bar)))
+
+    assert trace["verdict"] == verdict
+    assert "It was not the bar that decided: it is Monday" in told(trace)
+
+
+def test_another_threshold_can_be_asked_about_whatever_the_gate_was(decided):
+    (trace,) = decided([0.9], gate=Rule(None))
+
+    account = account_of(trace, threshold=0.9)
+
+    assert (account.cleared, account.enough, account.other_reason) == (False, 0.9, None)
+    assert "To reach 0.9, one of these" in told(trace, threshold=0.9)
+
+
+def test_the_gate_is_named_wherever_a_trace_is_shown(decided):
+    (trace,) = decided([0.9], threshold=0.4, max_per_day=7)
+
+    words = "threshold 0.4, at most 7 a day"
+    assert f"  gate: {words}" in [*trace_lines(trace)]
+    assert f"- gate: `{words}`" in [*markdown(trace, steps=None)]

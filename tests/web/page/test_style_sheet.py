@@ -1,0 +1,73 @@
+"""Colours that can be read: WCAG's formula on the sheets themselves."""
+
+import re
+
+import pytest
+
+from kp_middleware.web.page import style_html
+from kp_middleware.web.pictures import COLOURS
+
+_VARIABLE = re.compile(r"--kp-(\w+): #([0-9a-f]{6})")
+
+
+def colours(*, dark):
+    found = _VARIABLE.findall(style_html(follows_dark=dark))
+    return dict(found)  # what comes later wins, as in the browser
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("text", ["ink", "quiet", "anchor", "loss"])
+@pytest.mark.parametrize("ground", ["paper", "card", "track"])
+def test_every_text_can_be_read(dark, text, ground):
+    found = colours(dark=dark)
+
+    assert contrast(found[text], found[ground]) >= 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("mark", [*COLOURS, "grey", "below", "cleared", "plain", "loss"])
+def test_every_mark_can_be_seen(dark, mark):
+    found = colours(dark=dark)
+
+    assert contrast(found[mark], found["card"]) >= 3
+
+
+def test_no_two_lines_differ_by_colour_alone():
+    dashes = dict(re.findall(r"kp-dash-(\d) { stroke-dasharray: ([0-9 ]+);", style_html()))
+
+    assert [*dashes] == ["1", "2", "3", "4", "5", "6"]  # the first is solid
+    assert len({*dashes.values()}) == 6
+    assert max(sum(map(int, dash.split())) for dash in dashes.values()) < 28  # of a legend
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_edge_of_a_field_can_be_seen(dark):
+    found = colours(dark=dark)
+
+    assert contrast(found["plain"], found["paper"]) >= 3
+
+
+def test_no_spot_of_a_map_is_paler_than_its_colour():
+    faded = re.findall(r"([^{}]*){[^{}]*opacity", style_html())
+
+    assert not [name for name in faded if "spot" in name]
+
+
+def test_only_a_page_of_our_own_turns_dark():
+    assert "prefers-color-scheme" not in style_html()
+    assert "prefers-color-scheme: dark" in style_html(follows_dark=True)
+
+
+def test_the_sheets_fetch_nothing():
+    assert not re.search(r"url\(|@import|https?:", style_html(follows_dark=True))
