@@ -148,7 +148,6 @@ def test_what_a_tool_says_in_its_thread_after_it_was_given_up_is_not_heard(confi
     assert notebook.story == [SLOW, "error_recovery slow: timed out", "thought: fin"]
 
 
-@wrap_model_call
 async def second_model(request, handler):
     try:
         return await within_limit(handler(request))
@@ -164,7 +163,7 @@ async def first_or_second(question):
 
 
 def test_a_model_out_of_time_is_a_recovery_before_the_answer_of_the_next(config, notebook):
-    asking = create_agent(HangingModel(), [], middleware=[second_model])
+    asking = create_agent(HangingModel(), [], middleware=[wrap_model_call(second_model)])
 
     asyncio.run(asking.ainvoke(GO, config))
 
