@@ -15,7 +15,7 @@ from kp_middleware.database import connect, transaction
 from kp_middleware.embedding._ring import Ring, Rows
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
-SCAN_TARGETS: Final = {1_000: "≤ 30 µs", 100_000: "≤ 7 ms"}
+SCAN_TARGET: Final = "≤ 1.35 x"
 DIMENSIONS: Final = 384
 ROUNDS: Final = 30
 EMBEDDER: Final = "benchmark"
@@ -57,21 +57,40 @@ def cache_rows() -> Iterator[Row]:
 
 
 def _scan_rows(ring: Ring, size: int) -> Iterator[Row]:
-    memory, unit = ring._units, ring._units[7].copy()
-    repeat = max(1, 50_000 // size)
-    read, nearest = fastest_us(
-        lambda: _read(memory), lambda: ring.nearest(unit), repeat=min(50, repeat)
+    """Ours, and the same vectors row by row, beside reading them once."""
+    memory, unit = ring._blocks, _units(1)[0]
+    rows = _RowByRow(memory) if size <= STORED else None
+    repeat = min(50, max(1, 50_000 // size))
+    read, nearest, *other = fastest_us(
+        lambda: _read(memory),
+        lambda: ring.nearest(unit),
+        *([] if rows is None else [lambda: rows.nearest(unit)]),
+        repeat=repeat,
     )
-    target = SCAN_TARGETS.get(size, "")
-    yield Row(f"nearest of {size:,}", nearest, read, "reading them once", target)
+    yield Row(f"nearest of {size:,}", nearest, read, "reading them once", SCAN_TARGET)
+    for other_us in other:
+        yield Row("  row by row", other_us, read, "reading them once", "")
     if size == SIZES[0]:
         others = np.ones(EVICTING_BYTES // 4, dtype=np.float32)
         cold = min(_after(others.sum, lambda: ring.nearest(unit)) for _ in range(ROUNDS))
-        yield Row("  the same after 64 MB of other memory", cold, read, "reading them", "≤ 250 µs")
+        yield Row("  after 64 MB of other memory", cold, read, "reading them", "≤ 250 µs")
+
+
+class _RowByRow:
+    """The layout that we do not have: each vector's numbers side by side, products of 20."""
+
+    def __init__(self, blocks: np.ndarray) -> None:
+        vectors = blocks.transpose(0, 2, 1).reshape(-1, DIMENSIONS)
+        self._vectors = vectors[: len(vectors) // 20 * 20].reshape(-1, 20, DIMENSIONS)
+        self._products = np.zeros(self._vectors.shape[:2], dtype=np.float32)
+
+    def nearest(self, unit: np.ndarray) -> int:
+        np.matmul(self._vectors, unit, out=self._products)
+        return int(self._products.argmax())
 
 
 def _change_rows(ring: Ring, size: int) -> Iterator[Row]:
-    unit, stamps_ms = ring._units[7].copy(), iter(range(2 * size, 2**62))
+    unit, stamps_ms = _units(1)[0], iter(range(2 * size, 2**62))
 
     def add() -> None:
         ring.append(unit, key="key", stamp_ms=next(stamps_ms), seq=1)

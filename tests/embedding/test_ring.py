@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kp_middleware.embedding._ring import Ring, Rows
 
-# A product takes 20 rows of 384 numbers at once, 4 of 2048, and thousands of 3.
+# A block has 16 vectors of 384 or 3 numbers, and 4 of 2048.
 DIMENSIONS = (3, 384, 2048)
 QUERY = 99
 
