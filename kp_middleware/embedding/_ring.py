@@ -1,10 +1,10 @@
 """Unit vectors in the order in which they came, in memory that never moves.
 
-Vectors lie dimension by dimension in blocks of 16: a product then reads at the speed of memory with
-each of OpenBLAS's AVX kernels; row by row it takes up to 2.8 times as long. Live vectors are at most two
-slices: one product each finds the nearest, without a copy. Dropping the oldest moves the head and
-touches no vector. The blocks are zero pages that the system backs once they are written: memory
-grows with use, not with the capacity.
+Vectors lie dimension by dimension in blocks of 16: a product then reads at the speed of memory
+with each of OpenBLAS's AVX kernels; row by row it takes up to 2.8 times as long. Live vectors are
+at most two slices: one product each finds the nearest, without a copy. Dropping the oldest moves
+the head and touches no vector. The blocks are zero pages that the system backs once they are
+written: memory grows with use, not with the capacity.
 """
 
 from collections.abc import Iterator, Sequence
