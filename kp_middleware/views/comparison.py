@@ -1,11 +1,13 @@
-"""Two traces side by side: facts, the parts of their scores, and their steps. Pure functions."""
+"""Compare two runs: their facts, the parts of their scores, and their steps side by side."""
 
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.storage import Row
-from kp_middleware.views.alignment import Pair, aligned
-from kp_middleware.views.arithmetic import Line, arithmetic
+from kp_middleware.views.trace import ScoreLine, arithmetic
+
+Place: TypeAlias = Literal["same", "left", "right"]
 
 FACTS: Final = (
     "id",
@@ -24,9 +26,35 @@ FACTS: Final = (
     "objective",
 )
 
+_AROUND: Final = 2
+
+
+class Pair(NamedTuple):
+    """A step of both runs, or of one of them.
+
+    Attributes:
+        place: ``same`` in both, or only ``left`` or ``right``.
+        left: Its ``step_id`` there; None where it is not.
+        right: The same of the other run.
+        type: What kind of step it is.
+        tool: Which tool it used; None for none.
+    """
+
+    place: Place
+    left: int | None
+    right: int | None
+    type: str
+    tool: str | None
+
+
+class Gap(NamedTuple):
+    """A number of equal pairs that were left out."""
+
+    pairs: int
+
 
 class Fact(NamedTuple):
-    """What one column says of both; None where it is not known."""
+    """One column of both runs; None where it is not known."""
 
     fact: str
     left: Any
@@ -34,7 +62,7 @@ class Fact(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one part adds to both scores, or the scores themselves.
+    """What one part adds to each score, or the scores themselves.
 
     Attributes:
         part: A signal, a rule, or ``score``.
@@ -55,14 +83,14 @@ class Part(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All of it."""
+    """Everything that is compared."""
 
     facts: list[Fact]
     scores: list[Part]
     steps: list[Pair]
 
     def as_row(self) -> Row:
-        """As it is printed as JSON."""
+        """Return it as it is printed as JSON."""
         return {
             "left": {fact.fact: fact.left for fact in self.facts},
             "right": {fact.fact: fact.right for fact in self.facts},
@@ -72,9 +100,42 @@ class Comparison(NamedTuple):
 
 
 def compared(left: Row, right: Row) -> Comparison:
-    """Two traces, held side by side."""
+    """Compare two runs."""
     facts = [Fact(name, left[name], right[name]) for name in FACTS]
     return Comparison(facts, [*_scores(left, right)], aligned(left["steps"], right["steps"]))
+
+
+def aligned(left: Sequence[Row], right: Sequence[Row]) -> list[Pair]:
+    """Align the steps of both by type and tool, in order."""
+    matcher = SequenceMatcher(None, [*map(_key, left)], [*map(_key, right)], autojunk=False)
+    pairs: list[Pair] = []
+    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        ours, theirs = left[a_from:a_to], right[b_from:b_to]
+        if tag == "equal":
+            pairs += [
+                Pair("same", a["step_id"], b["step_id"], *_key(a))
+                for a, b in zip(ours, theirs, strict=True)
+            ]
+        else:
+            pairs += [Pair("left", a["step_id"], None, *_key(a)) for a in ours]
+            pairs += [Pair("right", None, b["step_id"], *_key(b)) for b in theirs]
+    return pairs
+
+
+def differences_in_context(pairs: Sequence[Pair]) -> Iterator[Pair | Gap]:
+    """Yield what differs with two pairs around it, and count what is left out."""
+    near = [_is_near(pairs, at) for at in range(len(pairs))]
+    left_out = 0
+    for pair, shown in zip(pairs, near, strict=True):
+        if not shown:
+            left_out += 1
+            continue
+        if left_out:
+            yield Gap(left_out)
+            left_out = 0
+        yield pair
+    if left_out:
+        yield Gap(left_out)
 
 
 def _scores(left: Row, right: Row) -> Iterator[Part]:
@@ -95,5 +156,14 @@ def _scores(left: Row, right: Row) -> Iterator[Part]:
         )
 
 
-def _amount(line: Line | None) -> float:
+def _amount(line: ScoreLine | None) -> float:
     return line.amount if line else 0.0
+
+
+def _is_near(pairs: Sequence[Pair], at: int) -> bool:
+    around = pairs[max(0, at - _AROUND) : at + _AROUND + 1]
+    return any(pair.place != "same" for pair in around)
+
+
+def _key(step: Row) -> tuple[str, str | None]:
+    return step["type"], step.get("tool")

@@ -1,9 +1,11 @@
-"""What thresholds would do to the traces that may leave: the rows of `what-if`."""
+"""What other settings of the gate would let through: rows of `what-if` and `calibrate`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kp_middleware.storage import Distribution, Effect, Hundredth, Row
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.gates import fewest_runs, top_share
+from kp_middleware.storage import Distribution, Effect, GateTrial, Hundredth, Outcome, Row
 
 LONG_COLUMNS: Final = ("threshold", "domain", "would_go", "traces", "share")
 """What text has: how many of how many traces reach a threshold, and their share, 0 to 1."""
@@ -11,11 +13,21 @@ LONG_COLUMNS: Final = ("threshold", "domain", "would_go", "traces", "share")
 ONE_COLUMNS: Final = ("change", "id", "domain", "score", "threshold", "objective")
 """What text has of a trace that changes: its score, and the threshold of its day."""
 
+CALIBRATION_COLUMNS: Final = ("setting", "let_through", "share", "a_day", "succeeded")
+"""What text has of a setting."""
+
+BEST_TENTH: Final = "top 10%"
+
+_TRIED: Final[Sequence[float | str]] = (
+    *(DEFAULT_THRESHOLD, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4),
+    *("top 5%", BEST_TENTH, "top 20%"),
+)
+_PLENTY: Final = 0.05  # of all runs: half of what the best tenth would be
 _ALL: Final = 100
 
 
 def rows_of(spread: Distribution, step: int) -> list[Row]:
-    """One row for each threshold from 0 to 1, and for the one in force: in all, and by domain.
+    """Return a row for each threshold and for the one in force: all runs, and by domain.
 
     Args:
         spread: The scores.
@@ -38,7 +50,7 @@ def rows_of(spread: Distribution, step: int) -> list[Row]:
 
 
 def by_threshold(hundredths: Sequence[Hundredth], step: int) -> Iterator[Row]:
-    """One row for each threshold from 0 to 1: in all, and by domain, the most traces first.
+    """Yield a row for each threshold from 0 to 1: all runs, and by domain, the largest first.
 
     Args:
         hundredths: How many traces reach which hundredth.
@@ -51,7 +63,7 @@ def by_threshold(hundredths: Sequence[Hundredth], step: int) -> Iterator[Row]:
 
 
 def in_long_form(rows: Iterable[Row]) -> Iterator[Row]:
-    """A row for each threshold and domain, ``all`` of them first."""
+    """Yield a row for each threshold and domain, ``all`` first."""
     for row in rows:
         for domain, one in {"all": row, **row["domains"]}.items():
             yield {
@@ -62,7 +74,7 @@ def in_long_form(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def effect_row(spread: Distribution, threshold: float, limit: int) -> Row:
-    """What one threshold would do, in all and by domain, and which traces change.
+    """Return what one threshold would do, in all and by domain, and which runs change.
 
     Args:
         spread: The scores.
@@ -87,20 +99,58 @@ def effect_row(spread: Distribution, threshold: float, limit: int) -> Row:
     }
 
 
+def calibration(
+    trial: GateTrial,
+    *,
+    now: float | str,
+    most: int | None,
+    reach: Callable[[int, int], None] = lambda *_: None,
+) -> Row:
+    """Return the scores by domain, what each setting would have let through, and which to use.
+
+    Args:
+        trial: The scored runs.
+        now: What the threshold is set to.
+        most: How many may leave in 24 hours; None means any number.
+        reach: Is told, after each setting, how many of how many were tried.
+    """
+    domains = trial.domains()
+    tried = _TRIED if now in _TRIED else (now, *_TRIED)
+    rows = []
+    for setting in tried:
+        rows.append(_setting_row(setting, _outcome(trial, setting, most), trial))
+        reach(len(rows), len(tried))
+    of_specified = next(row["share"] for row in rows if row["setting"] == DEFAULT_THRESHOLD)
+    needed = fewest_runs(top_share(BEST_TENTH) or 1)
+    enough = any(domain.runs >= needed for domain in domains)
+    best = DEFAULT_THRESHOLD if of_specified >= _PLENTY else BEST_TENTH
+    return {
+        "runs": trial.runs,
+        "private": trial.private,
+        "days": round(trial.days, 1),
+        "runs_needed": needed,
+        "now": now,
+        "max_per_day": most,
+        "recommended": best if enough else None,
+        "domains": [domain._asdict() for domain in domains],
+        "settings": rows,
+    }
+
+
 def never_leave(private: int) -> str:
-    """What is not counted."""
+    """Say how many private runs are not counted."""
     return f"Not counted: {private:,} with a score, but private, which never leave."
 
 
 def _without(hundredths: Iterable[Hundredth], private: Iterable[Hundredth]) -> list[Hundredth]:
-    """What may leave of them; those with none are left out."""
+    """Return those that may leave."""
     never = {(one.domain, one.hundredth): one.traces for one in private}
     left = (one._replace(traces=one.traces - never.get(one[:2], 0)) for one in hundredths)
     return [one for one in left if one.traces]
 
 
 def _in_force(spread: Distribution, leaving: Sequence[Hundredth], threshold: float) -> Row:
-    """The row of a threshold that is no step; one between two hundredths has to be asked for."""
+    """Return the row of a threshold that is no step; between two hundredths the file is asked."""
     hundredths = {row["threshold"]: row for row in by_threshold(leaving, 1)}
     if threshold in hundredths:
         return hundredths[threshold]
@@ -134,3 +184,22 @@ def _of_domain(effect: Effect) -> Row:
 def _share(would_go: int, traces: int) -> Row:
     share = round(would_go / traces, 4) if traces else 0.0
     return {"would_go": would_go, "traces": traces, "share": share}
+
+
+def _outcome(trial: GateTrial, setting: float | str, most: int | None) -> Outcome:
+    share = top_share(setting) if isinstance(setting, str) else None
+    if share is None:
+        return trial.threshold(float(setting), most=most)
+    fewest = fewest_runs(share)
+    return trial.top_share(share, fewest=fewest, until_then=DEFAULT_THRESHOLD, most=most)
+
+
+def _setting_row(setting: float | str, outcome: Outcome, trial: GateTrial) -> Row:
+    return {
+        "setting": setting,
+        "let_through": outcome.let_through,
+        "share": round(outcome.let_through / trial.runs, 4) if trial.runs else 0.0,
+        "a_day": round(outcome.let_through / trial.days, 2),
+        "succeeded": outcome.succeeded,
+        "domains": outcome.domains,
+    }

@@ -1,4 +1,4 @@
-"""Texts as they may be printed, counts and ids as people read them."""
+"""Words for numbers, ids and counts; texts that are safe to print."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def one_line(text: str) -> str:
-    r"""A text as it may be put on a terminal: on one line, with nothing that steers it.
+    r"""Return a text on one line, with nothing that controls a terminal.
 
     >>> one_line("first\n\x1b[2Jsecond")
     'first ?[2Jsecond'
@@ -16,12 +16,21 @@ def one_line(text: str) -> str:
 
 
 def printable(line: str) -> str:
-    """A line with nothing in it that steers a terminal."""
+    """Replace what controls a terminal."""
     return "".join(sign if sign.isprintable() or sign in _JOINERS else "?" for sign in line)
 
 
+def counted(count: int, noun: str) -> str:
+    """Word a number of things.
+
+    >>> counted(1, "step"), counted(1200, "step")
+    ('1 step', '1,200 steps')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def in_words(counts: Mapping[str, int]) -> str:
-    """How much of what, the most first.
+    """Word counts, the largest first.
 
     >>> in_words({"email": 2, "api_key": 1, "phone": 0})
     '2 email, 1 api_key'
@@ -31,7 +40,7 @@ def in_words(counts: Mapping[str, int]) -> str:
 
 
 def short_bar(bar: float) -> str:
-    """A score that was asked for: three digits at most, as scores have.
+    """Write a threshold with at most three digits, as scores have.
 
     >>> short_bar(0.75), short_bar(0.778798)
     ('0.75', '0.779')
@@ -40,7 +49,7 @@ def short_bar(bar: float) -> str:
 
 
 def in_hundredths(threshold: float) -> str:
-    """With two digits, or with all where two would say another.
+    """Write a threshold with two digits, or with all where two would be another.
 
     >>> in_hundredths(0.7), in_hundredths(0.755)
     ('0.70', '0.755')
@@ -50,7 +59,7 @@ def in_hundredths(threshold: float) -> str:
 
 
 def distance(margin: float, *, least: int = 3) -> str:
-    """From a score to what was asked for: so many digits, or as many as it takes to see one.
+    """Write a margin with so many digits, or as many as it takes to see one.
 
     >>> distance(-0.25), distance(0.69999 - 0.7), distance(0)
     ('0.250', '0.00001', '0.000')
@@ -60,7 +69,7 @@ def distance(margin: float, *, least: int = 3) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A part of a whole; never 0% or 100% for some or for not all.
+    """Write a part of a whole; never 0% for some or 100% for not all.
 
     >>> percent(8, 165), percent(1, 100_000), percent(99_999, 100_000), percent(0, 0)
     ('4.8%', '<0.1%', '>99.9%', '0%')
@@ -73,7 +82,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def short_id(trace_id: str) -> str:
-    """As much of an id as a person reads.
+    """Shorten an id to what a person reads.
 
     >>> short_id("kp:trace:1339c01f-d20b-469c-90a1-9b4f1b03419e")
     '1339c01f'
@@ -82,7 +91,7 @@ def short_id(trace_id: str) -> str:
 
 
 def width_of(line: str) -> int:
-    """How many columns a line takes: some signs take two, some none."""
+    """Count the columns a line takes: some characters take two, some none."""
     if line.isascii():
         return len(line)
     from rich.cells import cell_len
@@ -91,7 +100,7 @@ def width_of(line: str) -> int:
 
 
 def cut(line: str, width: int) -> str:
-    """As much of a line as has room, with … where something is missing.
+    """Cut a line to a width, with … where something is missing.
 
     >>> cut("as it is", 8), cut("longer than that", 8)
     ('as it is', 'longer…')

@@ -83,7 +83,7 @@ def test_a_trace_in_a_pipe_has_the_sum_and_the_way_it_went(agent, type_command):
     shown = json.loads(type_command("show", "@last").stdout)
 
     assert [line["part"] for line in shown["arithmetic"]][-2:] == ["single_tool", "score"]
-    assert "there is no API key" in shown["whereabouts"]
+    assert "there is no API key" in shown["delivery_status"]
 
 
 def test_a_name_that_fits_no_trace_is_an_error_in_words(agent, type_command):

@@ -13,7 +13,7 @@ from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, STEP_TYPES
 from kp_middleware.database import connect
 from kp_middleware.storage import _rescue
 from kp_middleware.traces import StepType
-from kp_middleware.views import _reasons
+from kp_middleware.views.explanation import STEP_KINDS
 from kp_middleware.web.page import _steps
 from kp_middleware.web.pictures import _palette
 
@@ -60,7 +60,7 @@ def test_the_file_takes_every_kind_of_step(connection):
 
 def test_every_kind_of_step_has_a_name_a_reason_and_a_part_in_the_score():
     assert _steps._NAMES.keys() == KINDS
-    assert {*_reasons._KINDS} == KINDS
+    assert {*STEP_KINDS} == KINDS
     assert {*_KINDS, RECOVERY} == KINDS
     assert {*STEP_TYPES} == KINDS
 

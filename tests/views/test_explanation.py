@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware.cli.lines.trace import trace_lines
-from kp_middleware.views.arithmetic import Line, added_up, arithmetic
-from kp_middleware.views.whereabouts import whereabouts
+from kp_middleware.views.trace import ScoreLine, added_up, arithmetic, delivery_status
 from kp_middleware.views.wording import one_line
 
 
@@ -36,7 +35,7 @@ def test_the_lines_of_the_sum_add_up_to_the_score(shown):
 def test_amounts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(values, weights, rules):
     products = [value * weight for value, weight in zip(values, weights, strict=True)]
     score = sum(products) + sum(rules)
-    lines = [Line("", "", amount) for amount in (*products, *rules, score)]
+    lines = [ScoreLine("", "", amount) for amount in (*products, *rules, score)]
 
     *parts, total = added_up(lines)
 
@@ -48,7 +47,7 @@ def test_amounts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(values
 
 
 def test_where_the_score_was_clamped_each_amount_is_rounded_by_itself():
-    lines = [Line("", "", amount) for amount in (0.7004, 0.4006, 1.0)]
+    lines = [ScoreLine("", "", amount) for amount in (0.7004, 0.4006, 1.0)]
 
     assert [line.amount for line in added_up(lines)] == [0.7, 0.401, 1.0]
 
@@ -116,7 +115,7 @@ def test_a_trace_without_a_score_has_no_sum(shown):
     ids=["recorded", "incomplete", "failed", "withheld", "sent", "pending", "rejected"],
 )
 def test_it_is_said_where_a_trace_went_and_why(shown, change, words):
-    assert words in whereabouts(shown() | {"outbox": None} | change)
+    assert words in delivery_status(shown() | {"outbox": None} | change)
 
 
 def test_a_person_reads_the_question_the_sum_the_way_and_the_steps(shown):

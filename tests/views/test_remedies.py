@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kp_middleware.core.alternatives import Case, Facts
 from kp_middleware.core.formula import PROFILES, SIGNALS, Parts, Score, combine, score_run
-from kp_middleware.views._remedies import remedy
+from kp_middleware.views.remedies import remedy
 
 UNIT = st.floats(0, 1)
 KINDS = ("thought", "tool_call", "observation", "error_recovery")

@@ -11,9 +11,8 @@ from kp_middleware.cli.lines.markdown import markdown
 from kp_middleware.cli.lines.trace import trace_lines
 from kp_middleware.database import connect
 from kp_middleware.storage import History
-from kp_middleware.views.account import account_of
-from kp_middleware.views.arithmetic import arithmetic
-from kp_middleware.views.verdict import gate_in_words
+from kp_middleware.views.explanation import explain_score
+from kp_middleware.views.trace import arithmetic, gate_in_words
 from kp_middleware.web.page import Alike, trace_html
 
 
@@ -38,7 +37,7 @@ def trace_of(confidence):
 
 def told(trace, **asked):
     return " ".join(
-        "\n".join(account_lines(account_of(trace, **asked), trace["objective"], 400)).split()
+        "\n".join(account_lines(explain_score(trace, **asked), trace["objective"], 400)).split()
     )
 
 
@@ -57,7 +56,7 @@ class Rule:
 def test_below_the_bar_of_a_share_more_than_the_bar_is_asked_for(decided):
     trace = decided([0.5] * 55 + [0.1], threshold="top 10%")[-1]
 
-    account = account_of(trace)
+    account = explain_score(trace)
 
     bar = trace["threshold"]
     assert (trace["verdict"], account.cleared) == ("below_share", False)
@@ -70,7 +69,7 @@ def test_below_the_bar_of_a_share_more_than_the_bar_is_asked_for(decided):
 def test_as_good_as_the_bar_of_a_share_is_not_always_enough(decided):
     *_, gone, stays = decided([0.1] * 60 + [0.9] * 9, threshold="top 10%")
 
-    account = account_of(stays)
+    account = explain_score(stays)
 
     assert (gone["score"], gone["verdict"]) == (gone["threshold"], "tied_with_share")
     assert (stays["score"], stays["verdict"]) == (stays["threshold"], "tied_with_share")
@@ -84,7 +83,7 @@ def test_as_good_as_the_bar_of_a_share_is_not_always_enough(decided):
 def test_what_cleared_a_share_would_have_to_be_below_its_bar(decided):
     trace = decided([0.1] * 55 + [0.9], threshold="top 10%")[-1]
 
-    assert (trace["verdict"], account_of(trace).cleared) == ("forwarded", True)
+    assert (trace["verdict"], explain_score(trace).cleared) == ("forwarded", True)
     assert f"To stay below {trace['threshold']:.3f}, " in told(trace)
 
 
@@ -102,13 +101,13 @@ def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided):
     assert trace["verdict"] == "warming_up"
     assert gate_in_words(trace) == "top 10%, its bar for this run 0.75"
     assert "To reach 0.75, " in told(trace)
-    assert account_of(trace).enough == 0.75
+    assert explain_score(trace).enough == 0.75
 
 
 def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided):
     trace = decided([0.9] * 2, threshold=0.1, max_per_day=1)[-1]
 
-    account = account_of(trace)
+    account = explain_score(trace)
 
     assert (trace["verdict"], account.cleared) == ("daily_limit", True)
     assert {(one.least, one.remedy) for one in account.signals} == {(None, "")}
@@ -120,7 +119,7 @@ def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided):
 def test_a_gate_that_failed_asked_for_nothing(decided):
     (trace,) = decided([0.9], gate=Rule(None))
 
-    account = account_of(trace)
+    account = explain_score(trace)
 
     assert (trace["verdict"], account.threshold, account.cleared) == ("gate_failed", None, None)
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
@@ -145,7 +144,7 @@ def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, decision, v
 def test_another_threshold_can_be_asked_about_whatever_the_gate_was(decided):
     (trace,) = decided([0.9], gate=Rule(None))
 
-    account = account_of(trace, threshold=0.9)
+    account = explain_score(trace, threshold=0.9)
 
     assert (account.cleared, account.enough, account.other_reason) == (False, 0.9, None)
     assert "To reach 0.9, one of these" in told(trace, threshold=0.9)

@@ -21,7 +21,7 @@ from kp_middleware.cli.output.screen import screen_width
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.database import connect
 from kp_middleware.storage import GateTrial, Row
-from kp_middleware.views.calibration import COLUMNS, calibration
+from kp_middleware.views.thresholds import CALIBRATION_COLUMNS, calibration
 
 
 @click.command()
@@ -41,7 +41,7 @@ from kp_middleware.views.calibration import COLUMNS, calibration
 )
 @domain_option
 @since_option
-@output_options(in_pipe="json", columns=COLUMNS)
+@output_options(in_pipe="json", columns=CALIBRATION_COLUMNS)
 @click.pass_obj
 def calibrate(
     db: Path,
@@ -95,7 +95,7 @@ def _print(found: Row, output: Output) -> None:
         case "table" if not output.columns:
             click.echo("\n".join(calibration_lines(found, screen_width())))
         case _:
-            output.print(found["settings"], COLUMNS)
+            output.print(found["settings"], CALIBRATION_COLUMNS)
 
 
 def _set(chosen: str, most: int | None, output: Output) -> None:

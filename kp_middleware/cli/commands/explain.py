@@ -13,7 +13,7 @@ from kp_middleware.cli.output.rows import json_option, print_json
 from kp_middleware.cli.output.screen import screen_width
 from kp_middleware.database import connect
 from kp_middleware.storage import History
-from kp_middleware.views.account import account_of
+from kp_middleware.views.explanation import explain_score
 
 
 @click.command()
@@ -37,7 +37,7 @@ def explain(
     with closing(connect(db, read_only=True)) as connection:
         history = History(connection)
         trace = history.trace(history.find(trace_id))
-    account = account_of(trace, threshold=threshold, weights=weights)
+    account = explain_score(trace, threshold=threshold, weights=weights)
     if as_json:
         print_json(account.as_row())
     else:

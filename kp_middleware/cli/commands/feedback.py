@@ -15,7 +15,7 @@ from kp_middleware.cli.output.manners import hint
 from kp_middleware.cli.output.rows import json_option, print_json
 from kp_middleware.database import connect
 from kp_middleware.storage import History, Row
-from kp_middleware.views.whereabouts import whereabouts
+from kp_middleware.views.trace import delivery_status
 from kp_middleware.views.wording import one_line
 
 _FACTS: Final = ("success", "confidence", "score", "decision")
@@ -71,7 +71,7 @@ def _as_row(before: Row, after: Row, *, is_news: bool) -> Row:
         "changed": is_news,
         "before": _facts(before),
         "after": _facts(after),
-        "whereabouts": whereabouts(after),
+        "delivery_status": delivery_status(after),
     }
 
 
@@ -87,7 +87,7 @@ def _state(trace: Row) -> str | None:
 def _lines(before: Row, after: Row) -> list[str]:
     old, new = _facts(before), _facts(after)
     changes = (f"{name:<12}{_change(old[name], new[name])}" for name in _FACTS)
-    return [after["id"], *changes, f"→ {one_line(whereabouts(after))}"]
+    return [after["id"], *changes, f"→ {one_line(delivery_status(after))}"]
 
 
 def _change(old: object, new: object) -> str:

@@ -14,8 +14,7 @@ from kp_middleware.cli.output.rows import chosen_format, exact_json, print_json
 from kp_middleware.cli.output.screen import screen_width
 from kp_middleware.database import connect
 from kp_middleware.storage import History, Row
-from kp_middleware.views.arithmetic import arithmetic
-from kp_middleware.views.whereabouts import whereabouts
+from kp_middleware.views.trace import arithmetic, delivery_status
 
 _FORMATS: Final = {
     "json": "Print JSON, for programs: the default in a pipe. It has all steps.",
@@ -74,7 +73,7 @@ def show(db: Path, /, *, trace_id: str, steps: int | None, **typed: bool) -> Non
 
 def _as_json(trace: Row) -> Row:
     lines = [line._asdict() for line in arithmetic(trace)]
-    return {**trace, "arithmetic": lines, "whereabouts": whereabouts(trace)}
+    return {**trace, "arithmetic": lines, "delivery_status": delivery_status(trace)}
 
 
 def _print_payload(body: str | None) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kp_middleware.views.arithmetic import Line, added_up
+from kp_middleware.views.trace import ScoreLine, added_up
 from kp_middleware.views.wording import short_bar
 
 _NAME: Final = 20
@@ -20,7 +20,7 @@ class _Span(NamedTuple):
     end: float
 
 
-def waterfall(lines: Sequence[Line], threshold: float | None, width: int) -> Iterator[str]:
+def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -> Iterator[str]:
     """One row for each line of the sum; bars only where there is room for them.
 
     Args:
@@ -50,16 +50,16 @@ def _apart(working: str, width: int) -> tuple[str, str]:
     return (working, "") if width >= 100 or not bracket else (sum_, note.removesuffix(")"))
 
 
-def _name(line: Line) -> str:
+def _name(line: ScoreLine) -> str:
     return f"{line.part.replace('_', ' '):<{_NAME}}"
 
 
-def _amount(line: Line) -> str:
+def _amount(line: ScoreLine) -> str:
     sign = " " if line.part == "score" else "+"
     return format(line.amount, f"{sign}.3f")
 
 
-def _spans(lines: Sequence[Line]) -> Iterator[_Span]:
+def _spans(lines: Sequence[ScoreLine]) -> Iterator[_Span]:
     total = 0.0
     for line in lines[:-1]:
         yield _Span(total, total + line.amount)

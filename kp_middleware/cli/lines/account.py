@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kp_middleware.cli.output.screen import broken
-from kp_middleware.views.account import Account
+from kp_middleware.views.explanation import Explanation
 from kp_middleware.views.wording import distance, one_line, short_bar
 
 _NAME: Final = 20
@@ -12,7 +12,7 @@ _SUM: Final = 21
 _ROOMY: Final = 80
 
 
-def account_lines(account: Account, objective: str, width: int) -> Iterator[str]:
+def account_lines(account: Explanation, objective: str, width: int) -> Iterator[str]:
     """What the score is, why, and what would change the verdict; no line longer than the width."""
     yield from broken(one_line(objective), width, most=3)
     yield account.id
@@ -40,9 +40,9 @@ def account_lines(account: Account, objective: str, width: int) -> Iterator[str]
         yield from _entry(rule.rule, f"without this rule {rule.score_without:.3f}", width)
 
 
-def _verdict(account: Account) -> str:
+def _verdict(account: Explanation) -> str:
     if account.score is None:
-        return f"It has no score: {one_line(account.whereabouts)}."
+        return f"It has no score: {one_line(account.delivery_status)}."
     if account.threshold is None or account.margin is None:
         return f"It scores {account.score:.3f}, and was held against nothing."
     beside = _beside(account.threshold, account.margin, cleared=account.cleared)
@@ -59,7 +59,7 @@ def _beside(bar: float, margin: float, *, cleared: bool | None) -> str:
     return f"{'reaches' if margin >= 0 else 'is below'} {short_bar(bar)} by {distance(margin)}"
 
 
-def _parts(account: Account, width: int) -> Iterator[str]:
+def _parts(account: Explanation, width: int) -> Iterator[str]:
     for one in account.signals:
         sum_ = f"{one.value:.3f} × {one.weight:.2f} = {one.amount:.3f}"
         yield from _part(one.signal, sum_, one.reason, width)
@@ -76,7 +76,7 @@ def _part(name: str, sum_: str, reason: str, width: int) -> Iterator[str]:
         yield from _entry("", reason, width)
 
 
-def _question(account: Account, threshold: float) -> str:
+def _question(account: Explanation, threshold: float) -> str:
     if account.cleared:
         aim = f"stay below {short_bar(threshold)}"
     else:
@@ -85,15 +85,15 @@ def _question(account: Account, threshold: float) -> str:
     return f"To {aim}, one of these alone would have to be"
 
 
-def _known(account: Account, width: int) -> Iterator[str]:
+def _known(account: Explanation, width: int) -> Iterator[str]:
     known = account.known
-    kinds = f": {', '.join(known['kinds'])}" if known["kinds"] else ""
-    how = "success" if known["success"] else "no success"
+    kinds = f": {', '.join(known.kinds)}" if known.kinds else ""
+    how = "success" if known.success else "no success"
     yield "What is known of it"
-    yield from _entry("steps", f"{known['steps']:,}{kinds}", width)
-    yield from _entry("recoveries", f"{known['recoveries']:,} from errors", width)
-    yield from _entry("tools", f"{known['tools']:,} different", width)
-    yield from _entry("confidence", f"{known['confidence']:.3f}, {how}", width)
+    yield from _entry("steps", f"{known.steps:,}{kinds}", width)
+    yield from _entry("recoveries", f"{known.recoveries:,} from errors", width)
+    yield from _entry("tools", f"{known.tools:,} different", width)
+    yield from _entry("confidence", f"{known.confidence:.3f}, {how}", width)
 
 
 def _entry(name: str, told: str, width: int, *, deeper: int = 0) -> Iterator[str]:

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from kp_middleware.cli.output.screen import padded
 from kp_middleware.cli.output.table import cell
-from kp_middleware.views.alignment import Gap, Pair, without_sameness
-from kp_middleware.views.comparison import Comparison, Fact, Part
+from kp_middleware.views.comparison import Comparison, Fact, Gap, Pair, Part, differences_in_context
 from kp_middleware.views.wording import cut, one_line, short_bar
 
 _NAME: Final = 20
@@ -66,7 +65,7 @@ def _sum(amount: float | None, working: str, column: int) -> str:
 
 
 def _steps(pairs: Sequence[Pair], width: int) -> Iterator[str]:
-    shown = without_sameness(pairs)
+    shown = differences_in_context(pairs)
     if width < _ROOM_FOR_TWO:
         yield "= in both, < only left, > only right"
         yield from (cut(_step(pair), width) for pair in shown)

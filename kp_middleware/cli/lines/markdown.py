@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 from kp_middleware.cli.lines.trace import chosen, left_out, took
 from kp_middleware.storage import Row
-from kp_middleware.views.arithmetic import arithmetic
-from kp_middleware.views.feedback import feedback_in_words
-from kp_middleware.views.verdict import gate_in_words
-from kp_middleware.views.whereabouts import whereabouts
+from kp_middleware.views.trace import arithmetic, delivery_status, feedback_in_words, gate_in_words
 from kp_middleware.views.wording import one_line, printable, short_id
 
 _BACKTICKS = re.compile("`+")
@@ -31,7 +28,7 @@ def markdown(trace: Row, *, steps: int | None) -> Iterator[str]:
     yield f"- outcome: {'success' if trace['success'] else 'no success'}"
     if gate := gate_in_words(trace):
         yield f"- gate: {_code(gate)}"
-    yield f"- where it is: {_code(whereabouts(trace))}"
+    yield f"- where it is: {_code(delivery_status(trace))}"
     yield from (f"- feedback: {told}" for told in feedback_in_words(trace))
     yield from _score(trace)
     yield from _steps(trace, steps)

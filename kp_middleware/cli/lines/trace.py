@@ -8,10 +8,14 @@ from kp_middleware.cli.lines._waterfall import waterfall
 from kp_middleware.cli.output.screen import broken, padded
 from kp_middleware.cli.output.table import cell
 from kp_middleware.storage import Row
-from kp_middleware.views.arithmetic import arithmetic
-from kp_middleware.views.feedback import feedback_in_words
-from kp_middleware.views.verdict import bar_of, gate_in_words
-from kp_middleware.views.whereabouts import taken_out, whereabouts
+from kp_middleware.views.trace import (
+    applied_threshold,
+    arithmetic,
+    delivery_status,
+    feedback_in_words,
+    gate_in_words,
+    redaction_counts,
+)
 from kp_middleware.views.wording import cut, in_words, one_line, width_of
 
 _LONGEST_NAME: Final = 20
@@ -33,11 +37,11 @@ def trace_lines(
     yield from broken("  ".join(_facts(trace)), width)
     yield ""
     if trace["score"] is not None:
-        yield from waterfall(arithmetic(trace), bar_of(trace), width)
+        yield from waterfall(arithmetic(trace), applied_threshold(trace), width)
     if gate := gate_in_words(trace):
         yield from broken(one_line(gate), width, first="  gate: ", indent="    ")
-    yield from broken(one_line(whereabouts(trace)), width, first="  → ", indent="    ")
-    if removed := taken_out(trace):
+    yield from broken(one_line(delivery_status(trace)), width, first="  → ", indent="    ")
+    if removed := redaction_counts(trace):
         yield from broken(in_words(removed), width, first="    without ", indent="    ")
     for told in feedback_in_words(trace):
         yield from broken(told, width, first="  feedback ", indent="    ")

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from kp_middleware.storage import Row
-from kp_middleware.views.arithmetic import added_up, arithmetic
-from kp_middleware.views.feedback import feedback_in_words
-from kp_middleware.views.verdict import bar_of, gate_in_words, is_cleared
-from kp_middleware.views.whereabouts import taken_out, whereabouts
+from kp_middleware.views.trace import (
+    added_up,
+    applied_threshold,
+    arithmetic,
+    delivery_status,
+    feedback_in_words,
+    gate_in_words,
+    is_cleared,
+    redaction_counts,
+)
 from kp_middleware.web.page._alike import Alike, alike_card
 from kp_middleware.web.page._card import card, picture_card
 from kp_middleware.web.page._links import Links
@@ -103,13 +109,13 @@ def score_picture(trace: Row) -> Picture:
     terms = [
         Term(line.part, line.working, line.amount) for line in added_up(arithmetic(trace))[:-1]
     ]
-    bar = bar_of(trace)
+    bar = applied_threshold(trace)
     return waterfall(
         terms,
         trace["score"],
         bar,
         is_cleared=bar is not None and is_cleared(trace),
-        why_not=whereabouts(trace),
+        why_not=delivery_status(trace),
     )
 
 
@@ -123,7 +129,7 @@ def _gate(trace: Row) -> str:
 
 
 def _sent(trace: Row, body: str | None, extent: Extent) -> Markup:
-    where, redactions = whereabouts(trace), taken_out(trace)
+    where, redactions = delivery_status(trace), redaction_counts(trace)
     removed = (
         element("li", f"{kind} {count(number)}")
         for kind, number in sorted(redactions.items(), key=lambda item: (-item[1], item[0]))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terminal import typed
 
-from kp_middleware.views.alignment import Gap, aligned, without_sameness
+from kp_middleware.views.comparison import Gap, aligned, differences_in_context
 
 KEYS = st.tuples(st.sampled_from(["thought", "tool_call"]), st.sampled_from(["a", "b", None]))
 RUNS = st.lists(KEYS, max_size=30)
@@ -88,7 +88,7 @@ def test_a_pair_says_what_each_side_did_and_is_in_both_just_where_it_is_the_same
 def test_what_is_left_out_is_the_same_and_counted(left, right):
     pairs = aligned(rows(left), rows(right))
 
-    shown = [*without_sameness(pairs)]
+    shown = [*differences_in_context(pairs)]
 
     assert [one for one in shown if one in pairs and one.place != "same"] == (
         [one for one in pairs if one.place != "same"]

@@ -8,7 +8,7 @@ from terminal import typed
 from kp_middleware.cli.lines.account import account_lines
 from kp_middleware.database import connect
 from kp_middleware.storage import History, TraceStore
-from kp_middleware.views.account import account_of
+from kp_middleware.views.explanation import explain_score
 
 LEAK = (
     step("thought", content="where does it leak?"),
@@ -24,7 +24,7 @@ def account(db):
 
     def read(seq, **asked):
         with closing(connect(db, read_only=True)) as connection:
-            return account_of(History(connection).trace(seq), **asked)
+            return explain_score(History(connection).trace(seq), **asked)
 
     return read
 
@@ -284,7 +284,7 @@ def test_a_trace_that_could_not_be_scored_says_why(db, type_command):
     told = json.loads(type_command("explain", "@last", "--json").stdout)
 
     assert (told["state"], told["score"], told["signals"]) == ("failed", None, [])
-    assert told["whereabouts"] == "kept here: could not be scored: NaN"
+    assert told["delivery_status"] == "kept here: could not be scored: NaN"
 
 
 @pytest.mark.parametrize("columns", [40, 60, 200])

@@ -59,7 +59,7 @@ def test_what_clears_now_waits_for_the_program_that_runs_next(type_command):
     assert (told["before"]["decision"], told["before"]["outbox"]) == ("withhold", None)
     assert (told["after"]["decision"], told["after"]["outbox"]) == ("forward", "pending")
     assert (told["changed"], told["after"]["confidence"]) == (True, 1.0)
-    assert told["whereabouts"] == "waits to be sent to http://127.0.0.1:9"
+    assert told["delivery_status"] == "waits to be sent to http://127.0.0.1:9"
 
 
 @pytest.mark.usefixtures("recorded")

@@ -11,14 +11,14 @@ from kp_middleware import ReasoningTrace
 from kp_middleware.cli.lines._waterfall import waterfall
 from kp_middleware.cli.lines.markdown import fenced
 from kp_middleware.database import connect
-from kp_middleware.views.arithmetic import Line
+from kp_middleware.views.trace import ScoreLine
 
 SUM = [
-    Line("complexity", "0.800 × 0.25", 0.2),
-    Line("novelty", "1.000 × 0.40  (0.000 like a1b2c3d4)", 0.4),
-    Line("tool_diversity", "0.000 × 0.10", 0.0),
-    Line("single_tool", "rule", -0.1),
-    Line("score", "is below 0.75 by 0.250", 0.5),
+    ScoreLine("complexity", "0.800 × 0.25", 0.2),
+    ScoreLine("novelty", "1.000 × 0.40  (0.000 like a1b2c3d4)", 0.4),
+    ScoreLine("tool_diversity", "0.000 × 0.10", 0.0),
+    ScoreLine("single_tool", "rule", -0.1),
+    ScoreLine("score", "is below 0.75 by 0.250", 0.5),
 ]
 
 

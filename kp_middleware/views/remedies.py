@@ -1,17 +1,17 @@
-"""What one signal alone would have to be for the other verdict: in words."""
+"""Word what one signal alone would have to be for the other decision."""
 
 import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from kp_middleware.core.alternatives import RECOVERY, Case, Facts, plain_steps
-from kp_middleware.views._reasons import counted
+from kp_middleware.views.wording import counted
 
 _NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need
 
 
 def remedy(case: Case, *, measured: bool = True) -> str:
-    """What would have changed the verdict, by this signal alone.
+    """Say what would have changed the decision, by this signal alone.
 
     Args:
         case: The signal of a score.
@@ -37,7 +37,7 @@ def _is_its_value(case: Case, other: Facts) -> bool:
 
 
 def _value(case: Case) -> str:
-    """Where its value would do, with the rules that fired; empty where none does."""
+    """Name the value that would do with the rules that fired; empty where none does."""
     least = case.parts.least(case.signal, case.threshold)
     if not least:
         return ""
@@ -56,7 +56,7 @@ def _named(case: Case, other: Facts) -> str:
 
 
 def _in_part(case: Case) -> str:
-    """Of a run of which not all steps are stored: what its value alone does not say."""
+    """Word what the value alone does not say, for a run of which not all steps are stored."""
     if case.parts.least(case.signal, case.threshold):
         return ""
     many = "fewer than 3" if case.cleared else "3"
@@ -123,11 +123,11 @@ _WORDS: Final[Mapping[str, Callable[[Facts, Facts], str]]] = {
 
 
 def _up(value: float) -> float:
-    """The least thousandth that is enough."""
+    """Return the least thousandth that is enough."""
     thousandths = math.ceil(value * 1000 - _NOISE)
     return (thousandths + (thousandths / 1000 < value)) / 1000
 
 
 def _below(value: float) -> float:
-    """The greatest thousandth that is less."""
+    """Return the greatest thousandth that is less."""
     return (math.ceil(value * 1000 - _NOISE) - 1) / 1000
