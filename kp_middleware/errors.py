@@ -114,6 +114,11 @@ class RegistryError(KnowledgePulseError):
 
     problem: Problem = Problem(ProblemKind.OTHER)
 
+    @property
+    def what(self) -> str:
+        """What it was, without what to do about it."""
+        return str(self) if self.problem.kind is ProblemKind.OTHER else self.problem.what
+
 
 class RegistryUnavailableError(RegistryError):
     """The registry could not be reached, is in trouble, or asks for patience.
@@ -164,7 +169,7 @@ class RegistryForbiddenError(RegistryError):
     def __init__(
         self, status: int, words: str, remedy: str, *, problem: Problem | None = None
     ) -> None:
-        super().__init__(f"the registry answered {status}: {words}; {remedy}")
+        super().__init__(f"{words}; {remedy}")
         self.status = status
         self.remedy = remedy
         self.problem = problem or self.problem

@@ -1,18 +1,16 @@
-"""The login of the reference command line: its key belongs to its registry, and to no other.
+"""The files of the reference command line: its key belongs to its registry, and to no other.
 
 Light: commands that read load this.
 """
 
 import json
-import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kp_middleware import locations
 from kp_middleware.errors import SettingsFileError
-
-logger = logging.getLogger("kp_middleware")
 
 PUBLIC_REGISTRY: Final = "https://registry.openknowledgepulse.org"
 """Where traces go if nothing names another."""
@@ -20,32 +18,38 @@ PUBLIC_REGISTRY: Final = "https://registry.openknowledgepulse.org"
 _WITHOUT_A_CONFIG: Final = "http://localhost:3000"
 """Where the reference command line registers, and sends, while no file names a registry."""
 
+LOGIN_KEYS: Final = {
+    "registry_url": ("config.json", "registryUrl"),
+    "visibility": ("config.json", "defaultVisibility"),
+    "domain": ("config.json", "defaultDomain"),
+    "api_key": ("auth.json", "apiKey"),
+    "agent_id": ("auth.json", "agentId"),
+}
+"""For each setting the file, and the key in it."""
+
 
 class Login(NamedTuple):
-    """What its files say; what they do not say as a text is None.
+    """What the files say.
 
     Attributes:
         folder: Where they are.
-        registry_url: Of ``config.json``.
-        visibility: Of ``config.json``.
-        domain: Of ``config.json``.
-        api_key: Of ``auth.json``.
-        agent_id: Of ``auth.json``.
+        values: By the name of the setting; empty ones are left out.
+        unreadable: Why each file that cannot be read cannot.
+        no_texts: Settings whose value is no text.
     """
 
-    folder: Path
-    registry_url: str | None
-    visibility: str | None
-    domain: str | None
-    api_key: str | None
-    agent_id: str | None
+    folder: Path = Path()
+    values: Mapping[str, str] = {}
+    unreadable: Mapping[str, str] = {}
+    no_texts: frozenset[str] = frozenset()
 
     def why_unused(self, registry_url: str) -> str | None:
-        """Why its key is not used for this registry, and what to do; None if it is, or has none."""
-        if self.api_key is None or self._is_of(registry_url):
+        """Say why its key is not used for this registry, and what to do; None if it is, or none."""
+        named = self.values.get("registry_url")
+        if "api_key" not in self.values or (named or "").rstrip("/") == registry_url.rstrip("/"):
             return None
         config, auth = self.folder / "config.json", self.folder / "auth.json"
-        if self.registry_url is None:
+        if named is None:
             return (
                 f"the API key in {auth} is not used, because {config} does not name its registry"
                 f" (kp auth register asks {_WITHOUT_A_CONFIG} then): write the registry of that key"
@@ -53,48 +57,36 @@ class Login(NamedTuple):
                 f" {registry_url}"
             )
         return (
-            f"the API key in {auth} is not used: {config} says that it is of {self.registry_url},"
+            f"the API key in {auth} is not used: {config} says that it is of {named},"
             f" and traces go to {registry_url}; set KP_API_KEY to a key of that one, or no"
             " registry_url, to send to where the key is of"
         )
 
-    def _is_of(self, registry_url: str) -> bool:
-        return (self.registry_url or "").rstrip("/") == registry_url.rstrip("/")
-
 
 def read_login() -> Login:
-    """The login of this user; with nothing in it where there is none. Never raises."""
+    """Read the login of this user; it is empty where there is none. Never raises."""
     try:
         folder = locations.reference_folder()
     except RuntimeError:  # there is no home
-        return Login(Path(), None, None, None, None, None)
-    config, auth = _read(folder / "config.json"), _read(folder / "auth.json")
-    return Login(
-        folder,
-        *(_text(config, name) for name in ("registryUrl", "defaultVisibility", "defaultDomain")),
-        *(_text(auth, name) for name in ("apiKey", "agentId")),
-    )
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """What one of its files stores; nothing where there is none.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is no JSON object.
-        RecursionError: If it is nested too deeply.
-    """
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    if not isinstance(stored, dict):
-        raise ValueError("it is no JSON object")
-    return stored
+        return Login()
+    stored: dict[str, Mapping[str, object]] = {}
+    unreadable: dict[str, str] = {}
+    for name in ("config.json", "auth.json"):
+        try:
+            stored[name] = _read(folder / name)
+        except (OSError, ValueError, RecursionError) as error:
+            unreadable[name] = _in_words(error)
+    found = {
+        setting: value
+        for setting, (name, key) in LOGIN_KEYS.items()
+        if (value := stored.get(name, {}).get(key))
+    }
+    texts = {setting: value for setting, value in found.items() if isinstance(value, str)}
+    return Login(folder, texts, unreadable, frozenset(found.keys() - texts.keys()))
 
 
 def why_login_is_unused() -> str | None:
-    """Why the login is not used by what has no keywords of its own; None if it is, or needs not be.
+    """Say why the login is not used by what has no keywords of its own; None if it is, or none.
 
     The settings in short, without what checks them.
     """
@@ -105,17 +97,29 @@ def why_login_is_unused() -> str | None:
     if os.environ.get("KP_API_KEY") or lines.get("api_key"):
         return None
     login, named = read_login(), os.environ.get("KP_REGISTRY_URL") or lines.get("registry_url")
-    return login.why_unused(str(named or login.registry_url or PUBLIC_REGISTRY))
+    return login.why_unused(str(named or login.values.get("registry_url") or PUBLIC_REGISTRY))
 
 
-def _text(stored: dict[str, Any], name: str) -> str | None:
-    value = stored.get(name)
-    return value if isinstance(value, str) and value else None
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     try:
-        return read_json(path)
-    except (OSError, ValueError, RecursionError):
-        logger.warning("%s cannot be read as JSON: it is ignored", path)
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    if not isinstance(stored, dict):
+        raise ValueError("it is no JSON object")
+    return stored
+
+
+def _in_words(error: Exception) -> str:
+    """Leave out what the file holds: it may be a key."""
+    match error:
+        case json.JSONDecodeError():
+            return f"it cannot be read as JSON (line {error.lineno}: {error.msg})"
+        case UnicodeDecodeError():
+            return "it is no UTF-8 text"
+        case OSError():
+            return f"it cannot be read: {error.strerror}"
+        case RecursionError():
+            return "it is nested too deeply"
+        case _:
+            return str(error)

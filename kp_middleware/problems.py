@@ -137,11 +137,11 @@ _WORDS: Final = {
         "see whether a firewall or a login is in between, and ask whoever runs it",
     ),
     ProblemKind.LIMIT: (
-        "it has asked for patience (429)",
+        "the registry has asked for patience (429)",
         "there is nothing to do; let nothing else send with this key",
     ),
     ProblemKind.DEAD_KEY: (
-        "it has refused the API key: it does not know it, or has revoked it",
+        "the registry has refused the API key (unknown there, or revoked)",
         f"set KP_API_KEY to another (after three 429s in an hour, wait an hour first), {_OR_IT}",
     ),
     ProblemKind.READ_ONLY_KEY: (
@@ -149,10 +149,10 @@ _WORDS: Final = {
         "register one with the scope write, and set KP_API_KEY to it",
     ),
     ProblemKind.FORBIDDEN: (
-        "it takes nothing from this agent ({detail})",
+        "the registry takes nothing from this agent ({detail})",
         f"set KP_API_KEY to a key of an agent in good standing, {_OR_IT}",
     ),
-    ProblemKind.OTHER: ("it was in trouble", "if it lasts: kp-middleware doctor"),
+    ProblemKind.OTHER: ("the registry was in trouble", "if it lasts: kp-middleware doctor"),
 }
 
 

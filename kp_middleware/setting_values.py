@@ -1,34 +1,102 @@
 """What the value of a setting may be, and how it is written in a variable."""
 
+import ipaddress
 import json
 import math
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 
-from kp_middleware.addresses import registry_address
 from kp_middleware.core.formula import Weights
 from kp_middleware.core.gates import share_in_words, top_share
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.patterns import compiled, is_pattern
 from kp_middleware.traces import NonEmpty
 
-_OFF = frozenset({"false", "0", "no", "off", "f", "n"})
+_OFF: Final = frozenset({"false", "0", "no", "off", "f", "n"})
+_PLAIN: Final = re.compile(r"[!-\[\]-~]{1,2000}")  # no blank, no backslash
+_HOST: Final = re.compile(r"[\w.-]+", re.ASCII)
+_ADDRESS: Final = (
+    "the registry's URL must begin with https:// (http:// is for this machine only), or others"
+    " could read the API key"
+)
+_ENGINE: Final = re.compile("phonenumbers|kingfisher|gitleaks:.+|presidio:.+")
+_NO_PATTERN: Final = (
+    "this is no pattern of RE2: see https://github.com/google/re2/wiki/Syntax"  # quotes nothing
+)
+
+
+def registry_address(text: str) -> str:
+    """Return the URL of a registry without its last slash: one registry has one name.
+
+    Raises:
+        ValueError: If it is none, holds a password, or is neither https nor on this machine.
+    """
+    try:
+        url = urlsplit(text if _PLAIN.fullmatch(text) else "//[")
+        host, _ = url.hostname or "", url.port
+    except ValueError:
+        raise ValueError(_ADDRESS) from None  # it may hold a password
+    if "@" in url.netloc:
+        raise ValueError("the registry's URL must hold no name and no password")
+    local = is_loopback(host)
+    if not (local or _HOST.fullmatch(host) or _is_ip(host)):
+        raise ValueError(_ADDRESS)
+    if url.scheme != "https" and not (local and url.scheme == "http"):
+        raise ValueError(_ADDRESS)
+    return text.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine."""
+    return host == "localhost" or (_is_ip(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def api_key_text(key: str) -> str:
+    """Return a key that can be put into a header.
+
+    Raises:
+        ValueError: If it cannot.
+    """
+    if not (key.isascii() and key.isprintable() and key.split() == [key]):
+        raise ValueError("an API key has no spaces and only printable ASCII; look at KP_API_KEY")
+    return key
+
+
+def first_problem(error: ValidationError) -> str:
+    """Say what is wrong with a value, without the value: it may be a secret."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    return problem_in_words(first["loc"], first["msg"])
+
+
+def problem_in_words(place: tuple[int | str, ...], message: str) -> str:
+    """Say where in a list or a table it is, and what.
+
+    >>> problem_in_words((1,), "Value error, this is none")
+    'entry 2: this is none'
+    """
+    parts = (f"entry {part + 1}" if isinstance(part, int) else part for part in place)
+    return ": ".join((*parts, message.removeprefix("Value error, ")))
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _usable_key(api_key: SecretStr | None) -> SecretStr | None:
-    key = api_key.get_secret_value() if api_key else ""
-    if key and not (key.isascii() and key.isprintable() and key.split() == [key]):
-        raise ValueError("an API key has no spaces and only printable ASCII; look at KP_API_KEY")
-    return api_key or None
-
-
-def _without_last_slash(url: str) -> str:
-    """One registry has one name, wherever it is compared."""
-    return url.rstrip("/")
+    if api_key is None or not api_key.get_secret_value():
+        return None
+    api_key_text(api_key.get_secret_value())
+    return api_key
 
 
 def _whatever_folder_we_go_to(path: Path) -> Path:
@@ -61,12 +129,11 @@ def _listed(value: object) -> object:
 
 def _table(value: object) -> object:
     """The table that a variable holds, as JSON."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        raise ValueError('JSON is needed: {"law": {"complexity": 0.25, …}}') from None
+    with suppress(ValueError, RecursionError):
+        table = json.loads(value) if isinstance(value, str) else value
+        if isinstance(table, dict):
+            return table
+    raise ValueError('a table of weights by domain is needed: {"law": {"complexity": 0.25, …}}')
 
 
 def _score_or_share(value: object) -> float | str:
@@ -82,39 +149,41 @@ def _score_or_share(value: object) -> float | str:
     return score
 
 
-def _usable(entry: str) -> str:
+def _pattern(entry: str) -> str:
     """A text, or a pattern that is one; without RE2, redaction will say what to install."""
     if is_pattern(entry):
         try:
             compiled(entry[1:-1])
         except MissingExtraError:
             return entry
+        except ValueError:
+            raise ValueError(_NO_PATTERN) from None
+    return entry
+
+
+def _region(entry: str) -> str:
+    if not re.fullmatch("[A-Z]{2}", entry):
+        raise ValueError("two capital letters are needed, such as DE")
+    return entry
+
+
+def _engine(entry: str) -> str:
+    if not _ENGINE.fullmatch(entry):
+        raise ValueError("phonenumbers, kingfisher, gitleaks:FILE or presidio:MODEL is needed")
     return entry
 
 
 _Short: TypeAlias = Annotated[NonEmpty, Field(max_length=1000)]
-Texts: TypeAlias = Annotated[tuple[_Short, ...], BeforeValidator(_listed)]
-Patterns: TypeAlias = Annotated[
-    tuple[Annotated[_Short, AfterValidator(_usable)], ...], BeforeValidator(_listed)
-]
-_Region: TypeAlias = Annotated[
-    str, Field(pattern="^[A-Z]{2}$", description="two capital letters each, such as DE,")
-]
-_Engine: TypeAlias = Annotated[
-    str,
-    Field(
-        pattern="^(phonenumbers|kingfisher|gitleaks:.+|presidio:.+)$",
-        max_length=1000,
-        description="phonenumbers, kingfisher, gitleaks:FILE or presidio:MODEL",
-    ),
-]
+_Pattern: TypeAlias = Annotated[_Short, AfterValidator(_pattern)]
+_Region: TypeAlias = Annotated[str, AfterValidator(_region)]
+_Engine: TypeAlias = Annotated[_Short, AfterValidator(_engine)]
 ApiKey: TypeAlias = Annotated[SecretStr | None, AfterValidator(_usable_key)]
 DatabaseFile: TypeAlias = Annotated[Path, AfterValidator(_whatever_folder_we_go_to)]
 Enabled: TypeAlias = Annotated[bool, AfterValidator(_unless_switched_off)]
 Engines: TypeAlias = Annotated[tuple[_Engine, ...], BeforeValidator(_listed)]
+Patterns: TypeAlias = Annotated[tuple[_Pattern, ...], BeforeValidator(_listed)]
 Profiles: TypeAlias = Annotated[dict[str, Weights], BeforeValidator(_table)]
 Regions: TypeAlias = Annotated[tuple[_Region, ...], BeforeValidator(_listed)]
-RegistryUrl: TypeAlias = Annotated[
-    str, AfterValidator(registry_address), AfterValidator(_without_last_slash)
-]
+RegistryUrl: TypeAlias = Annotated[str, AfterValidator(registry_address)]
+Texts: TypeAlias = Annotated[tuple[_Short, ...], BeforeValidator(_listed)]
 Threshold: TypeAlias = Annotated[float | str, BeforeValidator(_score_or_share)]

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from kp_middleware import locations
-from kp_middleware.allowed_values import what_is_needed
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
-from kp_middleware.logins import PUBLIC_REGISTRY, read_login
+from kp_middleware.logins import PUBLIC_REGISTRY
 from kp_middleware.setting_values import (
     ApiKey,
     DatabaseFile,
@@ -27,14 +27,16 @@ from kp_middleware.setting_values import (
     RegistryUrl,
     Texts,
     Threshold,
+    first_problem,
+    problem_in_words,
 )
 from kp_middleware.settings_sources import (
-    REFERENCE,
-    Said,
+    OutsideSource,
+    ReferenceFiles,
     SettingProblem,
-    nearest,
-    no_setting,
-    read_outside,
+    SettingsFile,
+    Variables,
+    did_you_mean,
 )
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
@@ -47,6 +49,9 @@ _STRICTEST: Final[Mapping[str, Any]] = {
     "visibility": "private",
 }
 """Where it is not known what the user meant: what has left cannot be called back."""
+
+
+_NO_INFINITY: Final = ConfigDict(allow_inf_nan=False)
 
 
 class SettingsKeywords(TypedDict, total=False):
@@ -89,7 +94,7 @@ class _EveryKeyword(SettingsKeywords, total=False):
     embedder: Literal["minilm", "minilm-int8", "none"]
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """Every setting, read once. Each is also ``KP_…`` in the environment.
 
     Made by its name, it raises wherever a wrong value comes from; `KnowledgePulse` raises for its
@@ -141,7 +146,10 @@ class Settings(BaseModel):
         SettingsFileError: If ``settings.toml`` cannot be read.
     """
 
-    model_config = ConfigDict(
+    model_config = SettingsConfigDict(
+        env_prefix="KP_",
+        env_ignore_empty=True,
+        enable_decoding=False,  # lists may be written with commas
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
@@ -180,18 +188,33 @@ class Settings(BaseModel):
     retention_days: Annotated[float, Field(gt=0)] | None = None
 
     _problems: tuple[SettingProblem, ...] = ()
+    _unused_login: str | None = None
 
     def __init__(self, **keywords: Unpack[_EveryKeyword]) -> None:
         locations.settings_lines()  # says why, where it cannot be read
-        outside = read_outside(type(self).model_fields)
-        for problem in outside.problems:
-            logger.warning("%s: it is ignored", problem)
-        _check_names(keywords)
-        super().__init__(**_with_their_registry(outside.said, keywords))
+        try:
+            super().__init__(**keywords)
+        except ValidationError as error:
+            raise _for_people(error) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Look into these places, the nearest first."""
+        outside = _outside(settings_cls)
+        for source in outside:
+            for problem in source.problems:
+                logger.warning("%s: it is ignored", problem)
+        return init_settings, *outside
 
     @classmethod
     def as_far_as_usable(cls, **keywords: Unpack[SettingsKeywords]) -> Self:
-        """The settings of a program, which nothing outside of it shall end.
+        """Read the settings of a program, which nothing outside of it shall end.
 
         A value from outside that is wrong is as if it were not said, or the strictest where it
         could have been stricter; `problems` has it, and there is no API key.
@@ -199,20 +222,17 @@ class Settings(BaseModel):
         Raises:
             pydantic.ValidationError: With the name of each keyword that is wrong.
         """
-        problems: list[SettingProblem] = []
-        usable: list[Said] = []
-        for part in read_outside(cls.model_fields).parts:
-            problem = part if isinstance(part, SettingProblem) else cls._problem_of(part)
-            if problem is None:
-                usable += [part] if isinstance(part, Said) else []
-                continue
-            problems.append(problem)
-            strict = _STRICTEST.keys() & {*problem.hides}
-            usable += [Said(name, _STRICTEST[name], "", problem.source) for name in strict]
-        made = cls._of(_with_their_registry(usable, keywords))
+        variables, file, reference = outside = _outside(cls)
+        problems = [problem for source in outside for problem in cls._take_out_wrong(source)]
+        nearer = file() | variables() | keywords
+        made = cls.__new__(cls)
+        try:
+            BaseModel.__init__(made, **reference.beside(nearer) | nearer)
+        except ValidationError as error:
+            raise _for_people(error) from None
         if problems:
             made = made.model_copy(update={"api_key": None})
-            made._problems = tuple(problems)  # noqa: SLF001 - our own
+        made._problems, made._unused_login = tuple(problems), reference.unused  # noqa: SLF001
         return made
 
     @property
@@ -220,52 +240,56 @@ class Settings(BaseModel):
         """What is wrong outside of the program: as long as there is any, nothing is sent."""
         return self._problems
 
-    @classmethod
-    def _of(cls, values: Mapping[str, Any]) -> Self:
-        """With these values alone."""
-        _check_names(values)
-        made = cls.__new__(cls)
-        BaseModel.__init__(made, **values)
-        return made
+    @property
+    def unused_login(self) -> str | None:
+        """Why the key of the reference command line is not used, and what to do; None: no need."""
+        return self._unused_login
 
     @classmethod
-    def _problem_of(cls, said: Said) -> SettingProblem | None:
+    def _take_out_wrong(cls, source: OutsideSource) -> list[SettingProblem]:
+        problems = [*source.problems]
+        for name, value in [*source.values.items()]:
+            if words := cls._why_wrong(name, value):
+                problems.append(SettingProblem(source.source(name), name, words))
+                source.unclear.add(name)
+                del source.values[name]
+        source.values |= {name: _STRICTEST[name] for name in source.unclear & _STRICTEST.keys()}
+        return problems
+
+    @classmethod
+    def _why_wrong(cls, name: str, value: object) -> str | None:
+        field = cls.model_fields[name]
+        kind: Any = Annotated[field.annotation, Field(), *field.metadata]
         try:
-            made = cls._of({said.name: said.value})
+            made = TypeAdapter[Any](kind, config=_NO_INFINITY).validate_python(value)
         except ValidationError as error:
-            words = what_is_needed(cls.model_json_schema()["properties"][said.name], error)
-        else:
-            words = (said.name == "db" and locations.why_no_file(made.db)) or ""
-        return SettingProblem(said.source, said.name, words, (said.name,)) if words else None
+            return first_problem(error)
+        return locations.why_no_file(made) if name == "db" else None
 
 
-def _with_their_registry(said: Sequence[Said], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """All values; the reference's key and agent only if the registry in use is theirs."""
-    values = nearest(said) | dict(keywords)
-    last = {one.name: one.origin for one in said}
-    lent = [n for n in ("api_key", "agent_id") if last.get(n) == REFERENCE and n not in keywords]
-    registry = str(values.get("registry_url") or PUBLIC_REGISTRY)
-    why = read_login().why_unused(registry) if lent else None
-    if why is None:
-        return values
-    if "api_key" in lent:
-        logger.warning("nothing is sent: %s", why)
-    return {name: value for name, value in values.items() if name not in lent}
+def outside_origins() -> dict[str, str]:
+    """Name for each setting that is set outside of the program the place that counts."""
+    return {
+        name: source.origin(name)
+        for source in reversed(_outside(Settings))
+        for name in source.values
+    }
 
 
-def _check_names(values: Mapping[str, Any]) -> None:
-    """Raise as pydantic does, and say what may be meant."""
-    unknown = [name for name in values if name not in Settings.model_fields]
-    if unknown:
-        words = "Extra inputs are not permitted: {remedy}"
-        errors = [
-            InitErrorDetails(
-                type=PydanticCustomError(
-                    "extra_forbidden", words, {"remedy": no_setting(name, Settings.model_fields)}
-                ),
-                loc=(name,),
-                input=None,
-            )
-            for name in unknown
-        ]
-        raise ValidationError.from_exception_data("Settings", errors, hide_input=True)
+def _outside(
+    settings_cls: type[BaseSettings],
+) -> tuple[Variables, SettingsFile, ReferenceFiles]:
+    return Variables(settings_cls), SettingsFile(settings_cls), ReferenceFiles(settings_cls)
+
+
+def _for_people(error: ValidationError) -> ValidationError:
+    """Say the same without links, and what a name that there is not may mean."""
+    details = []
+    for one in error.errors(include_input=False, include_url=False):
+        name, *rest = one["loc"]
+        words = problem_in_words((), one["msg"])
+        if one["type"] == "extra_forbidden" and not rest:
+            words = f"there is no such setting: {did_you_mean(str(name), Settings.model_fields)}"
+        kind = PydanticCustomError(one["type"], "{words}", {"words": words})
+        details.append(InitErrorDetails(type=kind, loc=one["loc"], input=None))
+    return ValidationError.from_exception_data("Settings", details, hide_input=True)

@@ -1,47 +1,20 @@
 """What is set outside of the program: ``KP_*``, ``settings.toml``, the reference CLI's files."""
 
-import json
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
+
 from kp_middleware import locations
 from kp_middleware.errors import SettingsFileError
-from kp_middleware.logins import read_json
-
-_PREFIX: Final = "KP_"
-REFERENCE: Final = "reference files"
-"""The origin of what the reference command line has stored."""
+from kp_middleware.logins import LOGIN_KEYS, PUBLIC_REGISTRY, read_login
 
 _NO_SETTINGS: Final = ("KP_MODEL_PATH", "KP_TRACING")
 """Variables of ours that are read elsewhere."""
-
-_REFERENCE: Final = {
-    "config.json": {
-        "registryUrl": "registry_url",
-        "defaultVisibility": "visibility",
-        "defaultDomain": "domain",
-    },
-    "auth.json": {"apiKey": "api_key", "agentId": "agent_id"},
-}
-
-
-class Said(NamedTuple):
-    """One setting, as one place says it.
-
-    Attributes:
-        name: Of the setting.
-        value: Not checked.
-        origin: The variable, ``settings.toml`` or ``reference files``.
-        source: The same with all that helps to find it: the path, the line where that is known.
-    """
-
-    name: str
-    value: Any
-    origin: str
-    source: str
 
 
 class SettingProblem(NamedTuple):
@@ -51,13 +24,11 @@ class SettingProblem(NamedTuple):
         source: The variable, or the file with the line where that is known.
         name: The setting; empty where it is not known which are meant.
         words: What is wrong, and which values are allowed; never the value.
-        hides: The settings that the source may have meant to set.
     """
 
     source: str
     name: str
     words: str
-    hides: tuple[str, ...]
 
     def __str__(self) -> str:
         if not self.name:
@@ -65,120 +36,135 @@ class SettingProblem(NamedTuple):
         return f"{self.name}: {self.words} (from {self.source})"
 
 
-class Outside(NamedTuple):
-    """What all places say, the nearest last, because it wins.
+class OutsideSource(PydanticBaseSettingsSource):
+    """One place outside of the program, read when it is made; reading raises nothing.
 
     Attributes:
-        parts: Settings; and where they stand, files that cannot be read and lines that set nothing.
+        values: By the name of the setting, not checked.
+        problems: What sets nothing, and why.
+        unclear: Settings that a part which cannot be read may have meant to set.
     """
 
-    parts: tuple[Said | SettingProblem, ...]
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        self.values: dict[str, Any] = {}
+        self.problems: list[SettingProblem] = []
+        self.unclear: set[str] = set()
 
-    @property
-    def said(self) -> tuple[Said, ...]:
-        """The settings."""
-        return tuple(part for part in self.parts if isinstance(part, Said))
+    def origin(self, name: str, /) -> str:
+        """Name the place in short: the variable, ``settings.toml`` or ``reference files``."""
+        raise NotImplementedError
 
-    @property
-    def problems(self) -> tuple[SettingProblem, ...]:
-        """What sets nothing."""
-        return tuple(part for part in self.parts if isinstance(part, SettingProblem))
+    def source(self, name: str) -> str:
+        """Name the place so that a person finds it: the path, and the line where it is known."""
+        return self.origin(name)
+
+    def get_field_value(self, _: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the value, its name, and that nothing is left to decode."""
+        return self.values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return what counts."""
+        return self.values
 
 
-def read_outside(names: Collection[str]) -> Outside:
-    """Read every place; nothing is checked, and nothing raises.
+class Variables(OutsideSource):
+    """``KP_…`` in the environment, in capitals or not."""
 
-    Args:
-        names: Of the settings that there are.
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        self.values = EnvSettingsSource(settings_cls)()
+
+    def origin(self, name: str) -> str:
+        """Spell the variable as the environment does."""
+        variable = f"KP_{name}".upper()
+        return next((one for one in os.environ if one.upper() == variable), variable)
+
+
+class SettingsFile(OutsideSource):
+    """The user's ``settings.toml``."""
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        self._path = locations.settings_file()
+        names = settings_cls.model_fields
+        try:
+            lines = locations.settings_lines()
+        except SettingsFileError as error:
+            self.problems = [SettingProblem(str(self._path), "", error.problem)]
+            self.unclear = {*names}
+            return
+        self._text = self._path.read_text(encoding="utf-8") if lines else ""
+        self.values = {name: value for name, value in lines.items() if name in names}
+        for name in lines.keys() - names.keys():
+            words = f"there is no setting {name!a}: {did_you_mean(name, names)}"
+            self.problems.append(SettingProblem(self.source(name), "", words))
+
+    def origin(self, _: str) -> str:
+        """Name the file."""
+        return self._path.name
+
+    def source(self, name: str) -> str:
+        """Name the path, and the line unless the setting's name is written in another way."""
+        found = re.search(rf"(?m)^[ \t]*\[*{re.escape(name)}\b", self._text)
+        line = f", line {self._text.count(chr(10), 0, found.start()) + 1}" if found else ""
+        return f"{self._path}{line}"
+
+
+class ReferenceFiles(OutsideSource):
+    """The files of the reference command line: key and agent only for their own registry.
+
+    Attributes:
+        unused: Why its key is not used, and what to do; None if it is, or none is needed.
     """
-    return Outside((*_of_the_reference(names), *_of_the_file(names), *_of_the_environment(names)))
 
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        self._login = login = read_login()
+        self.unused: str | None = None
+        self.values = {**login.values}
+        for file, why in login.unreadable.items():
+            words = f"{why}; correct the file, remove it, or log in again"
+            self.problems.append(SettingProblem(str(login.folder / file), "", words))
+            self.unclear |= {name for name, (where, _) in LOGIN_KEYS.items() if where == file}
+        for name in login.no_texts:
+            self.problems.append(SettingProblem(self.source(name), name, "a text is needed"))
+            self.unclear.add(name)
 
-def nearest(said: Collection[Said]) -> dict[str, Any]:
-    """The last value of each name; tables, such as ``profiles``, are put together."""
-    values: dict[str, Any] = {}
-    for one in said:
-        before = values.get(one.name)
-        both = isinstance(before, dict) and isinstance(one.value, dict)
-        values[one.name] = {**before, **one.value} if both else one.value  # type: ignore[dict-item]
-    return values
+    def origin(self, _: str) -> str:
+        """Name them all."""
+        return "reference files"
+
+    def source(self, name: str) -> str:
+        """Name the path and the key."""
+        file, key = LOGIN_KEYS[name]
+        return f"{self._login.folder / file}: {key}"
+
+    def __call__(self) -> dict[str, Any]:
+        """Return what counts beside what pydantic-settings has read before."""
+        return self.beside(self.current_state)
+
+    def beside(self, nearer: dict[str, Any]) -> dict[str, Any]:
+        """Return what counts beside what nearer places and keywords say."""
+        named = nearer.get("registry_url") or self.values.get("registry_url")
+        why = self._login.why_unused(str(named or PUBLIC_REGISTRY))
+        if why is None:
+            return self.values
+        self.unused = None if "api_key" in nearer else why
+        return {k: v for k, v in self.values.items() if k not in {"api_key", "agent_id"}}
 
 
 def unknown_variables(names: Collection[str]) -> dict[str, str]:
-    """Each ``KP_…`` that nobody reads, with what to do about it."""
-    variables = [f"{_PREFIX}{name.upper()}" for name in names]
-    known = {*variables, *_NO_SETTINGS}
+    """Return each ``KP_…`` that nobody reads, with what to do about it."""
+    known = [*(f"KP_{name.upper()}" for name in names), *_NO_SETTINGS]
     return {
-        variable: no_setting(variable.upper(), [*variables, *_NO_SETTINGS])
+        variable: did_you_mean(variable.upper(), known)
         for variable in sorted(os.environ)
-        if variable.upper().startswith(_PREFIX) and variable.upper() not in known
+        if variable.upper().startswith("KP_") and variable.upper() not in known
     }
 
 
-def no_setting(name: str, names: Collection[str]) -> str:
-    """What to do about a name that none has."""
+def did_you_mean(name: str, names: Collection[str]) -> str:
+    """Say what to do about a name that none has."""
     alike = get_close_matches(name, names, n=1)
     return f"did you mean {alike[0]}?" if alike else "remove it"
-
-
-def _of_the_environment(names: Collection[str]) -> Iterator[Said]:
-    for variable, text in os.environ.items():
-        name = variable.lower().removeprefix(_PREFIX.lower())
-        if text and name in names and variable.upper().startswith(_PREFIX):
-            yield Said(name, text, variable, variable)
-
-
-def _of_the_file(names: Collection[str]) -> Iterator[Said | SettingProblem]:
-    path = locations.settings_file()
-    try:
-        lines = locations.settings_lines()
-    except SettingsFileError as error:
-        yield SettingProblem(str(path), "", error.problem, tuple(names))
-        return
-    text = path.read_text(encoding="utf-8") if lines else ""
-    for name, value in lines.items():
-        source = f"{path}{_line_of(name, text)}"
-        if name in names:
-            yield Said(name, value, path.name, source)
-        else:
-            words = f"there is no setting {name!a}: {no_setting(name, names)}"
-            yield SettingProblem(source, "", words, ())
-
-
-def _line_of(name: str, text: str) -> str:
-    """Where a setting begins, in words; nothing where its name is written in another way."""
-    found = re.search(rf"(?m)^[ \t]*\[*{re.escape(name)}\b", text)
-    return f", line {text.count(chr(10), 0, found.start()) + 1}" if found else ""
-
-
-def _of_the_reference(names: Collection[str]) -> Iterator[Said | SettingProblem]:
-    for file_name, ours in _REFERENCE.items():
-        path = locations.reference_folder() / file_name
-        ours = {theirs: name for theirs, name in ours.items() if name in names}  # noqa: PLW2901
-        try:
-            stored = read_json(path)
-        except (OSError, ValueError, RecursionError) as error:
-            words = f"{_in_words(error)}; correct the file, remove it, or log in again"
-            yield SettingProblem(str(path), "", words, tuple(ours.values()))
-            continue
-        for theirs, name in ours.items():
-            value = stored.get(theirs)
-            if value is not None and not isinstance(value, str):
-                yield SettingProblem(f"{path}: {theirs}", name, "a text is needed", (name,))
-            elif value:
-                yield Said(name, value, REFERENCE, f"{path}: {theirs}")
-
-
-def _in_words(error: Exception) -> str:
-    """Without what the file holds: it may be a key."""
-    match error:
-        case json.JSONDecodeError():
-            return f"it cannot be read as JSON (line {error.lineno}: {error.msg})"
-        case UnicodeDecodeError():
-            return "it is no UTF-8 text"
-        case OSError():
-            return f"it cannot be read: {error.strerror}"
-        case RecursionError():
-            return "it is nested too deeply"
-        case _:
-            return str(error)

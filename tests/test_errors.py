@@ -55,7 +55,7 @@ def test_the_tree_is_as_it_is_drawn():
         ),
         (
             errors.RegistryForbiddenError(401, "dead key", "register again"),
-            "the registry answered 401: dead key; register again",
+            "dead key; register again",
             {"status": 401, "remedy": "register again"},
         ),
     ],

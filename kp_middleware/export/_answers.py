@@ -189,14 +189,13 @@ def _complained(answer: Answer) -> RegistryError:
         case 400:
             return RegistryRejectedError(400, complaint)
         case 401:
-            return _forbidden(401, Problem(ProblemKind.DEAD_KEY), complaint)
+            return _forbidden(401, Problem(ProblemKind.DEAD_KEY))
         case status:
-            return _forbidden(status, _unwelcome(complaint), complaint)
+            return _forbidden(status, _unwelcome(complaint))
 
 
-def _forbidden(status: int, problem: Problem, complaint: str) -> RegistryForbiddenError:
-    words = f"{complaint}: {problem.what}"
-    return RegistryForbiddenError(status, words, problem.remedy, problem=problem)
+def _forbidden(status: int, problem: Problem) -> RegistryForbiddenError:
+    return RegistryForbiddenError(status, problem.what, problem.remedy, problem=problem)
 
 
 def _unwelcome(complaint: str) -> Problem:
@@ -207,9 +206,9 @@ def _unwelcome(complaint: str) -> Problem:
 
 def _limited(answer: Answer) -> RegistryError:
     if answer.headers.get("X-RateLimit-Limit", "").strip() == "0":
-        return _forbidden(429, Problem(ProblemKind.DEAD_KEY), "with a limit of 0")
+        return _forbidden(429, Problem(ProblemKind.DEAD_KEY))
     return RegistryUnavailableError(
-        "the registry answered 429: over the rate limit",
+        "the registry asks for patience (429)",
         status=429,
         retry_after_s=wait_asked_s(answer.headers),
         problem=Problem(ProblemKind.LIMIT),
@@ -219,7 +218,7 @@ def _limited(answer: Answer) -> RegistryError:
 def _nonsense(answer: Answer) -> RegistryUnavailableError:
     asked, problem = "Retry-After" in answer.headers, _of_an_answer(answer)
     return RegistryUnavailableError(
-        f"the registry answered {answer.status}: {problem}",
+        str(problem),
         status=answer.status,
         retry_after_s=wait_asked_s(answer.headers) if asked else None,
         problem=problem,

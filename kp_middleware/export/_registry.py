@@ -12,7 +12,6 @@ from urllib.parse import quote
 import httpx2
 from pydantic import SecretStr
 
-from kp_middleware.addresses import is_loopback, registry_address
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.export._answers import (
     Answer,
@@ -27,6 +26,7 @@ from kp_middleware.export._diagnosis import diagnosis, unusable_proxy
 from kp_middleware.export._trust import named_trust
 from kp_middleware.parcels import Parcel, Receipt
 from kp_middleware.problems import Problem, ProblemKind
+from kp_middleware.setting_values import api_key_text, is_loopback, registry_address
 
 _LONGEST_ANSWER_BYTES: Final = 8 * 2**20
 _LONGEST_EXPORT_BYTES: Final = 2**30
@@ -62,7 +62,8 @@ class Registry:
         self.agent_id = agent_id  # first what a repr shows, in the traceback of a refusal
         self.timeout_s = timeout_s
         self._url = _safe_url(url)
-        self._api_key = _checked_key(api_key)
+        self._api_key = api_key
+        api_key_text(api_key.get_secret_value())
         self._deadline = Deadline(clock)
         self._open_client: httpx2.Client | None = None
 
@@ -222,15 +223,8 @@ class Registry:
         return problem._replace(detail=self._without_key(problem.detail))
 
     def _unavailable(self, problem: Problem, status: int | None = None) -> RegistryUnavailableError:
-        words = f"{self.url}: {problem}"
+        words = f"at {self.url}, {problem}"
         return RegistryUnavailableError(words, status=status, problem=problem)
-
-
-def _checked_key(api_key: SecretStr) -> SecretStr:
-    key = api_key.get_secret_value()
-    if not (key.isascii() and key.isprintable() and key.split() == [key]):
-        raise ValueError("an API key has no spaces and only printable ASCII; look at KP_API_KEY")
-    return api_key
 
 
 def _safe_url(text: str) -> httpx2.URL:

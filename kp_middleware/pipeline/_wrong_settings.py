@@ -14,16 +14,16 @@ _said: Final[set[str]] = set()
 def tell_once(settings: Settings) -> None:
     """Log what is wrong in one line, and variables that nobody reads in another."""
     if wrong := in_words(settings):
-        _say(logging.ERROR, wrong)
+        _say(logging.ERROR if settings.problems else logging.WARNING, wrong)
     if unknown := unknown_variables(Settings.model_fields):
         told = "; ".join(f"{name} is no setting: {remedy}" for name, remedy in unknown.items())
         _say(logging.WARNING, told)
 
 
 def in_words(settings: Settings) -> str | None:
-    """Why nothing is sent, and what to do; None if all is well."""
+    """Say why nothing is sent, and what to do; None if all is well."""
     if not settings.problems:
-        return None
+        return settings.unused_login and f"nothing is sent: {settings.unused_login}"
     told = "; ".join(map(str, settings.problems))
     return f"runs are recorded, and nothing is sent until this is corrected: {told}"
 

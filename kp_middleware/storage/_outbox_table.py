@@ -169,7 +169,7 @@ class OutboxTable:
                 " rejections = ?, idempotency_key = ?",
                 (
                     instant(retry_at),
-                    str(error),
+                    error.what,
                     status,
                     rejections,
                     idempotency_key(parcel.body, agent_id=self._agent_id, rejections=rejections),

@@ -102,7 +102,7 @@ WAYS = {
     ),
 }
 DEAD = (
-    "it has refused the API key: it does not know it, or has revoked it; set KP_API_KEY to"
+    "the registry has refused the API key (unknown there, or revoked); set KP_API_KEY to"
     " another (after three 429s in an hour, wait an hour first), or try this one again with"
     " kp-middleware outbox retry --failed"
 )
@@ -116,7 +116,7 @@ KEYS = {
     "no reputation": (
         at.no_reputation,
         (
-            "it takes nothing from this agent (Minimum KP-REP score of 0.1 required); set"
+            "the registry takes nothing from this agent (Minimum KP-REP score of 0.1 required); set"
             " KP_API_KEY to a key of an agent in good standing, or try this one again with"
             " kp-middleware outbox retry --failed"
         ),
@@ -205,7 +205,7 @@ def test_what_a_registry_does_is_told_with_since_when_how_often_and_when_next(
 
 @pytest.mark.parametrize(("server", "words"), KEYS.values(), ids=KEYS)
 def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
-    queue, program, troubles, server, words
+    queue, program, troubles, type_command, server, words
 ):
     with server() as (url, key):
         queue(url)
@@ -215,9 +215,12 @@ def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
 
     assert re.fullmatch(
         rf"nothing is sent to {re.escape(url)} \(since {INSTANT}, tried once, not tried again until"
-        rf" you act\): {re.escape(words)}; 1 takes about 1 s then",
+        rf" you act\): {re.escape(words)}",
         told,
     )
+    lines = type_command("status", "--table").stdout.splitlines()
+    assert " " * 21 + "1 waits until you act" in lines
+    assert not any("kp-middleware outbox send" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +286,10 @@ def test_patience_is_told_with_when_it_ends(queue, program, troubles):
     (told,) = troubles()
 
     assert re.search(rf"tried once, next at {INSTANT}", told)
-    assert "it has asked for patience (429); there is nothing to do; let nothing else" in told
+    assert (
+        "the registry has asked for patience (429); there is nothing to do; let nothing else"
+        in told
+    )
     assert told.endswith("; 3 take about 5 s then")
 
 

@@ -67,7 +67,7 @@ def test_a_key_that_may_not_write_needs_the_user(status):
     error = error_of(saying(status, {"error": "Write scope required"}), RegistryForbiddenError)
 
     assert error.status == status
-    assert "Write scope required" in str(error)
+    assert str(error).startswith(error.problem.what)
     assert "KP_API_KEY" in error.remedy
 
 

@@ -135,7 +135,7 @@ def test_reaching_a_registry_posts_nothing_and_shows_no_key(registry, local):
     "url",
     [
         "https://registry.openknowledgepulse.org",
-        "https://registry.example:8443/prefix/",
+        "https://registry.example:8443/prefix",
         "http://localhost:3000",
         "http://127.0.0.1:3000",
         "http://127.8.8.8",

@@ -18,29 +18,29 @@ from kp_middleware.testing import LocalRegistry, StandInEmbedder
 SHARE = 'a number from 0 to 1 is needed, or a share from "top 1%" to "top 100%"'
 VARIABLES = {
     "KP_THRESHOLD": ("high", SHARE),
-    "KP_VISIBILITY": ("publik", "private, org or network is needed"),
-    "KP_PRIVACY_LEVEL": ("strict", "aggregated, federated or private is needed"),
-    "KP_MAX_PER_DAY": ("ten", "a whole number of at least 0 is needed"),
-    "KP_REGISTRY_URL": ("htp:/x", "it must begin with https://"),
+    "KP_VISIBILITY": ("publik", "should be 'private', 'org' or 'network'"),
+    "KP_PRIVACY_LEVEL": ("strict", "should be 'aggregated', 'federated' or 'private'"),
+    "KP_MAX_PER_DAY": ("ten", "should be a valid integer"),
+    "KP_REGISTRY_URL": ("htp:/x", "must begin with https://"),
     "KP_API_KEY": ("two words", "printable ASCII"),
-    "KP_ENABLED": ("maybe", "true or false is needed"),
-    "KP_SYNC": ("sometimes", "true or false is needed"),
-    "KP_EMBEDDER": ("large", "minilm, minilm-int8 or none is needed"),
-    "KP_PROFILES": ("{", "JSON is needed"),
-    "KP_CACHE_SIZE": ("-1", "a whole number of at least 0 is needed"),
-    "KP_RETENTION_DAYS": ("0", "a number above 0 is needed"),
+    "KP_ENABLED": ("maybe", "should be a valid boolean"),
+    "KP_SYNC": ("sometimes", "should be a valid boolean"),
+    "KP_EMBEDDER": ("large", "should be 'minilm', 'minilm-int8' or 'none'"),
+    "KP_PROFILES": ("{", "a table of weights by domain is needed"),
+    "KP_CACHE_SIZE": ("-1", "should be greater than or equal to 0"),
+    "KP_RETENTION_DAYS": ("0", "should be greater than 0"),
     "KP_REDACT_ENGINES": ("trufflehog", "gitleaks:FILE or presidio:MODEL is needed"),
     "KP_REDACT_DENY": ("/a/,b", "write a JSON list"),
-    "KP_REDACT_PHONE_REGIONS": ("Germany", "two capital letters each"),
+    "KP_REDACT_PHONE_REGIONS": ("Germany", "two capital letters are needed"),
 }
 SETTINGS_FILE = "kp-middleware/settings.toml"
 FILES = {
     "no TOML": (SETTINGS_FILE, b"domain = 'code'\nthreshold = \n", "at line 2"),
     "no UTF-8": (SETTINGS_FILE, b"\xff\xfe\x00", "correct the file"),
     "a wrong type": (SETTINGS_FILE, b"# mine\ncache_size = 'x'\n", "settings.toml, line 2"),
-    "a wrong word": (SETTINGS_FILE, b"visibility = 'publik'\n", "private, org or network"),
+    "a wrong word": (SETTINGS_FILE, b"visibility = 'publik'\n", "'private', 'org' or 'network'"),
     "an unknown key": (SETTINGS_FILE, b"\nvisibilty = 'private'\n", "did you mean visibility?"),
-    "a table that is none": (SETTINGS_FILE, b"profiles = 3\n", "four weights that sum to 1"),
+    "a table that is none": (SETTINGS_FILE, b"profiles = 3\n", "a table of weights by domain"),
     "too deep": (SETTINGS_FILE, b"x = " + b"[" * 9000, "settings.toml: "),
     "no JSON": ("knowledgepulse/auth.json", b"{", "auth.json: it cannot be read as JSON (line 1"),
     "no object": ("knowledgepulse/auth.json", b"[]", "auth.json: it is no JSON object"),
@@ -226,6 +226,40 @@ def test_what_was_decided_under_a_broken_threshold_never_leaves_by_itself(
 
     assert (before["decision"], after["decision"]) == ("withhold", "forward")
     assert len(registry.documents) == 1
+
+
+def test_a_login_without_its_registry_is_told_once_and_in_the_stats(db, write, caplog):
+    write("knowledgepulse/auth.json", b'{"apiKey": "kp_1", "agentId": "agent-1"}')
+
+    trouble = [KnowledgePulse(db=db, embedder=None).stats().trouble for _ in range(2)][1]
+
+    told = [one for one in caplog.messages if "auth.json" in one]
+    assert told == [trouble]
+    assert "does not name its registry" in trouble
+    assert "kp_1" not in trouble
+
+
+@pytest.mark.parametrize("brackets", [b"[", b'{"a":'], ids=["lists", "objects"])
+def test_a_login_beside_a_config_that_is_nested_too_deeply_ends_nothing(
+    brackets, db, registry, write
+):
+    write("knowledgepulse/config.json", brackets * 99_999)
+    write("knowledgepulse/auth.json", b'{"apiKey": "kp_1", "agentId": "agent-1"}')
+
+    with KnowledgePulse(db=db, embedder=None, registry_url=registry.url, threshold=0) as kp:
+        work(kp)
+        trouble = kp.stats().trouble
+
+    assert (len(stored(db)), registry.requests) == (1, ())
+    assert "config.json: it is nested too deeply" in trouble
+
+
+def test_a_wrong_keyword_is_told_without_a_link():
+    with pytest.raises(ValueError, match="must begin with https://") as raised:
+        Settings(registry_url="x")
+
+    assert "errors.pydantic.dev" not in str(raised.value)
+    assert "://:" not in str(raised.value)
 
 
 def test_a_program_hears_of_it_in_its_stats(monkeypatch):

@@ -106,7 +106,8 @@ def _lines(found: Row, width: int) -> Iterator[str]:
         if found[name]:
             since = _minute(found["waiting_since"][name])
             first = f"{name:<11}{found[name]:>8,}  "
-            told = f"since {since}, {words}"
+            stopped = name == "pending" and any(one["stopped"] for one in found["sending"])
+            told = f"since {since}" if stopped else f"since {since}, {words}"
             yield from broken(told, width, first=first, indent=" " * len(first))
     for sending in found["sending"]:
         yield from broken(sending["in_words"], width, first=" " * 21, indent=" " * 21)

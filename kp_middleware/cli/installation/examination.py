@@ -21,7 +21,6 @@ from kp_middleware.errors import (
     RegistryError,
     RegistryUnavailableError,
 )
-from kp_middleware.logins import read_login
 from kp_middleware.privacy import Policy, redact_text
 from kp_middleware.settings import Settings
 from kp_middleware.settings_sources import unknown_variables
@@ -195,7 +194,7 @@ def _registry(settings: Settings) -> Finding:
 
 
 def _without_a_key(settings: Settings) -> Finding:
-    unused = read_login().why_unused(settings.registry_url)
+    unused = settings.unused_login
     if unused is not None:
         return Finding("registry", ok=False, detail=f"nothing is sent: {unused}")
     detail = "not used: without KP_API_KEY nothing leaves this machine"

@@ -9,8 +9,8 @@ from typing import Any, Final
 import click
 from pydantic import ValidationError
 
-from kp_middleware.settings import Settings
-from kp_middleware.settings_sources import read_outside
+from kp_middleware.setting_values import problem_in_words
+from kp_middleware.settings import Settings, outside_origins
 from kp_middleware.storage import Row
 from kp_middleware.views.wording import one_line
 
@@ -25,7 +25,7 @@ def settings_with_origins(db: Path | None) -> list[Row]:
     """
     named: dict[str, Any] = {"db": db} if db else {}
     values = Settings.as_far_as_usable(**named).model_dump(mode="json")
-    origins, told = _origins() | dict.fromkeys(named, "--db"), descriptions()
+    origins, told = outside_origins() | dict.fromkeys(named, "--db"), descriptions()
     return [
         {
             "setting": name,
@@ -80,16 +80,10 @@ def descriptions() -> dict[str, str]:
 
 def variable_of(name: str) -> str | None:
     """The variable that sets it in this environment, if one does."""
-    origin = _origins().get(name, "")
+    origin = outside_origins().get(name, "")
     return origin if origin.upper() == f"KP_{name.upper()}" else None
-
-
-def _origins() -> dict[str, str]:
-    """Of all that are set somewhere: the nearest place last, because it wins."""
-    return {said.name: said.origin for said in read_outside(Settings.model_fields).said}
 
 
 def _wrong(error: ValidationError) -> Iterator[str]:
     for one in error.errors(include_input=False, include_url=False):
-        problem = one["msg"].removeprefix("Value error, ")
-        yield f"{one['loc'][0]}: {problem} (from what was typed)"
+        yield f"{problem_in_words(one['loc'], one['msg'])} (from what was typed)"

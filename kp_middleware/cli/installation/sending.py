@@ -40,6 +40,7 @@ class Sending(NamedTuple):
         busy: Whether a program has asked it anything within the last half minute.
         interval_s: At the pace that the registry has named, or the free tier's.
         claimed_until: Until when one of them is another program's to send, or None.
+        stopped: Whether nothing is sent until the user acts.
     """
 
     registry: str
@@ -49,6 +50,7 @@ class Sending(NamedTuple):
     busy: bool
     interval_s: float = INTERVAL_S
     claimed_until: str | None = None
+    stopped: bool = False
 
     @classmethod
     def of(cls, queue: Queue, buckets: Sequence[Bucket], now: float) -> "Sending":
@@ -78,7 +80,9 @@ class Sending(NamedTuple):
         return self._asdict() | said
 
     def in_words(self) -> str:
-        """How fast, whoever sends, and how long."""
+        """Say how fast, whoever sends, and how long it takes."""
+        if self.stopped:
+            return f"{self.waiting:,} {'waits' if self.waiting == 1 else 'wait'} until you act"
         burst, every = burst_at(self.interval_s), f"one every {self.interval_s:.2g} s"
         pace = f"all of your programs together send {burst} at once, then {every}"
         busy = "a program is sending; " if self.busy else ""
@@ -133,6 +137,8 @@ def find_obstacles(connection: Connection, db: Path) -> Obstacles:
         for pause in read_pauses(path, now=now)
         if pause.registry.rstrip("/") in waited_for
     ]
+    stopped = {pause.registry.rstrip("/") for pause in pauses if pause.until is None}
+    sending = [one._replace(stopped=one.registry in stopped) for one in sending]
     return Obstacles(sending, pauses, why_login_is_unused())
 
 
@@ -145,6 +151,8 @@ def pause_in_words(pause: Pause, sending: Sending) -> str:
         return f"nothing is sent until {until}: {pause.registry} {_PAUSED[pause.paused_by]}"
     problem = Problem.read(pause.problem)
     told = ", ".join(_when(pause, sending))
+    if sending.stopped:
+        return f"nothing is sent to {pause.registry} ({told}): {problem}"
     then = f"{sending.waiting:,} {_take(sending.waiting)} {about(sending.takes_s)} then"
     return f"nothing is sent to {pause.registry} ({told}): {problem}; {then}"
 

@@ -10,8 +10,8 @@ from kp_middleware.cli import main
 
 SAID = {
     "KP_THRESHOLD": ("high", "a number from 0 to 1 is needed"),
-    "KP_VISIBILITY": ("publik", "private, org or network is needed"),
-    "KP_REGISTRY_URL": ("htp:/x", "it must begin with https://"),
+    "KP_VISIBILITY": ("publik", "should be 'private', 'org' or 'network'"),
+    "KP_REGISTRY_URL": ("htp:/x", "must begin with https://"),
 }
 
 
