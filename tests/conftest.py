@@ -16,7 +16,6 @@ from platformdirs import user_cache_path
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
 from kp_middleware.storage._rescue import _kept_open
-from kp_middleware.storage._resting_connection import _left_open
 from kp_middleware.testing import FakeClock, StandInEmbedder
 
 _REPOSITORY = Path(__file__).parents[1]
@@ -90,8 +89,6 @@ def connection(db):
 def nothing_left_open():
     """What a process keeps open for good, this one shall not take to the next test."""
     yield
-    while _left_open:
-        _left_open.pop().close()
     while _kept_open:
         os.close(_kept_open.pop())
 

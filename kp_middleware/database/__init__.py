@@ -1,7 +1,7 @@
 """The SQLite file: how it is opened, who may read it, and which schema it has."""
 
 from kp_middleware.database._connect import connect, schema_of
-from kp_middleware.database._file import Connection, make_private, open_to_all
+from kp_middleware.database._file import Connection, Cursor, make_private, open_to_all
 from kp_middleware.database._lock import alone
 from kp_middleware.database._schema import APPLICATION_ID, MIGRATIONS
 from kp_middleware.database._transaction import transaction
@@ -14,6 +14,7 @@ __all__ = [
     "PASSING_TROUBLE",
     "TROUBLE",
     "Connection",
+    "Cursor",
     "Upgrade",
     "alone",
     "bring_up_to_date",

@@ -6,13 +6,13 @@ from contextlib import closing
 from pathlib import Path
 from shlex import quote
 
-from kp_middleware.database._file import BUSY_S, Connection, open_to_read, open_to_write
+from kp_middleware.database._file import BUSY_S, open_to_read, open_to_write
 from kp_middleware.database._schema import MIGRATIONS, migrate, our_version
 from kp_middleware.database._trouble import ANOTHER, in_words
 from kp_middleware.errors import DatabaseError
 
 
-def connect(path: str | Path, *, read_only: bool = False) -> Connection:
+def connect(path: str | Path, *, read_only: bool = False) -> sqlite3.Connection:
     """Open the file of traces, and bring it to today's schema unless it is only read.
 
     The file is made for the user alone (mode 0600, its new folders 0700). The connection is in
@@ -46,7 +46,7 @@ def schema_of(path: str | Path) -> int:
             raise in_words(path, error) from error
 
 
-def _opened(path: Path, *, read_only: bool) -> tuple[Path, Connection]:
+def _opened(path: Path, *, read_only: bool) -> tuple[Path, sqlite3.Connection]:
     try:
         path = path.expanduser()
         return path, open_to_read(path) if read_only else open_to_write(path)
@@ -54,7 +54,7 @@ def _opened(path: Path, *, read_only: bool) -> tuple[Path, Connection]:
         raise in_words(path, error) from error
 
 
-def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
     version = our_version(connection, path)
     if version > len(MIGRATIONS):
         raise DatabaseError(
@@ -74,7 +74,7 @@ def _prepare(connection: Connection, path: Path, *, read_only: bool) -> None:
         migrate(connection, path)
 
 
-def _use_wal(connection: Connection) -> None:
+def _use_wal(connection: sqlite3.Connection) -> None:
     """A reader never waits for a writer; set once, the file remembers."""
     deadline = time.monotonic() + BUSY_S
     while True:

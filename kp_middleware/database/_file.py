@@ -4,18 +4,61 @@ import errno
 import os
 import sqlite3
 import stat
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol
 
-Connection: TypeAlias = sqlite3.Connection
+
+class Cursor(Protocol):
+    """What a statement returned."""
+
+    @property
+    def description(self) -> Any:
+        """Return a tuple for each column; its name is the first."""
+
+    @property
+    def lastrowid(self) -> int | None:
+        """Return the key of the row that it has inserted."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+
+    def fetchall(self) -> list[Any]:
+        """Return the rows that are left."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """What the stages need of an `sqlite3.Connection`."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Tell whether there is something to commit."""
+
+    def execute(self, sql: str, parameters: Any = ..., /) -> Cursor:
+        """Run one statement."""
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Cursor:
+        """Run one statement for each of the parameters."""
+
+    def commit(self) -> None:
+        """End the transaction."""
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+
+    def close(self) -> None:
+        """Close the file."""
+
 
 BUSY_S: Final = 5.0
 _BUSY_TO_READ_S: Final = 1.0  # a reader waits for no writer, only for who keeps the file to himself
 
 
-def open_to_read(path: Path) -> Connection:
+def open_to_read(path: Path) -> sqlite3.Connection:
     """Open it for somebody who changes nothing, in a folder that nobody may write to, too."""
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file", path)
@@ -30,7 +73,7 @@ def _is_at_rest(path: Path) -> bool:
     return not os.access(path.parent, os.W_OK) and not any(file.exists() for file in beside)
 
 
-def open_to_write(path: Path) -> Connection:
+def open_to_write(path: Path) -> sqlite3.Connection:
     """Open it, and make it and its folder if they are not there."""
     _make_folder(path.parent)
     make_private(path)
@@ -77,7 +120,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def open_uri(uri: str, *, busy_s: float = BUSY_S) -> Connection:
+def open_uri(uri: str, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
     """Open what SQLite calls by this URI; writes are one by one, or in a `transaction`."""
     return sqlite3.connect(
         uri,

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kp_middleware.database._file import Connection, make_private, open_to_read, open_uri
+from kp_middleware.database._file import make_private, open_to_read, open_uri
 from kp_middleware.database._transaction import transaction
 from kp_middleware.database._trouble import ANOTHER
 from kp_middleware.errors import DatabaseError
@@ -32,7 +32,7 @@ MIGRATIONS: Final = (
 """In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
 
 
-def our_version(connection: Connection, path: Path) -> int:
+def our_version(connection: sqlite3.Connection, path: Path) -> int:
     """The schema's version, 0 for an empty file.
 
     Raises:
@@ -50,7 +50,7 @@ def our_version(connection: Connection, path: Path) -> int:
     return int(version)
 
 
-def migrate(connection: Connection, path: Path) -> None:
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Apply what is missing, all or nothing; a file that had a schema is copied before."""
     from sqlite_utils import Database, Migrations  # here: it costs more than all other start-up
 

@@ -1,7 +1,6 @@
 """What was seen before: a bounded memory of vectors that forgets the oldest and the expired."""
 
 import math
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kp_middleware.database import connect, transaction
+from kp_middleware.database import Connection, connect, transaction
 from kp_middleware.embedding._embedder import Vector
 from kp_middleware.embedding._ring import Neighbour, Ring
 from kp_middleware.embedding._vector_table import VectorTable
@@ -78,7 +77,7 @@ class VectorCache:
     @classmethod
     def sharing(
         cls,
-        connection: sqlite3.Connection,
+        connection: Connection,
         max_elements: int,
         *,
         ttl_ms: float | None = None,

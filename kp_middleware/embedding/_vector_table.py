@@ -1,13 +1,12 @@
 """The vectors of the file, as the caches of several processes share them."""
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
-from kp_middleware.database import transaction
+from kp_middleware.database import Connection, transaction
 from kp_middleware.embedding._embedder import Vector
 from kp_middleware.embedding._ring import Rows
 
@@ -27,7 +26,7 @@ _SINCE: Final = f"""
 class VectorTable:
     """The rows of one file. A row with a trace lives as long as its trace, whatever caches do."""
 
-    def __init__(self, connection: sqlite3.Connection, dimensions: int) -> None:
+    def __init__(self, connection: Connection, dimensions: int) -> None:
         self._connection = connection
         self._size_bytes = 4 * dimensions
 

@@ -16,7 +16,7 @@ from kp_middleware.export import Forwarder, Registry
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.settings import Settings
-from kp_middleware.storage import OutboxTable, PacingTable, RestingConnection
+from kp_middleware.storage import Database, OutboxTable, PacingTable
 
 logger = logging.getLogger("kp_middleware")
 
@@ -111,7 +111,7 @@ class ForwardingWorker:
     def _work(self) -> None:
         try:
             with (
-                closing(RestingConnection(self._settings.db)) as connection,
+                closing(Database(self._settings.db)) as connection,
                 closing(self._registry),
             ):
                 outbox = OutboxTable(

@@ -19,7 +19,7 @@ from kp_middleware.pipeline._file_trouble import FileTrouble
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
-from kp_middleware.storage import ForkGate, Identity, Rescue, RestingConnection, rescue
+from kp_middleware.storage import Database, Identity, Rescue, no_fork, rescue
 
 logger = logging.getLogger("kp_middleware")
 
@@ -60,10 +60,9 @@ class ScoringWorker:
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
         self._turn = threading.RLock()
-        self._step = ForkGate()
         self._at_work = False
         self._callers: set[int] = set()
-        self._connection = RestingConnection(settings.db)
+        self._connection = Database(settings.db)
         self._evaluation: Evaluation | None = None
         self._file: Identity | None = None
         self._unscored = 0
@@ -205,7 +204,7 @@ class ScoringWorker:
         """Whether a step did something; if it fails, the run that it was to keep waits on."""
         began_s = time.monotonic()
         try:
-            with self._step:  # what a fork interrupts may hold locks of Python or a library
+            with no_fork():  # what a fork interrupts may hold locks of Python or a library
                 went_on = step()
         except BaseException as error:  # whatever it is, the worker lives on
             if run is not None:
@@ -268,7 +267,7 @@ class ScoringWorker:
         if self._settings.retention_days is None or self._trouble.is_there:
             return False
         try:
-            with self._step:
+            with no_fork():
                 return self._open().remove_old()
         except (*TROUBLE, TimeoutError) as error:
             logger.debug("old traces stay for now: %s", error)
@@ -291,7 +290,7 @@ class ScoringWorker:
             self._connection.close()
 
     def _rescue(self) -> Rescue | None:
-        with self._step:
+        with no_fork():
             self._close()
             return rescue(
                 self._settings.db,

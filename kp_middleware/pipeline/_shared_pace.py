@@ -14,7 +14,7 @@ from kp_middleware.errors import DatabaseError
 from kp_middleware.export import Cause, Change, OwnPace, Pace
 from kp_middleware.pipeline._uptime import Uptime, read_uptime
 from kp_middleware.problems import Problem, ProblemKind
-from kp_middleware.storage import ForkGate, Pacing, PacingTable
+from kp_middleware.storage import Pacing, PacingTable, no_fork
 
 logger = logging.getLogger("kp_middleware")
 
@@ -67,7 +67,6 @@ class SharedPace:
     ) -> None:
         self._table = table
         self._beside = beside
-        self._gate = ForkGate()
         self._lease_s = longest_request_s + _MARGIN_S
         self._clock = clock
         self._uptime = uptime
@@ -144,7 +143,7 @@ class SharedPace:
 
     def _change(self, move: _Move, *, patience_s: float | None = None) -> Pacing:
         try:
-            with self._gate:
+            with no_fork():
                 self._known = self._table.change(
                     partial(self._after, partial(self._reunited, move)), patience_s=patience_s
                 )
@@ -152,7 +151,7 @@ class SharedPace:
             if self._beside is None:
                 raise
             self._known = self._known or self._look()
-            with self._gate:
+            with no_fork():
                 self._known = self._beside.change(partial(self._after, move), patience_s=patience_s)
             self._say("beside", "the pace is kept next to the file of traces: %s", error)
             self._kept_beside = replace(_pace_of(self._known), asked_at=-math.inf)
@@ -240,7 +239,7 @@ class SharedPace:
         return self._unwritten
 
     def _look(self) -> Pacing | None:
-        with suppress(TimeoutError), self._gate:
+        with suppress(TimeoutError), no_fork():
             return self._table.look()
         return None
 

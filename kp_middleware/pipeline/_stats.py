@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kp_middleware.database import TROUBLE, in_words
-from kp_middleware.storage import Counts, RestingConnection, count_all
+from kp_middleware.storage import Counts, Database, count_all
 
 
 class Stats(NamedTuple):
@@ -65,7 +65,7 @@ def read_stats(
     """
     counts = Counts()
     try:
-        with closing(RestingConnection(path, read_only=True)) as connection:
+        with closing(Database(path, read_only=True)) as connection:
             counts = count_all(connection)
     except TROUBLE as error:
         if not isinstance(error.__cause__, FileNotFoundError):

@@ -19,7 +19,7 @@ from kp_middleware.pipeline._stats import Stats, read_stats
 from kp_middleware.pipeline._wrong_settings import in_words
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
-from kp_middleware.storage import RestingConnection, count_backlog
+from kp_middleware.storage import Database, count_backlog
 
 logger = logging.getLogger("kp_middleware")
 
@@ -146,7 +146,7 @@ class Workers:
     def _backlog(self) -> Backlog:
         """From the file, where it exists; what cannot be read there is not counted."""
         try:
-            with closing(RestingConnection(self._settings.db, read_only=True)) as connection:
+            with closing(Database(self._settings.db, read_only=True)) as connection:
                 unscored, unsent = count_backlog(connection)
         except TROUBLE:
             unscored = unsent = 0
@@ -156,7 +156,7 @@ class Workers:
 def _start_afresh_in_the_child() -> None:
     """A fork takes no threads along, but locks as they were.
 
-    Files the parent had none open: see `ForkGate`, whose part comes first, because it was imported
+    Files the parent had none open: see `Database`, whose part comes first, because it was imported
     before.
     """
     for workers in still_open():

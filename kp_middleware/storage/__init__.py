@@ -7,10 +7,10 @@ from kp_middleware.storage._backup import SQLITE_VERSION, Soundness, back_up, ch
 from kp_middleware.storage._beside import Beside, read_beside
 from kp_middleware.storage._condition import Condition, read_condition
 from kp_middleware.storage._counts import Counts, count_all, count_backlog, count_without_tokens
+from kp_middleware.storage._database import Database, Identity, no_fork
 from kp_middleware.storage._distribution import Distribution, Effect, Hundredth
 from kp_middleware.storage._domain_scores import DomainScores
 from kp_middleware.storage._feedback_table import Belief, FeedbackTable
-from kp_middleware.storage._fork_gate import ForkGate
 from kp_middleware.storage._free_query import FreeQuery
 from kp_middleware.storage._gate_history import GateHistory
 from kp_middleware.storage._gate_trial import GateTrial, Outcome
@@ -50,7 +50,6 @@ from kp_middleware.storage._rescoring_progress import (
     save_progress,
 )
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY, Rescue, rescue
-from kp_middleware.storage._resting_connection import Identity, RestingConnection
 from kp_middleware.storage._score_slices import ScoreSlices, Slice, read_score_slices
 from kp_middleware.storage._scored_traces import Decided, ScoredTraces
 from kp_middleware.storage._tool_usage import read_tool_usage
@@ -74,6 +73,7 @@ __all__ = [
     "Bucket",
     "Condition",
     "Counts",
+    "Database",
     "Decided",
     "Distribution",
     "DomainScores",
@@ -82,7 +82,6 @@ __all__ = [
     "Entry",
     "FeedbackTable",
     "Filters",
-    "ForkGate",
     "FreeQuery",
     "Funnel",
     "GateHistory",
@@ -112,7 +111,6 @@ __all__ = [
     "Removal",
     "RescoringProgress",
     "Rescue",
-    "RestingConnection",
     "Row",
     "ScoreSlices",
     "ScoredTraces",
@@ -142,6 +140,7 @@ __all__ = [
     "lift_stops",
     "listed",
     "newest",
+    "no_fork",
     "read_beside",
     "read_buckets",
     "read_condition",

@@ -1,9 +1,9 @@
 """The outbox follows the traces: what is sent is what is known, and what clears no more stays."""
 
 import json
-import sqlite3
 from typing import Final
 
+from kp_middleware.database import Connection
 from kp_middleware.parcels import idempotency_key
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
@@ -21,7 +21,7 @@ _PUT_RIGHT: Final = """
 """
 
 
-def agree(connection: sqlite3.Connection, seq: int, *, agent_id: str | None) -> None:
+def agree(connection: Connection, seq: int, *, agent_id: str | None) -> None:
     """Let the outbox's row of a trace, if there is one, follow what the trace's row says now.
 
     What waits, and no longer clears, is cancelled; what is blocked stays so, or who queues it again
@@ -51,7 +51,7 @@ def agree(connection: sqlite3.Connection, seq: int, *, agent_id: str | None) -> 
         _put_right(connection, seq, tuple(facts), agent_id=agent_id, rejections=rejections)
 
 
-def _cancel(connection: sqlite3.Connection, seq: int, why: str | None) -> None:
+def _cancel(connection: Connection, seq: int, why: str | None) -> None:
     connection.execute(
         "UPDATE outbox SET state = 'cancelled', reason = ?, body = NULL, redactions = '{}',"
         " next_attempt_at = NULL, last_error = NULL WHERE trace_seq = ?",
@@ -60,7 +60,7 @@ def _cancel(connection: sqlite3.Connection, seq: int, why: str | None) -> None:
 
 
 def _put_right(
-    connection: sqlite3.Connection,
+    connection: Connection,
     seq: int,
     facts: tuple[int, float, float],
     *,

@@ -1,14 +1,15 @@
 """Ids that were told of parts of a run, before they were joined with the part that waited."""
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+from kp_middleware.database import Connection
 
 
 class Aliases:
     """The further ids of the traces of one file. Use it inside a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def add(self, seq: int, ids: Iterable[str]) -> None:

@@ -1,9 +1,9 @@
 """Traces as they come to their end, for whoever watches."""
 
 import json
-import sqlite3
 from typing import Final
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._history import Row
 from kp_middleware.storage._listing import Listing
 
@@ -28,7 +28,7 @@ class Arrivals:
         first: So many of the newest that have ended already come first.
     """
 
-    def __init__(self, connection: sqlite3.Connection, *, first: int = 0) -> None:
+    def __init__(self, connection: Connection, *, first: int = 0) -> None:
         self._connection = connection
         self._listing = Listing(connection)
         self._last, still_open = connection.execute(_BEGIN, {"first": first}).fetchone()

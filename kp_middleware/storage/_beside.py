@@ -1,7 +1,8 @@
 """The traces before and after one."""
 
-import sqlite3
 from typing import NamedTuple
+
+from kp_middleware.database import Connection
 
 
 class Beside(NamedTuple):
@@ -11,7 +12,7 @@ class Beside(NamedTuple):
     later: str | None
 
 
-def read_beside(connection: sqlite3.Connection, seq: int) -> Beside:
+def read_beside(connection: Connection, seq: int) -> Beside:
     """Those beside the trace at this ``seq``."""
     found = connection.execute(
         """

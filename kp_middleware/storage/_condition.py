@@ -1,10 +1,11 @@
 """How the file is: its size, its schema, how far it goes back, and what waits in it since when."""
 
-import sqlite3
 from collections.abc import Mapping
 from glob import escape
 from pathlib import Path
 from typing import NamedTuple
+
+from kp_middleware.database import Connection
 
 
 class Condition(NamedTuple):
@@ -32,7 +33,7 @@ class Condition(NamedTuple):
     set_aside: tuple[str, ...]
 
 
-def read_condition(connection: sqlite3.Connection, path: Path) -> Condition:
+def read_condition(connection: Connection, path: Path) -> Condition:
     """What the file and its folder say."""
     (schema,) = connection.execute("PRAGMA user_version").fetchone()
     oldest, newest, *waiting = connection.execute(
@@ -60,7 +61,7 @@ def read_condition(connection: sqlite3.Connection, path: Path) -> Condition:
     )
 
 
-def _dropped(connection: sqlite3.Connection) -> int:
+def _dropped(connection: Connection) -> int:
     row = connection.execute("SELECT value FROM meta WHERE key = 'dropped'").fetchone()
     return int(row[0]) if row else 0
 

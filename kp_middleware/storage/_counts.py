@@ -1,7 +1,8 @@
 """How much there is, in a few numbers. Each comes from an index: the file may be large."""
 
-import sqlite3
 from typing import NamedTuple
+
+from kp_middleware.database import Connection
 
 
 class Counts(NamedTuple):
@@ -29,7 +30,7 @@ class Counts(NamedTuple):
     blocked: int = 0
 
 
-def count_backlog(connection: sqlite3.Connection) -> tuple[int, int]:
+def count_backlog(connection: Connection) -> tuple[int, int]:
     """How many runs wait to be scored, and how many traces wait to be sent."""
     row = connection.execute(
         """
@@ -40,7 +41,7 @@ def count_backlog(connection: sqlite3.Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def count_without_tokens(connection: sqlite3.Connection) -> tuple[int, int]:
+def count_without_tokens(connection: Connection) -> tuple[int, int]:
     """Of the runs that asked a model, how many have no token counts, and how many there are."""
     row = connection.execute(
         """
@@ -51,7 +52,7 @@ def count_without_tokens(connection: sqlite3.Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def count_all(connection: sqlite3.Connection) -> Counts:
+def count_all(connection: Connection) -> Counts:
     """All of them, at one moment."""
     return Counts._make(
         connection.execute(

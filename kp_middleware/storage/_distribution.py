@@ -6,6 +6,7 @@ from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import Signals, Weights, combine
+from kp_middleware.database import Connection, Cursor
 from kp_middleware.storage._history import Row
 
 _SOME: Final = """
@@ -75,7 +76,7 @@ class Distribution:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         *,
         domain: str | None = None,
         since: str | None = None,
@@ -92,6 +93,7 @@ class Distribution:
         self._scores, self._which = "temp.rescored", "TRUE"
         self._connection.execute("DROP TABLE IF EXISTS temp.rescored")
         score = partial(_score, weights)
+        assert isinstance(self._connection, sqlite3.Connection)  # noqa: S101 - commands open one
         self._connection.create_function("score_with_weights", 5, score, deterministic=True)
         self._connection.execute(_RESCORED, self._values)
 
@@ -157,7 +159,7 @@ class Distribution:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def _execute(self, sql: str, **values: Any) -> sqlite3.Cursor:
+    def _execute(self, sql: str, **values: Any) -> Cursor:
         return self._connection.execute(sql, self._values | values)
 
 

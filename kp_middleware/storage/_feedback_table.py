@@ -1,10 +1,11 @@
 """What is learned of runs after their end: kept with what was believed before."""
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+from kp_middleware.database import Connection
 
 _COLUMNS: Final = "seq, trace_seq, given_at, success, confidence, success_before, confidence_before"
 
@@ -32,7 +33,7 @@ class Belief(NamedTuple):
 class FeedbackTable:
     """The feedback of one file. Use it inside a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def belief(self, trace_id: str) -> Belief | None:

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from typing import Any, Final, NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.instants import epoch_s, instant
 
 LAST_RUNS: Final = 500
@@ -43,7 +44,7 @@ class GateHistory:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         domain: str,
         seq: int,
         started_at: str,

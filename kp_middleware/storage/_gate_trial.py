@@ -5,12 +5,12 @@ loaded when it is needed.
 """
 
 import math
-import sqlite3
 from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._domain_scores import DomainScores, spread
 from kp_middleware.storage._gate_history import DAY_S, LAST_RUNS
 from kp_middleware.storage._scored_runs import (
@@ -59,7 +59,7 @@ class GateTrial:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, *, domain: str | None = None, since: str | None = None
+        self, connection: Connection, *, domain: str | None = None, since: str | None = None
     ) -> None:
         import numpy as np
 

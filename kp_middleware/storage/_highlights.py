@@ -1,16 +1,16 @@
 """The traces worth a look: the best, the newest, some of each score."""
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._history import Row
 
 _BINS: Final = 20
 
 
-def best(connection: sqlite3.Connection, limit: int, *, first: int = 0) -> list[int]:
+def best(connection: Connection, limit: int, *, first: int = 0) -> list[int]:
     """Those that scored most."""
     rows = connection.execute(
         "SELECT seq FROM traces WHERE score IS NOT NULL AND seq >= ?"
@@ -20,7 +20,7 @@ def best(connection: sqlite3.Connection, limit: int, *, first: int = 0) -> list[
     return [seq for (seq,) in rows]
 
 
-def newest(connection: sqlite3.Connection, limit: int, *, first: int = 0) -> list[int]:
+def newest(connection: Connection, limit: int, *, first: int = 0) -> list[int]:
     """Those recorded last."""
     rows = connection.execute(
         "SELECT seq FROM traces WHERE seq >= ? ORDER BY seq DESC LIMIT ?", (first, limit)
@@ -28,9 +28,7 @@ def newest(connection: sqlite3.Connection, limit: int, *, first: int = 0) -> lis
     return [seq for (seq,) in rows]
 
 
-def some_of_each_score(
-    connection: sqlite3.Connection, limit: int, *, first: int = 0
-) -> Iterator[int]:
+def some_of_each_score(connection: Connection, limit: int, *, first: int = 0) -> Iterator[int]:
     """For each twentieth of the scale so many, those that score most in it."""
     for place in range(_BINS):
         top = 2 if place == _BINS - 1 else (place + 1) / _BINS
@@ -42,7 +40,7 @@ def some_of_each_score(
         yield from (seq for (seq,) in rows)
 
 
-def listed(connection: sqlite3.Connection, seqs: Iterable[int]) -> list[Row]:
+def listed(connection: Connection, seqs: Iterable[int]) -> list[Row]:
     """These traces as a list shows them, the highest score first and those without one last."""
     cursor = connection.execute(
         """

@@ -1,11 +1,11 @@
 """Questions people ask of the file. Reads only; loads nothing heavy."""
 
 import json
-import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from kp_middleware.database import Connection
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._totals import read_totals
@@ -26,7 +26,7 @@ _NAMES: Final = {"@last": "seq DESC", "@best": "score DESC, seq DESC"}
 class History:
     """The stored traces, newest first."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def latest(self, limit: int) -> list[Row]:

@@ -1,12 +1,12 @@
 """What the gate decided last: whether anything comes through, and what would."""
 
 import math
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.database import Connection
 from kp_middleware.storage._gate_history import DAY_S
 
 _LAST: Final = 100
@@ -86,7 +86,7 @@ class LastDecisions(NamedTuple):
         return "that rule is your program's own"
 
 
-def read_last_decisions(connection: sqlite3.Connection) -> LastDecisions:
+def read_last_decisions(connection: Connection) -> LastDecisions:
     """Of the last 100 scored runs, or as many as there are."""
     rows = connection.execute(
         "SELECT domain, score, gate, verdict FROM traces WHERE score IS NOT NULL"
@@ -109,7 +109,7 @@ def read_last_decisions(connection: sqlite3.Connection) -> LastDecisions:
     )
 
 
-def claim_to_say(connection: sqlite3.Connection, *, now_s: float) -> bool:
+def claim_to_say(connection: Connection, *, now_s: float) -> bool:
     """Whether nobody was told for a day that none cleared; from now on somebody is.
 
     Args:

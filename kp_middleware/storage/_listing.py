@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._history import History, Row, worded
 from kp_middleware.storage._search_words import in_both_spellings, undivided_words
 
@@ -100,7 +101,7 @@ class Listing:
     Where ``after`` names no trace, or several, each method raises `TraceNotFoundError`.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def newest(self, filters: Filters, *, limit: int) -> list[Row]:

@@ -1,7 +1,8 @@
 """The newest traces with their vectors, for a map and for neighbours."""
 
-import sqlite3
 from typing import Final, NamedTuple
+
+from kp_middleware.database import Connection
 
 MOST_POINTS: Final = 2000
 """How many traces are on a map, the newest first."""
@@ -30,7 +31,7 @@ class MapPoint(NamedTuple):
 
 
 def read_points(
-    connection: sqlite3.Connection, *, first: int = 0, around: int | None = None
+    connection: Connection, *, first: int = 0, around: int | None = None
 ) -> tuple[MapPoint, ...]:
     """Traces whose vectors can be compared, the newest first.
 
@@ -62,7 +63,7 @@ def read_points(
     return (*comparable, *(point for point in map(_point, newest) if point.seq not in named))
 
 
-def _rows(connection: sqlite3.Connection, where: str, around: int | None) -> list[MapPoint]:
+def _rows(connection: Connection, where: str, around: int | None) -> list[MapPoint]:
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM vectors v JOIN traces t ON t.seq = v.trace_seq"  # noqa: S608 - ours
         f" WHERE {where} ORDER BY v.seq DESC LIMIT 1",

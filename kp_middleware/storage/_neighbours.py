@@ -1,9 +1,9 @@
 """Which traces are there to compare with, and by which vectors."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._history import Row
 
 
@@ -24,7 +24,7 @@ class TraceVector(NamedTuple):
 class Neighbours:
     """The vectors of the traces in one file."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def vector(self, trace_seq: int) -> TraceVector | None:

@@ -1,11 +1,10 @@
 """What people see of the outbox, and do about it. What was sent is left, but by force."""
 
 import json
-import sqlite3
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from kp_middleware.database import transaction
+from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
 from kp_middleware.parcels import idempotency_key
@@ -57,7 +56,7 @@ class Sent(NamedTuple):
 class OutboxCare:
     """The outbox of one file, for all registries and agents."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def rows(self, limit: int, *, states: Collection[str] = ()) -> list[Row]:
@@ -149,12 +148,12 @@ class OutboxCare:
         may replay its answer to one that it knows, without storing anything.
         """
         with transaction(self._connection):
-            cursor = self._connection.execute(
+            found = self._connection.execute(
                 "UPDATE outbox SET state = 'cancelled', reason = ?, rejections = rejections + 1"
-                " WHERE trace_seq = ? AND state = 'sent'",
+                " WHERE trace_seq = ? AND state = 'sent' RETURNING 1",
                 (CANCELLED_BY_HAND, seq),
-            )
-        return cursor.rowcount > 0
+            ).fetchone()
+        return found is not None
 
     def retry(self, seq: int, *, agent_id: str | None) -> bool:
         """Send it again as if for the first time, unless its trace no longer clears.
@@ -191,15 +190,15 @@ class OutboxCare:
             now: Epoch seconds: whoever was sending it, and whose lease has ended, has died.
         """
         with transaction(self._connection):
-            cursor = self._connection.execute(
+            found = self._connection.execute(
                 "UPDATE outbox SET state = 'cancelled', reason = ?, claimed_by = NULL,"
                 " claimed_until = NULL, next_attempt_at = NULL, last_error = NULL,"
                 " rejections = rejections + (state = 'rejected')"
                 " WHERE trace_seq = ? AND (state IN ('pending', 'blocked', 'rejected')"
-                " OR (state = 'sending' AND claimed_until <= ?))",
+                " OR (state = 'sending' AND claimed_until <= ?)) RETURNING 1",
                 (CANCELLED_BY_HAND, seq, instant(now)),
-            )
-        return cursor.rowcount > 0
+            ).fetchone()
+        return found is not None
 
     def block(self, seq: int, reason: str, *, redactor: str) -> None:
         """It is not certain that what was not sent is clean: nothing of its body is kept."""

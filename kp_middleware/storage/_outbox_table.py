@@ -2,12 +2,11 @@
 
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kp_middleware.database import transaction
+from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import (
     RegistryError,
     RegistryForbiddenError,
@@ -45,7 +44,7 @@ class OutboxTable:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         *,
         registry: str,
         agent_id: str | None,

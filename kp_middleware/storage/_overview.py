@@ -1,10 +1,10 @@
 """What the pictures need, in a few questions that stay quick where the file is large."""
 
-import sqlite3
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._history import Row
 from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
 from kp_middleware.storage._map_points import MapPoint, read_points
@@ -75,7 +75,7 @@ class Overview(NamedTuple):
     removed_earlier: bool = False
 
 
-def read_overview(connection: sqlite3.Connection, *, since: str | None = None) -> Overview:
+def read_overview(connection: Connection, *, since: str | None = None) -> Overview:
     """All of it, at one moment.
 
     Args:
@@ -104,7 +104,7 @@ def read_overview(connection: sqlite3.Connection, *, since: str | None = None) -
         connection.rollback()
 
 
-def read_domains(connection: sqlite3.Connection) -> tuple[str, ...]:
+def read_domains(connection: Connection) -> tuple[str, ...]:
     """Their names, from one to the next in the index: quick where the file is large."""
     rows = connection.execute(
         """
@@ -118,7 +118,7 @@ def read_domains(connection: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(name for (name,) in rows)
 
 
-def first_since(connection: sqlite3.Connection, since: str) -> int:
+def first_since(connection: Connection, since: str) -> int:
     """The lowest ``seq`` of what started at this instant or later."""
     (seq,) = connection.execute(
         "SELECT coalesce(min(seq), (SELECT coalesce(max(seq), 0) + 1 FROM traces)) FROM traces"
@@ -128,7 +128,7 @@ def first_since(connection: sqlite3.Connection, since: str) -> int:
     return int(seq)
 
 
-def _funnel(connection: sqlite3.Connection, first: int) -> Funnel:
+def _funnel(connection: Connection, first: int) -> Funnel:
     counts = connection.execute(
         # the plus signs: counted in an index, not in the wide rows
         """
@@ -151,7 +151,7 @@ def _funnel(connection: sqlite3.Connection, first: int) -> Funnel:
     return Funnel._make((*counts, dict(reasons.fetchall())))
 
 
-def _novelty(connection: sqlite3.Connection, first: int, *, nth: int) -> Iterator[NoveltyDay]:
+def _novelty(connection: Connection, first: int, *, nth: int) -> Iterator[NoveltyDay]:
     rows = connection.execute(
         """
         SELECT substr(started_at, 1, 10), novelty FROM traces
@@ -174,7 +174,7 @@ def _quantile(values: list[float], part: float) -> float:
     return values[below] + (values[above] - values[below]) * (place - below)
 
 
-def _beside(connection: sqlite3.Connection, first: int, *, reached: bool) -> list[Row]:
+def _beside(connection: Connection, first: int, *, reached: bool) -> list[Row]:
     """The nearest on one side, from high to low."""
     where, order = ("margin >= 0 AND above", "margin")
     if not reached:

@@ -1,9 +1,9 @@
 """The runs that were scored before, in the order of their places: what scoring anew needs."""
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 from kp_middleware.storage._trace_store import CANCELLED_BY_HAND
@@ -155,9 +155,7 @@ class PastRuns:
             is no embedder.
     """
 
-    def __init__(
-        self, connection: sqlite3.Connection, selection: Selection, embedder: str | None
-    ) -> None:
+    def __init__(self, connection: Connection, selection: Selection, embedder: str | None) -> None:
         self._connection = connection
         self._embedder = embedder
         self._asked = {**selection._asdict(), "embedder": embedder}

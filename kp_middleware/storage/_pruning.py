@@ -1,12 +1,11 @@
 """Old traces go, with their steps, vectors and outbox rows: what nothing waits for any more."""
 
 import json
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kp_middleware.database import transaction
+from kp_middleware.database import Connection, transaction
 
 _AIM_S: Final = 0.015  # others wait for the lock so long; of the slowest batch, three times
 _FIRST: Final = 8
@@ -52,7 +51,7 @@ class Pruning:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, *, timer: Callable[[], float] = time.perf_counter
+        self, connection: Connection, *, timer: Callable[[], float] = time.perf_counter
     ) -> None:
         self._connection = connection
         self._timer = timer
@@ -125,7 +124,7 @@ class Pruning:
         return len(removed)
 
 
-def vacuum(connection: sqlite3.Connection) -> None:
+def vacuum(connection: Connection) -> None:
     """Give unused room back to the disk. Others wait meanwhile: about a second per 100 MB.
 
     Raises:

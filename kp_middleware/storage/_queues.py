@@ -1,8 +1,8 @@
 """How many wait for each registry, and when the first of them is due."""
 
-import sqlite3
 from typing import NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.instants import epoch_s
 
 
@@ -22,7 +22,7 @@ class Queue(NamedTuple):
     claimed_until: str | None = None
 
 
-def read_queues(connection: sqlite3.Connection) -> list[Queue]:
+def read_queues(connection: Connection) -> list[Queue]:
     """One for each registry that something waits for."""
     cursor = connection.execute(
         """

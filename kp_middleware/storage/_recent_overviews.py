@@ -1,11 +1,11 @@
 """The last reading of what the overview shows, which on a large file takes a while."""
 
-import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._overview import Overview, read_overview
 
 _LASTS: Final = 10
@@ -28,7 +28,7 @@ class RecentOverviews:
         self._clock = clock
         self._readings: dict[Path, _Reading] = {}
 
-    def read(self, connection: sqlite3.Connection, path: Path) -> Overview:
+    def read(self, connection: Connection, path: Path) -> Overview:
         """Of the file that is at this place now."""
         status, started_s = path.stat(), self._clock()
         file = status.st_dev, status.st_ino

@@ -1,7 +1,8 @@
 """Rows of the outbox under an earlier spelling of their registry's URL."""
 
-import sqlite3
 from typing import Final
+
+from kp_middleware.database import Connection
 
 _SPELT_OTHERWISE: Final = """
     FROM outbox WHERE state IN ('pending', 'sending', 'blocked', 'rejected')
@@ -9,7 +10,7 @@ _SPELT_OTHERWISE: Final = """
 """
 
 
-def adopt_registry(connection: sqlite3.Connection, registry: str) -> None:
+def adopt_registry(connection: Connection, registry: str) -> None:
     """Let what waits for this registry be found, also where an earlier version kept a last slash.
 
     Args:

@@ -1,7 +1,8 @@
 """What gates would see if scores were others: beside the file, which stays as it is."""
 
-import sqlite3
 from typing import Final
+
+from kp_middleware.database import Connection
 
 _SCRIPT: Final = (
     """
@@ -29,7 +30,7 @@ class Rehearsal:
         connection: To the file; it may be for reading only.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         for statement in _SCRIPT:
             connection.execute(statement)

@@ -1,7 +1,8 @@
 """What was taken out before sending."""
 
-import sqlite3
 from typing import Final, NamedTuple
+
+from kp_middleware.database import Connection
 
 _WEEKS: Final = "-83 days"
 
@@ -14,7 +15,7 @@ class Removal(NamedTuple):
     times: int
 
 
-def read_removals(connection: sqlite3.Connection, first: int) -> tuple[Removal, ...]:
+def read_removals(connection: Connection, first: int) -> tuple[Removal, ...]:
     """By week, of the twelve weeks up to the newest trace, from the trace ``first`` on.
 
     Grouped by day and text first, so that few texts are read as JSON.
@@ -37,7 +38,7 @@ def read_removals(connection: sqlite3.Connection, first: int) -> tuple[Removal, 
     return tuple(map(Removal._make, rows))
 
 
-def removes(connection: sqlite3.Connection, first: int) -> bool:
+def removes(connection: Connection, first: int) -> bool:
     """Whether anything was taken out at all."""
     (removes,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM outbox WHERE redactions <> '{}' AND trace_seq >= ?)", (first,)

@@ -1,9 +1,9 @@
 """How far scoring anew has come, so that the next command goes on there."""
 
 import json
-import sqlite3
 from typing import Final, NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._past_runs import Selection
 
 _KEY: Final = "rescoring"
@@ -27,7 +27,7 @@ class RescoringProgress(NamedTuple):
     last_vector: int
 
 
-def read_progress(connection: sqlite3.Connection) -> RescoringProgress | None:
+def read_progress(connection: Connection) -> RescoringProgress | None:
     """What was begun and not finished; None if nothing was."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
     if row is None:
@@ -36,7 +36,7 @@ def read_progress(connection: sqlite3.Connection) -> RescoringProgress | None:
     return RescoringProgress(**{**stored, "selection": Selection(*stored["selection"])})
 
 
-def save_progress(connection: sqlite3.Connection, progress: RescoringProgress) -> None:
+def save_progress(connection: Connection, progress: RescoringProgress) -> None:
     """Keep it; in the transaction that writes what it speaks of."""
     connection.execute(
         "INSERT INTO meta (key, value) VALUES (?, ?)"
@@ -45,6 +45,6 @@ def save_progress(connection: sqlite3.Connection, progress: RescoringProgress) -
     )
 
 
-def forget_progress(connection: sqlite3.Connection) -> None:
+def forget_progress(connection: Connection) -> None:
     """It is finished."""
     connection.execute("DELETE FROM meta WHERE key = ?", (_KEY,))

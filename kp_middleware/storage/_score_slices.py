@@ -1,9 +1,9 @@
 """How the scores are spread, finely enough for every picture of them."""
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._distribution import HUNDREDTH, Distribution, Hundredth
 
 
@@ -85,7 +85,7 @@ class ScoreSlices(NamedTuple):
         return sum(one.traces for one in self.slices if one.hundredth >= hundredth)
 
 
-def read_score_slices(connection: sqlite3.Connection, *, since: str | None = None) -> ScoreSlices:
+def read_score_slices(connection: Connection, *, since: str | None = None) -> ScoreSlices:
     """How the scores are spread, against the latest threshold.
 
     Args:
@@ -108,9 +108,7 @@ def read_score_slices(connection: sqlite3.Connection, *, since: str | None = Non
     return ScoreSlices(threshold, (*_divided(hundredths, threshold, above),), private)
 
 
-def _private(
-    connection: sqlite3.Connection, threshold: float | None, since: str | None
-) -> Iterator[Slice]:
+def _private(connection: Connection, threshold: float | None, since: str | None) -> Iterator[Slice]:
     rows = connection.execute(
         f"""
         SELECT domain, {HUNDREDTH} AS hundredth, count(*),

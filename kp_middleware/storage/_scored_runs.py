@@ -3,10 +3,10 @@
 Read from indices, domain by domain: to read the wide rows takes twice as long.
 """
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._overview import read_domains
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ScoredRuns(NamedTuple):
     domains: Mapping[str, Numbers]
 
 
-def read_scored_runs(connection: sqlite3.Connection) -> ScoredRuns:
+def read_scored_runs(connection: Connection) -> ScoredRuns:
     """Loads numpy."""
     import numpy as np
 
@@ -57,7 +57,7 @@ def read_scored_runs(connection: sqlite3.Connection) -> ScoredRuns:
     )
 
 
-def read_decided_ms(connection: sqlite3.Connection, runs: ScoredRuns) -> Numbers:
+def read_decided_ms(connection: Connection, runs: ScoredRuns) -> Numbers:
     """When each of the same runs was decided on, in ms since the epoch.
 
     Reads each wide row; of one that was removed since, when it started stands for it.
@@ -83,7 +83,7 @@ def milliseconds(instants: Sequence[str]) -> Numbers:
     return np.array(instants, dtype="datetime64[ms]").astype(np.int64)
 
 
-def _of_domain(connection: sqlite3.Connection, domain: str) -> Numbers:
+def _of_domain(connection: Connection, domain: str) -> Numbers:
     """A row for each run, in order; instants are read without their Z."""
     import numpy as np
 

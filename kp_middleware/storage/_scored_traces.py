@@ -1,7 +1,8 @@
 """What is stored of a trace that was scored, as far as it takes to score it and decide anew."""
 
-import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
+
+from kp_middleware.database import Connection
 
 if TYPE_CHECKING:  # read-only commands load this module, and none of these
     from kp_middleware.core.formula import Score, Shape
@@ -30,7 +31,7 @@ class Decided(NamedTuple):
 class ScoredTraces:
     """The traces in state ``scored``."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def decided(self, seq: int) -> Decided:

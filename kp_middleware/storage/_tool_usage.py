@@ -1,12 +1,11 @@
 """What tools were used, how often, how long they took and how often they failed."""
 
-import sqlite3
-
+from kp_middleware.database import Connection
 from kp_middleware.storage._history import Row
 
 
 def read_tool_usage(
-    connection: sqlite3.Connection, *, domain: str | None = None, limit: int | None = None
+    connection: Connection, *, domain: str | None = None, limit: int | None = None
 ) -> list[Row]:
     """The tools that were called most, from one index alone, in its order: the file may be large.
 

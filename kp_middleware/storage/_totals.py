@@ -1,10 +1,10 @@
 """Counts and means: in all, and by what traces have in common; read from indices in their order."""
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kp_middleware.database import Connection
 from kp_middleware.storage._verdict_kinds import WITHHELD
 
 if TYPE_CHECKING:  # it counts with this module
@@ -33,7 +33,7 @@ _WEEK: Final = "date(key, 'weekday 0', '-6 days')"
 _IN_TIME: Final = ("day", "week")
 
 
-def read_totals(connection: sqlite3.Connection) -> "Row":
+def read_totals(connection: Connection) -> "Row":
     """In all, by domain, by score, by where they are, by gate, and what tools were used."""
     verdicts = _verdicts(connection)
     return {
@@ -46,7 +46,7 @@ def read_totals(connection: sqlite3.Connection) -> "Row":
     }
 
 
-def read_groups(connection: sqlite3.Connection, by: str) -> "list[Row]":
+def read_groups(connection: Connection, by: str) -> "list[Row]":
     """The same for each value of one property, the most traces first; days and weeks in order.
 
     Args:
@@ -74,7 +74,7 @@ def read_groups(connection: sqlite3.Connection, by: str) -> "list[Row]":
     )
 
 
-def _tenths(connection: sqlite3.Connection) -> "list[Row]":
+def _tenths(connection: Connection) -> "list[Row]":
     return _rows(
         connection,
         """
@@ -87,7 +87,7 @@ def _tenths(connection: sqlite3.Connection) -> "list[Row]":
     )
 
 
-def _verdicts(connection: sqlite3.Connection) -> "list[Row]":
+def _verdicts(connection: Connection) -> "list[Row]":
     """Of the scored traces: by gate, by what it said, and by their own state."""
     return _rows(
         connection,
@@ -99,7 +99,7 @@ def _verdicts(connection: sqlite3.Connection) -> "list[Row]":
     )
 
 
-def _states(connection: sqlite3.Connection, verdicts: "Iterable[Row]") -> "list[Row]":
+def _states(connection: Connection, verdicts: "Iterable[Row]") -> "list[Row]":
     """As the view ``history`` names them, without its join of every row with the outbox."""
     counts = Counter[str]()
     for row in verdicts:
@@ -126,7 +126,7 @@ def _unqueued(state: str, verdict: str | None) -> str:
     return "not queued" if verdict == "forwarded" else "withheld"
 
 
-def _queued_though_not_cleared(connection: sqlite3.Connection) -> Iterable[tuple[str, int]]:
+def _queued_though_not_cleared(connection: Connection) -> Iterable[tuple[str, int]]:
     """What `_unqueued` says of these traces: few, and an index tells them from the others."""
     return connection.execute(
         """
@@ -158,7 +158,7 @@ def _gates(verdicts: "Iterable[Row]") -> "list[Row]":
     ]
 
 
-def _tools(connection: sqlite3.Connection) -> "list[Row]":
+def _tools(connection: Connection) -> "list[Row]":
     """As the view ``tool_usage``, which rounds; in the order of its index, without sorting."""
     return _rows(
         connection,
@@ -175,7 +175,7 @@ def _tools(connection: sqlite3.Connection) -> "list[Row]":
     )
 
 
-def _rows(connection: sqlite3.Connection, sql: str) -> "list[Row]":
+def _rows(connection: Connection, sql: str) -> "list[Row]":
     cursor = connection.execute(sql)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -1,12 +1,11 @@
 """Runs in the file: written as they were recorded, completed when they are scored."""
 
 import json
-import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.core.gates import Reason
-from kp_middleware.database import transaction
+from kp_middleware.database import Connection, transaction
 from kp_middleware.instants import instant, to_milliseconds
 
 if TYPE_CHECKING:  # read-only commands load this module, and none of these
@@ -44,7 +43,7 @@ class Verdict(NamedTuple):
 class TraceStore:
     """The traces of one file. A run is ``recorded`` first, and ``scored`` once, by one process."""
 
-    def __init__(self, connection: sqlite3.Connection, *, scorer: str) -> None:
+    def __init__(self, connection: Connection, *, scorer: str) -> None:
         """``scorer`` is the name and version that is stored with each score."""
         self._connection = connection
         self._scorer = scorer

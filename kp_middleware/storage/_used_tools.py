@@ -1,7 +1,8 @@
 """Which tools were used most, and how much all of them."""
 
-import sqlite3
 from typing import Final, NamedTuple
+
+from kp_middleware.database import Connection
 
 _MOST: Final = 10
 
@@ -23,9 +24,7 @@ class ToolTotals(NamedTuple):
     failures: int = 0
 
 
-def read_used_tools(
-    connection: sqlite3.Connection, first: int
-) -> tuple[tuple[ToolUse, ...], ToolTotals]:
+def read_used_tools(connection: Connection, first: int) -> tuple[tuple[ToolUse, ...], ToolTotals]:
     """The ten most used, and all together, from the trace ``first`` on.
 
     Grouped as the index of the steps is, which needs no sorting.

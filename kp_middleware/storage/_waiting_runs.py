@@ -2,9 +2,10 @@
 
 import json
 import logging
-import sqlite3
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
+
+from kp_middleware.database import Connection
 
 if TYPE_CHECKING:
     from kp_middleware.runs import RecordedRun, ThreadPart
@@ -41,7 +42,7 @@ class WaitingRun(NamedTuple):
 class WaitingRuns:
     """The traces in state ``paused``. Use it inside a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def add(self, seq: int, run: "RecordedRun", *, until: str) -> None:

@@ -1,27 +1,24 @@
 import os
 import sqlite3
 import threading
+import time
 from contextlib import closing
 
 import pytest
 
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import ForkGate, RestingConnection
-from kp_middleware.storage._resting_connection import _left_open
+from kp_middleware.storage import Database, no_fork
 
 ADD = "INSERT INTO vectors (embedder, added_at_ms, vector) VALUES ('e', 1, x'00')"
 COUNT = "SELECT count(*) FROM vectors"
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),  # newer Pythons
-    pytest.mark.usefixtures("nothing_left_open"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # newer Pythons
 
 
 @pytest.fixture
 def resting(db):
-    with closing(RestingConnection(db)) as connection:
+    with closing(Database(db)) as connection:
         yield connection
 
 
@@ -47,7 +44,7 @@ def test_the_file_is_opened_by_the_first_use(resting, db):
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(DatabaseError, match=r"kp\.db"):
-        RestingConnection(tmp_path / "kp.db", read_only=True).open()
+        Database(tmp_path / "kp.db", read_only=True).open()
 
 
 def test_it_is_opened_again_after_it_was_closed(resting):
@@ -64,7 +61,7 @@ def test_what_was_returned_can_be_read_when_it_is_closed(resting):
     rows = resting.execute("SELECT seq FROM vectors ORDER BY seq")
     resting.close()
 
-    assert (first, rows.fetchone(), next(rows), rows.fetchall()) == (1, (1,), (8,), [(9,)])
+    assert (first, rows.fetchone(), next(iter(rows)), rows.fetchall()) == (1, (1,), (8,), [(9,)])
     assert rows.fetchone() is None
 
 
@@ -117,19 +114,49 @@ def test_a_fork_in_the_midst_of_a_transaction_leaves_it_to_the_parent(resting, d
     assert (status, count(db)) == (7, 2)
 
 
-def test_a_gate_lets_threads_in_again_after_a_fork():
-    gate, entered = ForkGate(), []
+def test_threads_work_again_after_a_fork():
+    worked = []
 
-    def enter():
-        with gate:
-            entered.append(True)
+    def work():
+        with no_fork():
+            worked.append(True)
 
     status = exit_status_of_a_child_that(lambda: 3)
-    thread = threading.Thread(target=enter)
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
 
-    assert (status, entered) == (3, [True])
+    assert (status, worked) == (3, [True])
+
+
+def test_a_fork_waits_for_the_step_of_another_thread(tmp_path):
+    begun, complete = threading.Event(), tmp_path / "complete"
+
+    def work():
+        with no_fork():
+            begun.set()
+            time.sleep(0.3)
+            complete.touch()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(20)
+    status = exit_status_of_a_child_that(complete.exists)
+    thread.join()
+
+    assert status == 1
+
+
+def test_a_child_has_a_file_of_its_own(resting, db):
+    def record_one_more():
+        with closing(Database(db)) as own:
+            own.execute(ADD)
+        return count(db)
+
+    resting.execute(ADD)
+    status = exit_status_of_a_child_that(record_one_more)
+
+    assert (status, resting.execute(COUNT).fetchone()) == (2, (2,))
 
 
 def test_where_the_file_was_removed_a_new_one_is_begun_and_that_is_said(resting, db, caplog):
@@ -174,11 +201,9 @@ def test_a_transaction_that_waits_for_its_turn_goes_to_the_file_that_is_there_th
     resting.execute(ADD)
     holder = connect(db)
     holder.execute("BEGIN IMMEDIATE")
-    resting._gate.connection.set_trace_callback(lambda sql: begun.set() if "BEGIN" in sql else None)
-    begun = threading.Event()
     waiting = threading.Thread(target=add_in_a_transaction, args=(resting,))
     waiting.start()
-    assert begun.wait(30)
+    time.sleep(0.3)  # it waits for its turn
 
     db.rename(db.with_name("moved.db"))
     connect(db).close()
@@ -200,18 +225,7 @@ def test_in_the_midst_of_a_transaction_no_other_file_is_opened(resting, db):
         db.rename(db.with_name("moved.db"))
         connect(db).close()
         resting.execute(ADD)
-    resting.open()
 
+    with closing(connect(db.with_name("moved.db"))) as moved:
+        assert moved.execute(COUNT).fetchone() == (0,)  # its WAL has kept the old name
     assert count(db) == 0
-    assert _left_open[0].execute(COUNT).fetchone() == (2,)
-
-
-def test_the_connection_to_a_file_that_was_moved_is_never_closed(resting, db):
-    resting.execute(ADD)
-    before = resting._gate.connection
-    db.rename(db.with_name("moved.db"))
-
-    resting.execute(COUNT)
-
-    assert before.execute("SELECT 1").fetchone() == (1,)
-    assert _left_open == [before]

@@ -1,0 +1,334 @@
+"""The file as the pipeline uses it: open while it is needed, closed around each fork."""
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
+
+from kp_middleware.database import connect
+from kp_middleware.forks import at_fork
+
+logger = logging.getLogger("kp_middleware")
+
+Identity: TypeAlias = tuple[int, int]
+"""Of a file, whatever it is called: its device and inode."""
+
+_FORK_WAITS_S: Final = 3.0  # the first step imports much, which a child could then never import
+_USE_WAITS_S: Final = 5.0  # as for another process that has locked the file
+_IN_A_CHILD: Final = "this process was forked while its parent used the file"
+_TAKEN: Final = "another thread uses the file, or forks this process"
+
+
+class ForkLock:
+    """Shared by all threads that a fork must not interrupt; a fork has it alone.
+
+    A thread that is forked in the midst of Python or Rust leaves locks behind in the child, which
+    then waits for ever for an import or for a regular expression that is being set up.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition(threading.RLock())
+        self._at_work: dict[int, int] = {}
+        self._forking = 0
+        self._held = threading.local()
+
+    def __enter__(self) -> None:
+        """Keep forks waiting; a thread may do so several times.
+
+        Raises:
+            TimeoutError: If a fork takes too long, or the lock was the parent process's.
+        """
+        if self._pid != os.getpid():
+            raise TimeoutError(_IN_A_CHILD)
+        if not self._changed.acquire(timeout=_USE_WAITS_S):
+            raise TimeoutError(_TAKEN)
+        try:
+            thread = threading.get_ident()
+            free = thread in self._at_work or not self._forking
+            if not free and not self._changed.wait_for(lambda: not self._forking, _USE_WAITS_S):
+                raise TimeoutError(_TAKEN)
+            self._at_work[thread] = self._at_work.get(thread, 0) + 1
+        finally:
+            self._changed.release()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        if self._pid != os.getpid():
+            return  # it may be locked for ever here
+        thread = threading.get_ident()
+        with self._changed:
+            self._at_work[thread] -= 1
+            if not self._at_work[thread]:
+                del self._at_work[thread]
+                self._changed.notify_all()
+
+    def shut(self) -> float:
+        """Wait until no other thread is at work, three seconds at most; return when it is too late.
+
+        A program that hangs would be worse than what may be locked in the child.
+        """
+        deadline = time.monotonic() + _FORK_WAITS_S
+        self._held.is_ours = self._changed.acquire(timeout=_FORK_WAITS_S)
+        if self._held.is_ours:
+            self._forking += 1
+            us = {threading.get_ident()}
+            self._changed.wait_for(
+                lambda: self._at_work.keys() <= us, max(0.0, deadline - time.monotonic())
+            )
+        return deadline
+
+    def open(self) -> None:
+        """End what `shut` began."""
+        if self._held.is_ours:
+            self._forking -= 1
+            self._changed.notify_all()
+            self._changed.release()
+
+
+class _Forks:
+    """Close the files of this process before it forks."""
+
+    def __init__(self) -> None:
+        self.lock = ForkLock()
+        self._files: WeakValueDictionary[int, Database] = WeakValueDictionary()
+        self._shut = threading.local()
+        self._left_to_the_parent: list[sqlite3.Connection] = []
+
+    def add(self, file: "Database") -> None:
+        """Close this file, too."""
+        self._files[id(file)] = file
+
+    def before(self) -> None:
+        """Shut all files."""
+        deadline = self.lock.shut()
+        self._shut.files = [file for file in self._all() if file.shut(deadline)]
+
+    def after_in_parent(self) -> None:
+        """Let everybody go on."""
+        for file in self._shut.files:
+            file.end_shut()
+        self.lock.open()
+
+    def after_in_child(self) -> None:
+        """Never close what is still open: that could end the parent's WAL."""
+        still_open = (file.still_open for file in self._all())
+        self._left_to_the_parent += [one for one in still_open if one is not None]
+        self.lock = ForkLock()
+        self._files = WeakValueDictionary()
+
+    def _all(self) -> "list[Database]":
+        """Made at once, while other threads may add some."""
+        found = (reference() for reference in self._files.valuerefs())
+        return [file for file in found if file is not None]
+
+
+_forks = _Forks()
+at_fork(
+    before=_forks.before,
+    after_in_parent=_forks.after_in_parent,
+    after_in_child=_forks.after_in_child,
+)
+
+
+def no_fork() -> ForkLock:
+    """Return what keeps forks waiting: use it in a `with` statement around one short step."""
+    return _forks.lock
+
+
+class Rows:
+    """What a statement returned: read when its connection may be closed again."""
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self._rows = iter(cursor.fetchall())
+        self.description = cursor.description
+        self.lastrowid = cursor.lastrowid
+
+    def fetchone(self) -> Any:
+        return next(self._rows, None)
+
+    def fetchall(self) -> list[Any]:
+        return list(self._rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rows
+
+
+class Database:
+    """A `Connection` that opens its file when it is used, and again after a fork has closed it.
+
+    SQLite keeps in the memory of a process which locks the process has, and a forked child has none
+    of them: no child may inherit an open file.
+
+    If another file has the name meanwhile, or none, because somebody set it aside or removed it,
+    that one is opened: what is written to a file without a name is lost.
+
+    Args:
+        path: Of the file.
+        read_only: Whether it is only read: then it must exist.
+    """
+
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self._path = path
+        self._read_only = read_only
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._users = 0
+        self._connection: sqlite3.Connection | None = None
+        self._in_transaction = False
+        self._file: Identity | None = None
+        _forks.add(self)
+
+    @property
+    def file(self) -> Identity | None:
+        """Which file was opened last; None before the first use."""
+        return self._file
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether there is a transaction to commit; no fork closes the file in the midst of it."""
+        return self._in_transaction
+
+    def open(self) -> None:
+        """Open the file now.
+
+        Raises:
+            DatabaseError: As `connect` does; so does every use.
+            sqlite3.OperationalError: If a fork or another thread takes too long; so does every use.
+        """
+        with self._used():
+            pass
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Rows:
+        """Run one statement."""
+        began = False
+        while not began:
+            with self._used() as connection:
+                rows = Rows(connection.execute(sql, parameters))
+                began = self._in_transaction or not connection.in_transaction or not self._moved()
+                if not began:
+                    connection.rollback()  # it was set aside while we waited for our turn
+        return rows
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Rows:
+        """Run one statement for each of the parameters."""
+        with self._used() as connection:
+            return Rows(connection.executemany(sql, parameters))
+
+    def commit(self) -> None:
+        """End the transaction."""
+        with self._used() as connection:
+            connection.commit()
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+        with self._used() as connection:
+            connection.rollback()
+
+    def close(self) -> None:
+        """Close the file, until the next use."""
+        if self._pid != os.getpid():
+            return
+        self._enter()
+        try:
+            self._put_down()
+            self._stay(in_transaction=False)
+        finally:
+            self._leave()
+
+    def shut(self, deadline: float) -> bool:
+        """Close the file before a fork unless it is in use, and let no thread in until `end_shut`.
+
+        Return False if another thread still uses it at the deadline.
+        """
+        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        if not self._users:  # else this thread forks in the midst of a statement of its own
+            with suppress(sqlite3.Error):
+                self._put_down()
+        return True
+
+    def end_shut(self) -> None:
+        """Let threads use the file again."""
+        self._lock.release()
+
+    @property
+    def still_open(self) -> sqlite3.Connection | None:
+        """What no fork could close."""
+        return self._connection
+
+    @contextmanager
+    def _used(self) -> Iterator[sqlite3.Connection]:
+        self._enter()
+        try:
+            connection = self._opened()
+            try:
+                yield connection
+            finally:
+                self._stay(in_transaction=connection.in_transaction)
+        finally:
+            self._leave()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is not None and not self._in_transaction and self._moved():
+            self._put_down()  # SQLite leaves the WAL alone that is another file's by now
+        if self._connection is None:
+            found = self._on_disk()
+            self._connection = connect(self._path, read_only=self._read_only)
+            before, self._file = self._file, found or self._on_disk()
+            if before not in {None, self._file}:
+                logger.warning("%s is another file than before: what follows is in it", self._path)
+        return self._connection
+
+    def _put_down(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _moved(self) -> bool:
+        return self._on_disk() != self._file
+
+    def _on_disk(self) -> Identity | None:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - asked for with each statement, and quicker
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _enter(self) -> None:
+        if self._pid != os.getpid():
+            raise sqlite3.OperationalError(_IN_A_CHILD)
+        try:
+            _forks.lock.__enter__()
+        except TimeoutError as error:
+            raise sqlite3.OperationalError(str(error)) from error
+        if not self._lock.acquire(timeout=_USE_WAITS_S):
+            _forks.lock.__exit__()
+            raise sqlite3.OperationalError(_TAKEN)
+        self._users += 1
+
+    def _leave(self) -> None:
+        if self._pid != os.getpid():
+            return
+        self._users -= 1
+        self._lock.release()
+        _forks.lock.__exit__()
+
+    def _stay(self, *, in_transaction: bool) -> None:
+        """From its first statement to its last, a transaction keeps forks and others waiting."""
+        before, self._in_transaction = self._in_transaction, in_transaction
+        if in_transaction and not before:
+            self._enter()
+        elif before and not in_transaction:
+            self._leave()
