@@ -99,5 +99,6 @@ ARMOUR_RULES: tuple[Rule, ...] = (
         ("data:",),
         ("secret",),
         check=_is_of_a_secret,
+        reach=2000,
     ),
 )

@@ -17,12 +17,14 @@ from kp_middleware.privacy._values import (
     is_argument,
     is_braced,
     is_called,
+    is_cell,
     is_default,
     is_filled_in,
     is_line_of_password,
     is_named_strong,
     is_of_vendor,
     is_opaque,
+    is_second,
     is_token,
     is_told,
     is_typed,
@@ -42,7 +44,7 @@ def password(
     return Rule("password", "secret", pattern, starts, needs, check)
 
 
-_SUFFIX = r"(?:[_-]\w[\w-]{0,40}|(?-i:(?<=[a-z])[A-Z])\w{0,40}|\d{1,3})"
+_SUFFIX = r"(?:[_-]\w[\w-]{0,40}+|(?-i:(?<=[a-z])[A-Z])\w{0,40}+|\d{1,3}+)"
 _VERBS = (
     *("is", "was", "are", "to", "will be", "must be", "should be", "changed to", "set to"),
     *("reset to", "ist", "lautet", "est", "es", "é", "è", "jest", "je", "er", "är", "on", "là"),
@@ -124,7 +126,7 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
     password(  # two arguments
         rf"""{ANY_NAME}["']\)?\s{{0,4}},\s{{0,4}}{quoted(least=4)}""",
         needs=(",",),
-        check=named(is_told),
+        check=named(is_second),
     ),
     password(  # what is taken where nothing is set
         rf"""{ANY_NAME}["']?[)\]]{{0,2}}\s{{0,4}}(?:or|\|\||\?\?|\?:|//)\s{{0,4}}{quoted()}""",
@@ -165,6 +167,6 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
         check=named(is_braced),
     ),
     password(  # a row of a table
-        rf"{ANY_NAME}[\s*]{{0,8}}\|\s{{0,8}}{loose(1)}", needs=("|",), check=named(is_told)
+        rf"{ANY_NAME}[\s*]{{0,8}}\|\s{{0,8}}{loose(1)}", needs=("|",), check=named(is_cell)
     ),
 )

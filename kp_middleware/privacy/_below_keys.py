@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from kp_middleware.privacy._page import Page
 from kp_middleware.privacy._rules import Span
-from kp_middleware.privacy._values import is_counter, is_usual
+from kp_middleware.privacy._values import is_counter, is_of_account, is_usual
 
 _OPENS = re.compile(r"(?::|=>)\s{0,16}(?=[\[{(])")
 _KEY_BEFORE = re.compile(r"""["']([^"'\\\n]{2,120})\\{0,7}["']\s{0,16}\Z""")
@@ -37,7 +37,7 @@ def spans_below_keys(page: Page, blanks: Callable[[str], str]) -> Iterator[Span]
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
         label = blanks(key[1]) if key else ""
         if label:
-            values = _Values(text, opening.end())
+            values = _Values(text, opening.end(), accounts="cred" in key[1].lower())
             reached = values.end
             yield from (Span(start, end, label, "secret") for start, end in values.places)
 
@@ -50,7 +50,8 @@ class _Values:
         end: Where the bracket is closed, or where it is no JSON any more.
     """
 
-    def __init__(self, text: str, start: int) -> None:
+    def __init__(self, text: str, start: int, *, accounts: bool) -> None:
+        self._accounts = accounts
         self.places: list[tuple[int, int]] = []
         self.end = len(text)
         self._depth = 0
@@ -83,10 +84,11 @@ class _Values:
             self._name = token[kind]
             return True
         self._after_value = True
-        if not _may_stay(token[kind], self._name):
+        if not self._may_stay(token[kind]):
             self.places.append(token.span(kind))
         return True
 
-
-def _may_stay(value: str, name: str) -> bool:
-    return is_usual(value) or (value.replace(".", "").isdecimal() and is_counter(name))
+    def _may_stay(self, value: str) -> bool:
+        if is_usual(value) or (self._accounts and is_of_account(self._name, value)):
+            return True
+        return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(self._name))

@@ -2,9 +2,17 @@
 
 from kp_middleware.privacy._assignment_rules import password
 from kp_middleware.privacy._names import ANY_NAME
-from kp_middleware.privacy._notation import RUN, S
+from kp_middleware.privacy._notation import RUN, S, quoted
 from kp_middleware.privacy._rules import SPACE, Rule
-from kp_middleware.privacy._values import is_argument, is_filled_in, is_user_and_password, named
+from kp_middleware.privacy._values import (
+    is_argument,
+    is_filled_in,
+    is_of_router,
+    is_strong_value,
+    is_told,
+    is_user_and_password,
+    named,
+)
 
 _ANY = (
     r"""(?:"(?P<value_double>[^"\n]{1,512}+)"|'(?P<value_single>[^'\n]{1,512}+)'"""
@@ -50,12 +58,12 @@ COMMAND_RULES: tuple[Rule, ...] = (
         check=is_filled_in,
     ),
     password(  # mysql -p…, 7z -p…
-        rf"\b(?:mysql\w{{0,6}}|mariadb\w{{0,6}}|7z\w?|sshpass|rar)\b[^\n|;]{{0,120}}?{S}-p(?:\""
+        rf"\b(?:mysql\w{{0,6}}|mariadb\w{{0,6}}|7z\w?|sshpass|rar"
+        rf"|unzip|ldap\w{{3,8}}|redis-cli)\b[^\n|;]{{0,120}}?{S}-[pawP](?:\""
         rf"(?P<value_double>[^\"\n]{{3,256}}+)\"|'(?P<value_single>[^'\n]{{3,256}}+)'"
-        rf"|(?P<value>(?!["
-        rf"\"'\-]){RUN}{{1,1024}}+))",
-        starts=("mysql", "mariadb", "7z", "sshpass", "rar"),
-        needs=(" -p",),
+        rf"|(?P<value>(?![\"'\-]|\d{{1,5}}(?:\s|\Z)){RUN}{{1,1024}}+))",
+        starts=("mysql", "mariadb", "7z", "sshpass", "rar", "unzip", "ldap", "redis-cli"),
+        needs=(" -p", " -a", " -w"),
         check=is_filled_in,
     ),
     password(  # curl -u user:…
@@ -116,5 +124,34 @@ COMMAND_RULES: tuple[Rule, ...] = (
         r"chpasswd\b[^\n]{0,20}<<-?\s?[\"']?(\w{1,12})[\"']?\n(?P<value>(?:"
         r"(?!\1)[^\n]{1,200}\n){1,20})",
         starts=("chpasswd",),
+    ),
+    password(  # smbclient -U user%…
+        rf"(?<![\w-])(?:-U|--user=?){S}?[\"']?[\w.\\/@-]{{1,64}}%(?P<value>{RUN}{{1,256}}+)",
+        starts=("-u", "--user"),
+        needs=("smb", "rpcclient", "mount", "wmi", "winexe", "net "),
+        check=is_filled_in,
+    ),
+    password(  # sqlplus scott/…@orcl
+        rf"\b(?i:sqlplus|sqlldr|expdp|impdp|rman)(?:{S}-\w{{1,6}}){{0,3}}{S}{{1,3}}[\"']?"
+        rf"(?:\w{{1,12}}=)?[\w$#.-]{{1,60}}/(?P<value>[^{SPACE}@\"'`]{{1,128}}+)(?=@)",
+        starts=("sqlplus", "sqlldr", "expdp", "impdp", "rman"),
+        check=is_filled_in,
+    ),
+    password(  # enable secret 5 …, of a router
+        rf"\b(?:secret|password|key|md5|auth \w{{2,8}}|priv \w{{2,8}}){S}(?:\d{S})?"
+        rf"(?P<value>(?=[^{SPACE}]{{8}}){RUN}{{1,256}}+)",
+        starts=("secret", "password", "key", "md5", "auth", "priv"),
+        needs=("enable ", "username ", "snmp-server", "neighbor ", "tacacs", "radius"),
+        check=is_of_router,
+    ),
+    password(
+        rf"snmp-server{S}community{S}(?P<value>(?=[^{SPACE}]{{4}}){RUN}{{1,64}}+)",
+        starts=("snmp-server",),
+        check=is_told,
+    ),
+    password(  # ["-p", "…"]
+        rf"[\"']-(?:p|P|-?pass|pw)[\"'],\s{{0,12}}{quoted(least=6)}",
+        starts=("'-p", '"-p', "'--p", '"--p'),
+        check=is_strong_value,
     ),
 )

@@ -24,10 +24,6 @@ _DATABASES = (
     *("stomp", "mqtt", "mqtts"),
 )
 _SCHEMES = "token|apikey|api-key|key|bot|jwt|oauth|digest|negotiate|hawk|[A-Za-z][A-Za-z0-9-]{2,20}"
-_COMMANDS = (
-    *("sshpass", "docker login", "podman login", "registry login", "az login", "mysql", "mariadb"),
-    *("redis-cli", "ldapsearch", "smbclient", "unzip", "7z"),
-)
 _TEMPLATE = re.compile(
     r"[$%{<*].*|x{3,}|[^:]*:(?:[$%{<*].*|x{3,}|\.{3}|pass(?:word)?|pwd|)", re.IGNORECASE
 )
@@ -120,15 +116,6 @@ CREDENTIAL_RULES: tuple[Rule, ...] = (
         rf"[^{SPACE}:\"'`<>]{{0,64}}:(?P<value>(?![\d/]{{1,6}}(?!\w))[^{SPACE}\"'`<>]{{2,256}}+)",
         ("-u", "--user", "--proxy-user"),
         check=_is_filled_in,
-    ),
-    Rule(  # sshpass -p x, mysql -px
-        "password",
-        "secret",
-        rf"\b(?:{'|'.join(_COMMANDS)})\b[^\n|;]{{0,80}}?{_S}-[pawP]"
-        rf"(?:{_S}(?=[^\n]{{0,80}}?\d))?(?P<value>[^{SPACE}-][^{SPACE}]{{2,1024}}+)",
-        _COMMANDS,
-        (" -p", " -a", " -w"),
-        check=is_credential,
     ),
     Rule(  # netrc
         "password",

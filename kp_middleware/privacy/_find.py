@@ -4,7 +4,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from kp_middleware.errors import RedactionError
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 1 << 20
 _MAX_PASSES = 16
 _HARMLESS = re.compile(r"[A-Za-z_]{0,15}|[a-z_]{16,24}|[\W_]*")  # a word: most keys, many values
+_SHOWN = re.compile(f"[^{HIDDEN}]+")
 _STRENGTH: dict[Group, int] = {"contact": 0, "identity": 1, "sensitive": 2, "secret": 3}
 _NO_POLICY = Policy()
 _NO_ESCAPE = (sys.maxsize, sys.maxsize)
@@ -132,11 +132,12 @@ def find(
     if not book.adds and _HARMLESS.fullmatch(text):
         return []
     parts = (part for reading in readings(cue + text) for part in _parts(reading, book))
-    moved = (
-        part._replace(start=max(0, part.start - len(cue)), end=part.end - len(cue))
-        for part in parts
-    )
-    inside = [part for part in moved if part.end > part.start]
+    if cue:
+        parts = (
+            Span(max(0, part.start - len(cue)), part.end - len(cue), part.label, part.group)
+            for part in parts
+        )
+    inside = [part for part in parts if part.end > part.start]
     if known is not None:
         _learn(text, inside, book, known)
     return list(_whole(text, [*_united(inside)]))
@@ -149,9 +150,11 @@ def known_in(text: str, known: KnownSecrets) -> list[Span]:
 
 def _learn(text: str, parts: Iterable[Span], book: Rulebook, known: KnownSecrets) -> None:
     """Each secret by itself: united with what is around it, it would be found nowhere else."""
-    for part in dict.fromkeys(parts):
-        if part.group == "secret":
-            known.learn(text[part.start : part.end], part.label, book.allows_secret)
+    values = {
+        (text[part.start : part.end], part.label): None for part in parts if part.group == "secret"
+    }
+    for value, label in values:
+        known.learn(value, label, book.allows_secret)
 
 
 def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
@@ -173,8 +176,7 @@ def _parts(reading: Reading, book: Rulebook) -> Iterator[Span]:
     for span in book.spans(Page(reading.text)):
         for part in _outside_placeholders(reading.text, span):
             if part.end > part.start:
-                start, end = reading.origin(part.start, part.end)
-                yield part._replace(start=start, end=end)
+                yield Span(*reading.origin(part.start, part.end), part.label, part.group)
 
 
 def _united(spans: Iterable[Span]) -> Iterator[Span]:
@@ -202,10 +204,9 @@ def _outside_placeholders(text: str, span: Span) -> Iterator[Span]:
     if HIDDEN not in text[span.start : span.end]:
         yield span
         return
-    for hidden, run in groupby(range(span.start, span.end), lambda place: text[place] == HIDDEN):
-        part = list(run)
-        if not hidden and any(text[place].isalnum() for place in part):
-            yield span._replace(start=part[0], end=part[-1] + 1)
+    for part in _SHOWN.finditer(text, span.start, span.end):
+        if any(map(str.isalnum, part[0])):
+            yield Span(*part.span(), span.label, span.group)
 
 
 def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> str:

@@ -12,6 +12,7 @@ from kp_middleware.privacy._values import (
     is_strong_user,
     is_strong_value,
     is_told,
+    lists_a_secret,
     named,
 )
 
@@ -144,6 +145,30 @@ FORM_RULES: tuple[Rule, ...] = (
         needs=("value",),
         check=named(is_no_code),
     ),
+    password(  # a QR code of a network
+        r"(?i:wifi):(?:[A-OQ-Z]:[^;\n]{0,64}+;){0,4}+P:(?P<value>(?:[^;\\\n]|\\.){1,64}+);",
+        starts=("wifi:",),
+    ),
+    password(  # login: admin / …
+        rf"(?<![A-Za-z])(?i:log-?in|credentials?|creds|user(?:name)?){S}?[:=]{S}{{0,2}}"
+        rf"[\w.@+-]{{1,64}}{S}?/{S}?(?P<value>(?=[^{SPACE}]{{6}}){RUN}{{1,128}}+)",
+        starts=("login", "log-in", "cred", "user"),
+        check=is_strong_value,
+    ),
+    password(  # what a browser types into a field
+        rf"{ANY_NAME}(?i:[_-]?(?:field|input|box|elem(?:ent)?|el))?[\"'\])]{{0,4}}"
+        rf"\.(?i:send_?keys|fill|type|set_?value)\(\s{{0,4}}{quoted()}",
+        needs=("keys(", ".fill(", ".type(", "value("),
+        check=named(is_argument),
+    ),
+    password(  # a list of YAML
+        r"(?<![A-Za-z])(?i:(?:[a-z]{1,12}[_-])?(?:passwords?|tokens?|secrets?|(?:api[_-]?)?keys?))"
+        r"[\"']?:[ \t]{0,4}\n"
+        r"(?P<value>(?:[ \t]{0,16}-[ \t]{1,4}[^\s:]{6,512}+[ \t]{0,4}(?:\n|\Z)){1,100}+)",
+        starts=(),
+        needs=("password", "token", "secret", "key"),
+        check=lists_a_secret,
+    ),
     Rule(  # what a header holds
         "bearer_token",
         "secret",
@@ -156,7 +181,7 @@ FORM_RULES: tuple[Rule, ...] = (
     Rule(
         "bearer_token",
         "secret",
-        rf"(?<![A-Za-z0-9])(?i:bearer){S}{{1,4}}(?P<value>{RUN}{{1,2048}}+)",
+        rf"(?<![A-Za-z0-9])(?i:bearer){S}{{1,4}}(?![\"'`])(?P<value>{RUN}{{1,2048}}+)",
         ("bearer",),
         check=is_strong_value,
     ),

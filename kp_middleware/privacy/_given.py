@@ -26,11 +26,11 @@ _GOES_ON = re.compile(r"[\s,;:.)\]}+%]")
 _FLAG_BEFORE = re.compile(r"(?<![\w-])(?:--?(?:[A-Za-z]{1,12}-){0,3}|/)\Z")
 _FONT = re.compile(r"[BIRP](?:\W.*|[A-Z_]+|string)?")  # of a manual page
 _SEGMENTS = re.compile(r"[,;)\]}&|<>\"'`]")
-_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z_]*")
+_IDENTIFIER = re.compile(r"[^\W\d]+|[$][A-Za-z_]*")
 _TYPE = re.compile(r"_?(?:[a-z_]{1,40}\.){0,3}_?(?:[A-Z][a-z]+|[A-Z]{2,}(?=[A-Z][a-z]))+\d?")
 _HUMPS = re.compile(r"_?[A-Z]+[a-z]+\d?[A-Z]")
 _TYPE_ENDS = re.compile(r"\s{0,2}[,)|=\]?;]|\s{0,2}\Z|\[|\n")
-_WORDS_FOLLOW = re.compile(r"[,.]?(?: [A-Za-z'(),.-]{1,30}){1,3}(?=\s|\Z)")
+_WORDS_FOLLOW = re.compile(r"[,.]?(?: (?:[^\W\d_]|['(),.-]){1,30}){1,3}(?=\s|\Z)")
 _WORD = re.compile(r"[A-Za-z]?[a-z'.,-]*|[A-Z]+[.,]?|\W+")
 _OF_SECRETS = re.compile(r"(?i)pass|pw|cred|secret|token|key|auth|prompt|input|value|default")
 _ENV = re.compile(r"[A-Z0-9_]+")
@@ -114,6 +114,8 @@ def _in_one_quote(match: re.Match[str], sign: str) -> bool:
 
 def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:
     """Without quotes, it must be neither a word nor code."""
+    if value.isdecimal() and len(value) < 4 and sign[:1] in {'"', "'"}:
+        return False  # a count: ``"token": 12``
     own = match["name"].strip("_").lower()
     if sign == "=" and _ENV.fullmatch(name) and value[0] not in "[{(":
         return not (is_usual(value) or is_call(value) or value.lower() == own)
@@ -135,6 +137,7 @@ def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bo
 
 
 def _is_no_value(value: str, own: str, name: str) -> bool:
+    value = value.lstrip("&*")
     if is_usual(value) or is_code(value) or value.strip("_").lower() in {own, name.lower()}:
         return True
     return value.endswith((".value", ".type", ".text", ".string"))
@@ -143,6 +146,7 @@ def _is_no_value(value: str, own: str, name: str) -> bool:
 def _is_described(match: re.Match[str], value: str, name: str) -> bool:
     """``api_key: MyKeyType``, ``api_key: API key for …``."""
     text, end = match.string, match.end("value_bare")
+    value = value.lstrip("&*")
     if _TYPE.fullmatch(value) and _TYPE_ENDS.match(text, end):
         is_long = len(value) >= 3 * sum(map(str.isupper, value))
         return is_long and (_HUMPS.match(value) is not None or text[end : end + 1] != "\n")
@@ -151,12 +155,12 @@ def _is_described(match: re.Match[str], value: str, name: str) -> bool:
         return False
     if _WORDS_FOLLOW.match(text, end):
         return True
-    return not (is_of_password(name) or value.islower())
+    return bare.isascii() and not (is_of_password(name) or value.islower())
 
 
 def _is_variable(value: str, name: str, sign: str) -> bool:
     """``token = value_str``, ``passwd = password_mgr``: code."""
-    if ":" in sign or not (_IDENTIFIER.fullmatch(value) and is_plain(value)):
+    if ":" in sign or not (value.isascii() and _IDENTIFIER.fullmatch(value) and is_plain(value)):
         return False
     if " " not in sign:
         return "_" in value and "pass" in value.lower()

@@ -27,7 +27,8 @@ _NAME = r"(?:[A-Za-z]++(?:\d++(?![A-Za-z]))?+|\d++(?![A-Za-z])|[@._-]++)++"  # o
 _ORDINARY = re.compile(
     rf"""
     (?P<words>[\W_]{{0,3}}[^\W\d_]+(?:[\W_]{{1,3}}[^\W\d_]+)*[\W_]{{0,3}})
-    | [^\W\d_]+(?:[-_./\ ][^\W\d_]+)*[-_./\ ]v?\d{{1,2}}[a-z]?            # eu-central-1, gpt-4
+    | [^\W\d_]+(?:[-_./\ ](?:[^\W\d_]+|v?\d{{1,2}}[a-z]?))+  # eu-central-1, gpt-4o-mini
+    | [a-z]+(?:\d|(?:19|20)\d\d|\d+(?:[.]\d+)+)                            # postgres1, python3.11
     | \d{{4}}[-/]\d\d[-/]\d\d(?:[T ][\d:.Z+-]*)? | \d\d?:\d\d[\d:.Z+-]*    # dates and times
     | [+-]?\d+[.,]\d+ | v?\d+(?:[.]\d+){{2,}}(?:[-+.]?[a-z]{{1,5}}\d{{0,4}})?  # numbers, versions
     | (?:~|[.]{{1,2}}|[A-Za-z]:)?[/\\](?:{_NAME}[/\\]+)+(?:{_NAME})?         # paths
@@ -36,7 +37,6 @@ _ORDINARY = re.compile(
     """,
     re.VERBOSE,
 )
-_WORD_AND_NUMBER = re.compile(r"[^\W\d_]*\d{0,15}")
 _HUMP = re.compile(r"[^\W\d_a-z]*[^\W\d_A-Z]+|[^\W\d_a-z]+")
 _STRONG = re.compile(r"[^\W_][$#@!%^*]+[^\W_]")
 
@@ -126,14 +126,11 @@ class _Index:
 
 
 def _stands_alone(text: str, start: int, value: str) -> bool:
-    """``dragon42`` is no part of ``dragon420``; what is no word and number goes anywhere."""
-    if not _WORD_AND_NUMBER.fullmatch(value):
-        return True
-    before, after = (
-        text[max(0, start - 1) : start],
-        text[start + len(value) : start + len(value) + 1],
-    )
-    return not before.isalnum() and not after.isalnum()
+    """``order-12345`` is no part of ``order-123456``; what nobody would write goes anywhere."""
+    end = start + len(value)
+    before, after = text[max(0, start - 1) : start], text[end : end + 1]
+    torn = (before.isalnum() and value[0].isalnum()) or (after.isalnum() and value[-1].isalnum())
+    return not torn or is_mixed(value)
 
 
 def _forms(value: str) -> Iterator[str]:

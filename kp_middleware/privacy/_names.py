@@ -10,7 +10,7 @@ _OWNERS = (
     *("api", "app", "application", "access", "secret", "private", "signing", "signature"),
     *("encryption", "decryption", "master", "account", "auth", "service", "ssh", "deploy"),
     *("shared", "storage", "license", "subscription", "hmac", "aes", "root", "admin", "client"),
-    "unseal",
+    *("unseal", "wpa", "wpa2", "wpa3", "wep", "wifi"),
 )
 _HOLDERS = (
     *("db", "pg", "my", "mysql", "sql", "ora", "oracle", "mongo", "redis", "rds", "ldap", "bind"),

@@ -14,6 +14,7 @@ _RUNS = {
     "0.": re.compile(r"\d{1,3}(?=\.\d)", re.ASCII),
     "A": re.compile(r"[A-Z]+"),
 }
+_REMEMBERED = 500  # verdicts: a text with more matches than that is long anyway
 _STRETCH = 16_384  # characters: what is remembered of a text stays small
 _FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
 
@@ -31,6 +32,7 @@ class Page:
         self.lowered = _lowered(text)
         self._places: dict[str, list[int]] = {}
         self._needed: dict[str, bool] = {}
+        self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
 
     def held(self, words: Iterable[str]) -> list[str]:
         """Those of ``Rule.starts`` that occur."""
@@ -61,6 +63,20 @@ class Page:
         if not places or sum(map(len, places)) * 3 > len(self.text):
             return pattern.finditer(self.text)  # where places are dense, a scan is faster
         return self._tried(pattern, places)
+
+    def accepts(self, rule: Rule, match: re.Match[str]) -> bool:
+        """Ask the rule's check of a match, once for the same match in the same surroundings."""
+        if rule.check is None:
+            return True
+        start, end = match.span()
+        first = max(0, start - rule.reach)
+        key = rule, start - first, end - start, self.text[first : end + rule.reach]
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            verdict = rule.check(match)
+            if len(self._verdicts) < _REMEMBERED:
+                self._verdicts[key] = verdict
+        return verdict
 
     def _tried(self, pattern: re.Pattern[str], places: list[list[int]]) -> Iterator[re.Match[str]]:
         for starts in places:

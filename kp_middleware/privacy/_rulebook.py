@@ -101,9 +101,9 @@ class Rulebook:
                 start, end = matched_value(match)
                 if end < beyond or page.text[start:end] == HIDDEN:
                     continue
-                if _is_one(rule, match):
+                if page.accepts(rule, match):
                     yield Span(start, end, rule.label, rule.group)
-                    if match.end() > glued_to:
+                    if rule.pattern.startswith("(?<") and match.end() > glued_to:
                         for span in _glued(rule, page.text, match.end()):
                             glued_to = span.end
                             yield span
@@ -179,9 +179,19 @@ def _index(
     ]
     by_start: dict[str, list[Rule]] = {}
     for rule in rules:
-        for word in rule.starts:
+        for word in _shortest(rule.starts):
             by_start.setdefault(word, []).append(rule)
     return [rule for rule in rules if not rule.starts], by_start
+
+
+@cache
+def _shortest(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words without those that begin with another: each place is tried once."""
+    return tuple(
+        word
+        for word in words
+        if word[:1] in "0A" or not any(word[:size] in words for size in range(1, len(word)))
+    )
 
 
 def _engines(level: "PrivacyLevel", policy: Policy) -> list[Engine]:

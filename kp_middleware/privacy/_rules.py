@@ -34,6 +34,7 @@ class Rule:
             more, ``A`` for any run of capitals. Empty: every place is tried.
         needs: A text without any of these, in lower case, is not searched. Empty: all texts are.
         check: Says of a match whether it is really one.
+        reach: How many characters before and after a match its check reads at the most.
         region: Looked for only where the user names this region, such as ``DE``. Empty: everywhere.
     """
 
@@ -44,6 +45,7 @@ class Rule:
     needs: tuple[str, ...] = ()
     check: Check | None = None
     region: str = ""
+    reach: int = 200
 
 
 class Span(NamedTuple):

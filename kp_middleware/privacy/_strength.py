@@ -32,7 +32,7 @@ _STAND_IN = re.compile(
     [$][{(][\w\s'./-].* | [$][A-Za-z_][A-Za-z0-9_]* | [$]env:.* | %[A-Za-z_]+%
     | %\(?[a-z_]*\)?s | [$@]\d
     | (?:[^\w{}%]{0,3}(?:[{]{1,2}[\s\w.\[\]"'()|:!>@-]*[}]{1,2}|%[sd])){1,4}[^\w{}]{0,3}
-    | [{]{1,2}[\s\w.\[\]"'():]*
+    | [{]{1,2}[\s\w.\[\]"'():!]*
     | <[\w\s.:/|'-]*> | <[A-Za-z\s_-]* | \[\[[\w\s.-]*\]{0,2} | :[A-Za-z_]\w* | [?]
     | (?:Bearer|Basic|Token)(?:[ ][{<$].*|[ ]?)
     | [Yy][Oo][Uu][Rr][ _-].* | [A-Z]{2,}(?:[_-][A-Za-z]{2,})+ | [\W_]{1,2}             # fill me in
@@ -59,7 +59,8 @@ _SEGMENT = re.compile(
     r"(?:[A-Za-z]?[a-z]+|[A-Z]+s?|(?:[A-Z][a-z]{2,})+|[a-z]+(?:[A-Z][a-z]{2,})+)?\d{0,4}"
 )
 _CAMEL = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+\d{0,4}")
-_BETWEEN = re.compile(r"[-/._:@,=+ ]+")
+_BETWEEN = re.compile(r"[-/._:@,=+ ]+|'(?=(?:s|t|re|ve|ll|d|m)(?![^\W_]))")
+_TYPESET = re.compile(r"\\(?:f[A-Z]\Z|&\Z|-(?=\w))")  # of a manual page
 _AROUND = "*_()[]{}<>\"'`.,;:!?&|"
 _LOGGED = re.compile(
     r"[^\w\s]{0,2}[\s\u2581\u0120]{0,2}(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,5}|\d{1,3}|[\W_]{1,4})?"
@@ -91,7 +92,7 @@ def is_usual_word(value: str) -> bool:
 
 def is_wordy(value: str) -> bool:
     """Words of one case, joined by hyphens: a dictionary may have them."""
-    return _WORDY.fullmatch(value) is not None
+    return _WORDY.fullmatch(_TYPESET.sub("-", value).rstrip("-")) is not None
 
 
 def is_passphrase(value: str) -> bool:
@@ -134,11 +135,11 @@ def is_type_name(value: str) -> bool:
 
 def is_plain(value: str) -> bool:
     """Words, names of variables and numbers, and what joins them."""
-    return all(map(_is_plain_part, _BETWEEN.split(value)))
+    return all(map(_is_plain_part, _BETWEEN.split(_TYPESET.sub("-", value))))
 
 
 def _is_plain_part(part: str) -> bool:
-    if _SEGMENT.fullmatch(part):
+    if _SEGMENT.fullmatch(part) or (part.isalpha() and not part.isascii()):
         return True
     return len(part) >= 3 * sum(map(str.isupper, part)) and _CAMEL.fullmatch(part) is not None
 

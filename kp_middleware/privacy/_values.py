@@ -37,12 +37,26 @@ _SETS = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
 _OF_A_RELEASE = re.compile(r"(?i)(?:release|version|commit|build|rev|revision|tag|image)\Z")
 _ASKED = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
 _ASKS = re.compile(r"(?i)[\w.-]*(?:pass(?:word|wd)?|pwd|secret|token|your)[\w.-]*")
+_LISTED_BEFORE = re.compile(r"""["']\s{0,4},\s{0,8}["'][\w.-]{0,40}\Z""")
+_CODE_AFTER = re.compile(r"[a-z_]{4,}[)\]}]{1,3}[\[.(]")
+_OF_ACCOUNT = frozenset(
+    (
+        *("user", "username", "user_name", "login", "email", "account", "role", "type", "kind"),
+        *("name", "provider", "region", "zone", "host", "hostname", "port", "url", "endpoint"),
+        *("database", "db", "dbname", "project", "scope", "scopes", "expires", "expiry", "status"),
+    )
+)
 _ESCAPED = re.compile(r"\\f[A-Z]")
 
 
 def is_counter(name: str) -> bool:
     """Whether what has this name is a number of something, even below a name of a secret."""
     return _COUNTER.search(name.lower()) is not None
+
+
+def is_of_account(name: str, value: str) -> bool:
+    """Beside a password in credentials: whose, and where it is used."""
+    return name.lower() in _OF_ACCOUNT and not is_strong(value)
 
 
 def is_usual(value: str) -> bool:
@@ -110,8 +124,10 @@ def is_named_strong(match: re.Match[str]) -> bool:
     if "\n" in match.string[match.end("name") : matched_value(match)[0]]:
         return False
     if value.isdecimal():
-        return 4 <= len(value) <= 8 and whole(match).lower() in {"pin", "otp"}
-    if value.startswith("sha") or value.endswith("(") or is_type_name(value):
+        return 4 <= len(value) <= 12 and whole(match).lower() in {"pin", "otp"}
+    if value.startswith("sha") or value.endswith("(") or _CODE_AFTER.match(value):
+        return False
+    if is_type_name(value):
         return False
     return is_strong(value) and is_probable(whole(match))
 
@@ -132,7 +148,7 @@ def is_of_vendor(match: re.Match[str]) -> bool:
 
 def is_typed(match: re.Match[str]) -> bool:
     """``with password …``, ``password("…")``: told, but not what a program asks for by a name."""
-    value, text = value_of(match), match.string
+    value, text = value_of(match).strip("`"), match.string
     if _ASKED.search(text[max(0, match.start("name") - 40) : match.start("name")]):
         return False
     if is_plain(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value:
@@ -148,6 +164,25 @@ def is_called(match: re.Match[str]) -> bool:
     return is_told(match) if _SETS.search(before) else is_typed(match)
 
 
+def is_second(match: re.Match[str]) -> bool:
+    """``set("password", "…")``: told, but no word of a list of names."""
+    start = match.start("name")
+    if _LISTED_BEFORE.search(match.string, max(0, start - 60), start):
+        return is_strong(value_of(match))
+    return is_told(match)
+
+
+def is_cell(match: re.Match[str]) -> bool:
+    """The next cell of a row: told, but no other way in a pattern."""
+    between = match.string[match.end("name") : matched_value(match)[0]]
+    if not any(map(str.isspace, between)):
+        at = match.start("name")
+        line = match.string.rfind("\n", max(0, at - 200), at) + 1
+        if not match.string[line:at].lstrip().startswith("|"):
+            return False
+    return is_told(match)
+
+
 def is_line_of_password(match: re.Match[str]) -> bool:
     """A line of Gradle: ``password 'secret'``."""
     return is_of_password(match["name"]) and " " not in value_of(match)
@@ -155,7 +190,8 @@ def is_line_of_password(match: re.Match[str]) -> bool:
 
 def is_whole_line(match: re.Match[str]) -> bool:
     """``password: Tr0ub 4dor &3``: all of the line, unless plain words follow the first part."""
-    start = match.string.rfind("\n", 0, match.start("name")) + 1
+    at = match.start("name")
+    start = match.string.rfind("\n", max(0, at - 200), at) + 1
     if len(match.string[start : match.start("name")].split()) > 1:
         return False
     first, *others = value_of(match).split()
@@ -183,6 +219,12 @@ def is_filled_in(match: re.Match[str]) -> bool:
     return not (is_stand_in(value) or _ASKS.fullmatch(value))
 
 
+def is_of_router(match: re.Match[str]) -> bool:
+    """A line of a router's configuration: digits and letters, or a kind before it."""
+    value = value_of(match)
+    return any(map(str.isdigit, value)) and not is_stand_in(value)
+
+
 def is_user_and_password(match: re.Match[str]) -> bool:
     """``user:password``, or a key as the user; neither part is a template."""
     user, _, password = value_of(match).partition(":")
@@ -190,6 +232,11 @@ def is_user_and_password(match: re.Match[str]) -> bool:
     if not password:
         return is_strong(user)
     return is_strong(password.strip("{}")) or not (is_stand_in(password) or password.isdecimal())
+
+
+def lists_a_secret(match: re.Match[str]) -> bool:
+    """One of the items of a list of YAML is no word, number or path."""
+    return any(is_strong(item.strip("-\"'")) for item in value_of(match).split())
 
 
 def is_strong_value(match: re.Match[str]) -> bool:
@@ -250,7 +297,12 @@ def is_random(match: re.Match[str]) -> bool:
 def is_credential(match: re.Match[str]) -> bool:
     """After ``Bearer`` and its like: anything with a digit, a capital inside or a symbol."""
     value = value_of(match)
-    return not is_stand_in(value) and (is_passphrase(value) or not is_wordy(value))
+    words = value.split()
+    if is_stand_in(value) or (
+        len(words) > 1 and all(is_wordy(word.strip(".,:;!?()")) for word in words)
+    ):
+        return False
+    return is_passphrase(value) or not is_wordy(value)
 
 
 def _has_digits(value: str, least: int) -> bool:

@@ -108,7 +108,7 @@ def _is_one_run(value: str) -> bool:
 
 def _is_made_of_words(value: str) -> bool:
     """``MyService-2024-Production``, ``releases/V2/linux64``."""
-    parts = re.split(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z]{2})", value)
+    parts = re.split(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z])", value)
     return all(re.fullmatch(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}", part) for part in parts)
 
 

@@ -14,8 +14,8 @@ from kp_middleware.privacy._place import Place
 from kp_middleware.privacy._placeholder_numbers import Numbers
 from kp_middleware.privacy._rulebook import DENIED, Rulebook
 from kp_middleware.privacy._signs import PLACEHOLDER
-from kp_middleware.privacy._strength import is_sign_of_model, is_usual_word
-from kp_middleware.privacy._values import is_counter
+from kp_middleware.privacy._strength import is_sign_of_model, is_strong, is_usual_word
+from kp_middleware.privacy._values import is_counter, is_of_account
 
 _MAX_DEPTH = 64
 _MAX_NODES = 100_000
@@ -169,13 +169,18 @@ class Walk:
         is_pair = len(value) == 2 and place.path.endswith("]")
         before = [None, *value]
         return [
-            self.clean(item, self._after(before[index], place, index, is_pair=is_pair))
+            self.clean(item, self._after(before[index], item, place, index, is_pair=is_pair))
             for index, item in enumerate(value)
         ]
 
-    def _after(self, before: object, place: Place, index: int, *, is_pair: bool) -> Place:
+    def _after(
+        self, before: object, item: object, place: Place, index: int, *, is_pair: bool
+    ) -> Place:
         name = before if isinstance(before, str) and before in _USER_FLAGS else ""
-        return place.at(index, name=name, blank=self._announced(before, is_pair=is_pair))
+        blank = self._announced(before, is_pair=is_pair)
+        if before == "-p" and isinstance(item, str) and is_strong(item):
+            blank = "password"
+        return place.at(index, name=name, blank=blank)
 
     def _announced(self, before: object, *, is_pair: bool) -> str:
         """Whether the item before is a flag such as ``--token``, or the name in a list of pairs."""
@@ -225,7 +230,8 @@ class Walk:
         return cleaned
 
     def _number(self, value: float, place: Place) -> float | str:
-        if place.blank and (place.blank == DENIED or not is_counter(place.name)):
+        counts = abs(value) < 1000 or is_counter(place.name)
+        if place.blank and (place.blank == DENIED or not counts):
             return self._blanked(value, place)
         for written in ways_to_write(value, all_ways=self._book.adds):
             cleaned = self._text(written, place)
@@ -251,7 +257,11 @@ class Walk:
 
     def _may_stay(self, text: str, place: Place) -> bool:
         """What is allowed by its own text; then it stays as it does after ``password=``."""
-        return place.blank != DENIED and self._book.allows(text, "secret")
+        if place.blank == DENIED:
+            return False
+        return self._book.allows(text, "secret") or (
+            "cred" in place.pattern.lower() and is_of_account(place.name, text)
+        )
 
 
 def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:

@@ -119,5 +119,50 @@ def test_what_only_stands_where_a_secret_could_stays(value):
     assert redact_jsonable(value, level="private").value == value
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Authorization: required for all endpoints",
+        "Authorization: see the docs for details.",
+        *("Пароль неверный", "пароль: обязательное поле", "Das Passwort ist falsch"),
+        *("Le mot de passe est incorrect", "密码不正确，请重试", "비밀번호가 틀렸습니다"),
+        "fn login(password: &SecretString, token: &str) -> Result<()>",
+        *('{"token":12}', {"token": 12}, {"passwords": 3}),
+        {"credentials": {"user": "bob", "region": "eu"}},
+        'got {"credentials":{"user":"bob","region":"eu"}} there',
+        'for name in "username", "password", "database":',
+        "The secret version's data; a token shouldn't be there.",
+        "authorization|x-api-key|x-auth-token",
+    ],
+    ids=lambda value: ascii(value)[:50],
+)
+def test_sentences_types_counts_and_accounts_stay(value):
+    assert redact_jsonable(value, level="private").value == value
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("user\tpassword\tcity\nbob\t{}\tRome\n", "tokens:\n  - {}\n", "passwords:\n- '{}'\n"),
+        *('["-p", "{}"]', '["--password", "{}"]', "WIFI:S:home;T:WPA;P:{};;", "WPA2 key: {}"),
+        *("login: admin / {}", "credentials: bob / {}", "smbclient -U bob%{} //host/share"),
+        *("find('password').send_keys('{}')", "page.fill('#password', '{}')"),
+        *("sqlplus scott/{}@orcl", "enable secret 5 {}", "username bob password 7 {}"),
+    ],
+)
+def test_so_goes_a_secret_in_its_place(form):
+    assert TWELVE not in redact_text(form.format(TWELVE)).text
+
+
+@pytest.mark.parametrize("value", [["-p", TWELVE], ["--password", "quiet"], {"pin": "4815162342"}])
+def test_so_goes_one_in_a_list_of_arguments_or_a_field(value):
+    assert "REDACTED" in str(redact_jsonable(value, level="private").value)
+
+
+def test_a_port_or_a_folder_after_p_stays():
+    for value in (["ssh", "-p", "2222"], ["mkdir", "-p", "some/folder"]):
+        assert redact_jsonable(value, level="private").value == value
+
+
 def half_left(value, text):
     return value[: len(value) // 2 + 1] in text or value[len(value) // 2 - 1 :] in text

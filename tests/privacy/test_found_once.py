@@ -94,6 +94,10 @@ HARMLESS = {
     "a path": "/run/secrets/db_1",
     "an address": "https://auth.example.org/v1",
     "a version": "10.0.19041.1",
+    "a word and a year": "winter2025",
+    "a host": "postgres1",
+    "a program": "python3.11",
+    "a model": "gpt-4o-mini",
     "too short": "abc123!",
     "a stand-in": "<your password>",
 }
@@ -104,6 +108,10 @@ def test_what_may_be_something_else_stays_elsewhere(value):
     document = {"password": value, "said": f"look at {value} here"}
 
     assert redact_jsonable(document, level="private").value["said"] == f"look at {value} here"
+
+
+def test_a_number_of_an_order_is_no_part_of_a_longer_one():
+    assert redact_text("token=order-12345 and order-123456").text.endswith(" and order-123456")
 
 
 @pytest.mark.parametrize("longer", ["dragon421", "xdragon42"])

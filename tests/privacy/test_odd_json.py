@@ -9,7 +9,7 @@ from kp_middleware.privacy import Policy, redact_jsonable, redact_text
 
 SECRET = made_up.PASSWORD
 BLANK = "[REDACTED:password]"
-BELOW = f'"credentials": {{"user": "bob7", "list": ["{SECRET}", {{"x": "y z"}}]}}'
+BELOW = f'"credentials": {{"part": "bob7", "list": ["{SECRET}", {{"x": "y z"}}]}}'
 ODD = {
     "a number that is none": f'{{"a": NaN, {BELOW}}}',
     "a number too large": f'{{"a": 1e999, {BELOW}}}',
@@ -45,7 +45,7 @@ def test_so_it_does_in_a_string_of_a_structure(text):
 @pytest.mark.parametrize(
     "text",
     [
-        'x {"notes": {"user": "bob7"}}',
+        'x {"notes": {"part": "bob7"}}',
         'x {"token": {"type": "string", "required": true}, "n": [1, 2]}',
         'x {"token": {"expires_in": 3600, "count": 2}}',
         "'password': {see the manual of the server} and don't ask 'why'",

@@ -43,8 +43,8 @@ CASES = {
         {"Authorization": BLANK, "X-Api-Key": BLANK},
     ),
     "all below a key": (
-        {"credentials": {"user": "bob", "list": ["x", 5, {"y": "z"}]}},
-        {"credentials": {"user": BLANK, "list": [BLANK, BLANK, {"y": BLANK}]}},
+        {"credentials": {"user": "bob", "list": ["x", 4711, {"y": "z"}]}},
+        {"credentials": {"user": "bob", "list": [BLANK, BLANK, {"y": BLANK}]}},
     ),
     "not what is no secret": (
         {"secret": None, "token": True, "password": "", "max_tokens": 512, "token_type": "x"},
