@@ -35,9 +35,10 @@ def spans_below_keys(page: Page, blanks: Callable[[str], str]) -> Iterator[Span]
         if opening.start() < reached:
             continue
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
-        label = blanks(key[1]) if key else ""
+        name = key[1] if key else ""
+        label = blanks(name) if name else ""
         if label:
-            values = _Values(text, opening.end(), accounts="cred" in key[1].lower())
+            values = _Values(text, opening.end(), accounts="cred" in name.lower())
             reached = values.end
             yield from (Span(start, end, label, "secret") for start, end in values.places)
 
