@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kp_middleware.pipeline import KnowledgePulse
     from kp_middleware.recording import current_trace
     from kp_middleware.settings import Settings
+    from kp_middleware.storage import Run, RunSummary, StepRecord
     from kp_middleware.traces import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
 
 __all__ = [
@@ -29,10 +30,13 @@ __all__ = [
     "MiniLMEmbedder",
     "Outcome",
     "ReasoningTrace",
+    "Run",
+    "RunSummary",
     "Score",
     "Scorer",
     "Settings",
     "Step",
+    "StepRecord",
     "Task",
     "Tool",
     "VectorCache",
@@ -55,6 +59,7 @@ _HOMES = {
         "evaluate_value",
     ),
     "settings": ("Settings",),
+    "storage": ("Run", "RunSummary", "StepRecord"),
     "traces": ("Metadata", "Outcome", "ReasoningTrace", "Step", "Task", "Tool"),
 }
 

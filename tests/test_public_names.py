@@ -21,6 +21,7 @@ PROMISED = {
     *("Gate", "GateHistory", "Decision"),
     "current_trace",
     "Settings",
+    *("Run", "RunSummary", "StepRecord"),
 }
 MODEL = {"fastembed", "huggingface_hub", "onnx", "onnxruntime", "tokenizers"}
 PAGES = {"datasette", "rich", "sqlite_utils"}

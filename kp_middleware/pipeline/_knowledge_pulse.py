@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from types import EllipsisType, TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -12,6 +13,7 @@ from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._afterwards import Feedback, ThreadEnd
 from kp_middleware.pipeline._backlog import Backlog
+from kp_middleware.pipeline._reading import read_run, read_runs, since_text
 from kp_middleware.pipeline._stats import Stats
 from kp_middleware.pipeline._workers import Workers
 from kp_middleware.pipeline._wrong_settings import tell_once
@@ -25,6 +27,7 @@ from kp_middleware.recording import (
     recorded_tool,
 )
 from kp_middleware.settings import Settings, SettingsKeywords
+from kp_middleware.storage import Filters, Run, RunSummary
 from kp_middleware.traces import ReasoningTrace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -260,6 +263,68 @@ class KnowledgePulse:
     def stats(self) -> Stats:
         """How many were recorded, scored, sent and lost. Never raises; quick (30 ms of 100,000)."""
         return self._workers.stats()
+
+    def runs(
+        self,
+        *,
+        limit: int = 20,
+        domain: str | None = None,
+        state: str | None = None,
+        above: bool | None = None,
+        tool: str | None = None,
+        failed: bool = False,
+        since: datetime | None = None,
+        text: str | None = None,
+    ) -> tuple[RunSummary, ...]:
+        """Return the newest runs of the file that fit all that is asked, the last one first.
+
+        What is still in memory is not among them: `flush` first.
+
+        Args:
+            limit: At most so many.
+            domain: Of this domain.
+            state: What has become of them: ``withheld``, ``sent``, ``blocked`` …
+            above: True: that reached the threshold; False: that did not.
+            tool: That used this tool.
+            failed: Whose task was not done.
+            since: That began then or later; without a time zone it is local time.
+            text: In whose objective or result these words are found; the best match comes first.
+
+        Raises:
+            DatabaseError: If the file cannot be read.
+        """
+        filters = Filters(
+            domain=domain,
+            above=above,
+            state=state,
+            tool=tool,
+            failed=failed,
+            since=since_text(since),
+            text=text,
+        )
+        return read_runs(self.settings.db, filters, limit=limit)
+
+    def run(self, trace_id: str) -> Run:
+        """Return one run with its steps, its score and where it was sent.
+
+        Args:
+            trace_id: The beginning of its id, ``@last`` or ``@best``.
+
+        Raises:
+            TraceNotFoundError: If there is none, or more than one.
+            DatabaseError: If the file cannot be read.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None, sync=True) as kp:
+        ...         answer = kp.capture(lambda question: "42")
+        ...         answer("What is six times seven?")
+        ...         run = kp.run("@last")
+        ...         run.objective, run.result_summary, [step.type for step in run.steps]
+        '42'
+        ('What is six times seven?', '42', ['thought', 'observation'])
+        """
+        return read_run(self.settings.db, trace_id)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Flush, then stop. What is not scored or sent by then the next process does. Idempotent.

@@ -40,6 +40,14 @@ from kp_middleware.storage._pauses import Bucket, Pause, lift_stops, read_bucket
 from kp_middleware.storage._pruning import Doomed, Pruning, vacuum
 from kp_middleware.storage._queues import Queue, read_queues
 from kp_middleware.storage._recent_overviews import RecentOverviews
+from kp_middleware.storage._records import (
+    FeedbackRecord,
+    OutboxRecord,
+    Run,
+    RunSummary,
+    Scoring,
+    StepRecord,
+)
 from kp_middleware.storage._registries import adopt_registry
 from kp_middleware.storage._rehearsal import Rehearsal
 from kp_middleware.storage._removals import Removal
@@ -80,6 +88,7 @@ __all__ = [
     "Doomed",
     "Effect",
     "Entry",
+    "FeedbackRecord",
     "FeedbackTable",
     "Filters",
     "FreeQuery",
@@ -95,6 +104,7 @@ __all__ = [
     "Neighbours",
     "NoveltyDay",
     "OutboxCare",
+    "OutboxRecord",
     "OutboxTable",
     "Outcome",
     "Overview",
@@ -112,12 +122,16 @@ __all__ = [
     "RescoringProgress",
     "Rescue",
     "Row",
+    "Run",
+    "RunSummary",
     "ScoreSlices",
     "ScoredTraces",
+    "Scoring",
     "Selection",
     "Sent",
     "Slice",
     "Soundness",
+    "StepRecord",
     "ToolTotals",
     "ToolUse",
     "TraceStore",
