@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain
 
 OF_OTHERS = (
@@ -14,6 +15,7 @@ OF_OTHERS = (
     *("click", "httpx2", "numpy", "platformdirs", "pydantic", "rich.console", "rich.table"),
     *("langchain.agents", "langgraph.graph", "langchain_core.tracers.context"),
 )
+OF_OTHERS_IF_THERE = ("trio",)  # httpx2's transports import it
 NO_MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "_posixsubprocess")
 NOT_IN = {
     os: (
@@ -45,7 +47,7 @@ NOT_IN = {
 
 def take_away() -> None:
     """From this process, for good."""
-    for name in OF_OTHERS:
+    for name in (*OF_OTHERS, *filter(find_spec, OF_OTHERS_IF_THERE)):
         import_module(name)
     assert [one for one in sys.modules if one.startswith(("kp_middleware", "kp_langchain"))] == []
     for name in NO_MODULES:
