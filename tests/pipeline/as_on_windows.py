@@ -54,3 +54,4 @@ def take_away() -> None:
         sys.modules[name] = None
     for module, name in chain.from_iterable([(m, n) for n in names] for m, names in NOT_IN.items()):
         vars(module).pop(name, None)
+    vars(os).update(process_cpu_count=os.cpu_count)  # from Python 3.13
