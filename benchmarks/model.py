@@ -25,7 +25,7 @@ from rich.table import Table
 
 from kp_middleware import KnowledgePulse, MiniLMEmbedder, ReasoningTrace
 from kp_middleware.embedding import Embedder, Vector, embed_many
-from kp_middleware.embedding._embedded_text import task_first_text
+from kp_middleware.embedding._text import task_first_text
 
 ROUNDS: Final = 20
 LENGTHS: Final = (30, 128, 256, 20_000)  # tokens

@@ -1,14 +1,17 @@
 """Say how much a trace is worth sharing, and let through what is."""
 
-from kp_middleware.embedding._default import DEFAULT_EMBEDDER, shared_embedder
-from kp_middleware.embedding._embed_many import embed_many
-from kp_middleware.embedding._embedded_text import embedded_text, specified_text
 from kp_middleware.embedding._embedder import Embedder, Reader, Vector
 from kp_middleware.embedding._evaluate import aevaluate_value, evaluate_value
-from kp_middleware.embedding._minilm import MiniLMEmbedder
+from kp_middleware.embedding._minilm import (
+    DEFAULT_EMBEDDER,
+    MiniLMEmbedder,
+    embed_many,
+    shared_embedder,
+)
 from kp_middleware.embedding._model_source import describe_source
 from kp_middleware.embedding._ring import Neighbour
 from kp_middleware.embedding._scorer import Scorer
+from kp_middleware.embedding._text import embedded_text, specified_text
 from kp_middleware.embedding._vector_cache import VectorCache
 
 __all__ = [

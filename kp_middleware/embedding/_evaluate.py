@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from kp_middleware.embedding._default import DEFAULT_EMBEDDER
+from kp_middleware.embedding._minilm import DEFAULT_EMBEDDER
 from kp_middleware.embedding._scorer import Scorer
 from kp_middleware.traces import ReasoningTrace
 

@@ -1,20 +1,22 @@
-"""The embedding model: all-MiniLM-L6-v2, loaded when first used, once in each process."""
+"""The embedding model: all-MiniLM-L6-v2, loaded at first use, once in each process."""
 
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, assert_never, cast
 
 import numpy as np
 
-from kp_middleware.embedding._embedded_text import Reading, specified_text, task_first_text
-from kp_middleware.embedding._embedder import Vector
+from kp_middleware.embedding._embedder import Embedder, Vector
 from kp_middleware.embedding._model_source import file_sha256, int8_folder, load_first
-from kp_middleware.embedding._recent_vectors import RecentVectors
+from kp_middleware.embedding._text import Reading, specified_text, task_first_text
 from kp_middleware.embedding._window import WINDOW_TOKENS, Window
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.traces import ReasoningTrace
@@ -22,12 +24,18 @@ from kp_middleware.traces import ReasoningTrace
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
     from fastembed.text.onnx_text_model import OnnxTextModel
+    from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
 logger = logging.getLogger(__name__)
 
+EmbedderName: TypeAlias = Literal["minilm", "minilm-int8", "none"]
 Precision: TypeAlias = Literal["fp32", "int8"]
 """Of the weights and what they are multiplied by: part of the fingerprint."""
+
+_RECENT: Final = 64  # vectors: 100 KB
+_THREADS: Final = 2  # of a backfill
+_AHEAD: Final = 8  # texts: enough that no thread waits for the caller, few enough for any memory
 
 
 class MiniLMEmbedder:
@@ -83,6 +91,40 @@ class MiniLMEmbedder:
         return self._loaders.get(pid) or self._loaders.setdefault(pid, _Loader(self._load))
 
 
+def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
+    """The vectors of many texts, in their order.
+
+    MiniLM embeds two at a time, one text in each run: batches pad all to the longest. Another
+    embedder, which need not be safe in two threads, is asked in the caller's thread.
+
+    Args:
+        texts: Read in the caller's thread, at most 8 ahead.
+        embedder: Shared by the threads.
+
+    Raises:
+        EmbedderUnavailableError, EmbedderNotReadyError: In the place of the text's vector; what was
+            not begun by then is dropped, as it is where the caller stops.
+    """
+    if isinstance(embedder, MiniLMEmbedder):
+        yield from _in_threads(texts, embedder)
+    else:
+        yield from map(embedder.embed, texts)
+
+
+def _in_threads(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
+    begun: deque[Future[Vector]] = deque()
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kp-embedding")
+    try:
+        for text in texts:
+            if len(begun) == _AHEAD:
+                yield begun.popleft().result()
+            begun.append(threads.submit(embedder.embed, text))
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
 class _Loader:
     """Loads the model once; what it says when there is none is remembered as well."""
 
@@ -121,7 +163,7 @@ class _Model:
         self._embedding = _load_with_fastembed(folder, threads)
         model = cast("OnnxTextModel[Any]", self._embedding.model)
         self.window = Window(cast("Tokenizer", model.tokenizer))
-        self._recent = RecentVectors(self._embed)
+        self._recent = _RecentVectors(self._embed)
         took_s = time.monotonic() - began_at
         logger.info("loaded the embedding model from %s in %.1f s", folder, took_s)
 
@@ -132,6 +174,33 @@ class _Model:
     def _embed(self, text: str) -> Vector:
         vectors = self._embedding.embed([text], batch_size=1)
         return np.asarray(next(iter(vectors)), np.float32)
+
+
+class _RecentVectors:
+    """Embeds a text unless it is among the last 64 different ones. Safe in several threads.
+
+    Args:
+        embed: Makes a vector; called without a lock.
+    """
+
+    def __init__(self, embed: Callable[[str], Vector]) -> None:
+        self._embed = embed
+        self._lock = Lock()
+        self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
+
+    def of(self, text: str) -> Vector:
+        """The vector of a text, the caller's own to change."""
+        key = sha256(text.encode()).digest()
+        with self._lock:
+            vector = self._vectors.get(key)
+        if vector is None:
+            vector = self._embed(text)
+        with self._lock:
+            self._vectors[key] = vector
+            self._vectors.move_to_end(key)
+            if len(self._vectors) > _RECENT:
+                self._vectors.popitem(last=False)
+        return vector.copy()
 
 
 def _folder_in(precision: Precision, folder: Path, digest: str) -> Path:
@@ -147,7 +216,7 @@ def _folder_in(precision: Precision, folder: Path, digest: str) -> Path:
 def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":
     from fastembed import TextEmbedding
 
-    from kp_middleware.embedding._model_download import MODEL
+    from kp_middleware.embedding._download import MODEL
 
     try:
         embedding = TextEmbedding(
@@ -165,8 +234,36 @@ def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":
 
 
 def _replace_session(embedding: "TextEmbedding", folder: Path, threads: int) -> None:
-    """By one that does not spin: fastembed has no way to ask for it."""
-    from kp_middleware.embedding._onnx_session import quiet_session
-
+    """Use a session that does not spin: fastembed has no way to ask for it."""
     model = cast("OnnxTextModel[Any]", embedding.model)
     model.model = quiet_session(folder / "model.onnx", threads)
+
+
+def quiet_session(model: Path | bytes, threads: int) -> "InferenceSession":
+    """Run a model, a file or its bytes, on threads that sleep while they have nothing to do.
+
+    By default they spin after each run, for as long as it took: the host's own work waits.
+    """
+    from onnxruntime import InferenceSession, SessionOptions
+
+    options = SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    source = str(model) if isinstance(model, Path) else model
+    return InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+DEFAULT_EMBEDDER: Final = MiniLMEmbedder()
+"""Nothing is loaded yet."""
+
+_PRECISIONS: Final[dict[str, Precision]] = {"minilm": "fp32", "minilm-int8": "int8"}
+_shared = {("minilm", 1): DEFAULT_EMBEDDER}
+
+
+def shared_embedder(name: EmbedderName, *, threads: int = 1) -> MiniLMEmbedder | None:
+    """Return the process's embedder of a name and number of threads, or None for ``none``."""
+    if name == "none":
+        return None
+    new = MiniLMEmbedder(threads=threads, precision=_PRECISIONS[name])
+    return _shared.setdefault((name, threads), new)

@@ -106,7 +106,7 @@ def _named() -> Path | None:
 
 
 def _cached() -> Path:
-    from kp_middleware.embedding._model_download import cached_folder
+    from kp_middleware.embedding._download import cached_folder
 
     folder = cached_folder()
     if missing := _missing(folder):
@@ -115,7 +115,7 @@ def _cached() -> Path:
 
 
 def _downloaded() -> Path:
-    from kp_middleware.embedding._model_download import process_download
+    from kp_middleware.embedding._download import process_download
 
     return process_download().folder()
 
@@ -145,7 +145,7 @@ def _installed() -> Path:
 
 
 def _convert(weights: Path, target: Path) -> None:
-    from kp_middleware.embedding._onnx_export import export_onnx
+    from kp_middleware.embedding._onnx import export_onnx
 
     if file_sha256(weights / "model.safetensors") != _WEIGHTS_SHA256:
         raise EmbedderUnavailableError(f"{weights} does not have the official weights (sha256)")
@@ -153,7 +153,7 @@ def _convert(weights: Path, target: Path) -> None:
 
 
 def _quantize(source: Path, target: Path) -> None:
-    from kp_middleware.embedding._onnx_int8 import export_int8
+    from kp_middleware.embedding._onnx import export_int8
 
     export_int8(source, target)
 

@@ -13,8 +13,8 @@ from kp_middleware.core.formula import (
     Weights,
     score_run,
 )
-from kp_middleware.embedding._embedded_text import embedded_text
 from kp_middleware.embedding._embedder import Embedder, Vector
+from kp_middleware.embedding._text import embedded_text
 from kp_middleware.embedding._vector_cache import VectorCache
 from kp_middleware.errors import EmbedderError, EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.traces import ReasoningTrace

@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-from kp_middleware.embedding._minilm import MiniLMEmbedder
+from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 
 __all__ = ["EmbedderUnavailableError", "MiniLMEmbedder", "ask", "ask_until_ready", "tell"]

@@ -5,8 +5,8 @@ import pytest
 from child_process import Child
 from tiny_model import write_tiny_model
 
-from kp_middleware.embedding._minilm import MiniLMEmbedder
-from kp_middleware.embedding._onnx_export import export_onnx
+from kp_middleware.embedding import MiniLMEmbedder
+from kp_middleware.embedding._onnx import export_onnx
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import step, trace
 
-from kp_middleware.embedding import embedded_text, specified_text
-from kp_middleware.embedding._embedded_text import task_first_text
-from kp_middleware.embedding._minilm import MiniLMEmbedder
+from kp_middleware.embedding import MiniLMEmbedder, embedded_text, specified_text
+from kp_middleware.embedding._text import task_first_text
 from kp_middleware.testing import StandInEmbedder
 
 PAGE = step("observation", "page " * 300, tool="read")

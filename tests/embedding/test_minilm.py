@@ -2,6 +2,7 @@ import hashlib
 import logging
 import shutil
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from child_process import Child
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kp_middleware.embedding._minilm import MiniLMEmbedder
+from kp_middleware.embedding import MiniLMEmbedder
 from kp_middleware.errors import EmbedderUnavailableError
 
 
@@ -96,7 +97,7 @@ def test_integers_are_made_once(monkeypatch, tiny_folder):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
     vector = MiniLMEmbedder(precision="int8").embed("hello")
     monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "kp_middleware.embedding._onnx_int8", raising=False)
+    monkeypatch.delitem(sys.modules, "kp_middleware.embedding._onnx", raising=False)
 
     again = MiniLMEmbedder(precision="int8").embed("hello")
 
@@ -107,7 +108,7 @@ def test_integers_are_made_once(monkeypatch, tiny_folder):
 def test_without_onnx_integers_name_the_remedy(monkeypatch, tiny_folder):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
     monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "kp_middleware.embedding._onnx_int8", raising=False)
+    monkeypatch.delitem(sys.modules, "kp_middleware.embedding._onnx", raising=False)
 
     with pytest.raises(EmbedderUnavailableError) as raised:
         MiniLMEmbedder(precision="int8").embed("hello")
@@ -166,6 +167,15 @@ def test_what_a_repeat_is_given_is_its_own(tiny):
     vector[:] = 0
 
     assert tiny.embed("hello").any()
+
+
+@pytest.mark.model
+def test_an_exact_repeat_is_not_embedded_again(minilm):
+    text = "Book the flight that leaves before nine. " * 20
+
+    first_s, repeat_s = (cpu_s(minilm, text) for _ in range(2))
+
+    assert repeat_s < first_s / 5
 
 
 @pytest.mark.parametrize("limit", [128, 512], ids=["of the download", "of the official folder"])
@@ -253,6 +263,7 @@ tell([vector[:9], json.loads(os.read(reading, 9999))])
 def test_nothing_heavy_is_imported_before_the_first_use(child):
     heavy = child.run("""
 import sys
+import time
 import kp_middleware.embedding
 MiniLMEmbedder()
 tell(sorted({"fastembed", "huggingface_hub", "onnx", "onnxruntime"} & sys.modules.keys()))
@@ -283,3 +294,10 @@ def test_a_model_that_cannot_be_loaded_does_not_hide_the_next_place(tiny_folder,
     embedder = MiniLMEmbedder()
 
     assert embedder.embed("hello world")[0] == pytest.approx(-0.034478, abs=1e-3)
+
+
+def cpu_s(embedder, text):
+    """Seconds of this thread for one text."""
+    started = time.thread_time()
+    embedder.embed(text)
+    return time.thread_time() - started

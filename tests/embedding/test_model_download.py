@@ -15,7 +15,7 @@ import io, logging
 lines = io.StringIO()
 logging.getLogger("kp_middleware").addHandler(logging.StreamHandler(lines))
 logging.getLogger("kp_middleware").setLevel(logging.INFO)
-from kp_middleware.embedding._model_download import Download
+from kp_middleware.embedding._download import Download
 try:
     Download(deadline_s=1.0, report_every_s=0.25).folder()
 except EmbedderUnavailableError as exc:

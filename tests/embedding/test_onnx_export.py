@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from kp_middleware.embedding._onnx_export import read_safetensors
+from kp_middleware.embedding._onnx import read_safetensors
 from kp_middleware.errors import MissingExtraError
 
 SENTENCE = {
@@ -75,12 +75,11 @@ def test_only_float_tensors_are_read(tmp_path):
     assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"weight": [[0.5], [-2]]}
 
 
-@pytest.mark.parametrize("name", ["_onnx_export", "_onnx_int8"])
-def test_without_onnx_the_extra_is_named(monkeypatch, name):
-    monkeypatch.delitem(sys.modules, f"kp_middleware.embedding.{name}", raising=False)
+def test_without_onnx_the_extra_is_named(monkeypatch):
+    monkeypatch.delitem(sys.modules, "kp_middleware.embedding._onnx", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)
 
     with pytest.raises(MissingExtraError) as raised:
-        importlib.import_module(f"kp_middleware.embedding.{name}")
+        importlib.import_module("kp_middleware.embedding._onnx")
 
     assert raised.value.extra == "weights"

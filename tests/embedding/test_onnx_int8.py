@@ -3,8 +3,8 @@ import onnx
 import pytest
 from tiny_model import build_tiny_model
 
-from kp_middleware.embedding._onnx_int8 import export_int8, quantize
-from kp_middleware.embedding._onnx_session import quiet_session
+from kp_middleware.embedding._minilm import quiet_session
+from kp_middleware.embedding._onnx import export_int8, quantize
 
 WORDS = np.arange(1000, 1100)[None]
 SENTENCE = {"input_ids": WORDS, "attention_mask": np.ones_like(WORDS)}
