@@ -33,16 +33,16 @@ from kp_middleware.database import connect
 from kp_middleware.export import Forwarder, OwnPace, Pace, Registry
 from kp_middleware.recording import Recorder
 from kp_middleware.storage import OutboxTable
-from kp_middleware.testing import FakeClock, LocalRegistry, Mood
+from kp_middleware.testing import FakeClock, Fault, LocalRegistry
 
 LEASES_ARE_OVER_S: Final = 200.0
 MODEL_ANSWERS_S: Final = 0.001
 SEND_TIMEOUT_S: Final = 0.25
 THRESHOLD: Final = 0.6
-HOSTILE: Final[dict[int | Mood | None, float]] = {
+HOSTILE: Final[dict[int | Fault | None, float]] = {
     None: 80,
     **dict.fromkeys((500, 502, 503, 429), 1),
-    **{mood: 1 for mood in Mood if mood not in {Mood.DEAD_KEY, Mood.NO_REPUTATION}},
+    **{fault: 1 for fault in Fault if fault not in {Fault.DEAD_KEY, Fault.NO_REPUTATION}},
 }
 
 
@@ -180,7 +180,7 @@ def main() -> None:
     asked = parser.parse_args()
     logging.getLogger("kp_middleware").setLevel(logging.ERROR)
     clock, each = FakeClock(time.time()), asked.traces // asked.processes
-    script = Mood.mixed(HOSTILE, seed=asked.seed)
+    script = Fault.mixed(HOSTILE, seed=asked.seed)
     with (
         TemporaryDirectory() as folder,
         LocalRegistry(answers=script, burst=10**9, clock=clock) as registry,

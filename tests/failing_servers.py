@@ -10,7 +10,7 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
-from kp_middleware.testing import LocalRegistry, Mood
+from kp_middleware.testing import Fault, LocalRegistry
 
 KEY = "kp_" + "0" * 64
 ANSWERS = {
@@ -149,4 +149,4 @@ def make_certificate(folder, host):
 
 
 def no_reputation():
-    return at_a_registry(answers=[Mood.NO_REPUTATION])
+    return at_a_registry(answers=[Fault.NO_REPUTATION])

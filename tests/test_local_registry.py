@@ -9,7 +9,7 @@ from functools import partial
 import httpx2
 import pytest
 
-from kp_middleware.testing import Answer, LocalRegistry, Mood
+from kp_middleware.testing import Answer, Fault, LocalRegistry
 from kp_middleware.traces import ReasoningTrace, Step
 
 
@@ -222,13 +222,13 @@ def test_a_function_may_decide_by_the_request():
 @pytest.mark.parametrize(
     ("mood", "error", "stored"),
     [
-        (Mood.HANG, httpx2.ReadTimeout, 0),
-        (Mood.RESET, httpx2.ReadError, 0),
-        (Mood.HANG_UP, httpx2.RemoteProtocolError, 0),
-        (Mood.CUT, httpx2.RemoteProtocolError, 0),
-        (Mood.STORE_AND_HANG, httpx2.ReadTimeout, 1),
-        (Mood.STORE_AND_RESET, httpx2.ReadError, 1),
-        (Mood.STORE_AND_CUT, httpx2.RemoteProtocolError, 1),
+        (Fault.HANG, httpx2.ReadTimeout, 0),
+        (Fault.RESET, httpx2.ReadError, 0),
+        (Fault.HANG_UP, httpx2.RemoteProtocolError, 0),
+        (Fault.CUT, httpx2.RemoteProtocolError, 0),
+        (Fault.STORE_AND_HANG, httpx2.ReadTimeout, 1),
+        (Fault.STORE_AND_RESET, httpx2.ReadError, 1),
+        (Fault.STORE_AND_CUT, httpx2.RemoteProtocolError, 1),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -245,13 +245,13 @@ def test_in_a_bad_mood_it_gives_no_answer(mood, error, stored):
 @pytest.mark.parametrize(
     ("mood", "status", "words", "stored"),
     [
-        (Mood.NONSENSE, 201, "<html>", 0),
-        (Mood.NO_REPUTATION, 403, "KP-REP", 0),
-        (Mood.DEAD_KEY, 429, "Rate limit", 0),
-        (Mood.DRIP, 201, "kp:trace:", 1),
-        (Mood.CLOSE_IDLE, 201, "kp:trace:", 1),
-        (Mood.STORE_AND_FAIL, 500, "Internal", 1),
-        (Mood.STORE_AND_BABBLE, 201, "<html>", 1),
+        (Fault.NONSENSE, 201, "<html>", 0),
+        (Fault.NO_REPUTATION, 403, "KP-REP", 0),
+        (Fault.DEAD_KEY, 429, "Rate limit", 0),
+        (Fault.DRIP, 201, "kp:trace:", 1),
+        (Fault.CLOSE_IDLE, 201, "kp:trace:", 1),
+        (Fault.STORE_AND_FAIL, 500, "Internal", 1),
+        (Fault.STORE_AND_BABBLE, 201, "<html>", 1),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -265,7 +265,7 @@ def test_in_another_mood_its_answer_says_little_of_what_it_did(mood, status, wor
 
 def test_an_answer_that_crawls_lets_no_byte_be_waited_for_long():
     with (
-        LocalRegistry(answers=[Mood.CRAWL]) as registry,
+        LocalRegistry(answers=[Fault.CRAWL]) as registry,
         connection_to(registry) as connection,
     ):
         connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
@@ -277,7 +277,7 @@ def test_an_answer_that_crawls_lets_no_byte_be_waited_for_long():
 
 def test_a_connection_that_is_closed_while_idle_is_not_announced():
     with (
-        LocalRegistry(answers=[Mood.CLOSE_IDLE]) as registry,
+        LocalRegistry(answers=[Fault.CLOSE_IDLE]) as registry,
         connection_to(registry) as connection,
     ):
         connection.sendall(b"POST /v1/knowledge HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
@@ -288,7 +288,7 @@ def test_a_connection_that_is_closed_while_idle_is_not_announced():
 
 
 def test_what_hangs_ends_with_it():
-    with LocalRegistry(answers=[Mood.HANG]) as registry, ThreadPoolExecutor() as pool:
+    with LocalRegistry(answers=[Fault.HANG]) as registry, ThreadPoolExecutor() as pool:
         answer = pool.submit(post_trace, registry, trace_of(), timeout=30)
         wait_until(lambda: registry.requests)
         registry.__exit__(None, None, None)
@@ -305,14 +305,14 @@ def test_a_page_of_a_proxy_stands_for_what_is_behind_it():
     assert {answer.headers["content-type"] for answer in answers} == {"text/html"}
 
 
-def test_a_mixed_mood_is_the_same_for_a_seed():
-    weights = {None: 2, 503: 1, Mood.RESET: 1}
-    one, other = Mood.mixed(weights, seed=7), Mood.mixed(weights, seed=7)
+def test_mixed_faults_are_the_same_for_a_seed():
+    weights = {None: 2, 503: 1, Fault.RESET: 1}
+    one, other = Fault.mixed(weights, seed=7), Fault.mixed(weights, seed=7)
 
-    moods = [one(None) for _ in range(100)]
+    faults = [one(None) for _ in range(100)]
 
-    assert moods == [other(None) for _ in range(100)]
-    assert set(moods) == {None, 503, Mood.RESET}
+    assert faults == [other(None) for _ in range(100)]
+    assert set(faults) == {None, 503, Fault.RESET}
 
 
 def test_what_is_overwritten_is_counted():

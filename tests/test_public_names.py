@@ -42,7 +42,7 @@ ALSO_PROMISED = {  # besides: what README and docs have users import from module
     },
     "kp_middleware.testing": {
         *("Answer", "FakeClock", "ListOutbox", "LocalRegistry"),
-        *("Mood", "Received", "Row", "StandInEmbedder"),
+        *("Fault", "Received", "Row", "StandInEmbedder"),
     },
 }
 PACKAGES = sorted(

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from kp_middleware.instants import instant
 from kp_middleware.testing._answers import (
     NO_KEY,
     NO_SCOPE,
@@ -21,16 +22,16 @@ from kp_middleware.testing._answers import (
     NOT_YOURS,
     TOO_LARGE,
     TROUBLE,
+    Fault,
+    WriteLimit,
     canned,
+    dead_key,
     invalid,
 )
-from kp_middleware.testing._mood import Mood
-from kp_middleware.testing._shelf import Shelf
 from kp_middleware.testing._wire import Answer, Received, WireServer
-from kp_middleware.testing._write_limit import WriteLimit, dead_key
 from kp_middleware.traces import ReasoningTrace
 
-Behaviour: TypeAlias = int | Answer | Mood
+Behaviour: TypeAlias = int | Answer | Fault
 """To one POST: a status as the real registry would answer it, an answer, or worse."""
 
 Script: TypeAlias = Iterable[Behaviour] | Callable[[Received], Behaviour | None]
@@ -47,8 +48,8 @@ class LocalRegistry:
     revokes the key. Reading is not limited.
 
     Args:
-        answers: Statuses, answers or moods for the first POSTs, in order, or a function of the
-            request, as `Mood.mixed` makes them.
+        answers: Statuses, answers or faults for the first POSTs, in order, or a function of the
+            request, as `Fault.mixed` makes them.
         burst: How many POSTs may follow one another at once.
         refill_s: One more is allowed per so many seconds.
         may_write: Whether the key has the scope; without it all is 403.
@@ -88,7 +89,7 @@ class LocalRegistry:
         self._replays = replays
         self._agent_id = agent_id
         self._answered: dict[str, Answer] = {}
-        self._shelf = Shelf()
+        self._documents = _DocumentStore()
         self._requests: list[Received] = []
         self._under_way = 0
         self._most_at_once = 0
@@ -109,12 +110,12 @@ class LocalRegistry:
     @property
     def documents(self) -> Mapping[str, ReasoningTrace]:
         """What is stored, by id."""
-        return self._shelf.traces()
+        return self._documents.traces()
 
     @property
     def times_stored(self) -> Mapping[str, int]:
         """How often each document was stored, by id: more than once means it was overwritten."""
-        return self._shelf.times_stored
+        return self._documents.times_stored
 
     @property
     def times_received(self) -> Mapping[str, int]:
@@ -145,7 +146,7 @@ class LocalRegistry:
     def forget(self) -> None:
         """Lose what is stored, as a registry without a disk does when it starts again."""
         with self._lock:
-            self._shelf.clear()
+            self._documents.clear()
 
     def revoke(self) -> None:
         """Refuse the key from now on."""
@@ -184,7 +185,7 @@ class LocalRegistry:
         path, query = urlsplit(received.path).path, urlsplit(received.path).query
         match received.method, path.removeprefix("/v1/").partition("/"):
             case "GET", ("knowledge", _, ""):
-                return Answer.of(200, self._shelf.search(query))
+                return Answer.of(200, self._documents.search(query))
             case "POST", ("knowledge", _, ""):
                 return self._posted(received)
             case "DELETE", ("knowledge", _, name):
@@ -202,13 +203,13 @@ class LocalRegistry:
                 return self._limit.refusal()
             case int(status):
                 return canned(status)
-            case Mood() as mood:
-                return self._moody(mood, received)
+            case Fault() as fault:
+                return self._failing(fault, received)
             case answer:
                 return answer
 
-    def _moody(self, mood: Mood, received: Received) -> Answer:
-        treatment = mood.value
+    def _failing(self, fault: Fault, received: Received) -> Answer:
+        treatment = fault.value
         answer = self._contribution(received) if treatment.takes else Answer(201)
         return replace(treatment.says or answer, manner=treatment.manner)
 
@@ -232,12 +233,12 @@ class LocalRegistry:
         """No scope is asked for: a key that may only read may delete what is its agent's."""
         if not self._knows(received):
             return NO_KEY
-        trace = self._shelf.traces().get(name)
+        trace = self._documents.traces().get(name)
         if trace is None:
             return NOT_FOUND
         if self._agent_id not in {None, trace.metadata.agent_id}:
             return NOT_YOURS
-        self._shelf.remove(name)
+        self._documents.remove(name)
         return Answer.of(200, {"deleted": True, "unit_id": name})
 
     def _export(self, received: Received, agent_id: str) -> Answer:
@@ -245,7 +246,7 @@ class LocalRegistry:
             return NO_KEY
         if self._agent_id not in {None, agent_id}:
             return NOT_YOUR_DATA
-        units = self._shelf.of_agent(agent_id)
+        units = self._documents.of_agent(agent_id)
         told = {"agent_id": agent_id, "total_contributions": len(units), "knowledge_units": units}
         return Answer.of(200, {"data": told})
 
@@ -260,7 +261,74 @@ class LocalRegistry:
             return _refused(exc.errors())
         except ValueError:
             return TROUBLE
-        return Answer.of(201, self._shelf.put(trace))
+        return Answer.of(201, self._documents.put(trace))
+
+
+class _DocumentStore:
+    """Documents by id; the same id again overwrites.
+
+    Attributes:
+        times_stored: How often, by id.
+    """
+
+    def __init__(self) -> None:
+        self.times_stored: Counter[str] = Counter()
+        self._stored: dict[str, tuple[ReasoningTrace, str]] = {}
+
+    def traces(self) -> dict[str, ReasoningTrace]:
+        """What is stored, by id."""
+        return {trace_id: trace for trace_id, (trace, _) in self._stored.items()}
+
+    def put(self, trace: ReasoningTrace) -> dict[str, object]:
+        """Store one, and say what a 201 says."""
+        self.times_stored[trace.id] += 1
+        self._stored[trace.id] = trace, instant(time.time())
+        entry = _entry(*self._stored[trace.id])
+        return {"data": entry, "quality_score": trace.metadata.quality_score}
+
+    def of_agent(self, agent_id: str) -> list[dict[str, object]]:
+        """Whole documents, as an export has them."""
+        return [
+            trace.model_dump(mode="json")
+            for trace, _ in self._stored.values()
+            if trace.metadata.agent_id == agent_id
+        ]
+
+    def remove(self, trace_id: str) -> None:
+        """Store it no longer."""
+        del self._stored[trace_id]
+
+    def clear(self) -> None:
+        """Store nothing any more."""
+        self._stored.clear()
+
+    def search(self, query: str) -> dict[str, object]:
+        """The page for ``q=&types=&domain=&min_quality=&limit=20&offset=0``, each optional."""
+        asked = dict(parse_qsl(query))
+        limit, offset = int(asked.get("limit", 20)), int(asked.get("offset", 0))
+        found = [entry for entry in self._stored.values() if _is_meant(entry[0], asked)]
+        page = [_entry(trace, at) for trace, at in found[offset : offset + limit]]
+        return {"data": page, "total": len(found), "offset": offset, "limit": limit}
+
+
+def _is_meant(trace: ReasoningTrace, asked: dict[str, str]) -> bool:
+    metadata = trace.metadata
+    return (
+        asked.get("q", "").casefold() in trace.model_dump_json().casefold()
+        and trace.kind in asked.get("types", trace.kind).split(",")
+        and asked.get("domain", metadata.task_domain) == metadata.task_domain
+        and metadata.quality_score >= float(asked.get("min_quality", 0))
+    )
+
+
+def _entry(trace: ReasoningTrace, stored_at: str) -> dict[str, object]:
+    return {
+        "id": trace.id,
+        "unit": trace.model_dump(mode="json"),
+        "visibility": trace.metadata.visibility,
+        "created_at": stored_at,
+        "updated_at": stored_at,
+    }
 
 
 def _one_by_one(answers: Iterable[Behaviour]) -> Callable[[Received], Behaviour | None]:

@@ -13,21 +13,21 @@ from kp_middleware import ReasoningTrace
 from kp_middleware.database import connect
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.settings import Settings
-from kp_middleware.testing import Answer, FakeClock, LocalRegistry, Mood
+from kp_middleware.testing import Answer, FakeClock, Fault, LocalRegistry
 
 TRACES, BATCH, FEW = 1200, 50, 5
 HOUR_S = 3600.0
 TIMEOUT_S = 0.1
 
 BUSY = Answer(503, b"<html>", {"Retry-After": "90"})
-CALM = {None: 95, Mood.CLOSE_IDLE: 2, Mood.STORE_AND_RESET: 1, 500: 1, 429: 1}
+CALM = {None: 95, Fault.CLOSE_IDLE: 2, Fault.STORE_AND_RESET: 1, 500: 1, 429: 1}
 ROUGH = {
-    **dict.fromkeys(Mood, 2.5),
+    **dict.fromkeys(Fault, 2.5),
     **dict.fromkeys((500, 502, 503, 504, 429), 2.0),
-    **dict.fromkeys((Mood.DEAD_KEY, Mood.NO_REPUTATION, 403), 0.5),
+    **dict.fromkeys((Fault.DEAD_KEY, Fault.NO_REPUTATION, 403), 0.5),
     None: 65,
 }
-OUTAGES = (500, 502, BUSY, Mood.HANG, Mood.RESET, Mood.HANG_UP, Mood.CUT, Mood.NONSENSE)
+OUTAGES = (500, 502, BUSY, Fault.HANG, Fault.RESET, Fault.HANG_UP, Fault.CUT, Fault.NONSENSE)
 REFUSED = {b"forbidden words": 400, b"much too large": 413, b"choke on this": 500}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -39,8 +39,8 @@ class Weather:
     def __init__(self, seed, clock):
         self._seed = seed
         self._clock = clock
-        self._calm = Mood.mixed(CALM, seed=seed)
-        self._rough = Mood.mixed(ROUGH, seed=seed)
+        self._calm = Fault.mixed(CALM, seed=seed)
+        self._rough = Fault.mixed(ROUGH, seed=seed)
         self.met = Counter()
 
     def __call__(self, received):

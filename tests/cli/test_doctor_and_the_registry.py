@@ -10,7 +10,7 @@ import pytest
 
 from kp_middleware import KnowledgePulse, current_trace, locations
 from kp_middleware.storage import Pacing, PacingTable
-from kp_middleware.testing import LocalRegistry, Mood
+from kp_middleware.testing import Fault, LocalRegistry
 
 pytestmark = pytest.mark.usefixtures("usual_network")
 
@@ -223,7 +223,7 @@ def test_a_login_of_another_registry_sends_nothing_and_is_told_everywhere(
 
 
 def test_a_login_is_used_at_its_own_registry(db, login, type_command):
-    with LocalRegistry(answers=[Mood.DRIP]) as registry:
+    with LocalRegistry(answers=[Fault.DRIP]) as registry:
         login({"apiKey": registry.api_key, "agentId": "agent-1"}, registryUrl=registry.url + "/")
         with KnowledgePulse(db=db, embedder=None, threshold=0) as kp:
             kp.capture(_thinking)("six times seven")

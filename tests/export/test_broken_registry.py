@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.export import Registry
 from kp_middleware.parcels import Parcel
-from kp_middleware.testing import LocalRegistry, Mood
+from kp_middleware.testing import Fault, LocalRegistry
 
 KEY = "kp_0123456789abcdef"
 PARCEL = Parcel(trace_seq=7, body=b"{}", idempotency_key="k-1")
@@ -161,7 +161,7 @@ def test_a_registry_that_hardly_takes_a_byte_is_given_up():
 
 
 def test_an_answer_that_crawls_is_given_up_and_costs_no_more_than_its_time():
-    with LocalRegistry(answers=[Mood.CRAWL]) as local:
+    with LocalRegistry(answers=[Fault.CRAWL]) as local:
         error = error_of(local.url, timeout_s=0.2)
 
     assert "no answer within 0.2 s" in str(error)

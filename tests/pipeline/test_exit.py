@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from kp_middleware.database import connect
-from kp_middleware.testing import LocalRegistry, Mood
+from kp_middleware.testing import Fault, LocalRegistry
 
 BEGIN = """
 import multiprocessing, sys
@@ -119,7 +119,7 @@ def seconds_to_end(run_child):
 def test_a_program_ends_about_as_soon_where_the_registry_hangs_and_keeps_what_it_did_not_send(
     seconds_to_end, db, pipelines
 ):
-    hanging_s = seconds_to_end(pipelines, lambda _: Mood.HANG)
+    hanging_s = seconds_to_end(pipelines, lambda _: Fault.HANG)
     with closing(connect(db, read_only=True)) as connection:
         states = connection.execute("SELECT DISTINCT state FROM outbox").fetchall()
 

@@ -12,7 +12,7 @@ from kp_middleware.database import connect
 from kp_middleware.export import Registry
 from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.settings import Settings
-from kp_middleware.testing import LocalRegistry, Mood
+from kp_middleware.testing import Fault, LocalRegistry
 
 NO_WRITING = "CREATE TRIGGER full BEFORE UPDATE ON outbox {} BEGIN SELECT raise(FAIL, 'full'); END"
 HANGS_FOR_EVER_S = 60.0
@@ -129,7 +129,7 @@ def test_an_answer_that_comes_while_the_file_cannot_be_written_is_not_asked_for_
 def test_who_ends_while_the_registry_hangs_leaves_all_to_the_next_which_sends_at_once(
     queued, worker_for, db
 ):
-    answers = iter([Mood.HANG])
+    answers = iter([Fault.HANG])
     with LocalRegistry(answers=lambda _: next(answers, None)) as registry:
         queued(registry)
         ended = worker_for(registry)
@@ -149,7 +149,7 @@ def test_who_ends_while_the_registry_hangs_leaves_all_to_the_next_which_sends_at
 
 
 def test_a_request_broken_off_counts_once_however_soon_its_thread_goes_on(queued, worker_for, db):
-    with LocalRegistry(answers=[Mood.HANG]) as registry:
+    with LocalRegistry(answers=[Fault.HANG]) as registry:
         queued(registry)
         ended = worker_for(registry)
         wait_until(lambda: registry.requests)
@@ -204,7 +204,7 @@ def test_who_cannot_even_reach_the_registry_leaves_nothing_that_counts(queued, d
 
 
 def test_where_the_file_is_locked_who_ends_waits_for_nobody(queued, worker_for, db):
-    with LocalRegistry(answers=[Mood.HANG]) as registry:
+    with LocalRegistry(answers=[Fault.HANG]) as registry:
         queued(registry)
         ended = worker_for(registry)
         wait_until(lambda: registry.requests)

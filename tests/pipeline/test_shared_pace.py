@@ -19,7 +19,7 @@ from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.storage import PacingTable
 from kp_middleware.storage._pauses import lift_stops
 from kp_middleware.testing import FakeClock
-from kp_middleware.testing._write_limit import WriteLimit
+from kp_middleware.testing._answers import WriteLimit
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

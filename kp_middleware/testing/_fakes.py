@@ -1,13 +1,79 @@
-"""An outbox without a file."""
+"""Fakes of what is slow or far away: a clock, an embedder, an outbox."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from zlib import crc32
 
 from kp_middleware.errors import RegistryError, RegistryRejectedError
 from kp_middleware.parcels import Parcel, Receipt
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_WORD = re.compile(r"\w+")
+_DIMENSIONS: Final = 384
+
 State: TypeAlias = Literal["pending", "sending", "sent", "rejected", "blocked"]
+
+
+class FakeClock:
+    """Call it for seconds since the epoch, as ``time.time``; its bound ``ms`` is the same in ms.
+
+    >>> clock = FakeClock(1000.0)
+    >>> clock.advance(1.5)
+    >>> clock(), clock.ms()
+    (1001.5, 1001500)
+    """
+
+    def __init__(self, now: float = 1_790_000_000.0) -> None:
+        self._now = now
+
+    def __call__(self) -> float:
+        """Seconds since the epoch."""
+        return self._now
+
+    def ms(self) -> int:
+        """Milliseconds since the epoch, rounded."""
+        return round(self._now * 1000)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; a negative number sets the clock back."""
+        self._now += seconds
+
+
+class StandInEmbedder:
+    """Counts hashed words: texts that share words are near. The same everywhere, at once, no model.
+
+    Attributes:
+        name: Its fingerprint.
+        asked: The texts it was given, in order.
+
+    >>> embedder = StandInEmbedder()
+    >>> near = embedder.embed("sort a list") @ embedder.embed("sort a long list")
+    >>> far = embedder.embed("sort a list") @ embedder.embed("book flights to Rome")
+    >>> bool(near > 0.8 > 0.2 > far), len(embedder.asked)
+    (True, 4)
+    """
+
+    name: Final = "stand-in"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed(self, text: str, /) -> "NDArray[np.float32]":
+        """The vector of one text: float32, 384 numbers, of length 1, also where no word is."""
+        import numpy as np
+
+        self.asked.append(text)
+        words = _WORD.findall(text.casefold()) or [text]
+        counts = np.bincount(
+            [crc32(word.encode(errors="replace")) % _DIMENSIONS for word in words],
+            minlength=_DIMENSIONS,
+        )
+        return (counts / np.linalg.norm(counts)).astype(np.float32)
 
 
 @dataclass(slots=True)
