@@ -24,7 +24,6 @@ from kp_middleware.traces import ReasoningTrace
 if TYPE_CHECKING:
     from fastembed import TextEmbedding
     from fastembed.text.onnx_text_model import OnnxTextModel
-    from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -234,13 +233,7 @@ def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":
 
 
 def _replace_session(embedding: "TextEmbedding", folder: Path, threads: int) -> None:
-    """Use a session that does not spin: fastembed has no way to ask for it."""
-    model = cast("OnnxTextModel[Any]", embedding.model)
-    model.model = quiet_session(folder / "model.onnx", threads)
-
-
-def quiet_session(model: Path | bytes, threads: int) -> "InferenceSession":
-    """Run a model, a file or its bytes, on threads that sleep while they have nothing to do.
+    """Use a session whose threads sleep while they have nothing to do: fastembed cannot ask for it.
 
     By default they spin after each run, for as long as it took: the host's own work waits.
     """
@@ -250,8 +243,9 @@ def quiet_session(model: Path | bytes, threads: int) -> "InferenceSession":
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    source = str(model) if isinstance(model, Path) else model
-    return InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    model = cast("OnnxTextModel[Any]", embedding.model)
+    providers = ["CPUExecutionProvider"]
+    model.model = InferenceSession(str(folder / "model.onnx"), options, providers)
 
 
 DEFAULT_EMBEDDER: Final = MiniLMEmbedder()

@@ -9,22 +9,19 @@ import shutil
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kp_middleware.embedding._minilm import quiet_session
 from kp_middleware.errors import MissingExtraError
 
 try:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
+    from onnxruntime import InferenceSession, SessionOptions
 except ModuleNotFoundError as exc:
     raise MissingExtraError("weights") from exc
-
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
 
 _HIDDEN = 384
 _HEADS = 12
@@ -337,12 +334,14 @@ def _peaks(model: onnx.ModelProto, products: set[str]) -> dict[str, Floats]:
     outputs = model.graph.output
     given = len(outputs)
     outputs.extend(helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in names)
-    session = quiet_session(model.SerializeToString(), threads=1)
+    options = SessionOptions()
+    options.intra_op_num_threads = 1
+    session = InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
     del outputs[given:]  # a copy of the model would be 90 MB more
     return dict(zip(names, _largest(session, names), strict=True))
 
 
-def _largest(session: "InferenceSession", names: Sequence[str]) -> Iterator[Floats]:
+def _largest(session: InferenceSession, names: Sequence[str]) -> Iterator[Floats]:
     words = np.random.default_rng(0).integers(1000, _WORDS, (8, 64))
     words[:, 0], words[:, -1] = _FIRST, _LAST
     offered = {
