@@ -8,19 +8,18 @@ birth dates are not found by rules. A `Policy` adds what a user knows better.
 from kp_middleware.privacy._documents import (
     RedactedTrace,
     RedactedValue,
+    check_clean,
     redact_jsonable,
     redact_trace,
     spread_in_jsonable,
     spread_in_trace,
 )
-from kp_middleware.privacy._engine import ENGINE_TROUBLE
-from kp_middleware.privacy._find import Redacted, redact_text
-from kp_middleware.privacy._found import Found, count_placeholders
-from kp_middleware.privacy._json_text import document_in
 from kp_middleware.privacy._known_secrets import KnownSecrets
+from kp_middleware.privacy._plugins import ENGINE_TROUBLE
 from kp_middleware.privacy._policy import Policy
-from kp_middleware.privacy._second_look import check_clean
-from kp_middleware.privacy._table import REDACTOR
+from kp_middleware.privacy._ruleset import REDACTOR
+from kp_middleware.privacy._scanner import Found, Redacted, count_placeholders, redact_text
+from kp_middleware.privacy._walk import document_in
 
 __all__ = [
     "ENGINE_TROUBLE",

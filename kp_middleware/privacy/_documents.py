@@ -1,20 +1,34 @@
-"""Clean whole documents and other structures; when in doubt, refuse."""
+"""The one place where any failure becomes a refusal, and where a document begins and ends."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._found import Found, counted
 from kp_middleware.privacy._known_secrets import KnownSecrets
-from kp_middleware.privacy._placeholder_numbers import Numbers
+from kp_middleware.privacy._plugins import document
 from kp_middleware.privacy._policy import Policy
-from kp_middleware.privacy._refusal import refusing
-from kp_middleware.privacy._rulebook import rulebook
-from kp_middleware.privacy._walk import Walk
+from kp_middleware.privacy._ruleset import ruleset
+from kp_middleware.privacy._scanner import Found, Numbers, counted
+from kp_middleware.privacy._walk import Walk, unique
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
+
+
+@contextmanager
+def fail_closed() -> Iterator[None]:
+    """Turn what goes wrong inside into a RedactionError that says nothing of the value."""
+    try:
+        with document():
+            yield
+    except RedactionError:
+        raise
+    except Exception:  # noqa: BLE001  # fail closed, whatever it is
+        raise RedactionError("redactor_error") from None  # the cause may quote the value
+
 
 KEPT = frozenset(
     (
@@ -84,7 +98,7 @@ def redact_trace(
     Raises:
         RedactionError: If it is not certain that the rest is clean and valid: keep it here.
     """
-    with refusing():
+    with fail_closed():
         walk = _walk(trace, level, policy, known, kept=KEPT)
         document = walk.clean(trace.model_dump(mode="json"))
         return _redacted(trace, walk.spread(document), walk)
@@ -94,7 +108,7 @@ def spread_in_trace(
     trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> RedactedTrace:
     """Take out of a redacted document what became known later. Raises as `redact_trace`."""
-    with refusing():
+    with fail_closed():
         walk = _walk(trace, level, policy, known, kept=KEPT)
         return _redacted(trace, walk.spread(trace.model_dump(mode="json")), walk)
 
@@ -116,7 +130,7 @@ def redact_jsonable(
     >>> redact_jsonable({"user": "anna", "password": "hunter2"}, level="private").value
     {'user': 'anna', 'password': '[REDACTED:password]'}
     """
-    with refusing():
+    with fail_closed():
         walk = _walk(value, level, policy, known)
         cleaned = walk.spread(walk.clean(value))
     return RedactedValue(cleaned, tuple(walk.found))
@@ -126,7 +140,7 @@ def spread_in_jsonable(
     value: object, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> RedactedValue:
     """Take out of a redacted structure what became known later. Raises as `redact_jsonable`."""
-    with refusing():
+    with fail_closed():
         walk = _walk(value, level, policy, known)
         return RedactedValue(walk.spread(value), tuple(walk.found))
 
@@ -152,4 +166,32 @@ def _walk(
 ) -> Walk:
     numbers = Numbers.after(value) if policy.numbered else None
     known = KnownSecrets() if known is None else known
-    return Walk(rulebook(level, policy), kept=kept, numbers=numbers, known=known)
+    return Walk(ruleset(level, policy), kept=kept, numbers=numbers, known=known)
+
+
+def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY) -> None:
+    """Let a JSON document pass, or say why it must not.
+
+    Our own rules see every field; what a user adds sees those that can hold a text.
+
+    Raises:
+        RedactionError: ``residual_secret`` with the path, the rule and the length of what was
+            found, never the value; ``invalid_after_redaction`` if it is not JSON, or a key comes
+            twice.
+    """
+    try:
+        document = json.loads(body.decode(), object_pairs_hook=unique)
+    except (ValueError, RecursionError):
+        raise RedactionError("invalid_after_redaction") from None  # the cause quotes the body
+    with fail_closed():
+        _look_through(document, Walk(ruleset(level, policy.built_in())))
+        if policy != policy.built_in():
+            _look_through(document, Walk(ruleset(level, policy), kept=KEPT))
+
+
+def _look_through(document: object, walk: Walk) -> None:
+    walk.clean(document)
+    if walk.found:
+        first = walk.found[0]
+        where = f"{first.path} ({first.label}, {first.length} chars)"
+        raise RedactionError("residual_secret", where)

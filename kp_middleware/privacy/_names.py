@@ -3,8 +3,8 @@
 import re
 from functools import cache, lru_cache
 
+from kp_middleware.privacy._escapes import PLACEHOLDER, seen
 from kp_middleware.privacy._rules import in_any_case, spelled
-from kp_middleware.privacy._signs import PLACEHOLDER, seen
 
 _OWNERS = (
     *("api", "app", "application", "access", "secret", "private", "signing", "signature"),
@@ -114,35 +114,6 @@ PROBABLE_PART = r"(?:token|secret|pass(?:word|wd|phrase)?|pwd?|creds?)"
 """Parts of names, alone or before something else: what has it, and looks like a secret, is one."""
 
 PROBABLE_STARTS = ("key", "tok", "secret", "pass", "pw", "cred", "pat", "pin", "otp")
-
-VENDORS = (
-    *("adafruit", "adobe", "airtable", "algolia", "alibaba", "amplitude", "artifactory", "asana"),
-    *("atlassian", "auth0", "authress", "beamer", "bittrex", "braintree", "buildkite", "circleci"),
-    *("clickhouse", "clojars", "cloudflare", "codecov", "codeclimate", "cohere", "coinbase"),
-    *("confluence", "confluent", "contentful", "databricks", "datadog", "deepgram", "digitalocean"),
-    *("discord", "doppler", "droneci", "dropbox", "duffel", "dynatrace", "easypost", "elevenlabs"),
-    *("etsy", "facebook", "fastly", "figma", "finicity", "finnhub", "flickr", "flutterwave"),
-    *("frameio", "freemius", "freshbooks", "gitter", "gocardless", "grafana", "harness", "heroku"),
-    *("hubspot", "infracost", "intercom", "jfrog", "jira", "kraken", "kucoin", "launchdarkly"),
-    *("linkedin", "lob_", "looker", "mailchimp", "mailgun", "mapbox", "mattermost", "maxmind"),
-    *(
-        "meraki",
-        "messagebird",
-        "netlify",
-        "newrelic",
-        "new-relic",
-        "new_relic",
-        "nytimes",
-        "octopus",
-    ),
-    *("okta", "openai", "openrouter", "pagerduty", "paypal", "pinecone", "plaid", "planetscale"),
-    *("postmark", "prefect", "privateai", "pulumi", "rapidapi", "rubygems", "scalingo", "segment_"),
-    *("sendbird", "sendgrid", "sendinblue", "sentry", "shippo", "shopify", "sidekiq", "snyk"),
-    *("sonar", "sourcegraph", "spotify", "squareup", "square_", "squarespace", "stripe", "sumo"),
-    *("supabase", "telegram", "travis", "trello", "twilio", "twitch", "twitter", "typeform"),
-    *("vercel", "wakatime", "yandex", "zendesk", "zoho"),
-)
-"""Who gives keys: beside such a name stands a key, if it looks like one."""
 
 _PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".join(
     word for word in _FOREIGN if word.isascii()

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kp_middleware.patterns import is_pattern
-from kp_middleware.privacy._table import REDACTOR
+from kp_middleware.privacy._ruleset import REDACTOR
 
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
-
 
 _PACKAGES = {
     "kingfisher": "kingfisher-secret-scanner",
@@ -76,7 +75,10 @@ class Policy:
 
     def without_packages(self) -> Self:
         """All that works without an extra: no engines, no patterns."""
-        allow, deny = texts(self.allow), texts(self.deny)
+        allow, deny = (
+            tuple(entry for entry in entries if not is_pattern(entry))
+            for entries in (self.allow, self.deny)
+        )
         return replace(self, allow=allow, deny=deny, phone_regions=(), engines=())
 
 
@@ -101,8 +103,3 @@ def _version_found(engine: str) -> str:
 
     packages = [_PACKAGES.get(kind, kind), *filter(None, [argument])]
     return " ".join(map(metadata.version, packages))
-
-
-def texts(entries: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that are no patterns."""
-    return tuple(entry for entry in entries if not is_pattern(entry))

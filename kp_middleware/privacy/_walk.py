@@ -1,21 +1,109 @@
-"""Clean every string, key and number of a JSON-like structure, and keep its shape."""
+"""Where in a document a value stands."""
 
 import json
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._find import is_too_large, known_in, replaced, take_out
-from kp_middleware.privacy._found import Found
-from kp_middleware.privacy._json_text import document_in, ways_to_write
+from kp_middleware.privacy._checks import is_counter, is_of_account
+from kp_middleware.privacy._escapes import PLACEHOLDER
 from kp_middleware.privacy._known_secrets import KnownSecrets, is_mixed
-from kp_middleware.privacy._place import Place
-from kp_middleware.privacy._placeholder_numbers import Numbers
-from kp_middleware.privacy._rulebook import DENIED, Rulebook
-from kp_middleware.privacy._signs import PLACEHOLDER
+from kp_middleware.privacy._ruleset import DENIED, Ruleset
+from kp_middleware.privacy._scanner import (
+    Found,
+    Numbers,
+    is_too_large,
+    known_in,
+    replaced,
+    take_out,
+)
 from kp_middleware.privacy._strength import is_sign_of_model, is_strong, is_usual_word
-from kp_middleware.privacy._values import is_counter, is_of_account
+
+
+class Place(NamedTuple):
+    """Where in a document a value stands, and what that says of it.
+
+    Attributes:
+        path: As a person reads it: ``steps[3].input.url``.
+        pattern: The path of all values like it: ``steps[].input.url``.
+        name: The nearest key, which may announce what the value is.
+        blank: The label under which the value goes, whatever it is; empty if it may stay.
+        depth: How many values this one is inside of.
+    """
+
+    path: str = ""
+    pattern: str = ""
+    name: str = ""
+    blank: str = ""
+    depth: int = 0
+
+    def under(self, key: str, *, name: str, blank: str) -> "Place":
+        """The place of a member; ``name`` is its key, or what a sibling says that it is."""
+        dot = "." if self.path else ""
+        return Place(
+            f"{self.path}{dot}{key[:40]}",
+            f"{self.pattern}{dot}{key}",
+            name,
+            self.blank or blank,
+            self.depth + 1,
+        )
+
+    def at(self, index: int, *, name: str, blank: str) -> "Place":
+        """The place of an item; ``name`` is the flag before it, if that says what it is."""
+        return Place(
+            f"{self.path}[{index}]",
+            f"{self.pattern}[]",
+            name or self.name,
+            self.blank or blank,
+            self.depth + 1,
+        )
+
+
+def document_in(text: str) -> object:
+    """The object, list or string that a text is the JSON of; None if it is not certain which."""
+    if text.lstrip()[:1] not in {"{", "[", '"'}:
+        return None
+    try:
+        parsed: object = json.loads(
+            text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=unique
+        )
+    except (ValueError, RecursionError):
+        return None
+    return parsed
+
+
+def _finite(literal: str) -> float:
+    """A number that can be written again."""
+    number = float(literal)
+    if not math.isfinite(number):
+        raise ValueError("not a number of JSON")
+    return number
+
+
+def unique(members: list[tuple[str, object]]) -> dict[str, object]:
+    """The members of a JSON object, none of which hides another.
+
+    Raises:
+        ValueError: If a key comes twice.
+    """
+    document = dict(members)
+    if len(document) < len(members):
+        raise ValueError("a key comes twice")
+    return document
+
+
+def ways_to_write(value: float, *, all_ways: bool) -> Iterator[str]:
+    """How a number is written: its digits, if they are many; else as in JSON, or without an e."""
+    is_whole = isinstance(value, int) or value.is_integer()
+    digits = str(abs(int(value))) if is_whole else ""
+    if len(digits) > 4 or (all_ways and digits):
+        yield digits
+    if all_ways and math.isfinite(value):
+        yield from dict.fromkeys((json.dumps(value), format(Decimal(repr(value)), "f")))
+
 
 _MAX_DEPTH = 64
 _MAX_NODES = 100_000
@@ -52,7 +140,7 @@ class Walk:
 
     def __init__(
         self,
-        book: Rulebook,
+        book: Ruleset,
         *,
         kept: frozenset[str] = frozenset(),
         numbers: Numbers | None = None,

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from kp_middleware import current_trace
-from kp_middleware.privacy._engines import engine
-from kp_middleware.privacy._rulebook import rulebook
+from kp_middleware.privacy._plugins import engine
+from kp_middleware.privacy._ruleset import ruleset
 
 TOLD = "Bluebird: anna@example.org asks bob@example.org, or anna@example.org; password=hunter2"
 
@@ -32,8 +32,8 @@ def run(pulse, registry):
 @pytest.fixture
 def fresh():
     """No engine is made yet, and none is left behind."""
-    yield engine.cache_clear(), rulebook.cache_clear()
-    engine.cache_clear(), rulebook.cache_clear()
+    yield engine.cache_clear(), ruleset.cache_clear()
+    engine.cache_clear(), ruleset.cache_clear()
 
 
 def said(trace):
@@ -86,7 +86,6 @@ def test_a_package_that_is_not_installed_is_named_where_the_trace_is_shown(
     run, stored, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)
-    monkeypatch.delitem(sys.modules, "kp_middleware.privacy._kingfisher_engine", raising=False)
 
     run(redact_engines=["kingfisher"], redact_deny=["bluebird"])
 

@@ -3,8 +3,8 @@
 import re
 
 from kp_middleware.privacy import Policy
-from kp_middleware.privacy._find import find
-from kp_middleware.privacy._rulebook import rulebook
+from kp_middleware.privacy._ruleset import ruleset
+from kp_middleware.privacy._scanner import find
 
 PLACEHOLDER = re.compile(r"\[REDACTED:\w+\]")
 DOCUMENTED = re.compile(r"git@github\.com|\$\{\w+|\{\{|Bearer|sk-[a-z-]+|\W+")
@@ -16,7 +16,7 @@ NATIONAL = {"cue": "id beside a word", "bare": "id alone"}
 
 
 def spans(text, level):
-    return find(text, rulebook(level, Policy()))
+    return find(text, ruleset(level, Policy()))
 
 
 def covered(text, level):
@@ -68,7 +68,7 @@ class Tally:
 
     def _count(self, record, policy):
         text = record["text"]
-        found = find(text, rulebook("aggregated", policy))
+        found = find(text, ruleset("aggregated", policy))
         gone = {place for span in found for place in range(span.start, span.end)}
         labelled = {p for span in record["spans"] for p in range(span["start"], span["end"])}
         for span in record["spans"]:

@@ -10,11 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from kp_middleware.privacy import Policy
-from kp_middleware.privacy._find import find
-from kp_middleware.privacy._page import Page, compiled
-from kp_middleware.privacy._rulebook import rulebook
+from kp_middleware.privacy._indexed_text import IndexedText, compiled
 from kp_middleware.privacy._rules import matched_value
-from kp_middleware.privacy._table import RULES
+from kp_middleware.privacy._ruleset import RULES, ruleset
+from kp_middleware.privacy._scanner import find
 
 ALPHABETS = {
     "A": string.ascii_uppercase + string.digits,
@@ -83,7 +82,7 @@ CHECKED = [case for case in CASES if case.values[1].twin]
 
 def found_by(rule, text):
     """What one rule takes out of a text in which places are rare; the longest first."""
-    page = Page(text + "\n" + " ." * 400)
+    page = IndexedText(text + "\n" + " ." * 400)
     parts = [
         page.text[slice(*matched_value(match))]
         for match in page.matches(rule)
@@ -111,7 +110,7 @@ def test_all_rules_together_take_out_what_each_finds(rule, sample):
     place = sample.text.index(sample.value)
     policy = Policy(phone_regions=(rule.region,) if rule.region else ())
 
-    gone = find(sample.text, rulebook("aggregated", policy))
+    gone = find(sample.text, ruleset("aggregated", policy))
 
     assert {*range(place, place + len(sample.value))} <= {
         at for span in gone for at in range(span.start, span.end)

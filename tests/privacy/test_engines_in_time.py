@@ -4,12 +4,9 @@ import pytest
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import ENGINE_TROUBLE, Policy, redact_jsonable, redact_text
-from kp_middleware.privacy._engine import Engine
-from kp_middleware.privacy._engines import engine
-from kp_middleware.privacy._pieces import pieces
-from kp_middleware.privacy._refusal import refusing
+from kp_middleware.privacy._documents import fail_closed
+from kp_middleware.privacy._plugins import Engine, check_time, document, engine, pieces
 from kp_middleware.privacy._rules import Span
-from kp_middleware.privacy._time_limit import check_time, document
 
 
 class Clock:
@@ -109,7 +106,7 @@ def test_a_place_beyond_its_piece_is_a_failure():
 
 
 def test_redaction_of_a_document_has_a_time():
-    with refusing():
+    with fail_closed():
         assert check_time() is None
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import Policy, check_clean, redact_jsonable, redact_text
-from kp_middleware.privacy._find import MAX_CHARACTERS
+from kp_middleware.privacy._scanner import MAX_CHARACTERS
 
 BLANK = "[REDACTED:password]"
 KEYS = st.sampled_from(

@@ -19,7 +19,7 @@ _STRETCH = 16_384  # characters: what is remembered of a text stays small
 _FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
 
 
-class Page:
+class IndexedText:
     """A text, and where in it matches can begin.
 
     Attributes:
@@ -112,14 +112,14 @@ class Beginnings:
             else:
                 self._by_three.setdefault(min(_threes(word), key=_frequency), []).append(word)
 
-    def held_by(self, page: Page) -> list[str]:
-        """Those that occur in a page."""
+    def held_by(self, indexed: IndexedText) -> list[str]:
+        """Those that occur in a indexed."""
         possible: set[str] = set()
-        for start in range(0, len(page.lowered), _STRETCH):
-            held = {*_threes(page.lowered[start : start + _STRETCH + 2])}
+        for start in range(0, len(indexed.lowered), _STRETCH):
+            held = {*_threes(indexed.lowered[start : start + _STRETCH + 2])}
             for three in self._by_three.keys() & held:
                 possible.update(self._by_three[three])
-        return page.held([*self._short, *possible])
+        return indexed.held([*self._short, *possible])
 
 
 def _threes(text: str) -> Iterator[_Three]:

@@ -1,28 +1,18 @@
-"""A name that names a secret, and the value beside it, in the notations that agents meet."""
+"""How values are written beside names: signs between them, quotes, and where a bare value ends."""
 
-from kp_middleware.privacy._given import is_flag, is_given
-from kp_middleware.privacy._names import (
-    ANY_NAME,
-    DOUBTFUL,
-    NAME,
-    NAME_STARTS,
-    PROBABLE_ALONE,
-    PROBABLE_PART,
-    PROBABLE_STARTS,
-    VENDORS,
-)
-from kp_middleware.privacy._notation import BARE, CLOSE, IS, QUOTED, RUN, S, loose, quoted
-from kp_middleware.privacy._rules import SPACE, Check, Rule
-from kp_middleware.privacy._values import (
+import re
+
+from kp_middleware.privacy._checks import (
     is_argument,
     is_braced,
     is_called,
     is_cell,
     is_default,
     is_filled_in,
+    is_flag,
+    is_given,
     is_line_of_password,
     is_named_strong,
-    is_of_vendor,
     is_opaque,
     is_second,
     is_token,
@@ -31,6 +21,85 @@ from kp_middleware.privacy._values import (
     is_whole_line,
     named,
 )
+from kp_middleware.privacy._names import (
+    ANY_NAME,
+    DOUBTFUL,
+    NAME,
+    NAME_STARTS,
+    PROBABLE_ALONE,
+    PROBABLE_PART,
+    PROBABLE_STARTS,
+)
+from kp_middleware.privacy._rules import SPACE, Check, Rule, value_of
+from kp_middleware.privacy._strength import is_strong
+
+S = f"[{SPACE}]"
+_CLOSE = r"""(?:\\{0,7}["'`]|\*{1,2})?\]?(?:\[\d{0,4}\]|</\w{1,10}>|\?)?"""
+_TYPE = (
+    r"(?:(?::\s?(?:str|string|String|bytes|SecretStr|Optional\[\w{1,20}\]|str \| None)\s?(?==))"
+    r"|:\s?&?[A-Za-z_][\w.]{0,40}(?:[\[<][\w., |]{1,30}[\]>])?\??(?: \| \w{1,20})?\s{1,2}(?== ))?"
+)
+_AGAIN = (
+    r"(?: \((?i:again|confirm(?:ation)?|repeat|re-?type|verify|new|old|current)\)"
+    r"|(?: #?\d{1,2})(?=:))?"
+)
+CLOSE = _CLOSE
+"""What closes a name: a quote, a bracket, what makes it bold."""
+
+IS = (
+    rf"{_CLOSE}{_AGAIN}{S}{{0,8}}+{_TYPE}(?:=>|<-|[:?|+!]{{0,3}}={{1,3}}|:(?!:)|[：＝])"
+    rf"(?:\*\*)?{S}{{0,24}}"
+    r"(?:!{1,2}[A-Za-z][\w/.:-]{0,40}\s{1,4})?(?:[|>][-+]?\s{1,12})?"  # a tag, a block of YAML
+)
+"""From a name to its value, in assignments, comparisons, and documents."""
+
+_PREFIX = r"(?:[bBfFrRuULN]{1,2}|[@$]{1,2}|r#{1,3})?"
+QUOTED = (
+    r"(?:(?:SecretStr|SecretBytes|Secret|str|String|quote|quote_plus|bytes)\(|\[\s{0,4})?"
+    rf"{_PREFIX}"
+    r"(?:\"\"\"(?P<value_triple>(?:(?!\"\"\")[\s\S]){1,2048}+)\"\"\""
+    r"|'''(?P<value_three>(?:(?!''')[\s\S]){1,2048}+)'''"
+    r"""|"(?P<value_double>(?:[^"\\]|\\.){1,16384}+)\""""
+    r"""|'(?P<value_single>(?:[^'\\]|\\.){1,16384}+)'"""
+    r"""|`(?P<value_back>[^`\n]{1,16384}+)`"""
+    r"""|(?P<quote>\\{1,7}["'])(?P<value_escaped>(?:(?!(?P=quote))[^\n]){1,1024}?)(?P=quote))"""
+)
+"""A value in quotes of any kind."""
+
+_ENDS = (
+    rf"""(?:[,;)\]}}>"'`.:]{{1,6}}(?:[{SPACE}]|\Z)"""  # what closes a sentence, a call, a document
+    r"""|[,;]["']?(?:[a-z_]{2}[a-z_.-]{0,40}|[A-Z][a-z]{1,20}(?: ?[A-Z][a-z]{1,20}){0,3}"""
+    r"""|[A-Z_]{3,40})["']?(?:=|:["'\s])"""  # the next of its kind
+    r"""|(?<![\s:"'(])&[A-Za-z_][\w.-]{0,40}="""
+    r"""|["'`][,;)\]}>:+|\\]"""
+    rf"""|[)\]}}]{{1,3}}\.[A-Za-z_]{{2,40}}\(|(?:;|&&)[A-Za-z]{{2,20}}[{SPACE}]"""
+    r"""|\)\]\(|</[A-Za-z][\w:-]{0,30}>|<(?:br|p|div|span|td|tr|li|code|pre) ?/?>"""
+    r"""|\\(?:n|\\{0,7}["']))"""
+)
+RUN = rf"""(?:[^{SPACE}"'`,;&)\]}}><\\.:]{{1,64}}+|(?!{_ENDS})[^{SPACE}])"""
+"""A part of a value that no quote holds: it ends at white space, or where something else begins."""
+
+BARE = (
+    r"""["'`]?(?P<value_bare>(?![bBfFrRuU]{1,2}["']|["'`]|[\[{(](?:[bru]?["']|[`\[{(]"""
+    r"""|\\{1,7}["']))"""
+    rf"{RUN}{{1,16384}}+)"
+)
+"""A value without quotes."""
+
+
+def loose(least: int) -> str:
+    """A value in prose, perhaps in quotes, of so many characters or more."""
+    return (
+        r"""\\{0,7}(?:"(?P<value_double>[^"\n]{4,256}+)"|'(?P<value_single>[^'\n]{4,256}+)'"""
+        rf"""|`(?P<value_back>[^`\n]{{4,256}}+)`|["'`(]?(?P<value>"""
+        rf"""(?=[^{SPACE}]{{{least}}}){RUN}{{1,4096}}+))"""
+    )
+
+
+def quoted(name: str = "value", least: int = 1, most: int = 512) -> str:
+    """A value in one of two kinds of quotes, that may hold the other kind."""
+    size = f"{{{least},{most}}}+"
+    return rf"""(?:"(?P<{name}_d>[^"\n]{size})"|'(?P<{name}_s>[^'\n]{size})')"""
 
 
 def password(
@@ -83,11 +152,6 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
         rf"|{BARE})",
         starts=PROBABLE_STARTS,
         check=is_named_strong,
-    ),
-    password(  # the name of a vendor
-        rf"(?P<name>(?i:{'|'.join(VENDORS)}))[\w.-]{{0,30}}+{IS}(?:{QUOTED}|{BARE})",
-        starts=VENDORS,
-        check=is_of_vendor,
     ),
     password(rf"(?<![A-Za-z])(?P<name>pass){IS}{loose(4)}", starts=("pass",), check=is_told),
     password(  # any name: only what looks random
@@ -168,5 +232,54 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
     ),
     password(  # a row of a table
         rf"{ANY_NAME}[\s*]{{0,8}}\|\s{{0,8}}{loose(1)}", needs=("|",), check=named(is_cell)
+    ),
+)
+
+
+_WORD = (
+    r"(?<![A-Za-z=])(?i:password|passwd|passphrase|pwd|passcode|token|secret|api key|passwort"
+    r"|kennwort|mot de passe|contrase(?:ñ|n)a|senha|wachtwoord|has(?:ł|l)o|parola|пароль)"
+)
+_STARTS = (
+    *("pass", "pwd", "token", "secret", "api key", "kennwort", "mot de", "contrase", "senha"),
+    *("wachtwoord", "hasło", "haslo", "parola", "пароль"),
+)
+_FOR = r"(?i:for|of|to|für|fuer|de|del|della|des|der|do|da|dla|для|от|к|on|in|at)"
+_IS = r"(?:[:=]|(?i:is|was|ist|lautet|est|es|è|é|to|jest))"
+_END = r"(?<![.,:;!?)\"'`])"
+
+
+def _is_told(match: re.Match[str]) -> bool:
+    """Letters and digits or signs together, as in no word of a sentence."""
+    value = value_of(match)
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and is_strong(value)
+
+
+def _lists_one(match: re.Match[str]) -> bool:
+    """One of them is told."""
+    values = re.split(r"[\"']\s*,\s*[\"']", value_of(match))
+    return any(any(map(str.isdigit, value)) and is_strong(value) for value in values)
+
+
+def _told(pattern: str) -> Rule:
+    return Rule("password", "secret", pattern, _STARTS, (), _is_told)
+
+
+_VALUE = rf"(?P<value>[^\s=\"'`,;<>()]{{8,256}}){_END}"
+
+TOLD_RULES: tuple[Rule, ...] = (
+    _told(rf"{_WORD}\*{{0,2}}{S}{{1,3}}(?:(?:→|⇒|–|—|-){S}{{1,2}})?[\"'`(]?{_VALUE}"),
+    _told(
+        rf"{_WORD}{S}(?:\([a-z ]{{1,20}}\)|\[[a-z ]{{1,20}}\]|{_FOR}{S}[^\n]{{1,60}}?)"
+        rf"{S}?{_IS}{S}{{1,3}}[\"'`(]?{_VALUE}"
+    ),
+    Rule(
+        "password",
+        "secret",
+        r"(?<![A-Za-z])(?i:(?:[a-z]{1,12}_)?(?:passwords|tokens|secrets|(?:api_?)keys))"
+        r"\s?[:=]\s?\[\s{0,4}[\"'](?P<value>[^\[\]\n]{8,4096})[\"']\s{0,4},?\s{0,4}\]",
+        ("passwords", "tokens", "secrets", "apikeys", "api_keys"),
+        (),
+        _lists_one,
     ),
 )

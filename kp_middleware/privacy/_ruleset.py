@@ -1,5 +1,6 @@
-"""All that is looked for at one level under one policy."""
+"""All rules there are, and the name under which a document says that they were applied."""
 
+import hashlib
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -8,22 +9,56 @@ from unicodedata import normalize
 
 from kp_middleware.errors import MissingExtraError, RedactionError
 from kp_middleware.patterns import Pattern, compiled, is_pattern
-from kp_middleware.privacy._below_keys import spans_below_keys
-from kp_middleware.privacy._columns import spans_in_columns
-from kp_middleware.privacy._cut import readings_of_cut, spans_at_cuts
-from kp_middleware.privacy._encoded import Decoded
-from kp_middleware.privacy._engine import Engine
-from kp_middleware.privacy._engines import engine
+from kp_middleware.privacy._escapes import HIDDEN, seen
+from kp_middleware.privacy._indexed_text import Beginnings, IndexedText, occurrences
+from kp_middleware.privacy._indexed_text import compiled as compiled_rule
 from kp_middleware.privacy._names import names_a_secret
-from kp_middleware.privacy._page import Beginnings, Page, occurrences
-from kp_middleware.privacy._page import compiled as compiled_rule
-from kp_middleware.privacy._policy import Policy, texts
+from kp_middleware.privacy._nested_secrets import (
+    Decoded,
+    readings_of_cut,
+    spans_at_cuts,
+    spans_below_keys,
+    spans_in_columns,
+)
+from kp_middleware.privacy._plugins import Engine, engine
 from kp_middleware.privacy._rules import Group, Rule, Span, matched_value
-from kp_middleware.privacy._signs import HIDDEN, seen
-from kp_middleware.privacy._table import RULES
+from kp_middleware.privacy._rules_assignments import ASSIGNMENT_RULES, TOLD_RULES
+from kp_middleware.privacy._rules_contacts import CONTACT_RULES
+from kp_middleware.privacy._rules_credentials import ARMOUR_RULES, CREDENTIAL_RULES, VENDOR_RULES
+from kp_middleware.privacy._rules_forms import COMMAND_RULES, FORM_RULES
+from kp_middleware.privacy._rules_identities import SENSITIVE_RULES
+from kp_middleware.privacy._rules_tokens import SERVICE_TOKEN_RULES, TOKEN_RULES
 
 if TYPE_CHECKING:
+    from kp_middleware.privacy._policy import Policy
     from kp_middleware.traces import PrivacyLevel
+
+RULES: tuple[Rule, ...] = (
+    *TOKEN_RULES,
+    *SERVICE_TOKEN_RULES,
+    *ARMOUR_RULES,
+    *VENDOR_RULES,
+    *CREDENTIAL_RULES,
+    *ASSIGNMENT_RULES,
+    *COMMAND_RULES,
+    *FORM_RULES,
+    *TOLD_RULES,
+    *SENSITIVE_RULES,
+    *CONTACT_RULES,
+)
+_PATTERNS = repr(
+    [
+        (
+            *(rule.label, rule.group, rule.pattern, rule.starts, rule.needs, rule.region),
+            rule.check and rule.check.__qualname__,
+        )
+        for rule in RULES
+    ]
+)
+
+REDACTOR = f"kp-redactor/1+{hashlib.sha256(_PATTERNS.encode()).hexdigest()[:12]}"
+"""Name, version of the code, digest of the rules without the code of their checks."""
+
 
 DENIED = "denied"
 """The label of what a user's own rules take out."""
@@ -31,7 +66,7 @@ DENIED = "denied"
 _GLUED_SIZE = 512
 
 
-class Rulebook:
+class Ruleset:
     """Our rules, the user's own, and the engines that the user names.
 
     Attributes:
@@ -41,14 +76,16 @@ class Rulebook:
         RedactionError: ``engine_missing`` if something that the policy names cannot be used.
     """
 
-    def __init__(self, level: "PrivacyLevel", policy: Policy) -> None:
+    def __init__(self, level: "PrivacyLevel", policy: "Policy") -> None:
         self._anywhere, self._by_start = _index(level, policy.phone_regions)
         self._beginnings = Beginnings(self._by_start)
         self._denied_texts = [
-            Page(seen(form)).lowered for entry in texts(policy.deny) for form in _spellings(entry)
+            IndexedText(seen(form)).lowered
+            for entry in _texts(policy.deny)
+            for form in _spellings(entry)
         ]
         self._denied_patterns = _patterns(policy.deny)
-        self._allowed_texts = frozenset(texts(policy.allow))
+        self._allowed_texts = frozenset(_texts(policy.allow))
         self._allowed_patterns = _patterns(policy.allow)
         self._denied_keys = frozenset(map(_plain, policy.keys_deny))
         self._allowed_keys = frozenset(map(_plain, policy.keys_allow))
@@ -56,14 +93,14 @@ class Rulebook:
         self._exempts = bool(policy.allow)
         self.adds = bool(policy.deny or self._engines)
 
-    def spans(self, page: Page) -> Iterator[Span]:
+    def spans(self, indexed: IndexedText) -> Iterator[Span]:
         """What has to go; spans may overlap."""
-        yield from self._plain(page)
+        yield from self._plain(indexed)
         for looks in self._engines:
-            yield from self._exempting(page, iter(looks.spans(page.text)))
-        yield from self._exempting(page, self._encoded(page))
-        yield from spans_at_cuts(page)
-        yield from self._left_open(page)
+            yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
+        yield from self._exempting(indexed, self._encoded(indexed))
+        yield from spans_at_cuts(indexed)
+        yield from self._left_open(indexed)
 
     def blanks(self, key: str) -> str:
         """The label under which all below a key goes; empty if it may stay."""
@@ -76,58 +113,60 @@ class Rulebook:
         """Whether a key says nothing of its value."""
         return _plain(key) in self._allowed_keys
 
-    def _plain(self, page: Page) -> Iterator[Span]:
+    def _plain(self, indexed: IndexedText) -> Iterator[Span]:
         """What our own rules and the user's find."""
-        yield from self._exempting(page, self._by_rules(page))
-        yield from self._exempting(page, spans_below_keys(page, self.blanks))
-        yield from self._exempting(page, spans_in_columns(page, self.blanks))
-        yield from self._denied(page)
+        yield from self._exempting(indexed, self._by_rules(indexed))
+        yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
+        yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
+        yield from self._denied(indexed)
 
-    def _encoded(self, page: Page) -> Iterator[Span]:
+    def _encoded(self, indexed: IndexedText) -> Iterator[Span]:
         """Base64, where anything is found in what it says."""
-        decoded = Decoded(page.text)
+        decoded = Decoded(indexed.text)
         if decoded.text:
-            yield from decoded.origins(self._plain(Page(decoded.text)))
+            yield from decoded.origins(self._plain(IndexedText(decoded.text)))
 
-    def _by_rules(self, page: Page, *, beyond: int = 0) -> Iterator[Span]:
+    def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Span]:
         """What our own rules find, if it ends there or later."""
         possible: dict[Rule, list[str]] = {rule: [] for rule in self._anywhere}
-        for word in self._beginnings.held_by(page):
+        for word in self._beginnings.held_by(indexed):
             for rule in self._by_start[word]:
                 possible.setdefault(rule, []).append(word)
         for rule, held in possible.items():
             glued_to = 0
-            for match in page.matches(rule, held):
+            for match in indexed.matches(rule, held):
                 start, end = matched_value(match)
-                if end < beyond or page.text[start:end] == HIDDEN:
+                if end < beyond or indexed.text[start:end] == HIDDEN:
                     continue
-                if page.accepts(rule, match):
+                if indexed.accepts(rule, match):
                     yield Span(start, end, rule.label, rule.group)
                     if rule.pattern.startswith("(?<") and match.end() > glued_to:
-                        for span in _glued(rule, page.text, match.end()):
+                        for span in _glued(rule, indexed.text, match.end()):
                             glued_to = span.end
                             yield span
 
-    def _left_open(self, page: Page) -> Iterator[Span]:
+    def _left_open(self, indexed: IndexedText) -> Iterator[Span]:
         """What a cut keeps open: a value whose closing quote is beyond it."""
-        for start, before, closing in readings_of_cut(page.text):
-            for span in self._by_rules(Page(before + closing), beyond=len(before)):
+        for start, before, closing in readings_of_cut(indexed.text):
+            for span in self._by_rules(IndexedText(before + closing), beyond=len(before)):
                 end = start + len(before)
                 yield span._replace(start=min(start + span.start, end), end=end)
 
-    def _denied(self, page: Page) -> Iterator[Span]:
+    def _denied(self, indexed: IndexedText) -> Iterator[Span]:
         for text in self._denied_texts:
-            for start in occurrences(text, page.lowered):
+            for start in occurrences(text, indexed.lowered):
                 yield Span(start, start + len(text), DENIED, "sensitive")
         for pattern in self._denied_patterns:
-            for match in pattern.finditer(page.text):
+            for match in pattern.finditer(indexed.text):
                 yield Span(*match.span(), DENIED, "sensitive")
 
-    def _exempting(self, page: Page, spans: Iterator[Span]) -> Iterator[Span]:
+    def _exempting(self, indexed: IndexedText, spans: Iterator[Span]) -> Iterator[Span]:
         if not self._exempts:
             return spans
         allows = cache(self.allows)  # a text full of one value asks once
-        return (span for span in spans if not allows(page.text[span.start : span.end], span.group))
+        return (
+            span for span in spans if not allows(indexed.text[span.start : span.end], span.group)
+        )
 
     def allows_secret(self, text: str) -> bool:
         """Whether a secret that is exactly this text stays."""
@@ -143,13 +182,13 @@ class Rulebook:
 
 
 @cache
-def rulebook(level: "PrivacyLevel", policy: Policy) -> Rulebook:
+def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
     """The one for a level and a policy, made at first use.
 
     Raises:
-        RedactionError: As `Rulebook`.
+        RedactionError: As `Ruleset`.
     """
-    return Rulebook(level, policy)
+    return Ruleset(level, policy)
 
 
 def _is_one(rule: Rule, match: re.Match[str]) -> bool:
@@ -194,7 +233,7 @@ def _shortest(words: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def _engines(level: "PrivacyLevel", policy: Policy) -> list[Engine]:
+def _engines(level: "PrivacyLevel", policy: "Policy") -> list[Engine]:
     named = [engine(name, policy.phone_regions) for name in policy.engine_names]
     return [one for one in named if _goes(one.group, level)]
 
@@ -219,3 +258,8 @@ def _spellings(entry: str) -> set[str]:
 def _plain(key: str) -> str:
     """``apiKey``, ``api-key`` and ``API_KEY`` are one name."""
     return "".join(filter(str.isalnum, key)).casefold()
+
+
+def _texts(entries: tuple[str, ...]) -> list[str]:
+    """Leave out the patterns."""
+    return [entry for entry in entries if not is_pattern(entry)]

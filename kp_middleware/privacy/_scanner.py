@@ -1,24 +1,79 @@
-"""Find what has to go in one text, settle what overlaps, and put placeholders in its place."""
+"""What was taken out, without the value."""
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._found import Found, counted
+from kp_middleware.privacy._escapes import HIDDEN, PLACEHOLDER, Reading, escapes_in, readings
+from kp_middleware.privacy._indexed_text import IndexedText
 from kp_middleware.privacy._known_secrets import KnownSecrets
-from kp_middleware.privacy._page import Page
-from kp_middleware.privacy._placeholder_numbers import Numbers
+from kp_middleware.privacy._plugins import document
 from kp_middleware.privacy._policy import Policy
-from kp_middleware.privacy._rulebook import Rulebook, rulebook
 from kp_middleware.privacy._rules import Group, Span
-from kp_middleware.privacy._signs import HIDDEN, PLACEHOLDER, Reading, escapes_in, readings
-from kp_middleware.privacy._time_limit import document
+from kp_middleware.privacy._ruleset import Ruleset, ruleset
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
+
+
+class Found(NamedTuple):
+    """Something that was taken out: where it was, what it was, and how long."""
+
+    path: str
+    label: str
+    length: int
+
+
+def counted(found: Iterable[Found]) -> Counter[str]:
+    """How much of what, by label."""
+    return Counter(one.label for one in found)
+
+
+def count_placeholders(text: str) -> Counter[str]:
+    """How much was taken out of a text, by label, whenever that was.
+
+    >>> count_placeholders("[REDACTED:email#1] wrote to [REDACTED:email#2]")
+    Counter({'email': 2})
+    """
+    return Counter(match["label"] for match in PLACEHOLDER.finditer(text) if match["label"])
+
+
+_NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
+
+
+class Numbers:
+    """The numbers of the values of one document, by first sight.
+
+    No key, no hash: they mean nothing outside of the document. Only contacts have one: secrets are
+    gone before the file is written, and the parts of a run that paused are written one by one.
+    """
+
+    def __init__(self) -> None:
+        self._last: Counter[str] = Counter()
+        self._known: dict[tuple[str, str], str] = {}
+
+    @classmethod
+    def after(cls, document: object) -> Self:
+        """Numbers that the document does not have already."""
+        numbers = cls()
+        for label, number in _NUMBERED.findall(str(document)):
+            numbers._last[label] = max(numbers._last[label], int(number))
+        return numbers
+
+    def of(self, span: Span, value: str) -> str:
+        """What follows the label in the placeholder: ``#1``, or nothing."""
+        if span.group != "contact":
+            return ""
+        key = span.label, value.casefold()
+        if key not in self._known:
+            self._last[span.label] += 1
+            self._known[key] = f"#{self._last[span.label]}"
+        return self._known[key]
+
 
 MAX_CHARACTERS = 1 << 20
 _MAX_PASSES = 16
@@ -70,7 +125,7 @@ def redact_text(
     """
     numbers = Numbers.after(text) if policy.numbered else None
     with document():
-        book = rulebook(level, policy)
+        book = ruleset(level, policy)
         known = KnownSecrets() if known is None else known
         cleaned, gone = take_out(text, book, numbers=numbers, known=known, everywhere=True)
     return Redacted(cleaned, tuple(_by_line(text, gone)))
@@ -78,7 +133,7 @@ def redact_text(
 
 def take_out(
     text: str,
-    book: Rulebook,
+    book: Ruleset,
     *,
     cue: str = "",
     numbers: Numbers | None = None,
@@ -120,7 +175,7 @@ def is_too_large(text: str) -> bool:
 
 
 def find(
-    text: str, book: Rulebook, *, cue: str = "", known: KnownSecrets | None = None
+    text: str, book: Ruleset, *, cue: str = "", known: KnownSecrets | None = None
 ) -> list[Span]:
     """The parts of a text that have to go, in order, not overlapping; placeholders stay.
 
@@ -148,7 +203,7 @@ def known_in(text: str, known: KnownSecrets) -> list[Span]:
     return list(_whole(text, [*_united(known.spans(text))]))
 
 
-def _learn(text: str, parts: Iterable[Span], book: Rulebook, known: KnownSecrets) -> None:
+def _learn(text: str, parts: Iterable[Span], book: Ruleset, known: KnownSecrets) -> None:
     """Each secret by itself: united with what is around it, it would be found nowhere else."""
     values = {
         (text[part.start : part.end], part.label): None for part in parts if part.group == "secret"
@@ -171,9 +226,9 @@ def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
         yield span._replace(start=first, end=end if start < last else last)
 
 
-def _parts(reading: Reading, book: Rulebook) -> Iterator[Span]:
+def _parts(reading: Reading, book: Ruleset) -> Iterator[Span]:
     """What has to go by one reading, counted in the original text."""
-    for span in book.spans(Page(reading.text)):
+    for span in book.spans(IndexedText(reading.text)):
         for part in _outside_placeholders(reading.text, span):
             if part.end > part.start:
                 yield Span(*reading.origin(part.start, part.end), part.label, part.group)

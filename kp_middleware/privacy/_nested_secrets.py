@@ -1,0 +1,332 @@
+"""What stands below a key that names a secret, in JSON that is a part of a text or not quite JSON.
+
+What is JSON as a whole is walked. This is for the rest: a line of a log before it, a document on
+each line, a cut, ``NaN``, a key twice, a Python ``repr``.
+"""
+
+import base64
+import re
+from bisect import bisect_right
+from codecs import utf_8_decode, utf_16_le_decode
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from string import ascii_letters, digits
+from typing import NamedTuple
+
+from kp_middleware.privacy._checks import is_counter, is_of_account, is_usual
+from kp_middleware.privacy._escapes import HIDDEN
+from kp_middleware.privacy._indexed_text import IndexedText
+from kp_middleware.privacy._rules import Span
+from kp_middleware.privacy._strength import is_plain, is_stand_in, is_usual_word
+
+_OPENS = re.compile(r"(?::|=>)\s{0,16}(?=[\[{(])")
+_KEY_BEFORE = re.compile(r"""["']([^"'\\\n]{2,120})\\{0,7}["']\s{0,16}\Z""")
+_KEY_SIZE = 160
+_TOKEN = re.compile(
+    r"""
+    (?P<open>[\[{(]) | (?P<close>[\]})]) | (?P<joint>,|:|=>) | \s+
+    | "(?P<double>(?:[^"\\]|\\.)*+)(?:"|\Z)
+    | '(?P<single>(?:[^'\\]|\\.)*+)(?:'|\Z)
+    | \\{1,7}(?P<mark>["'])(?P<escaped>[^"'\\]*+)(?:\\{1,7}(?P=mark)|\Z)?
+    | (?P<bare>[^\s\[\]{}(),:"'\\]+) | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ENDS_BARE = re.compile(r"\s{0,64}(?:[,:=\]})]|\Z)")
+_ENDS_KEY = re.compile(r"\s{0,16}(?::|=>)")
+
+
+def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Span]:
+    """All values below keys for which ``blanks`` gives a label; what is seen to be none stays."""
+    text, reached = indexed.text, 0
+    for opening in _OPENS.finditer(text):
+        if opening.start() < reached:
+            continue
+        key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
+        name = key[1] if key else ""
+        label = blanks(name) if name else ""
+        if label:
+            values = _Values(text, opening.end(), accounts="cred" in name.lower())
+            reached = values.end
+            yield from (Span(start, end, label, "secret") for start, end in values.places)
+
+
+class _Values:
+    """What stands in brackets.
+
+    Attributes:
+        places: Its values, without keys.
+        end: Where the bracket is closed, or where it is no JSON any more.
+    """
+
+    def __init__(self, text: str, start: int, *, accounts: bool) -> None:
+        self._accounts = accounts
+        self.places: list[tuple[int, int]] = []
+        self.end = len(text)
+        self._depth = 0
+        self._after_value = False
+        self._name = ""
+        for token in _TOKEN.finditer(text, start):
+            if not self._goes_on(token):
+                self.end = token.end()
+                return
+
+    def _goes_on(self, token: re.Match[str]) -> bool:
+        kind = token.lastgroup
+        if kind == "joint":
+            self._after_value = False
+        elif kind == "close":
+            self._depth, self._after_value = self._depth - 1, True
+        elif kind == "open":
+            self._depth += 1
+            return not self._after_value
+        elif kind is not None:
+            return self._value(token, kind)
+        return self._depth > 0
+
+    def _value(self, token: re.Match[str], kind: str) -> bool:
+        if self._after_value or (
+            kind == "bare" and not _ENDS_BARE.match(token.string, token.end())
+        ):
+            return False
+        if _ENDS_KEY.match(token.string, token.end()):
+            self._name = token[kind]
+            return True
+        self._after_value = True
+        if not self._may_stay(token[kind]):
+            self.places.append(token.span(kind))
+        return True
+
+    def _may_stay(self, value: str) -> bool:
+        if is_usual(value) or (self._accounts and is_of_account(self._name, value)):
+            return True
+        return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(self._name))
+
+
+_RULED = re.compile(r"(?m)^(?P<heading>[^\n]{0,80}\|[^\n]{0,400})\n[ \t|:+=-]*-[ \t|:+=-]*$")
+_LISTED = re.compile(
+    r"(?m)^(?P<heading>[\w\"][\w .\"-]{0,60}(?P<sign>[,;\t])[\w .,;\t\"-]{1,400})$", re.ASCII
+)
+_NAMES = ("pass", "pwd", "secret", "token", "key", "cred")
+_INSERT = re.compile(
+    r"(?i:insert|replace)\s{1,4}(?:(?i:ignore)\s{1,4})?(?i:into)\s{1,4}[\w.`\"\[\]]{1,120}\s{0,4}"
+    r"\((?P<names>[^()]{1,1000})\)\s{0,8}(?i:values)\s{0,8}"
+)
+_ROW = re.compile(
+    r"\s{0,8},?\s{0,8}\((?P<cells>(?:'(?:[^'\\]|''|\\.){0,512}+'|\"[^\"]{0,512}\"|[^()'\"]){0,4000}+)\)"
+)
+_CELL = re.compile(
+    r"\s*(?:[NE]?'(?P<single>(?:[^'\\]|''|\\.)*+)'|\"(?P<double>[^\"]*+)\"|(?P<bare>[^,]*+))\s*(?:,|\Z)"
+)
+_RULE = re.compile(r"[\s|:+=-]+")
+_NAME = re.compile(r"[\w .-]{1,60}")
+_MAX_ROWS = 1000
+
+
+def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Span]:
+    """The cells below headings for which ``blanks`` gives a label; words and stand-ins stay."""
+    if not any(name in indexed.lowered for name in _NAMES):
+        return
+    if "|" in indexed.text and "--" in indexed.text:
+        yield from _below_headings(indexed.text, _RULED, blanks)
+    if "," in indexed.text or ";" in indexed.text or "\t" in indexed.text:
+        yield from _below_headings(indexed.text, _LISTED, blanks)
+    if "insert" in indexed.lowered or "replace" in indexed.lowered:
+        yield from _inserted(indexed.text, blanks)
+
+
+def _below_headings(
+    text: str, pattern: re.Pattern[str], blanks: Callable[[str], str]
+) -> Iterator[Span]:
+    reached = 0
+    for heading in pattern.finditer(text):
+        told = heading["heading"]
+        if heading.start() < reached or not any(name in told.lower() for name in _NAMES):
+            continue
+        sign = heading["sign"] if pattern is _LISTED else "|"
+        names = [cell.strip(" *`\"'") for cell in told.split(sign)]
+        labels = {at: label for at, name in enumerate(names) if (label := _label(name, blanks))}
+        if labels:
+            rows = _Rows(text, heading.end("heading") + 1, sign, len(names), labels)
+            yield from rows.spans()
+            reached = rows.end
+
+
+def _label(name: str, blanks: Callable[[str], str]) -> str:
+    return blanks(name) if _NAME.fullmatch(name) else ""
+
+
+class _Rows:
+    """The lines below a heading, as long as they have as many cells.
+
+    Attributes:
+        end: Where they end.
+    """
+
+    def __init__(
+        self, text: str, start: int, sign: str, width: int, labels: dict[int, str]
+    ) -> None:
+        self._text = text
+        self._sign = sign
+        self._width = width
+        self._labels = labels
+        self.end = start
+
+    def spans(self) -> Iterator[Span]:
+        for _ in range(_MAX_ROWS):
+            start = self.end
+            end = self._text.find("\n", start)
+            line = self._text[start : end if end >= 0 else len(self._text)]
+            if not line or len(line) > 4000 or start > len(self._text):
+                return
+            if not _RULE.fullmatch(line):
+                if line.count(self._sign) + 1 != self._width:
+                    return
+                yield from self._of_line(line, start)
+            self.end = start + len(line) + 1
+
+    def _of_line(self, line: str, start: int) -> Iterator[Span]:
+        for at, cell in enumerate(line.split(self._sign)):
+            value = cell.strip(" \t\r*`\"'")
+            if at in self._labels and not _may_stay(value):
+                place = start + cell.index(value)
+                yield Span(place, place + len(value), self._labels[at], "secret")
+            start += len(cell) + 1
+
+
+def _inserted(text: str, blanks: Callable[[str], str]) -> Iterator[Span]:
+    for insert in _INSERT.finditer(text):
+        names = [name.strip(' `"[]\n\t') for name in insert["names"].split(",")]
+        labels = [_label(name, blanks) for name in names]
+        place, count = insert.end(), 0
+        while any(labels) and count < _MAX_ROWS and (row := _ROW.match(text, place)):
+            yield from _of_row(row, labels)
+            place, count = row.end(), count + 1
+
+
+def _of_row(row: re.Match[str], labels: list[str]) -> Iterator[Span]:
+    for label, cell in zip(labels, _CELL.finditer(row["cells"]), strict=False):
+        kind = cell.lastgroup
+        if label and kind and kind != "bare" and not _may_stay(cell[kind]):
+            start = row.start("cells")
+            yield Span(start + cell.start(kind), start + cell.end(kind), label, "secret")
+
+
+def _may_stay(value: str) -> bool:
+    """What describes, or is missing: no secret has white space, and few are short words."""
+    if not value or is_usual_word(value) or is_stand_in(value):
+        return True
+    return " " in value or (is_plain(value) and value.isalpha() and len(value) < 5)
+
+
+_LEAST = 20
+_SIGN = r"[\w+/-]"  # of both alphabets
+_LINES = "|".join(  # as programs break them
+    rf"(?:{_SIGN}{{{size}}}\r?\n[ \t]{{0,12}}){{1,20000}}+{_SIGN}+" for size in (76, 64, 60)
+)
+_RUN = re.compile(rf"(?<!{_SIGN})(?:{_LINES}|{_SIGN}{{18,}}+)={{0,2}}", re.ASCII)
+_LINE = re.compile(rf"{_SIGN}{{18,}}+={{0,2}}", re.ASCII)
+_PART = re.compile(r"[\w+-]{18,}={0,2}", re.ASCII)
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_ORDINARY = str.maketrans("-_", "+/")
+_BETWEEN = f"\n{HIDDEN}\n"
+
+
+class _Piece(NamedTuple):
+    """A part of a text, and what it says."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Decoded:
+    """What a text says in base64, as one text.
+
+    Attributes:
+        text: All that was decoded; no rule takes one piece for a part of the next.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._pieces = [*_pieces(text)]
+        self.text = _BETWEEN.join(piece.text for piece in self._pieces)
+        sizes = (len(piece.text) + len(_BETWEEN) for piece in self._pieces)
+        self._starts = [*accumulate(sizes, initial=0)]
+
+    def origins(self, spans: Iterable[Span]) -> Iterator[Span]:
+        """The base64, all of it, in which something was found."""
+        for span in spans:
+            first = bisect_right(self._starts, span.start) - 1
+            last = bisect_right(self._starts, span.end - 1)
+            for at, piece in enumerate(self._pieces[first:last], first):
+                found = self.text[max(span.start, self._starts[at]) : span.end]
+                if any(map(str.isalnum, found.partition(HIDDEN)[0])):
+                    yield span._replace(start=piece.start, end=piece.end)
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """All that is the base64 of a text: whole, a line alone, or a part of a path."""
+    for run in _RUN.finditer(text):
+        if said := _said(run[0]):
+            yield _Piece(*run.span(), said)
+            continue
+        for line in _LINE.finditer(text, *run.span()):
+            for part in [line] if _said(line[0]) else _PART.finditer(text, *line.span()):
+                if said := _said(part[0]):
+                    yield _Piece(*part.span(), said)
+
+
+def _said(encoded: str) -> str:
+    """The text that this is the base64 of; empty if it is none."""
+    signs = "".join(encoded.split()).rstrip("=").translate(_ORDINARY)
+    if len(encoded) < _LEAST or len(signs) % 4 == 1:
+        return ""
+    data = base64.b64decode(signs + "=" * (-len(signs) % 4))
+    try:  # what is cut off may end within a character
+        said, _ = utf_8_decode(data) if any(data[1::2]) else utf_16_le_decode(data)
+    except UnicodeDecodeError:
+        return ""
+    return "" if _NO_TEXT.search(said) else said
+
+
+REACH = 4096
+"""How many characters before a cut are looked at, at the most."""
+
+_MARK = re.compile(r"…? ?\[cut: \d{1,12} characters in all\]")
+_UNBROKEN = ascii_letters + digits + "!#$%&()*+,-./:;=?@[\\]^_{|}~"
+_GROUPS = re.compile(r"(?:(?=[A-Za-z_+().-]{0,8}\d)[\w+().-]{1,17}+[ \u00a0]){1,10}+\Z", re.ASCII)
+_LONGEST_GROUPS = 180
+_CLOSED_BY = (
+    *(('"', '"'), ("'", "'"), ("`", "`"), ('\\"', '\\"'), (">", "</")),
+    (" ", "aa aa aa"),  # a phrase needs several words
+)
+
+
+def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
+    """What goes because the text was cut after it."""
+    if "[cut: " not in indexed.text:
+        return
+    for mark in _MARK.finditer(indexed.text):
+        size = _size_of_torn(indexed.text[max(0, mark.start() - REACH) : mark.start()])
+        if size:
+            yield Span(mark.start() - size, mark.start(), "cut", "secret")
+
+
+def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
+    """Other ways to read a text that ends in a cut: as if what was open had been closed there.
+
+    Each as its place in the text, what is there, and what closes it.
+    """
+    for mark in _MARK.finditer(text, max(0, len(text) - 48)):
+        start = max(0, mark.start() - REACH)
+        before = text[start : mark.start()]
+        for opening, closing in _CLOSED_BY:
+            if opening in before:
+                yield start, before, closing
+
+
+def _size_of_torn(before: str) -> int:
+    """How many characters of what is before a cut are torn."""
+    whole = before.rstrip(_UNBROKEN)
+    groups = _GROUPS.search(whole[-_LONGEST_GROUPS:])
+    return len(before) - len(whole) + (len(groups[0]) if groups else 0)

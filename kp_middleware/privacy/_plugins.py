@@ -1,0 +1,348 @@
+"""Other programs' finders, asked with care: they find more, and take nothing away."""
+
+import re
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+from kp_middleware.errors import MissingExtraError, RedactionError
+from kp_middleware.patterns import Match, Pattern, compiled
+from kp_middleware.privacy._rules import Group, Span
+from kp_middleware.privacy._strength import entropy
+
+DOCUMENT_S = 60.0
+"""All engines together: about twice what a spaCy model takes for a trace of 1 MiB."""
+
+_seconds_left: ContextVar[Callable[[], float]] = ContextVar("_seconds_left")
+
+
+@contextmanager
+def document(
+    limit_s: float = DOCUMENT_S, *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """What is looked at inside is one document, or a part of the one that has begun."""
+    if _seconds_left.get(None) is not None:
+        yield
+        return
+    ends_at = clock() + limit_s
+    token = _seconds_left.set(lambda: ends_at - clock())
+    try:
+        yield
+    finally:
+        _seconds_left.reset(token)
+
+
+def check_time() -> None:
+    """Stop if the time of the document is up; outside of a document there is no limit.
+
+    Raises:
+        TimeoutError: It is.
+    """
+    seconds_left = _seconds_left.get(None)
+    if seconds_left is not None and seconds_left() < 0:
+        raise TimeoutError
+
+
+_ENDS = (
+    re.compile(r"\n"),
+    re.compile(r"[,;\"'{}<>|]"),
+    re.compile(r"(?<=[^\W\d])\s(?=[^\W\d])"),
+)
+"""Where a text is cut, if it can be: a line, a value, a word ends, and no number goes on."""
+
+
+def pieces(text: str, size: int) -> Iterator[tuple[int, str]]:
+    r"""The parts of a text, each with its place; none is longer than ``size`` characters.
+
+    Where there is no good place for a cut, a part repeats the end of the one before it.
+
+    >>> [*pieces("one two three\nfour", 16)]
+    [(0, 'one two three\n'), (14, 'four')]
+    """
+    start = 0
+    while len(text) - start > size:
+        end = _end_before(text, start + size - size // 4, start + size)
+        yield start, text[start : end or start + size]
+        start = end or start + size - size // 8
+    yield start, text[start:]
+
+
+def _end_before(text: str, first: int, last: int) -> int | None:
+    for end in _ENDS:
+        found = [match.end() for match in end.finditer(text, first, last)]
+        if found:
+            return found[-1]
+    return None
+
+
+ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "timeout"))
+"""The reasons of a RedactionError that are an engine's, not the text's."""
+
+_REMEMBERED = 10_000
+
+Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
+"""The starts, ends and labels of what has to go in a text; they may overlap."""
+
+
+class Engine:
+    """One finder, asked once for each text, and not again at once where it was slow to fail.
+
+    Attributes:
+        name: As in the settings.
+        group: Decides at which levels its findings go.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        group: Group,
+        finder: Finder,
+        *,
+        piece_size: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``finder`` is shown no more than ``piece_size`` characters at a time; None: all."""
+        self.name = name
+        self.group = group
+        self._finder = finder
+        self._piece_size = piece_size
+        self._clock = clock
+        self._known: dict[bytes, list[Span]] = {}
+        self._reason = ""  # of the last failure,
+        self._rests_until = clock()  # and how long none is asked for
+
+    def spans(self, text: str) -> list[Span]:
+        """What has to go. A text is looked at to be cleaned and to be checked; the answer is kept.
+
+        Raises:
+            RedactionError: ``timeout``, or ``engine_failed``, whatever went wrong; also if what it
+                found is no part of the text. An engine that failed rests for as long as it took.
+        """
+        key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        found = self._known.get(key)
+        if found is None:
+            found = self._asked(text)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+    def _asked(self, text: str) -> list[Span]:
+        began = self._clock()
+        if began < self._rests_until:
+            raise self._refusal(text)
+        try:
+            return [*self._found(text)]
+        except TimeoutError:
+            self._reason = "timeout"
+        except Exception:  # noqa: BLE001  # fail closed, whatever it is
+            self._reason = "engine_failed"
+        now = self._clock()
+        self._rests_until = now + (now - began)
+        raise self._refusal(text)  # not from the cause, which may quote
+
+    def _found(self, text: str) -> Iterator[Span]:
+        for place, piece in pieces(text, self._piece_size or len(text)):
+            check_time()
+            for start, end, label in self._finder(piece):
+                if not 0 <= start <= end <= len(piece):
+                    raise ValueError("no part of the text")
+                yield Span(place + start, place + end, label, self.group)
+
+    def _refusal(self, text: str) -> RedactionError:
+        size = f" ({len(text)} chars)" if self._reason == "timeout" else ""
+        return RedactionError(self._reason, self.name + size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """One rule of the file.
+
+    Attributes:
+        pattern: What to find.
+        group: Which group is the secret; 0 means the first that holds something, else all.
+        keywords: One of them is in a text, in any case, or the rule is not tried.
+        entropy: What the secret must exceed, in bits for each character.
+    """
+
+    pattern: Pattern
+    group: int
+    keywords: tuple[str, ...]
+    entropy: float
+
+    @classmethod
+    def of(cls, table: dict[str, Any]) -> Self:
+        """From a table of the file."""
+        return cls(
+            compiled(table["regex"]),
+            int(table.get("secretGroup", 0)),
+            tuple(str(word).lower() for word in table.get("keywords", ())),
+            float(table.get("entropy", 0)),
+        )
+
+    def find(self, text: str, lowered: str) -> Iterator[tuple[int, int]]:
+        """The places of its secrets."""
+        if self.keywords and not any(word in lowered for word in self.keywords):
+            return
+        for match in self.pattern.finditer(text):
+            start, end = self._secret(match)
+            if not self.entropy or entropy(text[start:end]) > self.entropy:
+                yield start, end
+
+    def _secret(self, match: Match) -> tuple[int, int]:
+        groups = [self.group] if self.group else range(1, self.pattern.groups + 1)
+        spans = (match.span(group) for group in groups)
+        return next((span for span in spans if span[0] < span[1]), match.span())
+
+
+def gitleaks_finder(path: str) -> Finder:
+    """Finds with the rules of a file; its allowlists are not read, ``redact_allow`` is.
+
+    Raises:
+        MissingExtraError: If RE2 is not installed.
+        OSError, ValueError: If the file cannot be read or used; the message says why.
+    """
+    rules = _read(Path(path).expanduser())
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        lowered = text.lower()
+        for rule in rules:
+            for start, end in rule.find(text, lowered):
+                yield start, end, "api_key"
+
+    return find
+
+
+def _read(path: Path) -> list[_Rule]:
+    with path.open("rb") as file:
+        tables = tomllib.load(file)
+    if "extend" in tables:
+        raise ValueError("it extends other rules: name a file that holds them all")
+    rules = [table for table in tables.get("rules", ()) if "regex" in table]  # others are of paths
+    if not rules:
+        raise ValueError("it holds no rules")
+    try:
+        return [_Rule.of(table) for table in rules]
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+_TIMEOUT_S = 10.0
+_OFFSETS = ("start_offset", "end_offset")
+
+
+def kingfisher_finder() -> Finder:
+    """Find the long tail of vendors' tokens; nothing is validated online.
+
+    Its rules take seconds to compile at first, and are kept compiled.
+    """
+    try:
+        from kingfisher_sdk import Rules, Scanner
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("secrets") from error
+    from kp_middleware.locations import cache_folder
+
+    scanner = Scanner(Rules(cache_dir=cache_folder() / "kingfisher"))
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        encoded = text.encode(errors="replace")
+        for finding in scanner.scan(encoded, timeout=_TIMEOUT_S):
+            place = finding.location
+            start, end = (len(encoded[: place[name]].decode()) for name in _OFFSETS)
+            yield start, end, "api_key"
+
+    return find
+
+
+_TOO_LONG = re.compile(r"\d{25,}")  # 17 digits, 3 of a country, 4 to dial abroad
+_BETWEEN = r"(?:/|\s-\s?|-\s|[\u2012-\u2015\uff0d])"  # tried again and again with all that follows
+_LIST = re.compile(rf"\d{{1,24}}(?:{_BETWEEN}\d{{1,24}}){{8,}}")
+
+
+def phone_finder(regions: tuple[str, ...]) -> Finder:
+    """Find valid numbers of these regions, and those that begin with ``+``."""
+    try:
+        from phonenumbers import PhoneNumberMatcher
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("phones") from error
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        text = _TOO_LONG.sub(lambda digits: "\0" * len(digits[0]), text)
+        text = _LIST.sub(lambda joined: re.sub(r"\D", "\0", joined[0]), text)
+        for region in regions or (None,):
+            for match in PhoneNumberMatcher(text, region, max_tries=sys.maxsize):
+                yield match.start, match.end, "phone"
+
+    return find
+
+
+_LABELS = {"PERSON": "name", "LOCATION": "location"}
+_NOT_NEEDED = ("tagger", "parser", "lemmatizer", "attribute_ruler")
+
+
+def presidio_finder(model: str) -> Finder:
+    """Find people and places with an installed spaCy model such as ``en_core_web_sm``.
+
+    Only the model is asked: Presidio's own patterns find what ours do, and one of them opens a
+    connection.
+
+    Raises:
+        OSError: If the model is not installed; it is never downloaded.
+    """
+    try:
+        import spacy
+        from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
+        from presidio_analyzer.nlp_engine import SpacyNlpEngine
+        from presidio_analyzer.predefined_recognizers import SpacyRecognizer
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("names") from error
+    loaded: Any = spacy.load(model, exclude=_NOT_NEEDED)
+    language = str(loaded.lang)
+    engine: Any = SpacyNlpEngine(models=[{"lang_code": language, "model_name": model}])
+    engine.nlp = {language: loaded}  # its own way to load a model would download it
+    recognizer = SpacyRecognizer(supported_language=language)
+    registry = RecognizerRegistry([recognizer], supported_languages=[language])
+    analyzer = AnalyzerEngine(registry, engine, supported_languages=[language])
+
+    def find(text: str) -> Iterator[tuple[int, int, str]]:
+        for result in analyzer.analyze(text, language, entities=[*_LABELS]):
+            yield result.start, result.end, _LABELS[result.entity_type]
+
+    return find
+
+
+@cache
+def engine(name: str, regions: tuple[str, ...]) -> Engine:
+    """The engine that is meant by ``phonenumbers``, ``gitleaks:rules.toml`` and so on.
+
+    Raises:
+        RedactionError: ``engine_missing``, with what to install or to mend.
+    """
+    kind, _, argument = name.partition(":")
+    try:
+        return _made(name, kind, argument, regions)
+    except (MissingExtraError, OSError, ValueError) as error:
+        raise RedactionError("engine_missing", f"{name}: {error}") from error
+
+
+def _made(name: str, kind: str, argument: str, regions: tuple[str, ...]) -> Engine:
+    """Those in Python are shown pieces; Kingfisher keeps to a time of its own, RE2 is linear."""
+    match kind:
+        case "phonenumbers":
+            return Engine(name, "contact", phone_finder(regions), piece_size=4096)
+        case "kingfisher":
+            return Engine(name, "secret", kingfisher_finder())
+        case "gitleaks":
+            return Engine(name, "secret", gitleaks_finder(argument))
+        case "presidio":
+            return Engine(name, "contact", presidio_finder(argument), piece_size=8192)
+        case _:
+            raise ValueError("there is no such engine")
