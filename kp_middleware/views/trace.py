@@ -1,13 +1,32 @@
 """One run as it is shown: the sum behind its score, its gate's verdict, where it was sent."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import exact
 from kp_middleware.storage import Row
-from kp_middleware.views.wording import distance, short_bar, short_id
+from kp_middleware.views.wording import (
+    counted,
+    distance,
+    duration,
+    minute,
+    short_bar,
+    short_id,
+    titled,
+)
+
+STEP_NAMES: Final = {
+    "thought": "Thought",
+    "tool_call": "Tool call",
+    "observation": "Observation",
+    "error_recovery": "Error, recovered",
+}
+_TITLE: Final = 300
+_ONE_LINE: Final = 72
 
 
 class ScoreLine(NamedTuple):
@@ -22,6 +41,87 @@ class ScoreLine(NamedTuple):
     part: str
     working: str
     amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step of a run.
+
+    Attributes:
+        kind: As the protocol names it.
+        name: The same for people.
+        about: The agent and the tool, where there are any.
+        duration: How long it took; empty where it was not timed.
+        content: What was thought or said.
+        input: The arguments of a call, as JSON.
+        output: What came back.
+    """
+
+    kind: str
+    name: str
+    about: tuple[str, ...]
+    duration: str
+    content: str
+    input: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceView:
+    """One run as pages and the report show it.
+
+    Attributes:
+        title: What was asked, cut where it is long; never blank.
+        objective: All of it; empty where the title has all.
+        facts: Domain, start, duration, success, steps, framework, agent and model.
+        feedback: What was learned of it after its end.
+        score: From 0 to 1; None where it was not scored.
+        threshold: What its gate asked for; None where it asked for nothing.
+        is_cleared: Whether the score passed.
+        sum: What each signal and rule adds, rounded so that they add up.
+        gate: The gate and what it asked for; None without a decision.
+        delivery_status: Where it was sent, or why it was not.
+        redactions: How many of each kind were removed, the most first.
+        result: What came out; empty where nothing did.
+    """
+
+    id: str
+    title: str
+    objective: str
+    facts: tuple[str, ...]
+    feedback: tuple[str, ...]
+    score: float | None
+    threshold: float | None
+    is_cleared: bool
+    sum: tuple[ScoreLine, ...]
+    gate: str | None
+    delivery_status: str
+    redactions: tuple[tuple[str, int], ...]
+    steps: tuple[StepView, ...]
+    result: str
+
+
+def view_trace(trace: Row) -> TraceView:
+    """Return what pages show of a stored run."""
+    threshold, objective = applied_threshold(trace), str(trace["objective"])
+    is_long = len(objective) > _TITLE
+    removed = sorted(redaction_counts(trace).items(), key=lambda item: (-item[1], item[0]))
+    return TraceView(
+        id=trace["id"],
+        title=f"{objective[:_TITLE]} …" if is_long else titled(objective, _TITLE),
+        objective=objective if is_long else "",
+        facts=(*_facts(trace),),
+        feedback=(*feedback_in_words(trace),),
+        score=trace["score"],
+        threshold=threshold,
+        is_cleared=threshold is not None and trace["score"] is not None and is_cleared(trace),
+        sum=(*added_up(arithmetic(trace))[:-1],),
+        gate=gate_in_words(trace),
+        delivery_status=delivery_status(trace),
+        redactions=(*removed,),
+        steps=(*map(_step, trace["steps"]),),
+        result=trace["result_summary"] or "",
+    )
 
 
 def arithmetic(trace: Row) -> list[ScoreLine]:
@@ -135,6 +235,40 @@ def feedback_in_words(trace: Row) -> Iterator[str]:
             parts.append(_confidence(told["confidence"]))
         before = f"{_success(told['success_before'])}, {_confidence(told['confidence_before'])}"
         yield f"{at}: {', '.join(parts)} (before: {before})"
+
+
+def _facts(trace: Row) -> Iterator[str]:
+    facts = (
+        trace["domain"],
+        f"{minute(trace['started_at'])} UTC",
+        None if trace["duration_ms"] is None else duration(trace["duration_ms"]),
+        "succeeded" if trace["success"] else "failed",
+        counted(trace["step_count"], "step").replace(" ", "\N{NO-BREAK SPACE}"),
+        trace["framework"],
+        trace["agent_name"],
+        trace["model"],
+    )
+    return (str(fact) for fact in facts if fact)
+
+
+def _step(step: Row) -> StepView:
+    latency = step.get("latency_ms")
+    return StepView(
+        kind=step["type"],
+        name=STEP_NAMES[step["type"]],
+        about=tuple(str(step[part]) for part in ("agent", "tool") if step.get(part)),
+        duration="" if latency is None else duration(latency),
+        content=step.get("content") or "",
+        input=_as_json(step["input"]) if step.get("input") else "",
+        output=step.get("output_summary") or "",
+    )
+
+
+def _as_json(value: object) -> str:
+    line = json.dumps(value, ensure_ascii=False)
+    if len(line) <= _ONE_LINE:
+        return line
+    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _signal(trace: Row, part: str) -> ScoreLine:

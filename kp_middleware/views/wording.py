@@ -1,8 +1,14 @@
 """Words for numbers, ids and counts; texts that are safe to print."""
 
 from collections.abc import Mapping
+from typing import Final
 
-_JOINERS = "\u200c\u200d"
+_GLUED: Final = "\N{NO-BREAK SPACE}"  # a unit never stands on the line below its number
+_MONTHS: Final = (
+    *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
+    *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
+)
+_JOINERS: Final = "\u200c\u200d"
 """Many languages and emoji are not written without them."""
 
 
@@ -79,6 +85,84 @@ def percent(part: int, whole: int) -> str:
     if 1000 * part < whole:
         return "<0.1%"
     return ">99.9%" if 1000 * part > 999 * whole else f"{part / whole:.1%}"
+
+
+def share(part: int, whole: int) -> str:
+    r"""Write a part of a whole, as `percent` does, in one word.
+
+    >>> share(48, 600), share(1, 100_000), share(0, 0)
+    ('8.0\xa0%', '<0.1\xa0%', '0\xa0%')
+    """
+    return percent(part, whole).replace("%", f"{_GLUED}%")
+
+
+def part_of(part: int, whole: int) -> str:
+    """Write how many of how many.
+
+    >>> part_of(8, 1600)
+    '8 of 1,600'
+    """
+    return f"{part:,} of {whole:,}"
+
+
+def duration(milliseconds: float) -> str:
+    r"""Write how long something took.
+
+    >>> duration(0.4), duration(242.2), duration(4200), duration(754_000)
+    ('<1\xa0ms', '242\xa0ms', '4.2\xa0s', '12\xa0min 34\xa0s')
+    """
+    if milliseconds < 1000:
+        return f"{f'{milliseconds:.0f}' if milliseconds >= 1 else '<1'}{_GLUED}ms"
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f}{_GLUED}s"
+    return f"{seconds // 60:.0f}{_GLUED}min {seconds % 60:.0f}{_GLUED}s"
+
+
+def day(text: str, *, year: bool = True) -> str:
+    """Write a day, the same on every machine.
+
+    >>> day("2026-11-01"), day("2026-11-01", year=False)
+    ('1 Nov 2026', '1 Nov')
+    """
+    short = f"{int(text[8:10])} {_MONTHS[int(text[5:7]) - 1]}"
+    return f"{short} {text[:4]}" if year else short
+
+
+def minute(instant: str) -> str:
+    """Write an instant to the minute.
+
+    >>> minute("2026-11-01T12:30:59.123Z")
+    '2026-11-01 12:30'
+    """
+    return instant[:16].replace("T", " ")
+
+
+def titled(objective: str, most: int) -> str:
+    """Cut what was asked after so many characters; never blank, or a link would have no name.
+
+    >>> titled("Find the invoice", 8), titled(" ", 8)
+    ('Find the', '(no objective)')
+    """
+    return objective[:most] if objective.strip() else "(no objective)"
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital and end with a full stop.
+
+    >>> sentence("no score yet")
+    'No score yet.'
+    """
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def signed(amount: float, digits: int = 3) -> str:
+    """Write a change with its sign.
+
+    >>> signed(0.1), signed(1234, 0)
+    ('+0.100', '+1,234')
+    """
+    return f"{amount:+,.{digits}f}".replace("-", "−")
 
 
 def short_id(trace_id: str) -> str:

@@ -4,24 +4,44 @@
 """
 
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from jinja2 import Environment, StrictUndefined
+
 from kp_middleware import ReasoningTrace, Score, Scorer, Step, Tool
-from kp_middleware.web.pictures import Markup, element, joined
 
 WIDTH, HEIGHT = 460, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 330, 34, 206
 COLOURS = ("#2f6fb7", "#b85c00", "#1b8a5a", "#7d4fb3")
-STYLE = """
+PICTURE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string("""\
+<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{{ width }}"
+  viewBox="0 0 {{ width }} {{ height }}">
+<title>{{ title }}</title>
+<style>
 text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: #1d2430 }
 .quiet { fill: #5d6673 } .grid { stroke: #d5d8d2 } .paper { fill: #ffffff }
 polyline { fill: none; stroke-width: 2.5; stroke-linejoin: round }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6e8ec } .quiet { fill: #a3abb8 } .grid { stroke: #3a4150 } .paper { fill: #171b22 }
 }
-"""
+</style>
+<rect width="{{ width }}" height="{{ height }}" class="paper"/>
+<text x="{{ left }}" y="18" font-weight="600">{{ title }}</text>
+{% for text, y in up %}
+<line x1="{{ left }}" y1="{{ y }}" x2="{{ right }}" y2="{{ y }}" class="grid"/>
+<text x="{{ left - 8 }}" y="{{ y + 4 }}" text-anchor="end" class="quiet">{{ text }}</text>
+{% endfor %}
+{% for text, x in across %}
+<text x="{{ x }}" y="{{ bottom + 18 }}" text-anchor="middle" class="quiet">{{ text }}</text>
+{% endfor %}
+<text x="{{ middle }}" y="{{ bottom + 36 }}" text-anchor="middle" class="quiet">{{ below }}</text>
+{% for name, points, colour, y in curves %}
+<polyline points="{{ points }}" stroke="{{ colour }}"/>
+<text x="{{ right + 8 }}" y="{{ y }}" style="fill: {{ colour }}">{{ name }}</text>
+{% endfor %}
+</svg>
+""")
 KINDS = ("thought", "tool_call", "observation", "error_recovery")
 
 
@@ -45,7 +65,7 @@ def score(steps: int, *, kinds: int = 1, tools: int = 0, **outcome: float | bool
     return Scorer().score(ReasoningTrace.of("x", made, **outcome))
 
 
-def complexity() -> Markup:
+def complexity() -> str:
     """Kinds of step count most, length hardly."""
     names = ("one kind", "two kinds", "three kinds", "four, a recovery too")
     curves = [
@@ -55,14 +75,14 @@ def complexity() -> Markup:
     return chart("Complexity by the number of steps", "steps", (0, 40), curves)
 
 
-def novelty() -> Markup:
+def novelty() -> str:
     """The farther from the nearest run, the more."""
     line = [(hundredth / 100, 1 - hundredth / 100) for hundredth in range(0, 101, 100)]
     title = "Novelty by the similarity of the nearest earlier run"
     return chart(title, "cosine similarity", (0, 1), [Curve("1 − similarity", line)])
 
 
-def tool_diversity() -> Markup:
+def tool_diversity() -> str:
     """A third of the steps with tools of their own is all there is to have."""
     curves = [
         Curve(
@@ -74,7 +94,7 @@ def tool_diversity() -> Markup:
     return chart("Tool diversity by the number of steps", "steps", (0, 40), curves)
 
 
-def outcome_confidence() -> Markup:
+def outcome_confidence() -> str:
     """A failure leaves 0.3 of what the agent believed."""
     curves = [
         Curve(
@@ -92,7 +112,7 @@ def outcome_confidence() -> Markup:
 PICTURES = (complexity, novelty, tool_diversity, outcome_confidence)
 
 
-def chart(title: str, below: str, span: tuple[int, int], curves: list[Curve]) -> Markup:
+def chart(title: str, below: str, span: tuple[int, int], curves: list[Curve]) -> str:
     """Lines between 0 and 1, each named at its end."""
 
     def across(value: float) -> float:
@@ -101,38 +121,22 @@ def chart(title: str, below: str, span: tuple[int, int], curves: list[Curve]) ->
     def up(value: float) -> float:
         return BOTTOM - value * (BOTTOM - TOP)
 
-    marks = [element("text", title, x=LEFT, y=18, font_weight="600")]
-    for value in (0, 0.5, 1):
-        y = up(value)
-        marks += [
-            element("line", x1=LEFT, y1=y, x2=RIGHT, y2=y, class_="grid"),
-            element("text", f"{value:g}", x=LEFT - 8, y=y + 4, text_anchor="end", class_="quiet"),
-        ]
-    for value in (span[0], sum(span) / 2, span[1]):
-        x = across(value)
-        tick = element("text", f"{value:g}", x=x, y=BOTTOM + 18, text_anchor="middle")
-        marks.append(Markup(tick.replace("<text", '<text class="quiet"')))
-    middle = (LEFT + RIGHT) / 2
-    marks.append(
-        element("text", below, x=middle, y=BOTTOM + 36, text_anchor="middle", class_="quiet")
-    )
-    ends = [up(curve.points[-1][1]) + 4 for curve in curves]
-    for curve, colour, at in zip(curves, islice(COLOURS, len(curves)), apart(ends), strict=True):
-        points = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in curve.points)
-        marks += [
-            element("polyline", points=points, stroke=colour),
-            element("text", curve.name, x=RIGHT + 8, y=at, style=f"fill: {colour}"),
-        ]
-    return element(
-        "svg",
-        element("title", title),
-        element("style", Markup(STYLE)),
-        element("rect", width=WIDTH, height=HEIGHT, class_="paper"),
-        joined(marks),
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        width=str(WIDTH),
+    ends = apart([up(curve.points[-1][1]) + 4 for curve in curves])
+    return PICTURE.render(
+        title=title,
+        below=below,
+        width=WIDTH,
+        height=HEIGHT,
+        left=LEFT,
+        right=RIGHT,
+        bottom=BOTTOM,
+        middle=(LEFT + RIGHT) / 2,
+        up=[(f"{value:g}", up(value)) for value in (0, 0.5, 1)],
+        across=[(f"{value:g}", across(value)) for value in (span[0], sum(span) / 2, span[1])],
+        curves=[
+            (curve.name, " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in curve.points), *ends)
+            for curve, *ends in zip(curves, COLOURS, (f"{at:.1f}" for at in ends), strict=False)
+        ],
     )
 
 

@@ -14,8 +14,8 @@ from kp_middleware.database import connect
 from kp_middleware.storage import _rescue
 from kp_middleware.traces import StepType
 from kp_middleware.views.explanation import STEP_KINDS
-from kp_middleware.web.page import _steps
-from kp_middleware.web.pictures import _palette
+from kp_middleware.views.trace import STEP_NAMES
+from kp_middleware.web import marks
 
 KINDS = {*get_args(StepType)}
 DOMAINS = PROFILES.keys() - {DEFAULT_PROFILE}
@@ -46,8 +46,8 @@ def test_the_readme_names_the_domains_that_have_weights(domain):
 
 
 def test_each_domain_that_has_weights_has_a_colour_of_its_own():
-    assert {*_palette._KNOWN} == DOMAINS | {"general"}
-    assert len(_palette._KNOWN) <= len(_palette.COLOURS)
+    assert {*marks.DOMAINS} == DOMAINS | {"general"}
+    assert len(marks.DOMAINS) <= len(marks.COLOURS)
 
 
 def test_the_file_takes_every_kind_of_step(connection):
@@ -59,7 +59,7 @@ def test_the_file_takes_every_kind_of_step(connection):
 
 
 def test_every_kind_of_step_has_a_name_a_reason_and_a_part_in_the_score():
-    assert _steps._NAMES.keys() == KINDS
+    assert STEP_NAMES.keys() == KINDS
     assert {*STEP_KINDS} == KINDS
     assert {*_KINDS, RECOVERY} == KINDS
     assert {*STEP_TYPES} == KINDS

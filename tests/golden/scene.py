@@ -1,5 +1,6 @@
 """One file of runs that are the same each time: what the doors show of it is written down."""
 
+import html
 import json
 import re
 import sqlite3
@@ -22,10 +23,10 @@ _MASKS: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z| UTC)?"), "<time>"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "<day>"),
     (
-        re.compile(r'((?:"|&quot;)\w*(?:_ms|_s|latency|size|bytes|days?)(?:"|&quot;): ?)[\d.]+'),
+        re.compile(r'("\w*(?:_ms|_s|latency|size|bytes|days?)": ?)[\d.]+'),
         r"\1<n>",
     ),
-    (re.compile(r"(?:&lt;)?(?<![\w.])[\d.,]+ ?(?:ms|s|bytes|kB|MB|KiB|MiB)\b"), "<amount>"),
+    (re.compile(r"<?(?<![\w.])[\d.,]+ ?(?:ms|s|bytes|kB|MB|KiB|MiB)\b"), "<amount>"),
     (re.compile(r"(?:just now|\d+ (?:second|minute)s? ago|in \d+ (?:second|minute)s?)"), "<ago>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<registry>"),
     (re.compile(r"sha256:[0-9a-f]+"), "<digest>"),
@@ -126,10 +127,9 @@ def _without_latencies(value: Any) -> Any:
     return [*map(_without_latencies, value)] if isinstance(value, list) else value
 
 
-def page_text(html: str) -> str:
+def page_text(page: str) -> str:
     """The words of a page, a line for each element that has some."""
-    html = re.sub(r"(?s)<(style|script|head)\b.*?</\1>", "", html)
-    lines = (
-        re.sub(r"\s+", " ", line).strip() for line in re.sub(r"<[^>]+>", "\n", html).split("\n")
-    )
+    page = re.sub(r"(?s)<(style|script|head)\b.*?</\1>", "", page)
+    words = html.unescape(re.sub(r"<[^>]+>", "\n", page))
+    lines = (re.sub(r"\s+", " ", line).strip() for line in words.split("\n"))
     return "\n".join(filter(None, lines))

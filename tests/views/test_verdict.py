@@ -13,7 +13,8 @@ from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.trace import arithmetic, gate_in_words
-from kp_middleware.web.page import Alike, trace_html
+from kp_middleware.web.pages import trace_html
+from kp_middleware.web.trace_map import MostAlike
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_a_gate_that_failed_asked_for_nothing(decided):
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
     assert "It was not the bar that decided: the gate failed: AttributeError." in told(trace)
     assert "threshold" not in "\n".join(trace_lines(trace))
-    page = trace_html(trace, Alike(), links=None)
+    page = trace_html(trace, MostAlike(), links=None)
     assert "Its gate: mine, which failed to decide." in page
     assert "the threshold of" not in page
 

@@ -15,7 +15,7 @@ from kp_middleware.cli.output.progress import progress
 from kp_middleware.database import connect
 
 if TYPE_CHECKING:
-    from kp_middleware.web.report import Told
+    from kp_middleware.web.report import FullRun
 
 
 @click.command()
@@ -56,7 +56,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
             f"{_texts(cleaning.left_out)} could not be redacted: the report says so instead",
             err=True,
         )
-    told = f"{len(found.told)} {'trace' if len(found.told) == 1 else 'traces'} in full"
+    told = f"{len(found.runs)} {'trace' if len(found.runs) == 1 else 'traces'} in full"
     hint(f"{told}, {len(found.listed)} listed, in {out}")
     if opens:
         import webbrowser
@@ -64,7 +64,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
         webbrowser.open(out.expanduser().resolve().as_uri())
 
 
-def _progress(told: "Iterable[Told]", total: int) -> "Iterable[Told]":
+def _progress(told: "Iterable[FullRun]", total: int) -> "Iterable[FullRun]":
     return progress(told, total=total, what="traces written")
 
 

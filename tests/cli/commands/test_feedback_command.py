@@ -8,7 +8,8 @@ import pytest
 from kp_middleware.cli.lines.trace import trace_lines
 from kp_middleware.database import connect
 from kp_middleware.storage import History
-from kp_middleware.web.page import Alike, trace_html
+from kp_middleware.web.pages import trace_html
+from kp_middleware.web.trace_map import MostAlike
 
 
 class Ways:
@@ -139,7 +140,7 @@ def test_a_terminal_and_the_page_tell_it_too(db):
         trace = History(connection).trace(1)
 
     lines = "\n".join(trace_lines(trace))
-    page = str(trace_html(trace, Alike(), Ways()))
+    page = str(trace_html(trace, MostAlike(), Ways()))
 
     said = "UTC: no success (before: success, confidence 0.900)"
     assert f"  feedback {trace['feedback'][0]['given_at'][:10]}" in lines

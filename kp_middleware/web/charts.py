@@ -1,0 +1,288 @@
+"""The charts of states, tools, one score, novelty and removals."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from typing import Final
+
+from kp_middleware.storage import Funnel, NoveltyDay, Overview, Removal, ToolUse
+from kp_middleware.views.trace import TraceView
+from kp_middleware.views.wording import (
+    day,
+    distance,
+    duration,
+    part_of,
+    share,
+    short_bar,
+    signed,
+)
+from kp_middleware.web.marks import (
+    COLOURS,
+    OTHER,
+    SIGNAL_COLOURS,
+    WIDTH,
+    Anchor,
+    Band,
+    Bar,
+    BarList,
+    BarRow,
+    Chart,
+    Dot,
+    Group,
+    Key,
+    Label,
+    Line,
+    Links,
+    Mark,
+    Piece,
+    Plot,
+    Scale,
+    Table,
+    TableRow,
+    labels_of_counts,
+    room_for,
+    straight,
+    ticks,
+)
+
+_NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
+_NO_TOOLS: Final = (
+    "no tool calls yet: tools of LangChain are seen by themselves, others by @kp.tool"
+)
+_NO_NOVELTY: Final = "no novelty measured yet: it needs scored runs and an embedder"
+_WEEKS: Final = 12
+_OTHER_KINDS: Final = "other kinds"
+_LEAST: Final = 0.5  # percent: one of 100,000 is still seen
+
+
+def state_bars(found: Funnel, links: Links) -> Chart:
+    """Draw how many runs came how far, and what was lost on the way."""
+    if not found.recorded:
+        return Chart(_NO_RUNS)
+    codes: Counter[str] = Counter()
+    for reason, number in found.reasons.items():
+        codes[reason.partition(" at ")[0]] += number  # where it is, the run's own page says
+    reasons = ", ".join(f"{code} {number:,}" for code, number in codes.most_common())
+    stages = (
+        ("recorded", found.recorded, "plain", ""),
+        ("cleared", found.cleared, "cleared", ""),
+        ("queued", found.queued, "cleared", ""),
+        ("sent", found.sent, "cleared", ""),
+        ("blocked", found.blocked, "loss", reasons),
+        ("rejected", found.rejected, "loss", ""),
+    )
+    bars, rows, findings = [], [], []
+    for name, number, colour, note in stages:
+        href = links.state(name) if number else None
+        part = share(number, found.recorded)
+        said = f"{name}: {note}" if note else name
+        working = part if number not in {0, found.recorded} else ""
+        piece = Piece(0, max(_LEAST, 100 * number / found.recorded), colour)
+        bars.append(BarRow(said, f"{number:,}", working, (piece,) if number else (), href))
+        named = f"{name} ({note})" if note else name
+        rows.append(TableRow((named, f"{number:,}", part), href))
+        if number or colour != "loss":
+            findings.append(f"{number:,} {name}")
+    table = Table(("State", "Traces", "Share of all"), (*rows,))
+    return BarList(", ".join(findings), table, (*bars,))
+
+
+def tool_bars(overview: Overview, links: Links) -> Chart:
+    """Draw how often each of the most used tools was called, and what failed of it."""
+    tools, whole = overview.tools, overview.tool_totals
+    if not tools:
+        return Chart(_NO_TOOLS)
+    most = max(tools, key=lambda tool: tool.calls)
+    finding = f"{most.tool} was called most: {part_of(most.calls, whole.calls)} calls"
+    finding += f"; {whole.failures:,} failed" if whole.failures else "; none failed"
+    if whole.tools > len(tools):
+        finding += f". The {len(tools):,} most used of {whole.tools:,}"
+    longest = max(1, *(max(tool.calls, tool.failures) for tool in tools))
+    bars = tuple(_tool_bar(tool, longest, links) for tool in tools)
+    rows = tuple(
+        TableRow((tool.tool, f"{tool.calls:,}", f"{tool.failures:,}", _mean(tool)), bar.href)
+        for tool, bar in zip(tools, bars, strict=True)
+    )
+    return BarList(finding, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
+
+
+def waterfall(view: TraceView) -> Chart:
+    """Draw what each signal and each rule adds to the score, and the score against its bar."""
+    if view.score is None:
+        return Chart(f"no score yet: {view.delivery_status}")
+    beside, finding = "", f"The score is {view.score:.3f}"
+    if view.threshold is not None:
+        beside = _beside(view.score, view.threshold, is_cleared=view.is_cleared)
+        finding += f": {beside} the threshold of {short_bar(view.threshold)}"
+    bars, reached = [], 0.0
+    for line in view.sum:
+        before, reached = reached, reached + line.amount
+        colour = SIGNAL_COLOURS.get(line.part, "loss" if line.amount < 0 else "plain")
+        low, high = sorted((100 * before, 100 * reached))
+        pieces = (Piece(low, max(_LEAST, high - low), colour),) if line.amount else ()
+        name = line.part.replace("_", " ")
+        bars.append(BarRow(name, signed(line.amount), line.working, pieces))
+    total = Piece(0, 100 * view.score, "cleared" if view.is_cleared else "below")
+    bars.append(BarRow("score", f"{view.score:.3f}", beside, (total,)))
+    rows = tuple(TableRow((bar.name, bar.working, bar.amount)) for bar in bars)
+    table = Table(("Part", "Working", "Adds"), rows)
+    if view.threshold is None:
+        return BarList(finding, table, (*bars,), axis=("0", "0.5", "1"))
+    name = f"threshold {short_bar(view.threshold)}"
+    return BarList(finding, table, (*bars,), 100 * view.threshold, name, ("0", "0.5", "1"))
+
+
+def novelty_band(days: Sequence[NoveltyDay], *, memory_days: float | None = None) -> Chart:
+    """Draw the median of each day, and the band from 10 to 90 %.
+
+    Args:
+        days: In order.
+        memory_days: How long an earlier run is compared with; None means not known, or always.
+    """
+    if not days:
+        return Chart(_NO_NOVELTY)
+    first, last = date.fromisoformat(days[0].day), date.fromisoformat(days[-1].day)
+    finding = f"Median novelty {days[0].median:.2f} on {day(days[0].day)}, the only day so far"
+    if last > first:
+        finding = (
+            f"Median novelty went from {days[0].median:.2f} on {day(days[0].day)}"
+            f" to {days[-1].median:.2f} on {day(days[-1].day)}"
+        )
+    start = 34 if last > first else (28 + WIDTH) / 2
+    across = Scale(first.toordinal(), last.toordinal(), start, WIDTH - 6)
+    up = Scale(0, 1, 176, 22)
+    marks: list[Mark | Group] = []
+    for value in (0.0, 0.5, 1.0):
+        marks.append(straight(28, up(value), WIDTH, up(value), "grid" if value else "axis"))
+        marks.append(Label(f"{value:g}", 22, up(value) + 4, "end"))
+    at = {one: across(date.fromisoformat(one.day).toordinal()) for one in days}
+    if last > first:
+        upper = [(at[one], up(one.high)) for one in days]
+        lower = [(at[one], up(one.low)) for one in reversed(days)]
+        middle = tuple((at[one], up(one.median)) for one in days)
+        marks += [Band((*upper, *lower)), Line(middle, "kp-curve kp-line-orange")]
+    else:
+        marks.append(straight(start, up(days[0].low), start, up(days[0].high), "whisker"))
+    for one in days:
+        said = f"{one.day}: median {one.median:.2f}, most from {one.low:.2f} to {one.high:.2f}"
+        dot = Dot(f"M{at[one]:.1f} {up(one.median):.1f}m-2 0a2 2 0 1 1 4 0 2 2 0 1 1-4 0z", "")
+        target = straight(at[one], 22, at[one], 176, "point-at")
+        marks.append(Group(said, (target, Dot(dot.path, "kp-orange"))))
+    marks += _memory(first, last, memory_days, across)
+    marks += _ends(first, last)
+    rows = tuple(
+        TableRow((one.day, f"{one.low:.2f}", f"{one.median:.2f}", f"{one.high:.2f}"))
+        for one in days
+    )
+    return Plot(finding, Table(("Day", "10 %", "Median", "90 %"), rows), 198, (*marks,))
+
+
+def removal_bars(removed: Sequence[Removal], *, nothing: str) -> Chart:
+    """Draw what redaction removed before sending: a bar for each week, stacked by kind.
+
+    Args:
+        removed: Of the twelve weeks up to the newest run.
+        nothing: What is said where there is nothing.
+    """
+    amounts: Counter[str] = Counter()
+    for one in removed:
+        amounts[one.kind] += one.times
+    if not amounts:
+        return Chart(nothing)
+    frequent = sorted(kind for kind, _ in amounts.most_common(len(COLOURS)))
+    colours = dict(zip(frequent, COLOURS, strict=False)) | {_OTHER_KINDS: OTHER}
+    totals: Counter[str] = Counter()
+    weeks: dict[str, Counter[str]] = {}
+    for one in removed:
+        kind = one.kind if one.kind in colours else _OTHER_KINDS
+        totals[kind] += one.times
+        weeks.setdefault(one.week, Counter())[kind] += one.times
+    most, amount = totals.most_common(1)[0]
+    finding = f"{totals.total():,} removed in the {_WEEKS} weeks up to the newest run;"
+    finding += f" most often {most}, {amount:,} times"
+    grid = ticks(max(week.total() for week in weeks.values()))
+    left, shown = room_for(f"{grid[-1]:,}") + 8, _weeks(min(weeks), max(weeks))
+    across, up = Scale(0, len(shown), left, WIDTH - 6), Scale(0, grid[-1], 160, 10)
+    of_kinds = {kind: colours[kind] for kind, _ in totals.most_common()}
+    marks: list[Mark | Group] = [*labels_of_counts(grid, up, left)]
+    for place, week in enumerate(shown):
+        marks.append(_stack(week, weeks.get(week, Counter()), of_kinds, across, up, place))
+    marks.append(straight(left, 160, WIDTH, 160, "axis"))
+    every = max(1, round(46 / (across(1) - across(0)) + 0.49))  # as many dates as have room
+    for place, week in enumerate(shown):
+        if (len(shown) - 1 - place) % every == 0:
+            marks.append(Label(day(week, year=False), across(place + 0.5), 176, "middle"))
+    keys = tuple(
+        Key(f"{kind} {totals[kind]:,}", Bar(1, -5, 10, 10, colour))
+        for kind, colour in of_kinds.items()
+    )
+    rows = tuple(TableRow((one.week, one.kind, f"{one.times:,}")) for one in removed)
+    return Plot(finding, Table(("Week from", "Kind", "Removed"), rows), 180, (*marks,), keys)
+
+
+def _tool_bar(tool: ToolUse, longest: int, links: Links) -> BarRow:
+    whole = max(tool.calls, tool.failures)  # what failed may not have been noted as a call
+    good, failed = (100 * part / longest for part in (whole - tool.failures, tool.failures))
+    pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
+    words = (f"{tool.failures:,} failed" if tool.failures else "", _mean(tool))
+    working = " · ".join(filter(None, words))
+    href = links.tool(tool.tool) if tool.calls else None
+    return BarRow(tool.tool, f"{tool.calls:,}", working, _seen(pieces), href)
+
+
+def _seen(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    return tuple(piece for piece in pieces if piece.width)
+
+
+def _mean(tool: ToolUse) -> str:
+    return "" if tool.mean_ms is None else duration(tool.mean_ms)
+
+
+def _beside(score: float, threshold: float, *, is_cleared: bool) -> str:
+    if score >= threshold and not is_cleared:
+        return "not above"
+    return f"{distance(score - threshold)} {'above' if score >= threshold else 'below'}"
+
+
+def _memory(first: date, last: date, days: float | None, across: Scale) -> list[Mark]:
+    """Mark how far back a run is compared, where that is known and on the chart."""
+    back = None if days is None else last - timedelta(days=days)
+    if back is None or back <= first:
+        return []
+    x, text = across(back.toordinal()), "compared back to here"
+    anchor: Anchor = "start" if x < WIDTH / 3 else "end" if x > WIDTH * 2 / 3 else "middle"
+    return [straight(x, 16, x, 176, "note"), Label(text, x, 13, anchor)]
+
+
+def _ends(first: date, last: date) -> list[Mark]:
+    if first == last:
+        return [Label(day(first.isoformat()), (28 + WIDTH) / 2, 193, "middle")]
+    ends = day(first.isoformat()), day(last.isoformat())
+    return [Label(ends[0], 28, 193), Label(ends[1], WIDTH, 193, "end")]
+
+
+def _weeks(first: str, last: str) -> list[str]:
+    """Return all of them: a week without removals is a finding, too."""
+    end, start = date.fromisoformat(last), date.fromisoformat(first)
+    number = min(_WEEKS, (end - start).days // 7 + 1)
+    return [(end - timedelta(weeks=back)).isoformat() for back in range(number - 1, -1, -1)]
+
+
+def _stack(
+    week: str,
+    counts: Counter[str],
+    colours: Mapping[str, str],
+    across: Scale,
+    up: Scale,
+    place: int,
+) -> Group:
+    room = across(1) - across(0)
+    width = min(26.0, room * 0.7)
+    x, reached, bars = across(place) + (room - width) / 2, 0, []
+    for kind, colour in colours.items():
+        if counts[kind]:
+            low, reached = reached, reached + counts[kind]
+            height = max(up(low) - up(reached) - 1, 0.5)
+            bars.append(Bar(x, up(reached), width, height, colour))
+    parts = ", ".join(f"{number:,} {kind}" for kind, number in counts.most_common())
+    return Group(f"week from {week}: {parts or 'none'}", (*bars,))

@@ -1,0 +1,184 @@
+"""Datasette's databases that are files of ours: who may see them, and where their things lead."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
+
+from datasette.utils import tilde_encode
+
+from kp_middleware.database import MIGRATIONS, TROUBLE, connect, schema_of
+
+if TYPE_CHECKING:
+    from datasette.app import Datasette
+
+Actor: TypeAlias = dict[str, Any] | None
+
+_STATES: Final = {
+    "recorded": {},
+    "queued": {"state__in": "pending,sending,sent,rejected,blocked,cancelled"},
+    "sent": {"state": "sent"},
+    "blocked": {"state": "blocked"},
+    "rejected": {"state": "rejected"},
+}
+_READABLE: Final = ("id", "started_at", "domain", "objective", "score", "margin", "success")
+"""Of the 43 columns of a trace."""
+
+
+class _Look(NamedTuple):
+    """A file as it was when it was opened: another in its place, or a changed one, differs."""
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+
+
+_known: Final[dict[Path, tuple[_Look, bool]]] = {}
+_first: "Final[WeakKeyDictionary[Datasette, dict[Path, _Look]]]" = WeakKeyDictionary()
+
+
+def our_files(datasette: "Datasette") -> dict[str, Path]:
+    """Return our files by the names of their databases."""
+    named = {name: database.path for name, database in datasette.databases.items()}
+    paths = {name: Path(path) for name, path in named.items() if path}
+    ours = {name: path for name, path in paths.items() if _is_ours(path)}
+    first = _first.setdefault(datasette, {})
+    for path in ours.values():
+        first.setdefault(path, _known[path][0])
+    return ours
+
+
+def older_file(datasette: "Datasette", name: str) -> Path | None:
+    """Return the path of a file of ours that was of an older version when looked at."""
+    database = datasette.databases.get(name)
+    if database is None or database.path is None:
+        return None
+    path = Path(database.path)
+    with suppress(*TROUBLE):
+        if 0 < schema_of(path) <= len(MIGRATIONS):
+            look, _ = _known[path]
+            _known[path] = look._replace(changed_ns=0), False  # brought up to date in its WAL first
+            return path
+    return None
+
+
+def was_replaced(datasette: "Datasette", path: Path) -> bool:
+    """Whether this is another file than the one that was there at its first look."""
+    first, now = _first[datasette].get(path), _known[path][0]
+    return first is not None and (first.device, first.inode) != (now.device, now.inode)
+
+
+def _is_ours(path: Path) -> bool:
+    """Open a file again only where it has changed: each page and each cell asks."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    look = _Look(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    if path not in _known or _known[path][0] != look:
+        _known[path] = look, _opens(path)
+    return _known[path][1]
+
+
+def _opens(path: Path) -> bool:
+    try:
+        connect(path, read_only=True).close()
+    except TROUBLE:
+        return False
+    return True
+
+
+async def may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
+    """Whether Datasette lets this actor read all that a database has: our pages show as much."""
+    try:
+        from datasette.resources import DatabaseResource
+    except ImportError:
+        return await _may_see_in_0_65(datasette, actor, database)
+    resource = DatabaseResource(database)
+    return bool(await datasette.allowed(action="execute-sql", resource=resource, actor=actor))
+
+
+async def _may_see_in_0_65(datasette: "Datasette", actor: Actor, database: str) -> bool:
+    """Ask for both: the permission to use SQL does not imply that to see the database."""
+    wanted = [("execute-sql", database)], [("view-database", database), "view-instance"]
+    answers = [await datasette.check_visibility(actor, permissions=each) for each in wanted]
+    return all(visible for visible, _ in answers)
+
+
+class Addresses:
+    """The links of one database, as `Links` names them.
+
+    Traces are listed by the view ``history``, whose few columns say what has become of them.
+    """
+
+    def __init__(self, datasette: "Datasette", database: str) -> None:
+        self._urls = datasette.urls
+        self._database = database
+        self._pages = str(self._urls.path(f"/-/kp/{tilde_encode(database)}"))
+
+    def overview(self) -> str:
+        """Return the address of the overview."""
+        return self._page("")
+
+    def what_if(self) -> str:
+        """Return the address of the gate's curve."""
+        return self._page("/what-if")
+
+    def search(self) -> str:
+        """Return the address of what has certain words in it, which are to follow as ``q``."""
+        return self._page("/search")
+
+    def found(self, words: str, *, page: int) -> str:
+        """Return the address of a page of what has these words in it; 1 is the first."""
+        pages = {"page": page} if page > 1 else {}
+        return f"{self.search()}?{urlencode({'q': words, **pages})}"
+
+    def trace(self, trace_id: str, /) -> str:
+        """Return the address of one run; ``@last`` and ``@best`` are such names, too."""
+        name = trace_id.removeprefix("kp:trace:")
+        plain = name.isascii() and name.replace("-", "").isalnum()  # and a map has 2,000 of them
+        return self._page(f"/traces/{name if plain else tilde_encode(name)}")
+
+    def traces(self, **filters: str) -> str:
+        """Return the address of such traces, the newest first unless they are sorted otherwise."""
+        return self.table("history", **{"_sort_desc": "seq", **filters})
+
+    def scores(self, low: float, high: float, /) -> str:
+        """Return the address of the traces with such scores, the best first."""
+        upper = {"score__lt": f"{high:g}"} if high < 1 else {}
+        return self.traces(score__gte=f"{low:g}", **upper, _sort_desc="score")
+
+    def domain(self, name: str, /) -> str:
+        """Return the address of the traces of a domain, the best first."""
+        return self.traces(domain__exact=name, _sort_desc="score")
+
+    def tool(self, name: str, /) -> str:
+        """Return the address of its calls."""
+        return self.table("steps", tool__exact=name, type__exact="tool_call")
+
+    def state(self, name: str, /) -> str | None:
+        """Return the address of the traces that came so far."""
+        if name == "cleared":
+            columns = [("_col", column) for column in _READABLE]
+            return (
+                f"{self.table('traces', decision='forward', _sort_desc='seq')}&{urlencode(columns)}"
+            )
+        return self.traces(**_STATES[name]) if name in _STATES else None
+
+    def database(self) -> str:
+        """Return the address of all tables and views, and a place to type SQL."""
+        return str(self._urls.database(self._database))
+
+    def table(self, name: str, **filters: str) -> str:
+        """Return the address of a table or view, or to some of its rows."""
+        address = self._urls.table(self._database, name)
+        return f"{address}?{urlencode(filters)}" if filters else str(address)
+
+    def row(self, table: str, key: int) -> str:
+        """Return the address of one row."""
+        return str(self._urls.row(self._database, table, str(key)))
+
+    def _page(self, rest: str) -> str:
+        return f"{self._pages}{rest}"

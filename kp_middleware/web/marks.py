@@ -1,0 +1,301 @@
+"""What charts are made of: bars, lines, bands and dots with their words, for templates to draw."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
+
+Anchor: TypeAlias = Literal["start", "middle", "end"]
+
+WIDTH: Final = 360.0
+"""Of a plot, in its own px: as wide as a phone, and stretched where there is more room."""
+
+SIGNAL_COLOURS: Final[Mapping[str, str]] = {
+    "complexity": "blue",
+    "novelty": "orange",
+    "tool_diversity": "green",
+    "outcome_confidence": "purple",
+}
+COLOURS: Final = ("blue", "orange", "green", "purple", "cyan", "olive", "brown")
+"""For kinds without an order; told apart also without seeing red or green."""
+OTHER: Final = "grey"
+DOMAINS: Final = ("code", "customer_service", "finance", "general", "medical")
+"""The protocol's own, which always have the first colours."""
+
+_CHARACTER: Final = 7.2  # px: enough for digits and short words of ours; texts of users are HTML
+_NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss))?)?")
+
+
+class Links(Protocol):
+    """Addresses of what a page shows; None means that it leads nowhere."""
+
+    def trace(self, trace_id: str, /) -> str | None:
+        """Return the address of one run."""
+
+    def scores(self, low: float, high: float, /) -> str | None:
+        """Return that of the runs whose scores lie from ``low`` up to, without, ``high``."""
+
+    def domain(self, name: str, /) -> str | None:
+        """Return that of the runs of a domain."""
+
+    def tool(self, name: str, /) -> str | None:
+        """Return that of the runs that used a tool."""
+
+    def state(self, name: str, /) -> str | None:
+        """Return that of the runs that came so far: ``recorded``, ``cleared``, ``queued`` or on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A filled rectangle."""
+
+    kind: ClassVar[str] = "bar"
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line through points; ``look`` is one or more classes of the style sheet."""
+
+    kind: ClassVar[str] = "line"
+    points: tuple[tuple[float, float], ...]
+    look: str
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The area between two lines, given as the points around it."""
+
+    kind: ClassVar[str] = "band"
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One or many dots in one path."""
+
+    kind: ClassVar[str] = "dot"
+    path: str
+    look: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A short text of ours on its base line."""
+
+    kind: ClassVar[str] = "label"
+    text: str
+    x: float
+    y: float
+    anchor: Anchor = "start"
+    look: str = "quiet"
+
+
+Mark: TypeAlias = Bar | Line | Band | Dot | Label
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Marks that say what they are when pointed at, and may lead somewhere."""
+
+    kind: ClassVar[str] = "group"
+    title: str
+    marks: tuple[Mark, ...]
+    href: str | None = None
+
+
+class TableRow(NamedTuple):
+    """A row of a table; its first cell leads to ``href``."""
+
+    cells: tuple[str, ...]
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under their columns."""
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[TableRow, ...] = ()
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Which columns hold numbers alone; never the first."""
+        return tuple(
+            place > 0 and all(_NUMBER.fullmatch(row.cells[place]) for row in self.rows)
+            for place in range(len(self.columns))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What a chart shows in one sentence, and as a table; alone it has nothing to draw.
+
+    Attributes:
+        finding: What it shows; where nothing is drawn, why.
+        table: The same in numbers.
+    """
+
+    kind: ClassVar[str] = ""
+    finding: str
+    table: Table = Table()
+
+
+class Key(NamedTuple):
+    """An entry of a legend: its mark, drawn from 0 to the right and around 0, and what it means."""
+
+    text: str
+    mark: Mark
+    href: str | None = None
+    width: float = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plot(Chart):
+    """Marks on a plane, and what their colours mean."""
+
+    kind: ClassVar[str] = "plot"
+    height: float = 0.0
+    marks: tuple[Mark | Group, ...] = ()
+    legend: tuple[Key, ...] = ()
+
+
+class Piece(NamedTuple):
+    """A part of a horizontal bar, in percent of the whole width."""
+
+    start: float
+    width: float
+    colour: str
+
+
+class BarRow(NamedTuple):
+    """One horizontal bar and its words.
+
+    Attributes:
+        name: On the left; cut where it has no room.
+        amount: On the right; never cut.
+        working: Before the amount, quiet.
+        pieces: From left to right.
+        href: Where it leads; None means nowhere.
+    """
+
+    name: str
+    amount: str
+    working: str = ""
+    pieces: tuple[Piece, ...] = ()
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BarList(Chart):
+    """Horizontal bars, each under its name.
+
+    Attributes:
+        bars: From top to bottom.
+        threshold: Where it crosses the bars, in percent; None means nowhere.
+        threshold_name: What is written above it.
+        axis: What is written below, from left to right.
+    """
+
+    kind: ClassVar[str] = "bars"
+    bars: tuple[BarRow, ...] = ()
+    threshold: float | None = None
+    threshold_name: str = ""
+    axis: tuple[str, ...] = ()
+
+
+class Panel(NamedTuple):
+    """A small plot with a name and an amount above it."""
+
+    name: str
+    amount: str
+    title: str
+    colour: str
+    marks: tuple[Mark, ...]
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Panels(Chart):
+    """Small plots beside each other, on one scale."""
+
+    kind: ClassVar[str] = "panels"
+    width: float = 0.0
+    height: float = 0.0
+    panels: tuple[Panel, ...] = ()
+
+
+class Scale(NamedTuple):
+    """Maps ``low`` to ``start`` and ``high`` to ``end``, in px.
+
+    >>> Scale(0, 10, 300, 100)(5)
+    200.0
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Return the place of a value."""
+        if self.high == self.low:
+            return self.start
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def ticks(top: float, *, most: int = 4) -> list[int]:
+    """Return round numbers from 0 to the first not below ``top``, in at most ``most`` steps.
+
+    >>> ticks(83), ticks(3), ticks(0)
+    ([0, 25, 50, 75, 100], [0, 1, 2, 3], [0, 1])
+    """
+    least = top / most
+    power = 10 ** max(0, math.floor(math.log10(least)) if least > 0 else 0)
+    steps = (power * tenths // 10 for tenths in (10, 20, 25, 50, 100) if power * tenths % 10 == 0)
+    step = next(step for step in steps if step * most >= top)
+    return [step * number for number in range(max(1, math.ceil(top / step)) + 1)]
+
+
+def straight(x1: float, y1: float, x2: float, y2: float, look: str = "grid") -> Line:
+    """Return a line between two points."""
+    return Line(((x1, y1), (x2, y2)), f"kp-{look}")
+
+
+def room_for(text: str) -> float:
+    """Return the px that a number or a short word of ours takes at most."""
+    return len(text) * _CHARACTER
+
+
+def labels_of_counts(marks: Sequence[int], up: Scale, left: float) -> list[Mark]:
+    """Draw a grid with its counts on the left."""
+    lines: list[Mark] = [straight(left, up(tick), WIDTH, up(tick)) for tick in marks]
+    return lines + [Label(f"{tick:,}", left - 6, up(tick) + 4, "end") for tick in marks]
+
+
+def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]:
+    """Draw the threshold with its name above it, on the side where it has room."""
+    anchor: Anchor = "middle"
+    if min(x, WIDTH - x) < room_for(name) / 2:
+        anchor = "start" if x < WIDTH / 2 else "end"
+    return [straight(x, top, x, bottom, "threshold"), Label(name, x, top - 8, anchor, "loss")]
+
+
+def colours_of(domains: Iterable[str]) -> Mapping[str, str]:
+    """Give each domain its colour: the protocol's own always have theirs, others what is left.
+
+    >>> colours_of(["law", "code"])
+    {'code': 'blue', 'law': 'olive'}
+    """
+    names = set(domains)
+    own = sorted(names - set(DOMAINS))
+    theirs = dict(zip(DOMAINS, COLOURS, strict=False))
+    left = [*COLOURS[len(DOMAINS) :], *(theirs[name] for name in DOMAINS if name not in names)]
+    known = {name: colour for name, colour in theirs.items() if name in names}
+    return known | dict(zip_longest(own, left[: len(own)], fillvalue=OTHER))

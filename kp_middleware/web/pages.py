@@ -1,0 +1,379 @@
+"""Our pages as HTML fragments, made from what the file says: overview, gate, run, search."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+
+from kp_middleware.core.gates import exact
+from kp_middleware.storage import MOST_POINTS, LastDecisions, Overview, Row, ScoreSlices
+from kp_middleware.views.thresholds import never_leave
+from kp_middleware.views.trace import TraceView, view_trace
+from kp_middleware.views.wording import in_hundredths, share, signed, titled
+from kp_middleware.web.charts import novelty_band, removal_bars, state_bars, tool_bars, waterfall
+from kp_middleware.web.marks import Chart, Links, Table, TableRow
+from kp_middleware.web.score_charts import (
+    NO_SCORES,
+    score_histogram,
+    scores_by_domain,
+    threshold_curve,
+)
+from kp_middleware.web.templating import render
+from kp_middleware.web.trace_map import MostAlike, trace_map
+
+_MOST_DIGITS: Final = 6
+_CELL: Final = 100
+_FOUND_CELL: Final = 160
+_NEAR: Final = 5  # hundredths
+
+
+class NearRun(NamedTuple):
+    """A run that just made it, or just missed; the line is drawn below ``is_last_above``."""
+
+    title: str
+    href: str | None
+    score: str
+    margin: str
+    is_last_above: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewView:
+    """All charts of a file.
+
+    Attributes:
+        last: How the gate decided last.
+        totals: The numbers at the top: a name, how many, and whether they are lost.
+        private: How many the curve does not count, in words.
+        domains: None where there is one domain alone.
+        nearest: The runs on either side of their threshold.
+        no_scores: What is said where there are none.
+    """
+
+    last: LastDecisions
+    totals: tuple[tuple[str, int, bool], ...]
+    scores: Chart
+    states: Chart
+    curve: Chart
+    private: str
+    domains: Chart | None
+    tools: Chart
+    novelty: Chart
+    map: Chart
+    removals: Chart
+    nearest: tuple[NearRun, ...]
+    no_scores: str = NO_SCORES
+
+
+@dataclass(frozen=True, slots=True)
+class GateView:
+    """What each threshold would let through.
+
+    Attributes:
+        last: How the gate decided last.
+        curve: The share at each threshold.
+        curve_alone: The same without its table, which stands beside it.
+        private: How many the curve does not count, in words.
+        is_fixed: Whether one threshold is in force for all runs.
+        by_domain: At the threshold, and a little on either side.
+        domains: A histogram of each.
+    """
+
+    last: LastDecisions
+    curve: Chart
+    curve_alone: Chart
+    private: str
+    is_fixed: bool
+    by_domain: Table
+    domains: Chart
+
+
+class Extent(NamedTuple):
+    """How much of a run is shown.
+
+    Attributes:
+        steps: How many of its steps, the first.
+        characters: Of each text.
+        body: How many characters of what was sent.
+        draws_map: Whether its neighbours are shown on a map, too.
+    """
+
+    steps: int
+    characters: int
+    body: int
+    draws_map: bool
+
+
+FULL: Final = Extent(steps=200, characters=20_000, body=200_000, draws_map=True)
+"""As much of a run as a page of its own shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracePage:
+    """One run with what surrounds it.
+
+    Attributes:
+        run: The run.
+        waterfall: Why it scored so.
+        body: What was or would be sent, indented; empty where nothing would.
+        body_bytes: How many it takes on the wire.
+        alike: The runs most like it.
+        compared: Among whom they were found, in words.
+        map: Where they are; None where no map is wanted.
+        extent: How much is shown.
+    """
+
+    run: TraceView
+    waterfall: Chart
+    body: str
+    body_bytes: int
+    alike: Table
+    compared: str
+    map: Chart | None
+    extent: Extent
+
+
+class ListedRun(NamedTuple):
+    """A row of a list of runs."""
+
+    seq: int
+    title: str
+    href: str | None
+    domain: str
+    started_at: str
+    state: str
+    score: str
+    snippet: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Some of what a search found.
+
+    Attributes:
+        rows: As `Listing.found` gives them, the best match first.
+        skipped: How many better matches come before them.
+        total: How many there are in all; beyond ``counted``, only that there are more.
+        counted: How far they were counted.
+        before: Where those before them are; None where there are none.
+        after: Likewise those after them.
+    """
+
+    rows: Sequence[Row]
+    skipped: int
+    total: int
+    counted: int
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """What a search found, with how many, and where the others are."""
+
+    lead: str
+    before: str | None
+    after: str | None
+    rows: tuple[ListedRun, ...] = field(default=())
+
+
+def overview_html(overview: Overview, links: Links, *, memory_days: float | None = None) -> Markup:
+    """Render all charts of a file.
+
+    Args:
+        overview: What the file says.
+        links: Where things lead.
+        memory_days: How long an earlier run is compared with, where that is known and limited.
+    """
+    scores, found = overview.scores, overview.funnel
+    reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
+    lost = found.blocked + found.rejected
+    page = OverviewView(
+        last=overview.last,
+        totals=(
+            ("recorded", found.recorded, False),
+            (reached, scores.above, False),
+            ("sent", found.sent, False),
+            ("waiting to be sent", found.waiting, False),
+            ("blocked or rejected", lost, lost > 0),
+        ),
+        scores=score_histogram(scores, links),
+        states=state_bars(found, links),
+        curve=threshold_curve(scores, links),
+        private=_private(scores),
+        domains=scores_by_domain(scores, links) if len(scores.domains) > 1 else None,
+        tools=tool_bars(overview, links),
+        novelty=novelty_band(overview.novelty, memory_days=memory_days),
+        map=trace_map(overview.points, scores.domains, links),
+        removals=removal_bars(overview.removals, nothing=_nothing_removed(overview)),
+        nearest=near_runs(overview.missed, links),
+    )
+    return render("overview.html", page=page)
+
+
+def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
+    """Render how the gate decided last, and what each threshold would let through."""
+    curve = threshold_curve(scores, links)
+    page = GateView(
+        last=last,
+        curve=curve,
+        curve_alone=replace(curve, table=Table()),
+        private=_private(scores),
+        is_fixed=scores.threshold is not None,
+        by_domain=_by_domain(scores.leaving, links) if scores.leaving.traces else Table(),
+        domains=scores_by_domain(scores, links),
+    )
+    return render("gate.html", page=page)
+
+
+def trace_html(
+    trace: Row,
+    alike: MostAlike,
+    links: Links,
+    *,
+    body: str | None = None,
+    domains: Sequence[str] = (),
+    extent: Extent = FULL,
+) -> Markup:
+    """Render all that is known of one run.
+
+    Args:
+        trace: As `History.trace` gives it.
+        alike: The runs most like it.
+        links: Where things lead.
+        body: Exactly what was or would be sent; None if nothing would.
+        domains: Those of the whole file: each keeps its colour.
+        extent: How much is shown.
+    """
+    run, places = view_trace(trace), [place for place, _ in alike.nearest]
+    rows = (
+        TableRow(
+            (
+                titled(alike.points[place].objective, _CELL),
+                _score(alike.points[place].score),
+                f"{similarity:.3f}".replace("-", "−"),
+            ),
+            links.trace(alike.points[place].id),
+        )
+        for place, similarity in alike.nearest
+    )
+    newest = f"the {MOST_POINTS:,} newest; kp-middleware similar compares all"
+    draws_map = extent.draws_map and bool(places)
+    page = TracePage(
+        run=run,
+        waterfall=waterfall(run),
+        body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
+        body_bytes=len((body or "").encode()),
+        alike=Table(("Objective", "Score", "Similarity"), (*rows,)),
+        compared="all others" if alike.are_all else newest,
+        map=trace_map(alike.points, domains, links, nearest=places) if draws_map else None,
+        extent=extent,
+    )
+    return render("trace.html", page=page)
+
+
+def search_html(found: Found, words: str, links: Links) -> Markup:
+    """Render what a search found, and the way to the rest."""
+    lead = "Nothing was asked for: type what objectives or results may say."
+    page = SearchView(
+        lead=_how_many(found) if words.strip() else lead,
+        before=found.before,
+        after=found.after,
+        rows=tuple(listed_run(row, links) for row in found.rows),
+    )
+    return render("search.html", page=page)
+
+
+def listed_run(row: Row, links: Links) -> ListedRun:
+    """Return a row of a list of runs."""
+    return ListedRun(
+        seq=row.get("seq", 0),
+        title=titled(row["objective"], _FOUND_CELL),
+        href=links.trace(row["id"]),
+        domain=row["domain"],
+        started_at=row["started_at"],
+        state=row["state"],
+        score=_score(row["score"]),
+        snippet=row.get("snippet", ""),
+    )
+
+
+def near_runs(missed: Sequence[Row], links: Links) -> tuple[NearRun, ...]:
+    """Return the runs nearest to the threshold that decided on them, those that reach it first."""
+    last_above = sum(row["score"] >= row["threshold"] for row in missed) - 1
+    return tuple(
+        NearRun(
+            titled(str(row["objective"]), _CELL),
+            links.trace(row["id"]),
+            *_score_and_margin(row["score"], row["threshold"]),
+            is_last_above=place == last_above and place < len(missed) - 1,
+        )
+        for place, row in enumerate(missed)
+    )
+
+
+def _score_and_margin(score: float, threshold: float) -> tuple[str, str]:
+    """Write both with as many digits as tell the score and the threshold apart: 3 to 6."""
+    margin, digits = score - threshold, 3
+    while score != threshold and digits < _MOST_DIGITS:
+        written = f"{score:.{digits}f}" != f"{threshold:.{digits}f}"
+        if written and round(margin, digits) != 0:
+            break
+        digits += 1
+    return f"{score:.{digits}f}", signed(margin, digits)
+
+
+def _score(score: float | None) -> str:
+    return "" if score is None else f"{score:.3f}"
+
+
+def _private(scores: ScoreSlices) -> str:
+    private = sum(one.traces for one in scores.private)
+    return never_leave(private) if private else ""
+
+
+def _nothing_removed(overview: Overview) -> str:
+    if overview.removed_earlier:
+        return "nothing had to be removed in the 12 weeks up to the newest run; before, something"
+    if overview.funnel.queued:
+        return "nothing had to be removed from what is sent"
+    return "nothing was to be sent yet; what redaction takes out of it is counted here"
+
+
+def _by_domain(scores: ScoreSlices, links: Links) -> Table:
+    """Count at the threshold, or else at the bar of the best tenth, and on either side of it."""
+    now = _best_tenth(scores) / 100 if scores.threshold is None else scores.threshold
+    hundredth = round(100 * now)
+    near = {max(0, hundredth - _NEAR), min(100, hundredth + _NEAR)}
+    columns = {at / 100: [scores.of(name).reaching(at) for name in scores.domains] for at in near}
+    columns[now] = [
+        of.reaching(hundredth) if scores.threshold is None else of.above
+        for of in map(scores.of, scores.domains)
+    ]
+    rows = []
+    for place, name in enumerate(scores.domains):
+        traces = scores.of(name).traces
+        shares = (share(columns[at][place], traces) for at in sorted(columns))
+        rows.append(TableRow((name, *shares), links.domain(name)))
+    return Table(("Domain", *map(in_hundredths, sorted(columns))), (*rows,))
+
+
+def _best_tenth(scores: ScoreSlices) -> int:
+    """Return the highest hundredth that a tenth of all reach."""
+    return next(at for at in range(100, -1, -1) if 10 * scores.reaching(at) >= scores.traces)
+
+
+def _how_many(found: Found) -> str:
+    if not found.total:
+        return "No objective and no result says that."
+    if not found.rows:
+        return "There are no more."
+    total = f"{found.total:,}"
+    if found.total > found.counted:
+        total = f"more than {found.counted:,}"
+    if found.before or found.after:
+        last = found.skipped + len(found.rows)
+        return f"{found.skipped + 1:,} to {last:,} of {total} traces, the best match first."
+    return "1 trace." if found.total == 1 else f"{total} traces, the best match first."

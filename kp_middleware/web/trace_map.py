@@ -1,0 +1,247 @@
+"""Runs on a plane, where like ones are near, and those most like one of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, NamedTuple, Self
+
+from kp_middleware.storage import MOST_POINTS, MapPoint
+from kp_middleware.web.marks import (
+    COLOURS,
+    OTHER,
+    WIDTH,
+    Chart,
+    Dot,
+    Group,
+    Key,
+    Links,
+    Mark,
+    Plot,
+    Scale,
+    Table,
+    TableRow,
+    colours_of,
+    straight,
+)
+
+_NOTHING: Final = "no map yet: it needs three runs that an embedder has seen"
+_HEIGHT: Final = 270.0
+_EDGE: Final = 10.0
+_TITLE: Final = 64
+_MOST_ALIKE: Final = 6
+_MOST_NAMED: Final = 200
+_HUNDRED: Final = 100
+_SIZES: Final = {"kp-spot": 3.5, "kp-faint-spot": 3.5, "kp-cleared-spot": 5.5, "kp-this-spot": 7.0}
+_SHAPES: Final[Mapping[str, str]] = {
+    "blue": "m{r} 0a{r} {r} 0 1 1-{d} 0 {r} {r} 0 1 1 {d} 0z",
+    "orange": "m-{r}-{r}h{d}v{d}h-{d}z",
+    "green": "m0-{R}l{R} {h}h-{D}z",
+    "purple": "m0-{R}l{R} {R}-{R} {R}-{R}-{R}z",
+    "cyan": "m0 {R}l{R}-{h}h-{D}z",
+    "olive": "m-{R}-{t}h{a}v-{a}h{T}v{a}h{a}v{T}h-{a}v{a}h-{T}v-{a}h-{a}z",
+    "brown": "m-{R}-{t}h{D}v{T}h-{D}z",
+    OTHER: "m-{t}-{R}h{T}v{D}h-{T}z",
+}
+"""From the middle of a spot on, in relative steps: so many make one path."""
+
+
+@dataclass(frozen=True, slots=True)
+class MostAlike:
+    """A run among others.
+
+    Attributes:
+        points: The run itself first; empty where it has no vector.
+        nearest: The places of those most like it, with the similarity, the most first.
+        compared: Among how many they were found.
+    """
+
+    points: tuple[MapPoint, ...] = ()
+    nearest: tuple[tuple[int, float], ...] = ()
+    compared: int = 0
+
+    @classmethod
+    def among(cls, points: Sequence[MapPoint]) -> Self:
+        """Find the six most like the first, as `read_points` gives them around a run."""
+        if len(points) < 2:
+            return cls()
+        vectors = [point.vector for point in points]
+        return cls(tuple(points), tuple(_nearest(vectors)), len(points) - 1)
+
+    def without_others(self) -> "MostAlike":
+        """Keep the run and its nearest: enough for a list, not for a map."""
+        points = (*self.points[:1], *(self.points[place] for place, _ in self.nearest))
+        places = enumerate((similarity for _, similarity in self.nearest), 1)
+        return MostAlike(points, tuple(places), self.compared)
+
+    @property
+    def are_all(self) -> bool:
+        """Whether it was compared with all others, and not with the newest alone."""
+        return self.compared < MOST_POINTS - 1
+
+
+class _Spot(NamedTuple):
+    x: float
+    y: float
+    point: MapPoint
+    colour: str
+    href: str | None
+
+    def mark(self, look: str) -> Dot:
+        return Dot(self.outline(look), f"{look} kp-{self.colour}")
+
+    def outline(self, look: str) -> str:
+        return f"M{self.x:.1f} {self.y:.1f}{_shape(self.colour, _SIZES[look])}"
+
+    def named(self, look: str) -> Group:
+        score = "no score" if self.point.score is None else f"{self.point.score:.3f}"
+        title = f"{_cut(self.point.objective)} ({self.point.domain}, {score})".strip()
+        return Group(title, (self.mark(look),), self.href)
+
+
+def trace_map(
+    points: Sequence[MapPoint], domains: Sequence[str], links: Links, *, nearest: Sequence[int] = ()
+) -> Chart:
+    """Draw the newest runs by their vectors, those that cleared larger.
+
+    200 of them say what they are when pointed at, first those that lead somewhere and cleared: a
+    link for each of 2,000 would be most of a page.
+
+    Args:
+        points: The newest first.
+        domains: Those of the whole file, so that each keeps its colour.
+        links: Where things lead.
+        nearest: The places of those that are joined with the first, which then stands out.
+    """
+    if len(points) < 3:
+        return Chart(_NOTHING)
+    places, kept = project([point.vector for point in points])
+    colours = colours_of({*domains, *(point.domain for point in points)})
+    spots = [
+        _Spot(x, y, point, colours[point.domain], links.trace(point.id))
+        for point, (x, y) in zip(points, _fitted(places), strict=True)
+    ]
+    named = _named(spots)
+    cleared = sum(point.cleared for point in points)
+    finding = f"This trace among the {len(spots):,} newest, joined with its nearest"
+    if not nearest:
+        finding = f"The {len(spots):,} newest traces, {cleared:,} of them cleared; PCA of their"
+        finding += f" vectors, {100 * kept:.0f} % of the variance"
+        opened = sum(spots[at].href is not None for at in named)
+        if 0 < opened < len(spots):  # whoever points at another should know why
+            finding += f"; {opened:,} of them can be opened"
+    drawn = _joined(spots, nearest, named) if nearest else _spread(spots, named)
+    known = {name: links.domain(name) for name in domains}
+    keys = tuple(
+        Key(name, Dot(f"M6 0{_shape(colour, 5.0)}", f"kp-spot kp-{colour}"), known.get(name))
+        for name, colour in _entries(spots).items()
+    )
+    every = None if nearest else links.state("recorded")
+    totals = ("all of them, the newest first", f"{len(spots):,}", f"{cleared:,}")
+    table = Table(("Domain", "Traces", "Cleared"), (TableRow(totals, every), *_rows(spots, known)))
+    return Plot(finding, table, _HEIGHT, (*drawn,), keys)
+
+
+def project(vectors: Sequence[bytes]) -> tuple[list[tuple[float, float]], float]:
+    """Return two principal components of each vector, and the part of the variance they show.
+
+    Args:
+        vectors: Each float32, little-endian, all of the same length.
+    """
+    import numpy as np
+
+    matrix = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), -1)
+    matrix = matrix - matrix.mean(axis=0)
+    variances, axes = np.linalg.eigh(matrix.T @ matrix)  # in rising order
+    axes = axes[:, :-3:-1]
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), [*range(axes.shape[1])]])  # eigh's are free
+    places = matrix @ (axes * signs)
+    total = float(variances.sum())
+    kept = float(variances[:-3:-1].sum()) / total if total > 0 else 0.0
+    return [(float(x), float(y)) for x, y in places], min(1.0, max(0.0, kept))
+
+
+def _nearest(vectors: Sequence[bytes]) -> list[tuple[int, float]]:
+    """Find those most like the first: their places and cosine similarities, the most first."""
+    import numpy as np
+
+    matrix = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), -1)
+    similarities = matrix[1:] @ matrix[0]
+    order = np.argsort(-similarities, kind="stable")[:_MOST_ALIKE]
+    return [(int(place) + 1, float(similarities[place])) for place in order]
+
+
+def _fitted(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Fit them into the frame; one unit is as long up as across, or near would mean two things."""
+    middle_x, middle_y = ((min(each) + max(each)) / 2 for each in zip(*places, strict=True))
+    right, top = WIDTH / 2 - _EDGE, _HEIGHT / 2 - _EDGE
+    reaches = (max(abs(x - middle_x) / right, abs(y - middle_y) / top) for x, y in places)
+    reach = max(1e-9, *reaches)
+    across = Scale(middle_x, middle_x + reach, WIDTH / 2, WIDTH / 2 + 1)
+    up = Scale(middle_y, middle_y + reach, _HEIGHT / 2, _HEIGHT / 2 - 1)
+    return [(across(x), up(y)) for x, y in places]
+
+
+def _named(spots: Sequence[_Spot]) -> frozenset[int]:
+    places = range(len(spots))
+    ordered = sorted(places, key=lambda at: (spots[at].href is None, not spots[at].point.cleared))
+    return frozenset(ordered[:_MOST_NAMED])
+
+
+def _spread(spots: Sequence[_Spot], named: frozenset[int]) -> Iterator[Mark | Group]:
+    """Draw what cleared last, so that nothing covers it."""
+    for look, cleared in (("kp-spot", False), ("kp-cleared-spot", True)):
+        places = [at for at, spot in enumerate(spots) if spot.point.cleared == cleared]
+        yield from _in_bulk([spots[at] for at in places if at not in named], look)
+        yield from (spots[at].named(look) for at in places if at in named)
+
+
+def _joined(
+    spots: Sequence[_Spot], nearest: Sequence[int], named: frozenset[int]
+) -> Iterator[Mark | Group]:
+    first, others = spots[0], [at for at in range(1, len(spots)) if at not in nearest]
+    yield from _in_bulk([spots[at] for at in others if at not in named], "kp-faint-spot")
+    yield from (spots[at].named("kp-faint-spot") for at in others if at in named)
+    for at in nearest:
+        yield straight(first.x, first.y, spots[at].x, spots[at].y, "link")
+    yield from (spots[at].named("kp-cleared-spot") for at in nearest)
+    yield first.named("kp-this-spot")
+
+
+def _in_bulk(spots: Sequence[_Spot], look: str) -> Iterator[Dot]:
+    """Draw one path for all of a colour among a hundred, or one colour would cover all others."""
+    for start in range(0, len(spots), _HUNDRED):
+        some = spots[start : start + _HUNDRED]
+        for colour in dict.fromkeys(spot.colour for spot in some):
+            outlines = (spot.outline(look) for spot in some if spot.colour == colour)
+            yield Dot("".join(outlines), f"{look} kp-{colour}")
+
+
+def _cut(objective: str) -> str:
+    """Cut by characters, not by their width: a map has 2,000 of them."""
+    line = " ".join(objective[: 2 * _TITLE].split())
+    return line if len(line) <= _TITLE else f"{line[:_TITLE]}…"
+
+
+@cache
+def _shape(colour: str, size: float) -> str:
+    r, R, t = (round(size * part, 1) for part in (0.88, 1.15, 0.4))  # noqa: N806 - the wider one
+    lengths = {"r": r, "d": 2 * r, "R": R, "D": 2 * R, "h": R + r, "t": t, "T": 2 * t, "a": R - t}
+    return _SHAPES[colour].format_map({name: f"{each:.3g}" for name, each in lengths.items()})
+
+
+def _entries(spots: Sequence[_Spot]) -> Mapping[str, str]:
+    """Return each domain and its colour; those without one of their own are one entry."""
+    order = [*COLOURS, OTHER]
+    entries = {_entry(spot): spot.colour for spot in spots}
+    return dict(sorted(entries.items(), key=lambda item: (order.index(item[1]), item[0])))
+
+
+def _entry(spot: _Spot) -> str:
+    return spot.point.domain if spot.colour != OTHER else "others"
+
+
+def _rows(spots: Sequence[_Spot], links: Mapping[str, str | None]) -> Iterator[TableRow]:
+    for name in _entries(spots):
+        of = [spot.point for spot in spots if _entry(spot) == name]
+        cells = (name, f"{len(of):,}", f"{sum(point.cleared for point in of):,}")
+        yield TableRow(cells, links.get(name))

@@ -1,0 +1,50 @@
+import pytest
+from page_reading import Ways
+
+from kp_middleware import current_trace
+from kp_middleware.storage import History, read_last_decisions, read_overview, read_points
+from kp_middleware.web.pages import gate_html, overview_html, trace_html
+from kp_middleware.web.trace_map import MostAlike
+
+
+@pytest.fixture
+def work(kp):
+    """Records one run: what was asked, of which domain, with how much confidence."""
+    look = kp.tool(name="look")(str.upper)
+
+    def work(asked, domain="code", confidence=0.9, *, uses_tool=True):
+        @kp.capture(domain=domain)
+        def answer(question):
+            current_trace().thought(f"I think of {question}")
+            current_trace().outcome(confidence=confidence)
+            return look(question) if uses_tool else question
+
+        answer(asked)
+
+    return work
+
+
+@pytest.fixture
+def overview_page(connection):
+    return lambda links=None, **options: overview_html(
+        read_overview(connection), links or Ways(), **options
+    )
+
+
+@pytest.fixture
+def gate_page(connection):
+    return lambda: gate_html(
+        read_overview(connection).scores, read_last_decisions(connection), Ways()
+    )
+
+
+@pytest.fixture
+def trace_page(connection):
+    """The page of the newest trace."""
+
+    def page(links=None, **options):
+        seq = History(connection).find("@last")
+        alike = MostAlike.among(read_points(connection, around=seq))
+        return trace_html(History(connection).trace(seq), alike, links or Ways(), **options)
+
+    return page

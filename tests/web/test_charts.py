@@ -1,0 +1,260 @@
+"""What the charts of states, tools, a score, novelty and removals draw, say and list."""
+
+from itertools import pairwise
+
+import pytest
+from page_reading import NoWays, Ways
+
+from kp_middleware.storage import (
+    Funnel,
+    NoveltyDay,
+    Overview,
+    Removal,
+    ScoreSlices,
+    ToolTotals,
+    ToolUse,
+)
+from kp_middleware.views.trace import ScoreLine, TraceView
+from kp_middleware.web.charts import novelty_band, removal_bars, state_bars, tool_bars, waterfall
+from kp_middleware.web.marks import Band, Bar, Chart, Group, Label
+
+SIGNALS = (
+    ScoreLine("complexity", "0.870 × 0.20", 0.174),
+    ScoreLine("novelty", "0.300 × 0.30", 0.09),
+    ScoreLine("tool_diversity", "0.430 × 0.30", 0.129),
+    ScoreLine("outcome_confidence", "0.540 × 0.20", 0.108),
+)
+DAYS = [NoveltyDay("2026-11-01", 0.4, 0.66, 0.9), NoveltyDay("2026-11-21", 0.2, 0.51, 0.8)]
+
+
+def states(recorded, cleared=0, sent=0, blocked=0, **reasons):
+    return state_bars(Funnel(recorded, cleared, 0, 0, sent, blocked, 0, reasons), Ways())
+
+
+def tools(*used, whole):
+    found = Overview(ScoreSlices(None), None, tools=used, tool_totals=ToolTotals(*whole))
+    return tool_bars(found, Ways())
+
+
+def run(*lines, score=0.501, threshold=0.75, is_cleared=False, delivery_status=""):
+    return TraceView(
+        id="",
+        title="",
+        objective="",
+        facts=(),
+        feedback=(),
+        score=score,
+        threshold=threshold,
+        is_cleared=is_cleared,
+        sum=lines,
+        gate=None,
+        delivery_status=delivery_status,
+        redactions=(),
+        steps=(),
+        result="",
+    )
+
+
+def groups(chart):
+    return [mark for mark in chart.marks if isinstance(mark, Group)]
+
+
+def words(chart):
+    return [mark.text for mark in chart.marks if isinstance(mark, Label)]
+
+
+def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
+    chart = states(600, cleared=48, blocked=3, residual_secret=3)
+
+    bars = {bar.name: bar for bar in chart.bars}
+    assert chart.finding == "600 recorded, 48 cleared, 0 queued, 0 sent, 3 blocked"
+    assert bars["blocked: residual_secret 3"].href == "/state/blocked"
+    assert bars["cleared"].pieces[0].width == pytest.approx(8)
+    assert bars["sent"].href is None
+    assert chart.table.rows[1].cells == ("cleared", "48", "8.0\xa0%")
+
+
+def test_one_of_a_hundred_thousand_is_still_seen():
+    sent = states(100_000, sent=1).bars[3]
+
+    assert sent.pieces[0].width >= 0.3
+    assert sent.working == "<0.1\xa0%"
+
+
+def test_of_none_there_is_no_bar():
+    assert states(5).bars[3].pieces == ()
+
+
+def test_an_empty_file_says_how_to_begin():
+    assert states(0).finding.startswith("nothing recorded yet: ")
+
+
+def test_what_failed_of_a_tool_is_the_end_of_its_bar():
+    chart = tools(ToolUse("read", 8, 2, 242.4), ToolUse("write", 2, 0, None), whole=(2, 10, 2))
+
+    read, write = chart.bars
+    assert chart.finding == "read was called most: 8 of 10 calls; 2 failed"
+    assert [(piece.colour, piece.start, piece.width) for piece in read.pieces] == [
+        ("plain", 0, 75),
+        ("loss", 75, 25),
+    ]
+    assert [piece.width for piece in write.pieces] == [25]
+    assert (read.working, read.amount) == ("2 failed · 242\xa0ms", "8")
+    assert chart.table.rows[1].cells == ("write", "2", "0", "")
+
+
+def test_what_is_said_of_tools_is_said_of_all_also_where_some_are_drawn():
+    chart = tools(ToolUse("read", 8, 2, None), whole=(30, 205, 53))
+
+    assert chart.finding == "read was called most: 8 of 205 calls; 53 failed. The 1 most used of 30"
+
+
+def test_failures_without_a_noted_call_are_drawn_too():
+    (bar,) = tools(ToolUse("read", 0, 3, None), whole=(1, 0, 3)).bars
+
+    assert [piece.colour for piece in bar.pieces] == ["loss"]
+
+
+def test_without_tools_there_are_words():
+    assert tools(whole=()).finding.startswith("no tool calls yet: ")
+
+
+def test_each_part_begins_where_the_one_before_it_ended():
+    *parts, total = (bar.pieces[0] for bar in waterfall(run(*SIGNALS)).bars)
+
+    assert [part.colour for part in parts] == ["blue", "orange", "green", "purple"]
+    assert parts[0].start == 0
+    for before, after in pairwise(parts):
+        assert after.start == pytest.approx(before.start + before.width)
+    assert (total.start, total.colour) == (0, "below")
+    assert total.width == pytest.approx(parts[-1].start + parts[-1].width)
+
+
+def test_a_rule_that_takes_away_goes_back_and_is_a_loss():
+    chart = waterfall(run(*SIGNALS, ScoreLine("single_tool", "rule", -0.1), score=0.401))
+
+    before, bar = chart.bars[3].pieces[0], chart.bars[4]
+    (loss,) = bar.pieces
+    assert loss.colour == "loss"
+    assert loss.start + loss.width == pytest.approx(before.start + before.width)
+    assert (bar.name, bar.amount, bar.working) == ("single tool", "−0.100", "rule")
+
+
+@pytest.mark.parametrize(
+    ("score", "is_cleared", "words_"),
+    [
+        (0.75, True, "0.000 above"),
+        (0.501, False, "0.249 below"),
+        (0.75, False, "not above"),  # as good as others, which had gone
+    ],
+)
+def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
+    chart = waterfall(run(*SIGNALS, score=score, is_cleared=is_cleared))
+
+    assert chart.finding == f"The score is {score:.3f}: {words_} the threshold of 0.75"
+    assert (chart.threshold, chart.threshold_name) == (75, "threshold 0.75")
+    assert chart.bars[-1].pieces[0].colour == ("cleared" if is_cleared else "below")
+
+
+def test_the_table_has_the_whole_sum():
+    table = waterfall(run(*SIGNALS)).table
+
+    assert table.columns == ("Part", "Working", "Adds")
+    assert table.rows[1].cells == ("novelty", "0.300 × 0.30", "+0.090")
+    assert table.rows[-1].cells == ("score", "0.249 below", "0.501")
+    assert table.numeric == (False, False, True)
+
+
+def test_a_run_without_a_score_says_why():
+    chart = waterfall(run(score=None, delivery_status="kept here, not scored yet"))
+
+    assert chart == Chart("no score yet: kept here, not scored yet")
+
+
+def test_the_finding_says_where_novelty_went():
+    assert novelty_band(DAYS).finding == (
+        "Median novelty went from 0.66 on 1 Nov 2026 to 0.51 on 21 Nov 2026"
+    )
+
+
+def test_the_band_is_around_the_median():
+    chart = novelty_band(DAYS)
+
+    (band,) = (mark for mark in chart.marks if isinstance(mark, Band))
+    (line,) = (
+        mark for mark in chart.marks if getattr(mark, "look", "") == "kp-curve kp-line-orange"
+    )
+    assert band.points[0][1] < line.points[0][1] < band.points[3][1]  # up is less
+    assert line.points[0][1] < line.points[1][1]
+    assert groups(chart)[1].title == "2026-11-21: median 0.51, most from 0.20 to 0.80"
+
+
+def test_a_single_day_is_a_chart_too():
+    chart = novelty_band(DAYS[:1])
+
+    assert chart.finding == "Median novelty 0.66 on 1 Nov 2026, the only day so far"
+    assert not [mark for mark in chart.marks if isinstance(mark, Band)]
+
+
+@pytest.mark.parametrize(("days", "is_marked"), [(7, True), (None, False), (400, False)])
+def test_how_far_back_is_compared_is_marked_where_it_is_known(days, is_marked):
+    chart = novelty_band(DAYS, memory_days=days)
+
+    assert ("compared back to here" in words(chart)) == is_marked
+
+
+def test_without_novelty_there_are_words():
+    assert novelty_band([]).finding.startswith("no novelty measured yet: ")
+
+
+def test_removals_are_stacked_by_week_and_kind():
+    removed = [
+        Removal("2026-11-02", "email", 6),
+        Removal("2026-11-02", "api_key", 2),
+        Removal("2026-11-16", "email", 4),
+    ]
+
+    chart = removal_bars(removed, nothing="")
+
+    assert chart.finding == (
+        "12 removed in the 12 weeks up to the newest run; most often email, 10 times"
+    )
+    weeks = groups(chart)
+    assert [week.title for week in weeks] == [
+        "week from 2026-11-02: 6 email, 2 api_key",
+        "week from 2026-11-09: none",
+        "week from 2026-11-16: 4 email",
+    ]
+    mail, key = weeks[0].marks
+    (later,) = weeks[2].marks
+    assert mail.height + 1 == pytest.approx((later.height + 1) * 1.5, abs=0.05)
+    assert key.y + key.height <= mail.y
+    assert [(entry.text, entry.mark) for entry in chart.legend] == [
+        ("email 10", Bar(1, -5, 10, 10, "orange")),
+        ("api_key 2", Bar(1, -5, 10, 10, "blue")),
+    ]
+
+
+def test_of_a_long_time_the_last_twelve_weeks_are_drawn():
+    weeks = [Removal("2025-01-06", "email", 1), Removal("2026-11-16", "email", 1)]
+
+    assert len(groups(removal_bars(weeks, nothing=""))) == 12
+
+
+def test_many_kinds_share_one_colour_after_the_seventh():
+    kinds = [Removal("2026-11-02", f"kind{n:02}", 100 - n) for n in range(20)]
+
+    chart = removal_bars(kinds, nothing="")
+
+    assert chart.legend[0].text == "other kinds 1,131"
+    assert len(chart.table.rows) == 20
+
+
+def test_where_nothing_was_removed_there_are_words():
+    assert removal_bars([], nothing="nothing at all") == Chart("nothing at all")
+
+
+def test_what_leads_nowhere_has_no_link():
+    found = Funnel(3, 1, 1, 0, 1, 0, 0, {})
+
+    assert {bar.href for bar in state_bars(found, NoWays()).bars} == {None}

@@ -1,0 +1,96 @@
+from page_reading import card, text_of, titles_of_cards
+
+
+def test_every_threshold_has_a_row_and_every_domain_its_share(work, gate_page):
+    work("fix it")
+    work("sum it up", "medical", 0.1)
+
+    page = gate_page()
+
+    rows = card(page, "At each threshold").findall("div/table/tbody/tr")
+    assert len(rows) == 21
+    assert ["".join(cell.itertext()) for cell in rows[0]][:3] == ["0.00", "2", "100\xa0%"]
+    assert [cell.get("class") for cell in rows[0]][1:3] == ["kp-number"] * 2
+    heads = card(page, "At each threshold").findall("div/table/thead/tr/th")
+    assert [head.text for head in heads][-2:] == ["code", "medical"]
+    heads = [head.text for head in card(page, "By domain").findall("table/thead/tr/th")]
+    assert heads == ["Domain", "0.45", "0.50", "0.55"]
+    assert "Scores by domain" in titles_of_cards(page)
+
+
+def test_each_domain_is_told_at_the_threshold_itself(work, gate_page, connection):
+    work("fix it")
+    connection.execute("UPDATE traces SET threshold = 0.7551, score = 0.7552, gate = 'threshold'")
+
+    by_domain = card(gate_page(), "By domain").find("table")
+
+    assert [head.text for head in by_domain.findall("thead/tr/th")][1:] == [
+        "0.71",
+        "0.7551",
+        "0.81",
+    ]
+    cells = ["".join(cell.itertext()) for cell in by_domain.findall("tbody/tr/td")]
+    assert cells == ["code", "100\xa0%", "100\xa0%", "0\xa0%"]
+
+
+def test_what_has_no_room_can_be_reached_with_the_keys(work, gate_page):
+    work("fix it")
+
+    (wide,) = card(gate_page(), "At each threshold").findall("div")
+
+    assert (wide.get("tabindex"), wide.get("role")) == ("0", "region")
+    assert wide.get("aria-label") == "At each threshold"
+
+
+def test_how_the_gate_decided_last_is_said_first(work, gate_page):
+    work("fix it")
+
+    assert text_of(gate_page()).startswith("1 of the last 1 scored runs cleared the gate")
+
+
+def test_where_the_bar_moves_the_table_is_about_the_best_tenth(work, gate_page, connection):
+    work("fix it")
+    work("sum it up", "medical", 0.1)
+    connection.execute("UPDATE traces SET gate = 'top 10%', score = seq / 5.0")
+
+    heads = [head.text for head in card(gate_page(), "By domain").findall("table/thead/tr/th")]
+
+    assert heads == ["Domain", "0.35", "0.40", "0.45"]
+
+
+def test_what_is_private_is_not_counted_and_said(work, gate_page, connection):
+    for domain in ("code", "medical", "medical"):
+        work(f"look into {domain}", domain)
+    connection.execute("UPDATE traces SET visibility = 'private' WHERE seq = 3")
+
+    page = gate_page()
+
+    first = card(page, "At each threshold").find("div/table/tbody/tr")
+    assert ["".join(cell.itertext()) for cell in first][:2] == ["0.00", "2"]
+    said = card(page, "What if the threshold were another").find("figcaption").text
+    assert said.endswith("Not counted: 1 with a score, but private, which never leave.")
+    in_each = card(page, "Scores by domain").findall("details/div/table/tbody/tr")
+    assert ["".join(cell.itertext()) for cell in in_each[0]][:2] == ["medical", "2"]
+
+
+def test_where_all_is_private_there_is_no_curve_but_the_reason(work, gate_page, connection):
+    work("fix it")
+    connection.execute("UPDATE traces SET visibility = 'private'")
+
+    assert "Every run with a score is private, and never leaves." in text_of(gate_page())
+
+
+def test_the_row_of_the_threshold_in_force_is_marked(work, gate_page, connection):
+    work("fix it")
+    fixed = card(gate_page(), "At each threshold")
+    connection.execute("UPDATE traces SET gate = 'top 10%'")
+    moving = card(gate_page(), "At each threshold")
+
+    marked = [cell.text for cell in fixed.iter("bdi") if "→" in cell.text]
+    assert marked == ["→ 0.50"]
+    assert fixed.find("p").text.endswith("→ is the threshold in force.")
+    assert "→" not in "".join(moving.itertext())
+
+
+def test_without_scores_the_page_says_so(gate_page):
+    assert "No scored runs yet" in text_of(gate_page())

@@ -1,0 +1,205 @@
+import pytest
+from page_reading import NoWays, Ways, card, hrefs, parsed, text_of, titles_of_cards
+
+from kp_middleware.storage import ToolTotals, ToolUse, read_overview
+from kp_middleware.web.pages import overview_html
+
+
+def test_the_overview_has_every_picture_of_the_file(work, overview_page):
+    for number in range(4):
+        work(f"fix test {number}")
+        work(f"sum up trial {number}", "medical", 0.2)
+
+    assert titles_of_cards(overview_page()) == [
+        "Scores",
+        "What became of them",
+        "Just made it, just missed",
+        "What if the threshold were another",
+        "Scores by domain",
+        "Tools",
+        "Novelty",
+        "Map",
+        "Removed before sending",
+    ]
+
+
+def test_one_domain_needs_no_picture_by_domain(work, overview_page):
+    work("one")
+
+    assert "Scores by domain" not in titles_of_cards(overview_page())
+
+
+def test_each_picture_has_its_words_in_the_caption_and_the_same_as_a_table(work, overview_page):
+    for number in range(3):
+        work(f"fix test {number}")
+
+    frame = card(overview_page(), "Tools")
+
+    assert frame.find("figcaption").text.strip() == (
+        "look was called most: 3 of 3 calls; none failed."
+    )
+    cells = [cell.text for cell in frame.find("details/div/table/tbody/tr").iter("bdi")]
+    assert cells[:3] == ["look", "3", "0"]
+
+
+def test_each_table_beneath_a_picture_has_a_name_of_its_own(work, overview_page):
+    for number in range(3):
+        work(f"fix test {number}")
+
+    names = ["".join(one.itertext()) for one in parsed(overview_page()).iter("summary")]
+
+    assert "As a table: Scores" in names
+    assert len(names) == len({*names}) > 4
+
+
+def test_what_was_asked_is_never_a_link_without_a_name(work, overview_page):
+    work(" \n")
+
+    row = card(overview_page(), "Just made it, just missed").find("table/tbody/tr")
+
+    assert "".join(row.find("td/a").itertext()) == "(no objective)"
+
+
+@pytest.mark.parametrize(
+    ("queued", "earlier", "words"),
+    [
+        (0, False, "Nothing was to be sent yet"),
+        (3, False, "Nothing had to be removed from what is sent."),
+        (3, True, "before, something"),
+    ],
+    ids=["nothing to send", "nothing removed", "removed earlier"],
+)
+def test_why_nothing_was_removed_is_said_as_it_is(connection, queued, earlier, words):
+    overview = read_overview(connection)
+    overview = overview._replace(
+        funnel=overview.funnel._replace(queued=queued), removed_earlier=earlier
+    )
+
+    frame = card(overview_html(overview, Ways()), "Removed before sending")
+
+    assert words in frame.find("figcaption").text
+
+
+def test_a_tool_that_was_never_called_leads_nowhere(connection):
+    used = (ToolUse("read", 3, 1, None), ToolUse("write", 0, 2, None))
+    overview = read_overview(connection)._replace(tools=used, tool_totals=ToolTotals(2, 3, 3))
+
+    found = hrefs(overview_html(overview, Ways()))
+
+    assert "/tool/read" in found
+    assert "/tool/write" not in found
+
+
+def test_what_lies_nearest_to_the_threshold_is_listed_with_the_line_between(work, overview_page):
+    work("a good one")
+    work("a poor one", confidence=0.0, uses_tool=False)
+
+    frame = card(overview_page(), "Just made it, just missed")
+
+    above, below = frame.findall("table/tbody/tr")
+    assert "".join(above.find("td").itertext()) == "a good one"
+    assert (above.get("class"), below.get("class")) == ("kp-line", None)
+    assert [cell.text[0] for cell in (above.findall("td")[2], below.findall("td")[2])] == ["+", "−"]
+
+
+@pytest.mark.parametrize(
+    ("score", "threshold", "numbers"),
+    [
+        (0.9, 0.75, ("0.900", "+0.150")),
+        (0.75, 0.75, ("0.750", "+0.000")),
+        (0.75004, 0.75, ("0.75004", "+0.00004")),
+        (0.74996, 0.75, ("0.74996", "−0.00004")),
+        (0.7496, 0.75, ("0.7496", "−0.0004")),
+        (0.75 - 1e-9, 0.75, ("0.750000", "−0.000000")),
+        (0.7504, 0.7506, ("0.7504", "−0.0002")),
+    ],
+)
+def test_a_score_has_as_many_digits_as_tell_it_from_the_threshold(
+    connection, score, threshold, numbers
+):
+    row = {"id": "a", "objective": "fix it", "score": score, "threshold": threshold}
+    overview = read_overview(connection)._replace(missed=(row,))
+
+    frame = card(overview_html(overview, Ways()), "Just made it, just missed")
+
+    cells = frame.findall("table/tbody/tr/td")
+    assert tuple(cell.text for cell in cells[1:]) == numbers
+
+
+def test_what_is_private_is_not_in_the_curve_but_among_the_scores(work, overview_page, connection):
+    work("one")
+    work("two")
+    connection.execute("UPDATE traces SET visibility = 'private' WHERE seq = 2")
+
+    page = overview_page()
+
+    curve = card(page, "What if the threshold were another").find("figcaption").text
+    assert " of 1 reach 0.5 " in curve
+    assert "Not counted: 1 with a score, but private" in curve
+    assert " of 2 at or above 0.5 " in card(page, "Scores").find("figcaption").text
+
+
+def test_bars_rows_and_spots_lead_where_the_links_say(work, overview_page):
+    for number in range(3):
+        work(f"fix test {number}")
+        work(f"sum up trial {number}", "medical", 0.2)
+
+    found = hrefs(overview_page())
+
+    starts = {href.split("/")[1] for href in found}
+    assert starts == {"trace", "scores", "domain", "tool", "state"}
+    assert {"/tool/look", "/state/recorded", "/domain/medical"} <= set(found)
+
+
+def test_where_nothing_leads_anywhere_there_is_no_link(work, overview_page):
+    work("one")
+
+    assert hrefs(overview_page(NoWays())) == []
+
+
+def test_where_none_of_100_cleared_the_page_begins_with_what_to_do(work, overview_page, connection):
+    for number in range(100):
+        work(f"fix test {number}")
+    before = text_of(overview_page())
+    connection.execute("UPDATE traces SET decision = 'withhold'")
+
+    page = overview_page()
+
+    assert "None of the last" not in before
+    assert text_of(page).startswith("None of the last 100 scored runs cleared the gate")
+    assert 'KP_THRESHOLD="top 10%"' in text_of(page)
+
+
+def test_an_empty_file_has_words_in_place_of_pictures(overview_page):
+    page = overview_page()
+
+    assert [*parsed(page).iter("{http://www.w3.org/2000/svg}svg")] == []
+    assert "No scored runs yet" in text_of(page)
+    assert "Nothing recorded yet" in text_of(page)
+
+
+@pytest.mark.parametrize(
+    "name", ['</script><img src=x onerror="alert(1)">', "\u202eabc", "\x00\x1b[2J", "x" * 10_000]
+)
+def test_no_objective_domain_or_tool_can_break_the_page(kp, work, overview_page, name):
+    kp.tool(name=name[:90])(str.upper)
+    for number in range(3):
+        work(f"{name}{number}", domain=name[:500])
+
+    page = overview_page()
+
+    assert "<img" not in page
+    assert "�" in page or "\x00" not in name
+    assert [*parsed(page).iter("img")] == []
+
+
+def test_nothing_on_the_page_can_run_or_be_fetched(work, overview_page):
+    for number in range(3):
+        work(f"fix test {number}")
+
+    page = parsed(overview_page())
+
+    tags = {mark.tag.rpartition("}")[2] for mark in page.iter()}
+    assert not tags & {"script", "img", "iframe", "link", "object", "foreignObject"}
+    assert not [mark for mark in page.iter() for name in mark.attrib if name.startswith("on")]
+    assert not [mark for mark in page.iter() if mark.get("style")]

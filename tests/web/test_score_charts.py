@@ -1,0 +1,195 @@
+"""What the charts of scores draw, say and list."""
+
+from itertools import pairwise
+
+import pytest
+from page_reading import NoWays, Ways
+
+from kp_middleware.storage import ScoreSlices, Slice
+from kp_middleware.web.marks import Bar, Chart, Group, Label, Line
+from kp_middleware.web.score_charts import score_histogram, scores_by_domain, threshold_curve
+
+
+def slices(threshold=0.75, **domains):
+    """Scores in hundredths of each domain, against this threshold, or 0.75 where none is fixed."""
+    bar = 75 if threshold is None else round(100 * threshold)
+    return ScoreSlices(
+        threshold,
+        tuple(
+            Slice(domain, score, number, number if score >= bar else 0)
+            for domain, scores in domains.items()
+            for score, number in scores.items()
+        ),
+    )
+
+
+def groups(chart):
+    return [mark for mark in chart.marks if isinstance(mark, Group)]
+
+
+def bars(marks, colour):
+    return [mark for mark in marks if isinstance(mark, Bar) and mark.colour == colour]
+
+
+def words(chart):
+    return [mark.text for mark in chart.marks if isinstance(mark, Label)]
+
+
+def threshold_x(chart):
+    lines = [mark for mark in chart.marks if isinstance(mark, Line)]
+    return next(line.points[0][0] for line in lines if line.look == "kp-threshold")
+
+
+def test_a_histogram_says_how_many_reach_the_threshold():
+    chart = score_histogram(slices(code={50: 552, 80: 48}), Ways())
+
+    assert chart.finding == "48 of 600 at or above 0.75 (8.0\xa0%)"
+    assert {"threshold 0.75", "552 below", "48 pass"} <= {*words(chart)}
+
+
+def test_a_bar_is_as_high_as_its_count_and_stands_on_zero():
+    first, second = groups(score_histogram(slices(code={0: 10, 5: 20}), Ways()))
+
+    (low,), (high,) = bars(first.marks, "below"), bars(second.marks, "below")
+    assert high.height == pytest.approx(2 * low.height)
+    assert low.y + low.height == pytest.approx(high.y + high.height)
+    assert low.x < high.x
+
+
+def test_the_threshold_divides_a_bar_that_lies_on_both_of_its_sides():
+    chart = score_histogram(slices(0.74, code={73: 30, 74: 10}), Ways())
+
+    (group,) = groups(chart)
+    (below,), (above,) = bars(group.marks, "below"), bars(group.marks, "cleared")
+    assert below.height == pytest.approx(3 * above.height)
+    assert above.y + above.height == pytest.approx(below.y)
+    assert below.x < threshold_x(chart) < below.x + below.width
+
+
+def test_a_bar_leads_to_its_runs_and_so_does_its_row_in_the_table():
+    chart = score_histogram(slices(code={0: 3, 10: 4}), Ways())
+
+    found = groups(chart)
+    assert [one.href for one in found] == ["/scores/0-0.05", "/scores/0.1-0.15"]
+    assert [row.href for row in chart.table.rows] == [one.href for one in found]
+    assert [one.title for one in found] == ["0.00 to 0.05: 3 traces", "0.10 to 0.15: 4 traces"]
+
+
+def test_a_score_of_one_is_in_the_last_bar():
+    (group,) = groups(score_histogram(slices(code={100: 3}), NoWays()))
+
+    assert group.title == "0.95 to 1.00: 3 traces"
+
+
+@pytest.mark.parametrize("threshold", [0, 0.02, 0.5, 0.98, 1])
+def test_the_words_beside_the_threshold_stay_in_the_chart(threshold):
+    chart = score_histogram(slices(threshold, code={0: 100_000}), NoWays())
+
+    for label in (mark for mark in chart.marks if isinstance(mark, Label)):
+        wide = len(label.text) * 6.3
+        left = label.x - {"start": 0, "middle": wide / 2, "end": wide}[label.anchor]
+        assert left >= -4, label.text
+        assert left + wide <= 364, label.text
+
+
+@pytest.mark.parametrize("above", [48, 546, 1_546])
+def test_how_many_reach_the_threshold_stands_on_their_side(above):
+    chart = score_histogram(slices(code={50: 1_454, 80: above}), NoWays())
+
+    (label,) = (
+        mark for mark in chart.marks if isinstance(mark, Label) and mark.text.endswith(" pass")
+    )
+    assert label.x > threshold_x(chart)
+    assert label.text == f"{above:,} pass"
+
+
+@pytest.mark.parametrize("chart", [score_histogram, scores_by_domain, threshold_curve])
+def test_without_scores_there_are_words_in_place_of_a_chart(chart):
+    found = chart(ScoreSlices(None), Ways())
+
+    assert type(found) is Chart
+    assert found.finding.startswith("no scored runs yet: ")
+
+
+def test_each_domain_has_its_own_histogram_on_one_scale():
+    scores = slices(code={50: 600, 80: 200}, law={50: 2, 80: 2})
+
+    chart = scores_by_domain(scores, Ways())
+
+    assert chart.finding == "law reaches 0.75 most often: 50.0\xa0% of 4"
+    assert [row.cells[:3] for row in chart.table.rows] == [
+        ("code", "800", "200"),
+        ("law", "4", "2"),
+    ]
+    code, law = chart.panels
+    (of_code,), (of_law,) = bars(code.marks, "below"), bars(law.marks, "below")
+    assert of_code.height == pytest.approx(1.5 * of_law.height, abs=0.02)  # 75 % beside 50 %
+    assert (code.href, code.title) == ("/domain/code", "code: 200 of 800 at or above 0.75")
+
+
+def test_of_many_domains_the_table_has_all_and_the_chart_the_first():
+    chart = scores_by_domain(slices(**{f"d{number}": {0: 1} for number in range(12)}), Ways())
+
+    assert (len(chart.panels), len(chart.table.rows)) == (8, 12)
+    assert chart.finding.endswith("; the 8 most frequent of 12 are drawn")
+
+
+def test_the_curve_says_what_each_threshold_would_let_through():
+    chart = threshold_curve(slices(all_else={60: 1, 74: 1, 75: 1, 90: 1}, law={20: 1}), Ways())
+
+    assert chart.finding == "2 of 5 reach 0.75 (40.0\xa0%)"
+    assert chart.table.columns[-1] == "law"
+    cells = {row.cells[0]: row.cells[1:3] + row.cells[3:4] for row in chart.table.rows}
+    assert cells["→ 0.75"] == ("2", "40.0\xa0%", "±0")
+    assert cells["0.20"] == ("5", "100\xa0%", "+3")
+    assert cells["0.95"] == ("0", "0\xa0%", "−2")
+    assert [key.text for key in chart.legend] == [
+        "all 40.0\xa0%",
+        "all_else 50.0\xa0%",
+        "law 0\xa0%",
+    ]
+
+
+def test_where_the_bar_is_another_for_each_run_no_line_is_drawn():
+    scores = slices(None, law={5: 3, 80: 4})
+    charts = [each(scores, NoWays()) for each in (score_histogram, threshold_curve)]
+    panels = scores_by_domain(scores, NoWays())
+
+    marks = [mark for chart in charts for mark in chart.marks] + [*panels.panels[0].marks]
+    assert not [mark for mark in marks if isinstance(mark, Line) and "threshold" in mark.look]
+    assert [chart.finding for chart in (*charts, panels)] == [
+        "4 of 7 cleared the bar of their own run (57.1\xa0%)",
+        "4 of 7 cleared the bar of their own run (57.1\xa0%)",
+        "law clears its bar most often: 57.1\xa0% of 7",
+    ]
+    assert charts[0].table.columns[1:] == ("Withheld", "Cleared")
+
+
+def test_a_threshold_that_is_no_step_has_a_row_of_its_own():
+    chart = threshold_curve(slices(0.7435, code={20: 1, 60: 1, 75: 1, 90: 1}), Ways())
+
+    cells = [row.cells for row in chart.table.rows]
+    assert cells[15] == ("→ 0.7435", "2", "50.0\xa0%", "±0")
+    assert len(cells) == 22
+
+
+def test_the_curve_falls_from_all_to_none():
+    chart = threshold_curve(slices(code={0: 1, 50: 2, 99: 1}), NoWays())
+
+    (curve,) = (group.marks[0] for group in groups(chart))
+    heights = [y for _, y in curve.points]
+    assert len(heights) == 101
+    assert all(before <= after for before, after in pairwise(heights))
+    assert heights[0] < heights[50] < heights[51] < heights[100]
+
+
+def test_no_two_of_the_curves_that_are_drawn_look_alike_and_how_many_are_is_said():
+    scores = slices(**{f"d{number}": {20: 1} for number in range(9)})
+
+    chart = threshold_curve(scores, Ways())
+
+    looks = [group.marks[0].look for group in groups(chart)]
+    assert len(looks) == len({*looks}) == 8
+    assert {*looks} == {key.mark.look for key in chart.legend}
+    assert chart.finding.endswith("; the 7 most frequent of 9 domains are drawn")
+    assert len(chart.table.columns) == 4 + 9

@@ -1,0 +1,74 @@
+"""Colours that can be read: WCAG's formula on the sheet itself."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from kp_middleware.web.marks import COLOURS
+
+SHEET = files("kp_middleware").joinpath("web", "templates", "style.css").read_text("utf-8")
+LIGHT, DARK = SHEET.split("@media screen and (prefers-color-scheme: dark)")
+VARIABLE = re.compile(r"--kp-(\w+): #([0-9a-f]{6})")
+
+
+def colours(*, dark):
+    found = VARIABLE.findall(LIGHT + DARK if dark else LIGHT)
+    return dict(found)  # what comes later wins, as in the browser
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("text", ["ink", "quiet", "anchor", "loss"])
+@pytest.mark.parametrize("ground", ["paper", "card", "track"])
+def test_every_text_can_be_read(dark, text, ground):
+    found = colours(dark=dark)
+
+    assert contrast(found[text], found[ground]) >= 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("mark", [*COLOURS, "grey", "below", "cleared", "plain", "loss"])
+def test_every_mark_can_be_seen(dark, mark):
+    found = colours(dark=dark)
+
+    assert contrast(found[mark], found["card"]) >= 3
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_edge_of_a_field_can_be_seen(dark):
+    found = colours(dark=dark)
+
+    assert contrast(found["plain"], found["paper"]) >= 3
+
+
+def test_dark_gives_every_colour_anew():
+    assert {*colours(dark=False)} == {name for name, _ in VARIABLE.findall(DARK)}
+
+
+def test_no_two_lines_differ_by_colour_alone():
+    dashes = dict(re.findall(r"kp-dash-(\d) { stroke-dasharray: ([0-9 ]+);", SHEET))
+
+    assert [*dashes] == ["1", "2", "3", "4", "5", "6"]  # the first is solid
+    assert len({*dashes.values()}) == 6
+    assert max(sum(map(int, dash.split())) for dash in dashes.values()) < 28  # of a legend
+
+
+def test_no_spot_of_a_map_is_paler_than_its_colour():
+    faded = re.findall(r"([^{}]*){[^{}]*opacity", SHEET)
+
+    assert not [name for name in faded if "spot" in name]
+
+
+def test_the_sheet_fetches_nothing():
+    assert not re.search(r"url\(|@import|https?:", SHEET)

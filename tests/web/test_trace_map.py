@@ -1,0 +1,157 @@
+"""Where runs are on the map, and which of them can be opened."""
+
+import re
+
+import numpy as np
+import pytest
+from page_reading import NoWays, Ways
+
+from kp_middleware.storage import MapPoint
+from kp_middleware.web.marks import Dot, Group, Line, colours_of
+from kp_middleware.web.trace_map import MostAlike, project, trace_map
+
+
+def vectors(*rows):
+    matrix = np.asarray(rows, dtype="<f4")
+    return [row.tobytes() for row in matrix / np.linalg.norm(matrix, axis=1, keepdims=True)]
+
+
+def points(*rows, domain="code", cleared=(), objective="a trace"):
+    return [
+        MapPoint(n, f"{n}", domain, objective, 0.5, n in cleared, vector)
+        for n, vector in enumerate(vectors(*rows))
+    ]
+
+
+def many(number, **facts):
+    return points(*np.random.default_rng(1).normal(size=(number, 8)), **facts)
+
+
+def groups(chart):
+    return [mark for mark in chart.marks if isinstance(mark, Group)]
+
+
+def dots(chart, look):
+    alone = [mark for mark in chart.marks if isinstance(mark, Dot)]
+    named = [mark for group in groups(chart) for mark in group.marks]
+    return [mark for mark in (*alone, *named) if mark.look.split()[0] == look]
+
+
+def middles(found):
+    """Of all spots in these paths."""
+    places = [re.findall(r"M([\d.]+) ([\d.]+)m", dot.path) for dot in found]
+    return [(float(x), float(y)) for some in places for x, y in some]
+
+
+def test_like_vectors_are_near_on_the_map():
+    (a, b, c), kept = project(vectors([1, 0, 0, 0], [1, 0.1, 0, 0], [0, 0, 1, 0.2]))
+
+    assert np.hypot(a[0] - b[0], a[1] - b[1]) < np.hypot(a[0] - c[0], a[1] - c[1]) / 5
+    assert 0.99 < kept <= 1
+
+
+def test_the_same_vectors_give_the_same_map():
+    assert trace_map(many(40), ["code"], Ways()) == trace_map(many(40), ["code"], Ways())
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_equal_vectors_have_a_place_too(number):
+    chart = trace_map(points(*[[1, 0, 0]] * number), ["code"], Ways())
+
+    assert len(middles(dots(chart, "kp-spot"))) == number
+
+
+def test_the_nearest_are_found_with_their_similarity():
+    alike = MostAlike.among(points([1, 0], [0, 1], [1, 1], [1, 0]))
+
+    assert alike.nearest[0] == (3, pytest.approx(1))
+    assert alike.nearest[1] == (2, pytest.approx(0.5**0.5, abs=1e-6))
+    assert alike.compared == 3
+
+
+def test_without_the_others_the_nearest_stay_in_their_order():
+    alike = MostAlike.among(many(20)).without_others()
+
+    assert len(alike.points) == 7
+    assert [place for place, _ in alike.nearest] == [1, 2, 3, 4, 5, 6]
+    assert alike.compared == 19
+
+
+def test_what_cleared_is_larger_and_comes_last():
+    chart = trace_map(points([1, 0], [0, 1], [1, 1], cleared={0}), ["code"], Ways())
+
+    assert chart.finding.startswith("The 3 newest traces, 1 of them cleared; PCA of their vectors")
+    assert len(dots(chart, "kp-cleared-spot")) == 1
+    assert groups(chart)[-1].href == "/trace/0"
+    assert chart.table.rows[1].cells == ("code", "3", "1")
+
+
+def test_of_thousands_those_that_cleared_can_be_opened_and_all_are_drawn():
+    cleared = {*range(0, 2000, 20)}
+
+    chart = trace_map(many(2000, cleared=cleared), ["code"], Ways())
+
+    hrefs = {group.href for group in groups(chart)}
+    assert hrefs > {f"/trace/{n}" for n in cleared}
+    assert len(hrefs) == 200
+    assert len(middles(dots(chart, "kp-spot"))) == 1900
+    assert len(middles(dots(chart, "kp-cleared-spot"))) == 100
+    assert chart.finding.endswith("; 200 of them can be opened")
+
+
+def test_no_domain_covers_all_others():
+    spots = [
+        point._replace(domain=("code", "medical")[n % 2]) for n, point in enumerate(many(2000))
+    ]
+
+    chart = trace_map(spots, ["code", "medical"], NoWays())
+
+    bulk = [mark.look for mark in chart.marks if isinstance(mark, Dot)]
+    assert len(bulk) == 36
+    assert {*bulk[::2]} != {*bulk[1::2]}
+
+
+def test_who_cannot_point_at_a_spot_is_led_to_a_list_of_all():
+    row = trace_map(many(3), ["code"], Ways()).table.rows[0]
+
+    assert row == (("all of them, the newest first", "3", "0"), "/state/recorded")
+
+
+def test_all_spots_are_inside_the_chart():
+    chart = trace_map(many(50), ["code"], Ways())
+
+    for x, y in middles(dots(chart, "kp-spot")):
+        assert 8 <= x <= 352
+        assert 8 <= y <= chart.height
+
+
+def test_a_run_is_joined_with_its_neighbours():
+    chart = trace_map(many(4, objective="this"), ["code"], Ways(), nearest=[2])
+
+    assert [mark.look for mark in chart.marks if isinstance(mark, Line)] == ["kp-link"]
+    assert groups(chart)[-1].marks[0].look.startswith("kp-this-spot")
+    assert groups(chart)[-1].title == "this (code, 0.500)"
+    assert len(dots(chart, "kp-faint-spot")) == 2
+
+
+def test_domains_have_shapes_and_colours_of_their_own():
+    colours = colours_of(["code", "medical", "law", "art", *map(str, range(20))])
+
+    assert colours_of(["code"])["code"] == colours["code"]
+    assert len({colours[name] for name in ("code", "medical", "0", "1")}) == 4
+    assert colours["law"] == "grey"
+
+
+def test_the_legend_names_each_domain_once_and_the_rest_together():
+    names = ["code", "medical", *map(str, range(9))]
+    spots = [point._replace(domain=names[n % 11]) for n, point in enumerate(many(22))]
+
+    entries = [key.text for key in trace_map(spots, names, Ways()).legend]
+
+    assert entries[0] == "code"
+    assert entries[-1] == "others"
+    assert len(entries) == 8
+
+
+def test_two_runs_are_no_map():
+    assert trace_map(many(2), ["code"], Ways()).finding.startswith("no map yet: ")

@@ -1,0 +1,167 @@
+import json
+from dataclasses import replace
+
+import pytest
+from page_reading import NoWays, card, hrefs, parsed, text_of, titles_of_cards
+
+from kp_middleware import current_trace
+from kp_middleware.storage import History, read_points
+from kp_middleware.web.pages import FULL, trace_html
+from kp_middleware.web.trace_map import MostAlike
+
+
+def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
+    work("an earlier one")
+    work("fix the test")
+
+    page = trace_page()
+
+    assert parsed(page).find("header/h1/bdi").text == "fix the test"
+    assert titles_of_cards(page)[1:] == [
+        "What left this machine",
+        "Most like it",
+        "Steps",
+        "Result",
+    ]
+    assert titles_of_cards(page)[0].startswith("Score 0.")
+    assert "Kept here: " in text_of(page)
+    assert "there is no API key" in text_of(page)
+
+
+def test_steps_come_in_order_with_what_they_said(work, trace_page):
+    work("fix the test")
+
+    steps = parsed(trace_page()).findall(".//ol/li")
+
+    assert [step.find("header/b").text for step in steps] == ["Thought", "Tool call", "Observation"]
+    assert "I think of fix the test" in "".join(steps[0].itertext())
+    assert "FIX THE TEST" in "".join(steps[2].itertext())
+
+
+def test_what_is_most_like_it_comes_first_and_leads_there(work, trace_page):
+    work("book a flight to Rome")
+    work("fix the flaky test")
+    work("fix the flaky test now")
+
+    frame = card(trace_page(), "Most like it")
+
+    rows = ["".join(row.itertext()) for row in frame.findall("table/tbody/tr")]
+    assert rows[0].startswith("fix the flaky test")
+    assert rows[1].startswith("book a flight")
+    assert frame.find("table/tbody/tr/td/a").get("href").startswith("/trace/kp:trace:")
+    lines = frame.findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert [line.get("class") for line in lines] == ["kp-link"] * 2
+
+
+def test_the_parts_as_they_are_printed_add_up_to_the_score_as_it_is_printed(
+    connection, work, trace_page
+):
+    work("one")
+    connection.execute(
+        "UPDATE traces SET complexity = 0.9304, complexity_weight = 0.2, novelty = 0.4881,"
+        " novelty_weight = 0.25, tool_diversity = 0.92, tool_diversity_weight = 0.1,"
+        " outcome_confidence = 0.6898, outcome_confidence_weight = 0.45, rules = '[]',"
+        " score = 0.71052"
+    )
+
+    bars = [one for one in parsed(trace_page()).iter("div") if one.get("class") == "kp-bar-row"]
+
+    shown = [bar.find("b").text for bar in bars]
+    amounts = [round(1000 * float(text)) for text in shown if text[:1] == "+"]
+    assert len(amounts) == 4
+    assert sum(amounts) == 711
+    assert "0.711" in shown
+
+
+@pytest.mark.parametrize("objective", ["", " \n"])
+def test_a_trace_of_which_nothing_was_asked_has_a_name(work, connection, trace_page, objective):
+    work("one")
+    connection.execute("UPDATE traces SET objective = ?", (objective,))
+
+    assert parsed(trace_page()).find("header/h1/bdi").text == "(no objective)"
+
+
+@pytest.mark.parametrize(
+    ("compared", "words"),
+    [
+        (3, "among all others."),
+        (2000, "among the 2,000 newest; kp-middleware similar compares all."),
+    ],
+)
+def test_among_whom_it_was_compared_is_said(work, connection, compared, words):
+    work("one")
+    work("two")
+    alike = replace(MostAlike.among(read_points(connection, around=2)), compared=compared)
+
+    page = trace_html(History(connection).trace(2), alike, NoWays())
+
+    assert words in text_of(page)
+
+
+def test_a_trace_that_is_alone_says_so(work, trace_page):
+    work("one")
+
+    assert "Nothing to compare" in text_of(trace_page())
+
+
+def test_what_was_sent_is_shown_as_it_is(work, trace_page):
+    work("one")
+    body = json.dumps({"task": {"objective": "</pre><b>é"}})
+
+    shown = card(trace_page(body=body), "What left this machine")
+
+    assert json.loads("".join(shown.find("details/pre").itertext())) == json.loads(body)
+    assert shown.find("details/summary").text == f"The exact body, {len(body)} bytes, indented"
+
+
+def test_what_does_not_fit_is_cut_and_counted(kp, trace_page):
+    @kp.capture
+    def talk(question):
+        for number in range(6):
+            current_trace().thought(f"{number} " + "x" * 300)
+        return question * 2
+
+    talk("y" * 1000)
+    extent = FULL._replace(steps=2, characters=100, body=20)
+
+    page = trace_page(extent=extent, body=json.dumps(["w" * 100]))
+
+    assert "more steps are not shown here" in text_of(page)
+    assert len(parsed(page).findall(".//ol/li")) == 2
+    assert "(1,900 more characters)" in text_of(page)
+    assert "more characters" in "".join(parsed(page).find(".//pre").itertext())
+
+
+def test_a_time_stays_on_one_line_with_its_unit(work, connection, trace_page):
+    work("one")
+    connection.execute("UPDATE traces SET duration_ms = 102")
+    connection.execute("UPDATE steps SET latency_ms = 0")
+
+    page = trace_page()
+
+    assert {"102\xa0ms", "<1\xa0ms", "3\xa0steps"} <= {
+        "".join(one.itertext()) for one in parsed(page).iter("span")
+    }
+
+
+def test_a_run_without_a_score_says_why(work, connection, trace_page):
+    work("one")
+    connection.execute("UPDATE traces SET score = NULL, threshold = NULL, state = 'recorded'")
+
+    page = trace_page()
+
+    assert titles_of_cards(page)[0] == "Score"
+    assert "No score yet: kept here, not scored yet" in text_of(page)
+
+
+@pytest.mark.parametrize(
+    "name", ['</script><img src=x onerror="alert(1)">', "\u202eabc", "\x00\x1b[2J", "x" * 10_000]
+)
+def test_no_text_of_a_trace_can_break_its_page(work, trace_page, name):
+    work(name, domain=name[:500])
+    work(f"{name} again", domain=name[:500])
+
+    page = trace_page(NoWays(), body=json.dumps({"x": name.replace("\x00", "")}))
+
+    assert [*parsed(page).iter("img")] == []
+    assert hrefs(page) == []
