@@ -1,7 +1,7 @@
 """One finished run: its document, and the facts about it that the document has no place for."""
 
 import hashlib
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
 
@@ -10,6 +10,32 @@ from kp_middleware.traces import ReasoningTrace
 
 Awaited: TypeAlias = Literal["human", "turn"]
 """What a run waits for: a person's decision, or the next turn of its thread."""
+
+Source: TypeAlias = Literal["said", "extracted", "assumed", "feedback"]
+"""Who says how a run went: the program, its result, nobody, or feedback after its end."""
+
+
+class StepFacts(NamedTuple):
+    """What is known of a step and has no place in the document.
+
+    Attributes:
+        started_at_s: Seconds since the epoch, or None where nobody measured it.
+        agent: The agent inside the run's own that took it, or None.
+        call_id: Fingerprint of the tool call that it makes or answers, or None.
+        parent: What it happened inside of: the ``call_id`` of a tool call, else the name of an
+            inner agent, else None.
+        model, input_tokens, output_tokens, model_latency_ms: Of the model call that it came from;
+            only the first step of a call has them.
+    """
+
+    started_at_s: float | None = None
+    agent: str | None = None
+    call_id: str | None = None
+    parent: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    model_latency_ms: float | None = None
 
 
 class ThreadPart(BaseModel, frozen=True):
@@ -21,7 +47,6 @@ class ThreadPart(BaseModel, frozen=True):
         thread: Of the thread's id.
         follows: Whether it goes on with what waits, if anything does.
         awaits: What must come before it can go on; None: it has ended.
-        is_sure: Whether the agent itself said how sure it is.
         was_asked: Whether its input said what it is for: in a later part, that is a turn.
         questions: Ids of what it asks a person.
         answers: Ids of the questions that its input answers; none: of whatever was asked last.
@@ -35,7 +60,6 @@ class ThreadPart(BaseModel, frozen=True):
     thread: str
     follows: bool = False
     awaits: Awaited | None = None
-    is_sure: bool = False
     was_asked: bool = False
     questions: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
@@ -57,7 +81,8 @@ class RecordedRun(BaseModel, frozen=True):
         agent_name, model, thread_id: Named by the framework, or None.
         tags: As the user gave them.
         input_tokens, output_tokens: Summed over the run, or None where the model did not say.
-        agents: By the position of a step, the agent inside the run's own that took it.
+        facts: Of each step of the document, in order; empty where nobody noted them.
+        confidence_source, success_source: Who says so.
         part: Of a thread, or None: it is whole.
         redactions: What was taken out of it before it was written: counts by label.
     """
@@ -73,9 +98,16 @@ class RecordedRun(BaseModel, frozen=True):
     tags: tuple[str, ...] = ()
     input_tokens: int | None = None
     output_tokens: int | None = None
-    agents: dict[int, str] = {}
+    facts: tuple[StepFacts, ...] = ()
+    confidence_source: Source = "said"
+    success_source: Source = "said"
     part: ThreadPart | None = None
     redactions: dict[str, int] = {}
+
+    @property
+    def agents(self) -> dict[int, str]:
+        """By the position of a step, the agent inside the run's own that took it."""
+        return {at: facts.agent for at, facts in enumerate(self.facts) if facts.agent is not None}
 
 
 def fingerprint(name: str) -> str:

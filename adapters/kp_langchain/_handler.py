@@ -231,7 +231,8 @@ class KPCallbackHandler(BaseCallbackHandler):
                 "tool_call",
                 tool=tool,
                 input={"input": said} if inputs is None else inputs,
-                beside=run.beside(call_id),
+                place=run.place,
+                call_id=run.step_call_id,
             )
         if run.is_root:
             run.root.ask(f"{tool} {said}")
@@ -271,7 +272,11 @@ class KPCallbackHandler(BaseCallbackHandler):
             return
         run.use(str(about.get("name") or "retriever"), None)
         run.after = run.root.recorder.note(
-            "tool_call", tool=run.tool, input={"query": query}, beside=run.beside()
+            "tool_call",
+            tool=run.tool,
+            input={"query": query},
+            place=run.place,
+            call_id=run.step_call_id,
         )
         if run.is_root:
             run.root.ask(query)

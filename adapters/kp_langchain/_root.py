@@ -1,6 +1,7 @@
 """One root run: what its trace is for, and how it ended."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from time import time
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kp_langchain._answer import answer_of
@@ -12,7 +13,15 @@ from kp_langchain._objective import last_human_text, objective_of
 from kp_langchain._resumption import Resumption
 from kp_langchain._scope import namespace_of
 from kp_langchain._turns import Call, Turn
-from kp_middleware.recording import BEGINNING, LateNote, Recorder, bounded_text, shield
+from kp_middleware.recording import (
+    BEGINNING,
+    LateNote,
+    ModelCall,
+    Place,
+    Recorder,
+    bounded_text,
+    shield,
+)
 
 if TYPE_CHECKING:
     from langchain_core.outputs import LLMResult
@@ -27,6 +36,7 @@ Scope: TypeAlias = Literal["run", "thread"]
 _NAME_BYTES: Final = 256
 _MAX_TAGS: Final = 32
 _INTERNAL_TAGS: Final = ("seq:step", "graph:step", "map:key", "retry:attempt", "langsmith:")
+NOWHERE: Final = Place()
 _UNNAMED: Final = ("LangGraph", "Runnable")
 
 
@@ -43,6 +53,7 @@ class Root:
         outliving: Once it is over, whether chains in it go on in the background, not yet moved.
         closed_early: Whether its stream was closed while runs in it were live.
         agent_name: As LangChain says it, or None.
+        place: Where in the trace of a captured function it runs, or None.
         within: Where in a graph it runs itself: in the background of another root, or in its child.
         follows: Whether it goes on with an earlier run that waited for a human.
         one_ledger: Whether that was in this very recorder: what agents inside it owe, it knows.
@@ -59,6 +70,7 @@ class Root:
         self.closed_early = False
         self.agent_name: object = None
         self.within = ""
+        self.place: Place | None = None
         self.follows = False
         self.one_ledger = False
         self._is_turn = owned and scope == "thread"
@@ -116,6 +128,7 @@ class Root:
         waited_here = notes.awaits is not None
         ledger.owe(notes.go_on(resumption.questions))
         self.follows = ledger.follows = not waited_here
+        notes.repeats_calls = notes.repeats_calls or self.follows
         self.one_ledger = waited_here
         self.hear_decision(resumption, inputs)
 
@@ -147,49 +160,61 @@ class Root:
     def hear(self, messages: "Iterable[Message]", run: "Run") -> None:
         """Note messages that came without an event of their own."""
         for message in messages:
-            beside = run.beside(message.call_id)
+            place, call_id = run.place, message.call_id
             if message.role == "human":
-                self.recorder.note("observation", message.text, beside=beside)
+                self.recorder.note("observation", message.text, place=place, call_id=call_id)
             elif message.failed:
-                self.recorder.error(message.text, tool=message.name, beside=beside)
+                self.recorder.error(
+                    message.text, tool=message.name, place=place or NOWHERE, call_id=call_id
+                )
             else:
                 self.recorder.note(
-                    "observation", tool=message.name, output_summary=message.text, beside=beside
+                    "observation", None, message.name, message.text, None, place, call_id
                 )
 
     def say(self, turn: Turn, run: "Run") -> None:
         """Note what a model said, used and called."""
-        recorder, beside = self.recorder, run.beside()
+        recorder, place = self.recorder, run.place
         for step in turn.served:
             if isinstance(step, Call):
-                recorder.note("tool_call", tool=step.name, input=step.args, beside=beside)
+                recorder.note("tool_call", tool=step.name, input=step.args, place=place)
             elif step.failed:
-                recorder.error(str(step.output), tool=step.name, beside=beside)
+                recorder.error(str(step.output), tool=step.name, place=place or NOWHERE)
             else:
-                recorder.note(
-                    "observation", tool=step.name, output_summary=step.output, beside=beside
-                )
+                recorder.note("observation", None, step.name, step.output, None, place)
+        model_call: ModelCall | None = self._model_call(turn, run)
         if thought := turn.thought:
-            recorder.note("thought", thought, beside=beside)
+            recorder.note("thought", thought, took=model_call, place=place)
+            model_call = None
         for call in turn.calls:
-            own = run.beside(call.id) if self.follows else beside
-            recorder.note("tool_call", tool=call.name, input=call.args, beside=own)
+            recorder.note(
+                "tool_call",
+                tool=call.name,
+                input=call.args,
+                took=model_call,
+                place=place,
+                call_id=call.id,
+            )
+            model_call = None
             if call.error is not None:
-                recorder.error(call.error, tool=call.name, beside=beside)
+                recorder.error(call.error, tool=call.name, place=place or NOWHERE, call_id=call.id)
         if turn.text:
             self._answer = turn.text
         if turn.model:
             recorder.model = bounded_text(str(turn.model), _NAME_BYTES)
-        if turn.tokens is not None:
-            recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
 
     def say_aside(self, turn: Turn, run: "Run") -> None:
         """Note what a middleware's own model said: it is no thought of the agent's."""
+        model_call = self._model_call(turn, run)
         said = turn.text or [call.args for call in turn.calls]
         if said:
-            self.recorder.note("observation", output_summary=said, beside=run.beside())
+            self.recorder.note("observation", None, None, said, model_call, run.place)
+
+    def _model_call(self, turn: Turn, run: "Run") -> ModelCall:
+        read, written = turn.tokens or (None, None)
         if turn.tokens is not None:
             self.recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
+        return ModelCall(turn.model or run.model, read, written, run.latency_ms)
 
     @shield
     def weigh(self, response: "LLMResult", run: "Run") -> None:
@@ -199,17 +224,17 @@ class Root:
     def observe(self, result: object, run: "Run") -> None:
         """Note what a tool or a retriever gave."""
         self.recorder.note(
-            "observation",
-            tool=run.tool,
-            output_summary=result,
-            latency_ms=run.latency_ms,
-            beside=run.beside(run.call_id),
+            "observation", None, run.tool, result, run.latency_ms, run.place, run.step_call_id
         )
 
     def stumble(self, error: BaseException | str, run: "Run") -> None:
         """Note what went wrong inside; should the same error end the run, it will be fatal."""
         self.recorder.error(
-            error, tool=run.tool, latency_ms=run.latency_ms, beside=run.beside(run.call_id)
+            error,
+            tool=run.tool,
+            latency_ms=run.latency_ms if run.tool is not None else None,
+            place=run.place or NOWHERE,
+            call_id=run.step_call_id,
         )
 
     def survive(self, error: BaseException, run: "Run") -> None:
@@ -243,7 +268,9 @@ class Root:
             if number not in self._questions:
                 self._questions[number] = None
                 asked = getattr(question, "value", question)
-                self.recorder.note("observation", output_summary=asked, beside=run.beside(number))
+                self.recorder.note(
+                    "observation", output_summary=asked, place=run.place, call_id=number
+                )
 
     @shield
     def rest(self, run: "Run") -> None:
@@ -286,14 +313,14 @@ class Root:
             self.recorder.asked(last_human_text(messages_of(output)) or "")
         if answer.result is not None or self._answer:
             self.recorder.outcome(self._answer if answer.result is None else answer.result)
-        if self.recorder.confidence is None:
-            self.recorder.outcome(confidence=self.recorder.sureness.of(answer.structured, output))
+        self.recorder.extract_confidence(answer.structured, output)
 
 
 def _late_notes(run: "Run", *, ended_well: bool) -> Iterator[LateNote]:
     """A run that was given up: what it had said, and that it was survived."""
-    after, beside = run.after or BEGINNING, run.beside(run.call_id)
+    after, began = run.after or BEGINNING, time() - (run.latency_ms or 0.0) / 1000
+    where = run.place, run.step_call_id, began
     if run.heard and not run.internal:
-        yield LateNote("thought", run.heard, after, beside=beside)
+        yield LateNote("thought", run.heard, after, None, *where)
     if is_survived(run, ended_well=ended_well):
-        yield LateNote("error_recovery", run.cancelled_by, after, run.tool, beside)
+        yield LateNote("error_recovery", run.cancelled_by, after, run.tool, *where)

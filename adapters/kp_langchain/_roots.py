@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kp_langchain._root import Root, Scope
@@ -16,6 +17,7 @@ from kp_middleware.recording import (
     bounded_text,
     captured_recorder,
     extractors_of,
+    place_here,
     shield,
 )
 
@@ -82,11 +84,14 @@ class Roots:
         run = self.begin(run_id, about)
         if run is None:
             return None
+        run.started_s = perf_counter()
         metadata, recorder = about.get("metadata") or {}, run.root.recorder
         if (source := metadata.get("lc_source")) is not None:  # a middleware's own, not the agent's
             run.internal, run.agent = True, bounded_text(str(source), _NAME_BYTES)
-        elif recorder.model is None and (name := metadata.get("ls_model_name")) is not None:
-            recorder.model = bounded_text(str(name), _NAME_BYTES)
+        if (name := metadata.get("ls_model_name")) is not None:
+            run.model = name
+            if recorder.model is None and not run.internal:
+                recorder.model = bounded_text(str(name), _NAME_BYTES)
         return run
 
     @shield
@@ -127,6 +132,7 @@ class Roots:
             return None
         self.last_trace_id = recorder.trace_id
         root = Root(recorder, owned=outer is None, scope=self._scope)
+        root.place = None if outer is None else place_here()
         if root.owned:
             recorder.domain = self._domain
             recorder.sureness = Sureness(self._extractors)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kp_langchain._failures import Failure
 from kp_langchain._ledger import Ledger
 from kp_langchain._messages import text_of
-from kp_middleware.recording import Beside, causes
+from kp_middleware.recording import Place, causes
 
 if TYPE_CHECKING:
     from kp_langchain._root import Root
@@ -22,7 +22,10 @@ class Run:
     Attributes:
         is_root: Whether no run is around it.
         tool, call_id: Where it is a tool.
-        around: The tool that it is inside of, or None.
+        around, within: The tool that it is inside of, and the id of its call, or None.
+        step_call_id: Where it is a tool, the id of its call, made where it has none.
+        model: Where it is a model, its name, or None.
+        started_s: When it started, where it is a tool or a model, by a clock of its own.
         agent: Inside which agent of its root's it runs; None: the root's own.
         tells: Whether it is a model, a tool or a retriever: it has something to say at its end.
         number: Of those that began in its root.
@@ -54,7 +57,9 @@ class Run:
     paused = False
     paused_inside = False
     failed_inside: deque[dict[str, Any]] | None = None
-    _started_s = 0.0
+    started_s = 0.0
+    step_call_id: str | None = None
+    model: str | None = None
     _inner: Ledger | None = None
     _heard: list[object] | None = None
 
@@ -63,24 +68,35 @@ class Run:
         self.ledger = ledger
         self.parent = parent
         self.is_root = parent is None
-        self.around: str | None = None if parent is None else parent.tool or parent.around
+        self.around: str | None = None
+        self.within: str | None = None
+        if parent is not None:
+            self.around = parent.tool or parent.around
+            self.within = parent.step_call_id or parent.within
 
     @property
     def ends_trace(self) -> bool:
         """Whether it is over, and the trace ends with it."""
         return self.is_last and self.root.owned
 
-    def beside(self, call_id: str | None = None) -> Beside | None:
-        """What is known of a step of this run, beside the step."""
-        if not self.root.follows:
-            call_id = None
-        return None if self.agent is None and call_id is None else Beside(self.agent, call_id)
+    @property
+    def place(self) -> Place | None:
+        """Where its steps happen; a tool's own are beside it, not inside."""
+        if self.agent is None and self.within is None:
+            return self.root.place
+        return Place(self.agent, self.within)
+
+    @property
+    def place_inside(self) -> Place | None:
+        """Where the steps of what runs inside happen."""
+        return self.place if self.tool is None else Place(self.agent, self.step_call_id)
 
     def use(self, tool: str, call_id: str | None) -> None:
         """It is a tool that starts now: agents inside it have a ledger of their own."""
         self.tool = tool
         self.call_id = call_id
-        self._started_s = perf_counter()
+        self.step_call_id = call_id or self.root.recorder.new_call_id()
+        self.started_s = perf_counter()
 
     def fail(self, error: BaseException) -> bool:
         """Whether the error began here; else it came out of a run inside, and was noted there."""
@@ -142,7 +158,7 @@ class Run:
 
     @property
     def latency_ms(self) -> float | None:
-        """Since the tool started; None where it is no tool."""
-        if self.tool is None:
+        """Since the tool or the model started; None where it is neither."""
+        if not self.started_s:
             return None
-        return (perf_counter() - self._started_s) * 1000
+        return (perf_counter() - self.started_s) * 1000

@@ -9,7 +9,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from kp_langchain._runs import Runs
 from kp_middleware.forks import at_fork
-from kp_middleware.recording import Recorder, register_finder
+from kp_middleware.recording import Here, register_finder
 
 if TYPE_CHECKING:
     from kp_langchain._roots import Recording
@@ -30,14 +30,15 @@ def run_id_here() -> UUID | None:
     return getattr(manager, "parent_run_id", None)
 
 
-def recorder_here() -> Recorder | None:
-    """The recorder of the LangChain run whose code is running here, or None."""
+def run_here() -> Here | None:
+    """Where we are in the LangChain run whose code is running here, or None."""
     run_id = run_id_here()
     if run_id is None:
         return None
     shared = (reference() for reference in _runs_by_pipeline.valuerefs())
     found = (runs.get(run_id) for runs in shared if runs is not None)
-    return next((run.root.recorder for run in found if run is not None), None)
+    run = next((run for run in found if run is not None), None)
+    return None if run is None else Here(run.root.recorder, run.place_inside)
 
 
 def _start_afresh() -> None:
@@ -48,5 +49,5 @@ def _start_afresh() -> None:
         runs.leave_to_the_parent()
 
 
-register_finder(recorder_here)
+register_finder(run_here)
 at_fork(after_in_child=_start_afresh)

@@ -28,6 +28,7 @@ MIGRATIONS: Final = (
     "0005_counts",
     "0006_tools",
     "0007_reasons",
+    "0008_steps",
 )
 """In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
 

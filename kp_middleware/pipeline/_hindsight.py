@@ -76,18 +76,9 @@ def _end(told: Feedback, before: Belief) -> _End:
     success = before.success if told.success is None else told.success
     if told.confidence is not None:
         return _End(success, told.confidence)
-    if success == before.success or _is_sure(before):
+    if success == before.success or before.confidence_source != "assumed":
         return _End(success, before.confidence)
     return _End(success, default_confidence(success=success))
-
-
-def _is_sure(before: Belief) -> bool:
-    """Whether somebody has said the confidence: the file only knows that of feedback.
-
-    What is not the default has been said by the agent; one that says the very default is not told
-    from one that says nothing.
-    """
-    return before.is_stated or before.confidence != default_confidence(success=before.success)
 
 
 def _is_known(told: Feedback, before: Belief, end: _End) -> bool:

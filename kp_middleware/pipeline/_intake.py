@@ -35,7 +35,7 @@ _UNSPOKEN_METADATA: Final = {
     "framework": None,
     "validated_by": None,
 }
-_UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "agents": {}, "part": None}
+_UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "facts": (), "part": None}
 _VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
 _LEVELS: Final = ("aggregated", "federated", "private")  # that which removes most first
 
@@ -218,14 +218,25 @@ def _without_known(
 
 def _facts(run: RecordedRun) -> dict[str, object]:
     facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
-    return {**facts, "agents": [*run.agents.values()]}
+    return {**facts, "names": _names(run)}
+
+
+def _names(run: RecordedRun) -> list[str]:
+    """What the steps' agents and models are called, each once."""
+    named = ((step.agent, step.parent, step.model) for step in run.facts)
+    return [*dict.fromkeys(name for names in named for name in names if name is not None)]
 
 
 def _cleaned(
     run: RecordedRun, beside: privacy.RedactedValue, redacted: privacy.RedactedTrace
 ) -> RecordedRun:
     cleaned = {**beside.value, "trace": redacted.trace}
-    cleaned["agents"] = dict(zip(run.agents, beside.value["agents"], strict=True))
+    names: dict[str | None, str | None] = {None: None}
+    names.update(zip(_names(run), cleaned.pop("names"), strict=True))
+    cleaned["facts"] = tuple(
+        step._replace(agent=names[step.agent], parent=names[step.parent], model=names[step.model])
+        for step in run.facts
+    )
     counts = Counter(run.redactions) + Counter(beside.counts) + Counter(redacted.counts)
     return run.model_copy(update={**cleaned, "redactions": dict(counts)})
 

@@ -6,10 +6,12 @@ from kp_middleware.recording._capture import GIVEN_UP, Naming, captured, recorde
 from kp_middleware.recording._carried import carried
 from kp_middleware.recording._confidence import Sureness, extractors_of
 from kp_middleware.recording._current import (
+    Here,
     captured_recorder,
     current_recorder,
     current_trace,
     inside,
+    place_here,
     register_finder,
 )
 from kp_middleware.recording._joining import alone, ended, joined
@@ -17,15 +19,17 @@ from kp_middleware.recording._jsonable import jsonable
 from kp_middleware.recording._limits import Limits, bounded_text
 from kp_middleware.recording._recorder import LateNote, Recorder, Sink, causes
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._step_log import BEGINNING, Beside
+from kp_middleware.recording._step_log import BEGINNING, ModelCall, Place
 
 __all__ = [
     "BEGINNING",
     "GIVEN_UP",
-    "Beside",
+    "Here",
     "LateNote",
     "Limits",
+    "ModelCall",
     "Naming",
+    "Place",
     "Recorder",
     "Sink",
     "Sureness",
@@ -44,6 +48,7 @@ __all__ = [
     "inside",
     "joined",
     "jsonable",
+    "place_here",
     "recorded_tool",
     "register_finder",
     "shield",

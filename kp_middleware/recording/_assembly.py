@@ -1,13 +1,13 @@
 """Build the frozen document of a finished run, on the worker's thread."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kp_middleware.instants import instant
 from kp_middleware.recording._limits import NAME_BYTES, bounded_text
-from kp_middleware.recording._recorder import Recorder
-from kp_middleware.recording._step_log import Beside, StepFields
-from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
+from kp_middleware.recording._recorder import OWN_CALL_IDS, Recorder
+from kp_middleware.recording._step_log import BESIDE, ModelCall, Place, StepFields
+from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, fingerprint
 from kp_middleware.traces import (
     CONTEXT,
     Metadata,
@@ -44,7 +44,8 @@ def assemble(
     """
     if recorder.log.count == 0 and not recorder.thread_notes.follows:
         return None
-    steps, beside = _apart(recorder.log.steps())
+    logged = recorder.log.steps()
+    steps = [_document_fields(step) for step in logged]
     metadata = _present(
         created_at=instant(recorder.started_at_s),
         agent_id=agent_id,
@@ -67,8 +68,10 @@ def assemble(
         tags=tuple(bounded_text(str(tag), NAME_BYTES) for tag in recorder.tags),
         input_tokens=recorder.input_tokens,
         output_tokens=recorder.output_tokens,
-        agents={at: _name(said.agent) or "" for at, said in beside.items() if said.agent},
-        part=_part(recorder, beside),
+        facts=tuple(map(_facts, logged)),
+        confidence_source=_confidence_source(recorder),
+        success_source="assumed" if recorder.is_success_assumed else "said",
+        part=_part(recorder, logged),
     )
 
 
@@ -97,21 +100,37 @@ def numbered(steps: Iterable[StepFields]) -> tuple[Step, ...]:
     )
 
 
-def _apart(logged: Iterable[StepFields]) -> tuple[list[StepFields], dict[int, Beside]]:
-    """The fields of the document's steps, and what stands beside them, by position."""
-    steps = [_rounded(step) for step in logged]
-    beside = {at: step.pop("beside") for at, step in enumerate(steps) if "beside" in step}
-    return steps, beside
+def _document_fields(step: StepFields) -> StepFields:
+    """Return a copy with the document's fields alone, its time to the microsecond."""
+    fields = {name: value for name, value in step.items() if name not in BESIDE}
+    if "latency_ms" in fields:
+        fields["latency_ms"] = round(fields["latency_ms"], 3)
+    return fields
 
 
-def _rounded(step: StepFields) -> StepFields:
-    """A copy, with its time to the microsecond."""
-    if "latency_ms" not in step:
-        return dict(step)
-    return {**step, "latency_ms": round(step["latency_ms"], 3)}
+def _facts(step: StepFields) -> StepFacts:
+    place, call = step.get("place") or Place(), step.get("model_call") or ModelCall()
+    agent, call_id = _name(place.agent) or None, step.get("call_id")
+    at, took_ms = step.get("at"), call.latency_ms or step.get("latency_ms") or 0.0
+    return StepFacts(
+        started_at_s=None if at is None else at - took_ms / 1000,
+        agent=agent,
+        call_id=None if call_id is None else fingerprint(call_id),
+        parent=agent if place.parent is None else fingerprint(place.parent),
+        model=_name(call.model),
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        model_latency_ms=None if call.latency_ms is None else round(call.latency_ms, 3),
+    )
 
 
-def _part(recorder: Recorder, beside: Mapping[int, Beside]) -> ThreadPart | None:
+def _confidence_source(recorder: Recorder) -> Source:
+    if recorder.confidence is None:
+        return "assumed"
+    return "extracted" if recorder.is_extracted else "said"
+
+
+def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None:
     notes, thread_id = recorder.thread_notes, recorder.thread_id
     if thread_id is None:
         return None
@@ -119,17 +138,23 @@ def _part(recorder: Recorder, beside: Mapping[int, Beside]) -> ThreadPart | None
         thread=fingerprint(str(thread_id)),
         follows=notes.follows,
         awaits=notes.awaits,
-        is_sure=recorder.confidence is not None,
         was_asked=bool(recorder.objective) and not notes.overheard,
         questions=tuple(map(fingerprint, notes.questions)),
         answers=tuple(map(fingerprint, notes.answers)),
         agent=None if notes.agent is None else fingerprint(notes.agent),
         tools=tuple(sorted(map(fingerprint, recorder.log.tools()))),
         owed=tuple(map(fingerprint, notes.owed)),
-        calls={
-            at: fingerprint(said.call_id) for at, said in beside.items() if said.call_id is not None
-        },
+        calls=_calls(logged) if notes.repeats_calls else {},
     )
+
+
+def _calls(logged: Sequence[StepFields]) -> dict[int, str]:
+    """The ids of calls by the steps' positions; not those that we made up."""
+    return {
+        at: fingerprint(step["call_id"])
+        for at, step in enumerate(logged)
+        if "call_id" in step and not step["call_id"].startswith(OWN_CALL_IDS)
+    }
 
 
 def _name(given: object) -> str | None:

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from kp_middleware.confidence import Confidence
 from kp_middleware.recording._confidence import Sureness
-from kp_middleware.recording._current import current_recorder, current_trace, inside
+from kp_middleware.recording._current import current_recorder, current_trace, inside, place_here
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
 from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._shield import shield
+from kp_middleware.recording._step_log import Place
 from kp_middleware.recording._watched import F, Watch, watched
 
 GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
@@ -52,12 +53,12 @@ def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) 
         call = _Call(function, _arguments(function, signature, args, kwargs) or {})
         outer = current_recorder()
         if outer is not None:
-            return _Run(outer, call, is_root=False)
+            return _Run(outer, call, agent=naming.name or call.name)
         recorder = start()
         if recorder is None:
-            return _Run(current_trace(), call, is_root=False)
+            return _Run(current_trace(), call, agent=naming.name or call.name)
         _introduce(recorder, call, naming)
-        return _Run(recorder, call, is_root=True)
+        return _Run(recorder, call)
 
     return watched(function, watch)
 
@@ -113,15 +114,18 @@ class _Yields:
 class _Run:
     """A captured function's call: a run of its own, or a part of the run it is called in."""
 
-    def __init__(self, recorder: Recorder, call: _Call, *, is_root: bool) -> None:
+    def __init__(self, recorder: Recorder, call: _Call, *, agent: str | None = None) -> None:
         self._recorder = recorder
         self._call = call
-        self._is_root = is_root
+        self._is_root = agent is None
+        around = None if agent is None else place_here()
+        parent = None if around is None else around.parent
+        self._place = None if agent is None else Place(agent, parent)
         self._steps_before = recorder.log.count
         self._yields = _Yields()
 
     def running(self) -> AbstractContextManager[None]:
-        return inside(self._recorder)
+        return inside(self._recorder, self._place)
 
     @shield
     def yielded(self, item: object) -> None:
@@ -131,11 +135,12 @@ class _Run:
     def returned(self, result: object) -> None:
         result = self._yields.or_result(result)
         if self._recorder.log.count == self._steps_before:
-            self._recorder.thought(str(self._call))
-            self._recorder.observation(output_summary="None" if result is None else result)
+            summary = "None" if result is None else result
+            self._recorder.note("thought", str(self._call), place=self._place)
+            self._recorder.note("observation", output_summary=summary, place=self._place)
         if self._is_root:
             self._conclude(result)
-            self._be_sure(result)
+            self._recorder.extract_confidence(result)
             self._recorder.finish()
 
     @shield
@@ -144,7 +149,7 @@ class _Run:
             self.returned(None)  # its caller had enough
             return
         if self._recorder.log.count == self._steps_before:
-            self._recorder.thought(str(self._call))
+            self._recorder.note("thought", str(self._call), place=self._place)
         if self._is_root:
             self._conclude(self._yields.or_result(None))
             self._recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
@@ -156,11 +161,6 @@ class _Run:
         if result is not None and not self._recorder.result_summary:
             self._recorder.outcome(result)
 
-    @shield
-    def _be_sure(self, result: object) -> None:
-        if self._recorder.confidence is None:
-            self._recorder.outcome(confidence=self._recorder.sureness.of(result))
-
 
 class _ToolUse:
     """A tool's call inside a run, or nothing outside any."""
@@ -170,11 +170,16 @@ class _ToolUse:
         self._name = name
         self._started = perf_counter()
         self._yields = _Yields()
+        self._place, self._call_id = place_here(), ""
         if recorder is not None:
-            recorder.tool_call(name, arguments)
+            self._call_id = recorder.new_call_id()
+            recorder.note(
+                "tool_call", tool=name, input=arguments, place=self._place, call_id=self._call_id
+            )
 
     def running(self) -> AbstractContextManager[None]:
-        return inside(self._recorder)
+        agent = None if self._place is None else self._place.agent
+        return inside(self._recorder, Place(agent, self._call_id))
 
     @shield
     def yielded(self, item: object) -> None:
@@ -184,10 +189,10 @@ class _ToolUse:
     def returned(self, result: object) -> None:
         if self._recorder is not None:
             result = self._yields.or_result(result)
-            self._recorder.observation(
-                tool=self._name,
-                output_summary="None" if result is None else result,
-                latency_ms=self._latency_ms(),
+            summary = "None" if result is None else result
+            took_ms = self._latency_ms()
+            self._recorder.note(
+                "observation", None, self._name, summary, took_ms, self._place, self._call_id
             )
 
     @shield
@@ -195,7 +200,13 @@ class _ToolUse:
         if isinstance(error, GeneratorExit):
             self.returned(None)  # its caller had enough
         elif self._recorder is not None and not self._recorder.has_just_noted(error):
-            self._recorder.error(error, tool=self._name, latency_ms=self._latency_ms())
+            self._recorder.error(
+                error,
+                tool=self._name,
+                latency_ms=self._latency_ms(),
+                place=self._place or Place(),
+                call_id=self._call_id,
+            )
 
     def _latency_ms(self) -> float:
         return round((perf_counter() - self._started) * 1000, 3)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kp_middleware.core.formula import Shape
 from kp_middleware.recording._limits import Limits, size_bytes
 from kp_middleware.recording._step_log import STEP_OVERHEAD_BYTES, is_marker, marker
-from kp_middleware.runs import RecordedRun, ThreadPart
+from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart
 from kp_middleware.traces import Outcome, ReasoningTrace, Step, default_confidence
 
 
@@ -18,7 +18,7 @@ class _Placed(NamedTuple):
     """A step of the joined run, before it is bounded and numbered."""
 
     step: Step
-    agent: str | None = None
+    facts: StepFacts = StepFacts()
 
 
 def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedRun:
@@ -43,7 +43,9 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
             "model": second.model or first.model,
             "input_tokens": _sum(first.input_tokens, second.input_tokens),
             "output_tokens": _sum(first.output_tokens, second.output_tokens),
-            "agents": _agents(kept),
+            "facts": tuple(placed.facts for placed in kept),
+            "confidence_source": second.confidence_source,
+            "success_source": second.success_source,
             "part": _part(first, second),
             "redactions": dict(Counter(first.redactions) + Counter(second.redactions)),
         }
@@ -62,16 +64,19 @@ def ended(
             not say, as ``success`` suggests.
     """
     trace = run.trace
+    sources: dict[str, Source] = {}
     if success is None:
         success, complete = trace.metadata.success, run.complete
     else:
-        complete = True
-    if confidence is None and (success == trace.metadata.success or _part_of(run).is_sure):
+        complete, sources["success_source"] = True, "said"
+    if confidence is not None:
+        sources["confidence_source"] = "said"
+    elif success == trace.metadata.success or run.confidence_source != "assumed":
         confidence = trace.outcome.confidence
-    elif confidence is None:
+    else:
         confidence = default_confidence(success=success)
     changed = trace.ended(success=success, confidence=confidence)
-    over = run.model_copy(update={"trace": changed, "complete": complete, "part": None})
+    over = run.model_copy(update={"trace": changed, "complete": complete, "part": None, **sources})
     return over if run.error_type is None else _fatal(over)
 
 
@@ -87,9 +92,10 @@ def alone(run: RecordedRun) -> RecordedRun | None:
     if len(kept) == len(run.trace.steps):
         return run
     trace = run.trace.model_copy(update={"steps": _numbered(kept)})
+    facts = tuple(placed.facts for placed in kept)
     left_out = run.shape.steps - len(run.trace.steps)
     shape = replace(trace.shape, steps=len(kept) + max(0, left_out))
-    return run.model_copy(update={"trace": trace, "shape": shape, "agents": _agents(kept)})
+    return run.model_copy(update={"trace": trace, "shape": shape, "facts": facts})
 
 
 def _turn(run: RecordedRun) -> list[_Placed]:
@@ -104,7 +110,11 @@ def _placed(run: RecordedRun) -> list[_Placed]:
     if run.shape.steps == 0:
         return []
     steps = enumerate(run.trace.steps)
-    return [_Placed(step, run.agents.get(at)) for at, step in steps if not is_marker(step)]
+    return [_Placed(step, _facts(run, at)) for at, step in steps if not is_marker(step)]
+
+
+def _facts(run: RecordedRun, at: int) -> StepFacts:
+    return run.facts[at] if at < len(run.facts) else StepFacts()
 
 
 def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
@@ -125,7 +135,7 @@ def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator
         else:
             again = call_id not in made
         if not again and not is_marker(step):
-            yield _Placed(step, run.agents.get(at))
+            yield _Placed(step, _facts(run, at))
 
 
 def _take_equal(step: Step, before: list[Step]) -> bool:
@@ -195,10 +205,6 @@ def _numbered(kept: Sequence[_Placed]) -> tuple[Step, ...]:
         step if step.step_id == number else step.model_copy(update={"step_id": number})
         for number, (step, _) in enumerate(kept)
     )
-
-
-def _agents(kept: Sequence[_Placed]) -> dict[int, str]:
-    return {at: placed.agent for at, placed in enumerate(kept) if placed.agent}
 
 
 def _shape(first: RecordedRun, second: RecordedRun, news: list[_Placed]) -> Shape:

@@ -9,17 +9,29 @@ import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from numbers import Real
 from time import perf_counter, time
 from typing import Any, Final, NamedTuple, Protocol
 
 from kp_middleware.recording._confidence import Sureness
+from kp_middleware.recording._current import place_here
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
 from kp_middleware.recording._limits import NAME_BYTES, Limits, bounded_text, size_bytes
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._step_log import BEGINNING, Beside, Late, StepFields, StepLog
+from kp_middleware.recording._step_log import (
+    BEGINNING,
+    Late,
+    ModelCall,
+    Place,
+    StepFields,
+    StepLog,
+)
 from kp_middleware.recording._thread_notes import ThreadNotes
 from kp_middleware.traces import StepType, fresh_id
+
+OWN_CALL_IDS: Final = "kp:trace:"
+"""What ids of tool calls begin with that we made."""
 
 _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
@@ -46,7 +58,9 @@ class LateNote(NamedTuple):
     text: str
     after: StepFields
     tool: str | None = None
-    beside: Beside | None = None
+    place: Place | None = None
+    call_id: str | None = None
+    started_at_s: float | None = None
 
 
 class Recorder:
@@ -74,10 +88,13 @@ class Recorder:
         self.objective = ""
         self.result_summary = ""
         self.confidence: float | None = None
+        self.is_extracted = False
         self.sureness = Sureness()
         self.success: bool | None = None
+        self.is_success_assumed = False
         self.complete = True
         self.finished = False
+        self._calls = count(1)
         self.error_type: str | None = None
         self.unfinished: str | None = None
         self.agent_name: str | None = None
@@ -89,16 +106,46 @@ class Recorder:
         self.output_tokens: int | None = None
 
     @shield
-    def thought(self, content: str) -> None:
-        """The agent reasoned, or said something."""
-        self.note("thought", content)
+    def thought(
+        self,
+        content: str,
+        *,
+        model: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        latency_ms: float | None = None,
+    ) -> None:
+        """Note that the agent reasoned, or said something.
+
+        Args:
+            content: The words.
+            model: The model that said them.
+            input_tokens: What the model read.
+            output_tokens: What it wrote.
+            latency_ms: How long it took.
+        """
+        call = ModelCall(model, input_tokens, output_tokens, latency_ms)
+        self.note("thought", content, took=call, place=place_here())
+        if model is not None:
+            self.model = bounded_text(str(model), NAME_BYTES)
+        if input_tokens is not None or output_tokens is not None:
+            self.used_tokens(input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
 
     @shield
     def tool_call(
-        self, tool: str, input: Mapping[str, object] | None = None, *, mcp_server: str | None = None
+        self,
+        tool: str,
+        input: Mapping[str, object] | None = None,
+        *,
+        mcp_server: str | None = None,
+        call_id: str | None = None,
     ) -> None:
-        """The agent called a tool with these arguments."""
-        self.note("tool_call", tool=tool, mcp_server=mcp_server, input=input)
+        """Note that the agent called a tool with these arguments.
+
+        Give the observation of its result the same ``call_id``, where calls run at once.
+        """
+        named = tool if mcp_server is None else (tool, mcp_server)
+        self.note("tool_call", tool=named, input=input, place=place_here(), call_id=call_id)
 
     @shield
     def observation(
@@ -108,12 +155,14 @@ class Recorder:
         tool: str | None = None,
         output_summary: object = None,
         latency_ms: float | None = None,
+        call_id: str | None = None,
     ) -> None:
         """The agent saw something: ``content`` is compared with other runs, a summary is only kept.
 
         Give what a person said as ``content``, and what a tool answered as ``output_summary``.
         """
-        self.note("observation", content, tool, output_summary, latency_ms)
+        place = place_here()
+        self.note("observation", content, tool, output_summary, latency_ms, place, call_id)
 
     @shield
     def error(
@@ -122,11 +171,13 @@ class Recorder:
         *,
         tool: str | None = None,
         latency_ms: float | None = None,
-        beside: Beside | None = None,
+        call_id: str | None = None,
+        place: Place | None = None,
     ) -> None:
         """Something failed. It is an ``error_recovery``, unless it turns out to end the run."""
         said = error if isinstance(error, str) else error_text(error)
-        step = self.note("error_recovery", None, tool, said, latency_ms, beside)
+        place = place_here() if place is None else place
+        step = self.note("error_recovery", None, tool, said, latency_ms, place, call_id)
         if step is not None and isinstance(error, BaseException):
             self._errors.append(_Noted(vars(error), step))
 
@@ -162,6 +213,22 @@ class Recorder:
             if not 0 <= confidence <= 1:
                 raise ValueError(f"confidence is from 0 to 1, this is {confidence!r}")
             self.confidence = float(confidence)
+
+    @shield
+    def extract_confidence(self, *results: object) -> None:
+        """Read from what the run returned how sure its agent is, unless somebody has said it.
+
+        Args:
+            results: What the run returned, as the last; before it, parts of it whose fields count
+                like its own.
+        """
+        if self.confidence is None and not self.finished:
+            self.confidence = self.sureness.of(*results)
+            self.is_extracted = self.confidence is not None
+
+    def new_call_id(self) -> str:
+        """Make an id for a tool call that has none of its own."""
+        return f"{self.trace_id}#{next(self._calls)}"
 
     @shield
     def asked(self, objective: object) -> None:
@@ -210,6 +277,7 @@ class Recorder:
             self.complete = False
             self.error_type = self.unfinished
         self.success = self.complete
+        self.is_success_assumed = True
 
     def _end_with(self, error: BaseException) -> None:
         latest = {id(noted.attributes): noted.step for noted in self._errors}
@@ -218,7 +286,8 @@ class Recorder:
         if not fatal:
             kind: StepType = "error_recovery" if may_go_on else "observation"
             text = self._text(error_text(error))
-            self.log.append({"type": kind, "output_summary": text}, size_bytes(text))
+            step = {"type": kind, "at": time(), "output_summary": text}
+            self.log.append(step, size_bytes(text))
         elif not may_go_on:
             for step in fatal:
                 self.log.demote(step)
@@ -227,28 +296,38 @@ class Recorder:
         self,
         kind: StepType,
         content: object = None,
-        tool: str | None = None,
+        tool: str | tuple[str, str] | None = None,
         output_summary: object = None,
-        latency_ms: float | None = None,
-        beside: Beside | None = None,
-        mcp_server: str | None = None,
+        took: float | ModelCall | None = None,
+        place: Place | None = None,
+        call_id: str | None = None,
         input: Mapping[str, object] | None = None,
     ) -> StepFields | None:
         """Add a step, unless the run is over: the way of adapters, which is the shorter.
 
         No value can make it raise.
 
+        Args:
+            kind: Of the step.
+            content: What is embedded and compared.
+            tool: Its name, or its name and that of its MCP server.
+            output_summary: What is only kept.
+            took: Milliseconds that a tool took, or the model call that the step came from.
+            place: Where in the run it happened; None means the run's own agent.
+            call_id: Of the tool call that it makes or answers.
+            input: Of a tool call.
+
         Returns:
             The step as it is kept, or None.
         """
-        step: StepFields = {"type": kind}
+        step: StepFields = {"type": kind, "at": time(), "place": place}
         taken = 0
         try:
             if content is not None:
                 text = step["content"] = self._text(content)
                 taken += size_bytes(text)
             if tool is not None:
-                step["tool"] = self._tool(tool, mcp_server)
+                step["tool"] = self._tool(tool)
             if input is not None:
                 copy = BoundedCopy(self._limits.field_bytes)
                 step["input"] = copy.of_mapping(input)
@@ -256,10 +335,10 @@ class Recorder:
             if output_summary is not None:
                 text = step["output_summary"] = self._text(output_summary)
                 taken += size_bytes(text)
-            if latency_ms is not None and (took_ms := _duration_ms(latency_ms)) is not None:
-                step["latency_ms"] = took_ms
-            if beside is not None:
-                step["beside"] = beside
+            if took is not None:
+                _time(step, took)
+            if call_id is not None:
+                step["call_id"] = bounded_text(str(call_id), NAME_BYTES)
             with self._lock:
                 if self.finished:
                     return None
@@ -283,19 +362,20 @@ class Recorder:
 
     def _late(self, note: LateNote) -> Late:
         text = self._text(note.text)
-        step: StepFields = {"type": note.kind}
+        began = time() if note.started_at_s is None else note.started_at_s
+        step: StepFields = {"type": note.kind, "at": began, "place": note.place}
         step["content" if note.kind == "thought" else "output_summary"] = text
         if note.tool is not None:
-            step["tool"] = self._tool(note.tool, None)
-        if note.beside is not None:
-            step["beside"] = note.beside
+            step["tool"] = self._tool(note.tool)
+        if note.call_id is not None:
+            step["call_id"] = bounded_text(note.call_id, NAME_BYTES)
         return step, size_bytes(text), note.after
 
-    def _tool(self, name: str, mcp_server: str | None) -> StepFields:
+    def _tool(self, name: str | tuple[str, str]) -> StepFields:
         """The tool of a step; steps share it, because it is the same again and again."""
-        if mcp_server is not None:
-            server = bounded_text(str(mcp_server), NAME_BYTES)
-            return {"name": bounded_text(str(name), NAME_BYTES), "mcp_server": server}
+        if isinstance(name, tuple):
+            names = (bounded_text(str(part), NAME_BYTES) for part in name)
+            return dict(zip(("name", "mcp_server"), names, strict=True))
         if type(name) is not str or len(name) > NAME_BYTES:
             return {"name": bounded_text(str(name), NAME_BYTES)}
         known = self._tools.get(name)
@@ -313,6 +393,13 @@ class Recorder:
         if issubclass(type(value), str):
             return bounded_text(str.__str__(value), limit)  # a subclass may read as another text
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
+
+
+def _time(step: StepFields, took: float | ModelCall) -> None:
+    if type(took) is ModelCall:
+        step["model_call"] = took
+    elif (took_ms := _duration_ms(took)) is not None:
+        step["latency_ms"] = took_ms
 
 
 def _duration_ms(value: object) -> float | None:

@@ -11,24 +11,35 @@ from kp_middleware.recording._limits import Limits
 from kp_middleware.traces import Step, StepType
 
 
-class Beside(NamedTuple):
-    """What an adapter knows of a step, and the document has no place for.
+class Place(NamedTuple):
+    """Where in a run a step happened.
 
     Attributes:
         agent: The agent inside the run's own that took it, or None.
-        call_id: Of the tool call that it makes or answers, where an earlier part of the thread may
-            have the same step; else None.
+        parent: The id of the tool call that it happened inside of, or None.
     """
 
     agent: str | None = None
-    call_id: str | None = None
+    parent: str | None = None
+
+
+class ModelCall(NamedTuple):
+    """The model call that a step came from; each is None where it is not known."""
+
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_ms: float | None = None
 
 
 StepFields: TypeAlias = dict[str, Any]
 """One step of the document, without its ``step_id``: plain JSON, never null.
 
-What stands ``beside`` is no part of the document.
+`BESIDE` names the keys that are no part of the document.
 """
+
+BESIDE: Final = ("at", "place", "call_id", "model_call")
+"""What is known of a step and the document has no place for."""
 
 STEP_OVERHEAD_BYTES: Final = 64
 """About what a step takes in a document beside its texts and its input."""

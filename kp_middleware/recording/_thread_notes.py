@@ -17,6 +17,7 @@ class ThreadNotes:
         answers: Ids of the questions that its input answers.
         awaits: What it waits for at its end.
         questions: Ids of what it asked then.
+        repeats_calls: Whether its steps may be those of an earlier part, known by their calls' ids.
         heard: The input whose decision is noted already: it goes through several runs.
         owed: The tool calls that had no result then: the names of the tools, by the calls' ids.
     """
@@ -28,6 +29,7 @@ class ThreadNotes:
     awaits: Awaited | None = None
     questions: tuple[str, ...] = ()
     owed: Mapping[str, str] = field(default_factory=dict)
+    repeats_calls: bool = False
     heard: object = None
 
     def wait(self, awaits: Awaited, *, questions: tuple[str, ...], owed: Mapping[str, str]) -> None:

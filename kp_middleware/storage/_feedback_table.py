@@ -18,7 +18,7 @@ class Belief(NamedTuple):
         state: Of its trace.
         success: Whether its task was done.
         confidence: How sure of it, 0 to 1.
-        is_stated: Whether feedback has said that confidence before.
+        confidence_source: Who said that confidence, or ``assumed``.
         last_told: The success and confidence of the last feedback; None where there was none.
     """
 
@@ -26,7 +26,7 @@ class Belief(NamedTuple):
     state: str
     success: bool
     confidence: float
-    is_stated: bool
+    confidence_source: str
     last_told: tuple[bool | None, float | None] | None
 
 
@@ -39,19 +39,18 @@ class FeedbackTable:
     def belief(self, trace_id: str) -> Belief | None:
         """What is believed of a run; None where no trace and no part of one has this id."""
         row = self._connection.execute(
-            "SELECT seq, state, success, confidence FROM traces WHERE id = :id"
+            "SELECT seq, state, success, confidence, confidence_source FROM traces WHERE id = :id"
             " OR seq = (SELECT trace_seq FROM aliases WHERE id = :id)",
             {"id": trace_id},
         ).fetchone()
         if row is None:
             return None
-        seq, state, success, confidence = row
+        seq, state, success, confidence, source = row
         told = self._connection.execute(
             "SELECT success, confidence FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,)
         ).fetchall()
-        is_stated = any(stated is not None for _, stated in told)
         last = _told(*told[-1]) if told else None
-        return Belief(seq, state, bool(success), confidence, is_stated, last)
+        return Belief(seq, state, bool(success), confidence, source, last)
 
     def add(
         self,
@@ -77,9 +76,14 @@ class FeedbackTable:
             " confidence_before) VALUES (?, ?, ?, ?, ?, ?)",
             (seq, given_at, *told, before.success, before.confidence),
         )
+        sources = ["feedback" if said is not None else None for said in told]
+        if told[1] is None and confidence != before.confidence:
+            sources[1] = "assumed"
         self._connection.execute(
-            "UPDATE traces SET success = ?, confidence = ? WHERE seq = ?",
-            (success, confidence, seq),
+            "UPDATE traces SET success = ?, confidence = ?,"
+            " success_source = coalesce(?, success_source),"
+            " confidence_source = coalesce(?, confidence_source) WHERE seq = ?",
+            (success, confidence, *sources, seq),
         )
         self._connection.execute(
             "UPDATE documents SET body = json_set(body, '$.metadata.success', json(?),"

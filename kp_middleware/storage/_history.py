@@ -122,7 +122,8 @@ class History:
     def _steps(self, seq: int) -> list[Row]:
         steps = self._rows(
             "SELECT step_id, type, tool, mcp_server, content, input, output_summary, latency_ms,"
-            " agent"
+            " started_at, agent, call_id, parent, model, input_tokens, output_tokens,"
+            " model_latency_ms"
             " FROM steps WHERE trace_seq = ? ORDER BY step_id",
             (seq,),
         )

@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.core.gates import Reason
@@ -10,7 +11,7 @@ from kp_middleware.instants import instant, to_milliseconds
 
 if TYPE_CHECKING:  # read-only commands load this module, and none of these
     from kp_middleware.core.formula import Score
-    from kp_middleware.runs import RecordedRun
+    from kp_middleware.runs import RecordedRun, StepFacts
     from kp_middleware.traces import Step
 
 CANCELLED_BY_HAND: Final = "by hand"
@@ -241,10 +242,12 @@ class TraceStore:
         seq = int(cursor.lastrowid or 0)
         self._connection.executemany(
             "INSERT INTO steps (trace_seq, step_id, type, tool, mcp_server, content, input,"
-            " output_summary, latency_ms, agent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " output_summary, latency_ms, started_at, agent, call_id, parent, model, input_tokens,"
+            " output_tokens, model_latency_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                (seq, number, *_step_row(step), run.agents.get(number))
-                for number, step in enumerate(run.trace.steps)
+                (seq, number, *_step_row(step), *_facts_row(facts))
+                for number, (step, facts) in enumerate(zip_longest(run.trace.steps, run.facts))
             ),  # numbered anew: a document's own ids need not differ
         )
         self._connection.execute(
@@ -281,6 +284,8 @@ def _row(run: "RecordedRun") -> dict[str, Any]:
         "input_tokens": run.input_tokens,
         "output_tokens": run.output_tokens,
         "redactions": json.dumps(run.redactions),
+        "confidence_source": run.confidence_source,
+        "success_source": run.success_source,
     }
 
 
@@ -288,6 +293,13 @@ def _state(run: "RecordedRun") -> str:
     if run.part is not None and run.part.awaits is not None:
         return "paused"
     return "recorded" if run.complete else "incomplete"
+
+
+def _facts_row(facts: "StepFacts | None") -> tuple[Any, ...]:
+    if facts is None:  # of a document that was given
+        return (None,) * 8
+    started_s, *rest = facts
+    return (None if started_s is None else instant(started_s), *rest)
 
 
 def _step_row(step: "Step") -> tuple[Any, ...]:

@@ -72,6 +72,8 @@ class RunFacts(NamedTuple):
     recoveries: int
     confidence: float
     success: bool
+    confidence_source: str
+    success_source: str
 
 
 class Explanation(NamedTuple):
@@ -221,6 +223,8 @@ def _known(trace: Row) -> RunFacts:
         recoveries=trace["recovery_count"],
         confidence=trace["confidence"],
         success=bool(trace["success"]),
+        confidence_source=trace["confidence_source"],
+        success_source=trace["success_source"],
     )
 
 
@@ -298,14 +302,14 @@ def _tool_diversity(trace: Row) -> str:
 
 
 def _outcome_confidence(trace: Row) -> str:
-    is_told = any(told["confidence"] is not None for told in trace["feedback"])
-    whose = "feedback's" if is_told else "the agent's"
-    confidence = f"{whose} confidence of {trace['confidence']:.3f}"
+    whose = _WHOSE.get(trace["confidence_source"], "the agent's confidence")
+    confidence = f"{whose} of {trace['confidence']:.3f}"
     if trace["success"]:
         return f"{confidence}, and success"
     return f"0.3 of {confidence}, because it failed"
 
 
+_WHOSE: Final = {"assumed": "an assumed confidence", "feedback": "feedback's confidence"}
 _REASONS: Final[Mapping[str, Callable[[Row], str]]] = {
     "complexity": _complexity,
     "novelty": _novelty,

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kp_middleware.recording import current_recorder, current_trace, inside, register_finder
+from kp_middleware.recording import Here, current_recorder, current_trace, inside, register_finder
 from kp_middleware.recording._current import _finders
 
 
@@ -94,7 +94,7 @@ async def both(*coroutines):
 def test_a_framework_finds_the_run_where_no_captured_function_is(recorder, notebook, finder):
     inner = notebook.start()
     finder(lambda: None)
-    finder(lambda: recorder)
+    finder(lambda: Here(recorder))
 
     with inside(inner):
         within = current_trace()

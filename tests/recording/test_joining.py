@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.recording import Beside, Limits, Recorder, alone, assemble, ended, joined
+from kp_middleware.recording import Limits, Place, Recorder, alone, assemble, ended, joined
 from kp_middleware.runs import RecordedRun
 
 
@@ -31,7 +31,7 @@ def waiting(note=lambda recorder: recorder.thought("said"), **notes):
 
 
 def following(note=lambda recorder: recorder.thought("went on"), **notes):
-    return part(note, **{"asked": "", "follows": True, **notes})
+    return part(note, **{"asked": "", "follows": True, "repeats_calls": True, **notes})
 
 
 def story(run):
@@ -42,14 +42,12 @@ def story(run):
 
 
 def call(call_id, tool="add", **given):
-    return lambda recorder: recorder.note(
-        "tool_call", tool=tool, input=given, beside=Beside(None, call_id)
-    )
+    return lambda recorder: recorder.note("tool_call", tool=tool, input=given, call_id=call_id)
 
 
 def result(call_id, text="3"):
     return lambda recorder: recorder.note(
-        "observation", tool="add", output_summary=text, beside=Beside(None, call_id)
+        "observation", tool="add", output_summary=text, call_id=call_id
     )
 
 
@@ -131,7 +129,7 @@ def test_a_part_that_waits_again_owes_what_nobody_has_answered():
 
 
 def test_recoveries_that_were_told_before_do_not_count_twice():
-    failed = lambda recorder: recorder.error("no", tool="add", beside=Beside(None, "c1"))  # noqa: E731
+    failed = lambda recorder: recorder.error("no", tool="add", call_id="c1")  # noqa: E731
     first = waiting(both(call("c1"), failed, call("c2")), owed={"c2": "add"})
 
     whole = joined(first, following(both(failed, result("c2"))), Limits())
@@ -141,7 +139,7 @@ def test_recoveries_that_were_told_before_do_not_count_twice():
 
 
 def test_agents_inside_stay_with_their_steps():
-    inside = lambda recorder: recorder.note("thought", "inner", beside=Beside("inner", None))  # noqa: E731
+    inside = lambda recorder: recorder.note("thought", "inner", place=Place("inner"))  # noqa: E731
     first, second = waiting(inside), following(both(lambda r: r.thought("own"), inside))
 
     whole = joined(first, second, Limits())
@@ -247,7 +245,7 @@ def test_tools_are_counted_also_where_their_steps_were_left_out():
 
 def ask(number):
     return lambda recorder: recorder.note(
-        "observation", output_summary=f"{number}?", beside=Beside(None, number)
+        "observation", output_summary=f"{number}?", call_id=number
     )
 
 

@@ -93,7 +93,8 @@ def _known(account: Explanation, width: int) -> Iterator[str]:
     yield from _entry("steps", f"{known.steps:,}{kinds}", width)
     yield from _entry("recoveries", f"{known.recoveries:,} from errors", width)
     yield from _entry("tools", f"{known.tools:,} different", width)
-    yield from _entry("confidence", f"{known.confidence:.3f}, {how}", width)
+    told = f"{known.confidence:.3f} ({known.confidence_source}), {how} ({known.success_source})"
+    yield from _entry("confidence", told, width)
 
 
 def _entry(name: str, told: str, width: int, *, deeper: int = 0) -> Iterator[str]:
