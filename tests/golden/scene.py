@@ -102,6 +102,7 @@ def _telling(row: dict[str, Any]) -> dict[str, Any]:
         "y",
         "scored_ms",
         "latency_ms",
+        "model_latency_ms",
         "duration_ms",
         "idempotency_key",
         "scorer",
