@@ -57,10 +57,10 @@ def test_a_secret_in_a_tag_is_not_written(kp, written):
 
 
 def test_a_secret_in_the_name_of_an_agent_within_is_not_written(kp, written):
-    from kp_middleware.recording import Beside
+    from kp_middleware.recording import Place
 
     recorder = kp.start_recording("python")
-    recorder.note("thought", "said", beside=Beside(agent=SECRET))
+    recorder.note("thought", "said", place=Place(agent=SECRET))
 
     recorder.finish()
 
