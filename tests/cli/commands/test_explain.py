@@ -204,6 +204,8 @@ def test_json_has_exact_numbers_and_the_words(type_command):
         "recoveries": 0,
         "confidence": 0.9,
         "success": True,
+        "confidence_source": "said",
+        "success_source": "said",
     }
 
 
