@@ -11,15 +11,15 @@ from kp_middleware.recording._current import (
     current_recorder,
     current_trace,
     inside,
-    place_here,
     register_finder,
 )
 from kp_middleware.recording._joining import alone, ended, joined
 from kp_middleware.recording._jsonable import jsonable
 from kp_middleware.recording._limits import Limits, bounded_text
+from kp_middleware.recording._place import Place, place_here
 from kp_middleware.recording._recorder import LateNote, Recorder, Sink, causes
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._step_log import BEGINNING, ModelCall, Place
+from kp_middleware.recording._step_log import BEGINNING, ModelCall
 
 __all__ = [
     "BEGINNING",

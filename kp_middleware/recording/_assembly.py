@@ -5,8 +5,9 @@ from typing import Final
 
 from kp_middleware.instants import instant
 from kp_middleware.recording._limits import NAME_BYTES, bounded_text
+from kp_middleware.recording._place import Place
 from kp_middleware.recording._recorder import OWN_CALL_IDS, Recorder
-from kp_middleware.recording._step_log import BESIDE, ModelCall, Place, StepFields
+from kp_middleware.recording._step_log import BESIDE, ModelCall, StepFields
 from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, fingerprint
 from kp_middleware.traces import (
     CONTEXT,

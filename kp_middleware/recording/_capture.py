@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from kp_middleware.confidence import Confidence
 from kp_middleware.recording._confidence import Sureness
-from kp_middleware.recording._current import current_recorder, current_trace, inside, place_here
+from kp_middleware.recording._current import current_recorder, current_trace, inside
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
+from kp_middleware.recording._place import Place, place_here
 from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._step_log import Place
 from kp_middleware.recording._watched import F, Watch, watched
 
 GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)

@@ -4,32 +4,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kp_middleware.forks import at_fork
 from kp_middleware.recording._limits import Limits
+from kp_middleware.recording._place import CURRENT_PLACE, PLACE_FINDERS, Place
+from kp_middleware.recording._recorder import Recorder
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._step_log import Place
-
-if TYPE_CHECKING:
-    from kp_middleware.recording._recorder import Recorder
 
 
 class Here(NamedTuple):
     """The run that we are in, and where in it; no place means the run's own agent."""
 
-    recorder: "Recorder"
+    recorder: Recorder
     place: Place | None = None
 
 
 Finder: TypeAlias = Callable[[], Here | None]
 """Finds the run that we are in by a framework's own means, or None."""
 
-_current: ContextVar[Here | None] = ContextVar("kp_middleware_here", default=None)
+_current: ContextVar[Recorder | None] = ContextVar("kp_middleware_recorder", default=None)
 _finders: list[Finder] = []
 
 
-def current_trace() -> "Recorder":
+def current_trace() -> Recorder:
     """The recorder of the run we are in; outside any run, one that ignores everything.
 
     >>> current_trace().thought("nobody listens, nothing breaks")
@@ -37,7 +35,7 @@ def current_trace() -> "Recorder":
     return current_recorder() or _nobody()
 
 
-def current_recorder() -> "Recorder | None":
+def current_recorder() -> Recorder | None:
     """The recorder of the run we are in, or None."""
     recorder = captured_recorder()
     if recorder is not None:
@@ -46,18 +44,10 @@ def current_recorder() -> "Recorder | None":
     return None if found is None else found.recorder
 
 
-def place_here() -> Place | None:
-    """Where in its run the code is that runs here."""
-    here = _current.get()
-    if here is None or here.place is None or here.recorder.finished:
-        here = _found() or here
-    return None if here is None else here.place
-
-
-def captured_recorder() -> "Recorder | None":
+def captured_recorder() -> Recorder | None:
     """The recorder of the captured function that we are in, or None; no framework is asked."""
-    here = _current.get()
-    return None if here is None or here.recorder.finished else here.recorder
+    recorder = _current.get()
+    return None if recorder is None or recorder.finished else recorder
 
 
 def register_finder(finder: Finder) -> None:
@@ -66,24 +56,28 @@ def register_finder(finder: Finder) -> None:
 
 
 @contextmanager
-def inside(recorder: "Recorder | None", place: Place | None = None) -> Iterator[None]:
+def inside(recorder: Recorder | None, place: Place | None = None) -> Iterator[None]:
     """Make this the current run while the block runs, and only here."""
-    token = _current.set(None if recorder is None else Here(recorder, place))
+    token, place_token = _current.set(recorder), CURRENT_PLACE.set(place)
     try:
         yield
     finally:
         with suppress(ValueError):  # a generator or coroutine may be closed from another context
             _current.reset(token)
+            CURRENT_PLACE.reset(place_token)
 
 
 def _found() -> Here | None:
     return next((found for finder in _finders if (found := finder()) is not None), None)
 
 
-@cache
-def _nobody() -> "Recorder":
-    from kp_middleware.recording._recorder import Recorder  # which asks where it is
+def _place_found() -> Place | None:
+    found = _found()
+    return None if found is None else found.place
 
+
+@cache
+def _nobody() -> Recorder:
     recorder = Recorder(lambda _: None, Limits(), framework="none")
     recorder.finish()  # what comes after the end of a run is dropped
     return recorder
@@ -92,6 +86,8 @@ def _nobody() -> "Recorder":
 def _be_nowhere() -> None:
     """In a forked child: the run that we were in is the parent's, and so are its notes."""
     _current.set(None)
+    CURRENT_PLACE.set(None)
 
 
+PLACE_FINDERS.append(_place_found)
 at_fork(after_in_child=_be_nowhere)

@@ -15,15 +15,14 @@ from time import perf_counter, time
 from typing import Any, Final, NamedTuple, Protocol
 
 from kp_middleware.recording._confidence import Sureness
-from kp_middleware.recording._current import place_here
 from kp_middleware.recording._jsonable import BoundedCopy, jsonable
 from kp_middleware.recording._limits import NAME_BYTES, Limits, bounded_text, size_bytes
+from kp_middleware.recording._place import Place, place_here
 from kp_middleware.recording._shield import shield
 from kp_middleware.recording._step_log import (
     BEGINNING,
     Late,
     ModelCall,
-    Place,
     StepFields,
     StepLog,
 )

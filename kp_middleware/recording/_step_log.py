@@ -11,18 +11,6 @@ from kp_middleware.recording._limits import Limits
 from kp_middleware.traces import Step, StepType
 
 
-class Place(NamedTuple):
-    """Where in a run a step happened.
-
-    Attributes:
-        agent: The agent inside the run's own that took it, or None.
-        parent: The id of the tool call that it happened inside of, or None.
-    """
-
-    agent: str | None = None
-    parent: str | None = None
-
-
 class ModelCall(NamedTuple):
     """The model call that a step came from; each is None where it is not known."""
 
