@@ -47,7 +47,7 @@ ENGLISH: Final = Language(
         (
             ("Where is my {product}?", "My {product} has not come yet."),
             ("It should have been here last week.", "The tracking page has not moved for days."),
-            ("trace the parcel with the {product}", "find out where the {product} got lost"),
+            ("trace the item with the {product}", "find out where the {product} got lost"),
         ),
         (
             ("I need an invoice for my {product}.", "There was no bill with the {product}."),
@@ -342,7 +342,7 @@ INSTRUCTIONS: Final = (
     "You are a careful assistant of a shop and answer in the language of the customer.",
     "Always ask for the order number before you look anything up, and never guess it.",
     "Refunds go to the card that was used; vouchers cannot be paid out in money.",
-    "A parcel counts as lost after fourteen days; before that, ask for patience.",
+    "A item counts as lost after fourteen days; before that, ask for patience.",
     "Damaged goods are replaced once; ask for a picture if the value is above 200 euros.",
     "Invoices show the name of the buyer, the VAT number where given, and each item.",
     "Never promise a date of delivery, and do not speak of other customers.",

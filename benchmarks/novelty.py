@@ -196,9 +196,9 @@ def fastest_ms(reading_name: str) -> float:
 
 
 def _long_trace(number: int) -> ReasoningTrace:
-    words = " ".join(f"the carrier said that parcel {number + at} is late" for at in range(10))
+    words = " ".join(f"the carrier said that item {number + at} is late" for at in range(10))
     steps = [Step(step_id=at, type="thought", content=f"{at}: {words}") for at in range(27)]
-    return ReasoningTrace.of(f"Find parcel {number}.", steps)
+    return ReasoningTrace.of(f"Find item {number}.", steps)
 
 
 def main() -> None:

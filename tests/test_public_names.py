@@ -140,7 +140,7 @@ def test_importing_the_adapter_loads_neither_the_agents_nor_the_model_nor_the_pa
     assert sorted(({"langchain", "langgraph"} | MODEL | PAGES) & set(loaded)) == []
 
 
-@pytest.mark.parametrize("module", ["database", "storage", "locations", "errors", "parcels", "cli"])
+@pytest.mark.parametrize("module", ["database", "storage", "locations", "errors", "items", "cli"])
 def test_what_a_read_only_command_imports_loads_nothing_heavy(module):
     assert loaded_by(f"import kp_middleware.{module}") == []
 

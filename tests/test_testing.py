@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.outbox_items import OutboxItem, Receipt
 from kp_middleware.testing import FakeClock, ListOutbox, Row, StandInEmbedder
 
 
@@ -50,7 +50,7 @@ def test_what_was_asked_is_remembered_in_order():
 
 
 def test_a_claimed_row_is_not_claimed_again():
-    outbox = ListOutbox([Row(Parcel(1, b"{}", "k-1"), due_at=5.0)])
+    outbox = ListOutbox([Row(OutboxItem(1, b"{}", "k-1"), due_at=5.0)])
 
     claims = outbox.claim(4.0), outbox.claim(5.0), outbox.claim(5.0)
 
@@ -58,9 +58,9 @@ def test_a_claimed_row_is_not_claimed_again():
 
 
 def test_a_sent_row_keeps_its_receipt():
-    parcel, receipt = Parcel(1, b"{}", "k-1"), Receipt("kp:trace:1", 201)
-    outbox = ListOutbox([Row(parcel, due_at=5.0)])
+    item, receipt = OutboxItem(1, b"{}", "k-1"), Receipt("kp:trace:1", 201)
+    outbox = ListOutbox([Row(item, due_at=5.0)])
 
-    outbox.sent(parcel, receipt)
+    outbox.sent(item, receipt)
 
     assert (outbox.rows[0].state, outbox.rows[0].news) == ("sent", receipt)

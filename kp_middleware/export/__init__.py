@@ -1,19 +1,7 @@
 """Bring to the registry what may leave, at a pace it likes."""
 
-from kp_middleware.export._forwarder import Forwarder, Outbox
-from kp_middleware.export._pace import Cause, Pace
-from kp_middleware.export._pace_keeper import Change, OwnPace, PaceKeeper
 from kp_middleware.export._payload import payload
 from kp_middleware.export._registry import Registry
+from kp_middleware.export._sender import Outbox, Sender
 
-__all__ = [
-    "Cause",
-    "Change",
-    "Forwarder",
-    "Outbox",
-    "OwnPace",
-    "Pace",
-    "PaceKeeper",
-    "Registry",
-    "payload",
-]
+__all__ = ["Outbox", "Registry", "Sender", "payload"]

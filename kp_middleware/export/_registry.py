@@ -13,7 +13,7 @@ import httpx2
 from pydantic import SecretStr
 
 from kp_middleware.errors import RegistryUnavailableError
-from kp_middleware.export._answers import (
+from kp_middleware.export._responses import (
     Answer,
     check_deletion,
     check_empty,
@@ -21,10 +21,14 @@ from kp_middleware.export._answers import (
     exported_ids,
     receipt_of,
 )
-from kp_middleware.export._deadline import Deadline
-from kp_middleware.export._diagnosis import diagnosis, unusable_proxy
-from kp_middleware.export._trust import named_trust
-from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.export._transport import (
+    Deadline,
+    diagnosis,
+    keep_deadline,
+    named_trust,
+    unusable_proxy,
+)
+from kp_middleware.outbox_items import OutboxItem, Receipt
 from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.setting_values import api_key_text, is_loopback, registry_address
 
@@ -81,7 +85,7 @@ class Registry:
     def __repr__(self) -> str:
         return f"Registry({self.url!r}, agent_id={self.agent_id!r})"
 
-    def submit(self, parcel: Parcel, /) -> Receipt:
+    def export(self, item: OutboxItem, /) -> Receipt:
         """Post one document.
 
         Raises:
@@ -92,9 +96,9 @@ class Registry:
         headers = {
             **self._signed(),
             "Content-Type": "application/json",
-            "Idempotency-Key": parcel.idempotency_key,
+            "Idempotency-Key": item.idempotency_key,
         }
-        return receipt_of(self._ask("POST", headers=headers, content=parcel.body))
+        return receipt_of(self._ask("POST", headers=headers, content=item.body))
 
     def reach(self) -> None:
         """Return if the registry answers. Asked without the key, so that it can cost nothing.
@@ -193,8 +197,6 @@ class Registry:
         return self._open_client
 
     def _new_client(self) -> httpx2.Client:
-        from kp_middleware.export._network import keep_deadline  # loads all of HTTP
-
         client = httpx2.Client(
             base_url=self._url,
             headers={

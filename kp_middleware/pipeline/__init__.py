@@ -2,12 +2,11 @@
 
 from kp_middleware.pipeline._afterwards import Feedback
 from kp_middleware.pipeline._backlog import Backlog
-from kp_middleware.pipeline._drain import drain
 from kp_middleware.pipeline._hindsight import Hindsight
-from kp_middleware.pipeline._inquiries import check_key, sent_ids
 from kp_middleware.pipeline._knowledge_pulse import KnowledgePulse
 from kp_middleware.pipeline._rescan import Rescan
 from kp_middleware.pipeline._rescoring import Rescoring
+from kp_middleware.pipeline._sending import check_key, drain, sent_ids
 from kp_middleware.pipeline._stats import Stats
 
 __all__ = [

@@ -1,16 +1,31 @@
 """What is put into the outbox: what cleared the gate, may leave, and could be sent."""
 
 import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from kp_middleware import privacy
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.errors import RedactionError
-from kp_middleware.pipeline._outgoing import Outgoing, outgoing
+from kp_middleware.export import payload
+from kp_middleware.pipeline._call_words import with_calls_in_words
 from kp_middleware.settings import Settings
 from kp_middleware.storage import OutboxTable, TraceStore, adopt_registry, agree
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
+
+
+class Prepared(NamedTuple):
+    """A body that may be sent.
+
+    Attributes:
+        body: Exactly the bytes to post.
+        redactions: What its placeholders stand for, whenever they were put in: counts by label.
+    """
+
+    body: bytes
+    redactions: Mapping[str, int]
 
 
 class Dispatch:
@@ -41,7 +56,7 @@ class Dispatch:
         self._looked_until = 0
         self._caught_up = settings.visibility == "private" or settings.api_key is None
 
-    def hindrance(self, visibility: str) -> str | None:
+    def blocking_reason(self, visibility: str) -> str | None:
         """Say why a trace that cleared stays here all the same: a key of `DELIVERY`, or None."""
         if visibility == "private":
             return "private"
@@ -55,7 +70,7 @@ class Dispatch:
         If we die before, whoever starts next does it; if it cannot be written now, so do we.
         """
         try:
-            self._add(seq, self._outgoing(trace, score))
+            self._add(seq, self._prepared(trace, score))
         except BaseException:
             self._caught_up, self._looked_until = False, min(self._looked_until, seq - 1)
             raise
@@ -97,17 +112,17 @@ class Dispatch:
         """Whether a row of the outbox waits to be sent."""
         return self._outbox.any_pending()
 
-    def _outgoing(self, trace: ReasoningTrace, score: float) -> Outgoing | str:
+    def _prepared(self, trace: ReasoningTrace, score: float) -> Prepared | str:
         """What leaves of it, or why nothing does; slow, so outside of transactions."""
         try:
-            return outgoing(
+            return prepare_payload(
                 trace, score=score, agent_id=self._settings.agent_id, policy=self._policy
             )
         except RedactionError as error:
             logger.warning("trace %s stays here: %s", trace.id, error)
             return str(error)
 
-    def _add(self, seq: int, leaving: Outgoing | str) -> None:
+    def _add(self, seq: int, leaving: Prepared | str) -> None:
         redactor = self._policy.redactor
         with transaction(self._connection):
             if isinstance(leaving, str):
@@ -117,3 +132,26 @@ class Dispatch:
                 self._outbox.add(seq, body, redactor=redactor, redactions=redactions)
             self._store.may_leave(seq)
             agree(self._connection, seq, agent_id=self._settings.agent_id)
+
+
+def prepare_payload(
+    trace: ReasoningTrace, *, score: float, agent_id: str | None, policy: privacy.Policy
+) -> Prepared:
+    """Prepare a stored trace for sending, at its own privacy level.
+
+    Tool calls are told in words as well: the registry searches ``content``, not ``input``.
+
+    Raises:
+        RedactionError: If it is not certain that the rest is clean: it stays here.
+    """
+    level = trace.metadata.privacy_level
+
+    def clean(words: list[str]) -> Sequence[str]:
+        cleaned: list[str] = privacy.redact_jsonable(words, level=level, policy=policy).value
+        return cleaned
+
+    redacted = privacy.redact_trace(trace, level=level, policy=policy)
+    told = with_calls_in_words(redacted.trace, clean)
+    body = payload(told, score=score, agent_id=agent_id)
+    privacy.check_clean(body, level=level, policy=policy)
+    return Prepared(body, privacy.count_placeholders(body.decode()))

@@ -153,7 +153,7 @@ class Evaluation:
         vector = self._embedded(trace)  # slow, so outside the transaction; as is redaction
         if vector is not None:
             self._scorer.load()
-        hindrance = self._dispatch.hindrance(trace.metadata.visibility)
+        blocking_reason = self._dispatch.blocking_reason(trace.metadata.visibility)
         try:
             with transaction(self._connection):
                 if not self._store.is_recorded(seq):
@@ -162,14 +162,14 @@ class Evaluation:
                 success, confidence = self._store.outcome(seq)  # feedback may have come meanwhile
                 trace = trace.ended(success=success, confidence=confidence)
                 score = self._scorer.compare(trace, vector, shape)
-                verdict = self._verdict(seq, trace, score, hindrance)
+                verdict = self._verdict(seq, trace, score, blocking_reason)
                 took_ms = (time.perf_counter() - started) * 1000
                 self._store.save_score(seq, score, verdict, took_ms=took_ms)
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
         self._drought.note(verdict)
-        if verdict.decision == "forward" and hindrance is None:
+        if verdict.decision == "forward" and blocking_reason is None:
             self._dispatch.queue(seq, trace, score.value)
 
     def _learn(self, told: Feedback) -> None:
@@ -195,10 +195,10 @@ class Evaluation:
         return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
 
     def _verdict(
-        self, seq: int, trace: ReasoningTrace, score: Score, hindrance: str | None
+        self, seq: int, trace: ReasoningTrace, score: Score, blocking_reason: str | None
     ) -> Verdict:
         domain, began = trace.metadata.task_domain, trace.metadata.created_at
         verdict = self._verdicts.of(score, GateHistory(self._connection, domain, seq, began))
-        if verdict.decision == "withhold" or hindrance is None:
+        if verdict.decision == "withhold" or blocking_reason is None:
             return verdict
-        return verdict.staying(hindrance)
+        return verdict.staying(blocking_reason)

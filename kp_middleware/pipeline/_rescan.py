@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 from kp_middleware.database import Connection
 from kp_middleware.errors import RedactionError
 from kp_middleware.pipeline._call_words import without_call_words
-from kp_middleware.pipeline._outgoing import outgoing
+from kp_middleware.pipeline._dispatch import prepare_payload
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.storage import LOST_ON_ITS_WAY, OutboxCare
@@ -46,7 +46,7 @@ class Rescan:
             trace = ReasoningTrace.model_validate_json(entry.document)
             if body is not None:
                 trace = without_call_words(ReasoningTrace.model_validate_json(body), kept=trace)
-            leaving = outgoing(
+            leaving = prepare_payload(
                 trace, score=entry.score, agent_id=self._agent_id, policy=self._policy
             )
         except RedactionError as error:

@@ -92,8 +92,12 @@ class SecondDecision:
         stays = is_queued or before.outbox_reason == CANCELLED_BY_HAND
         if stays or verdict.decision == "withhold":
             return verdict, False
-        hindrance = self._dispatch.hindrance(before.visibility)
-        return (verdict, True) if hindrance is None else (verdict.staying(hindrance), False)
+        blocking_reason = self._dispatch.blocking_reason(before.visibility)
+        return (
+            (verdict, True)
+            if blocking_reason is None
+            else (verdict.staying(blocking_reason), False)
+        )
 
 
 def trace_store(connection: Connection) -> TraceStore:

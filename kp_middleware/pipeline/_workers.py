@@ -12,9 +12,9 @@ from kp_middleware.export import Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._exit import close_at_exit, may_be_killed_here, still_open
-from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._scoring_worker import ScoringWorker
+from kp_middleware.pipeline._sending import SendingWorker
 from kp_middleware.pipeline._stats import Stats, read_stats
 from kp_middleware.pipeline._wrong_settings import in_words
 from kp_middleware.recording import shield
@@ -132,12 +132,12 @@ class Workers:
             self._queue, self._settings, self._embedder, self._gate, on_queued=self._start_sending
         )
 
-    def _make_sender(self) -> ForwardingWorker | None:
+    def _make_sender(self) -> SendingWorker | None:
         api_key = self._settings.api_key
         if api_key is None or self._settings.visibility == "private":
             return None
         registry = Registry(self._settings.registry_url, api_key, agent_id=self._settings.agent_id)
-        return ForwardingWorker(self._settings, registry)
+        return SendingWorker(self._settings, registry)
 
     def _start_sending(self) -> None:
         if self._sender is not None:

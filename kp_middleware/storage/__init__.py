@@ -25,7 +25,7 @@ from kp_middleware.storage._listing import COUNTED, STATES, Filters, Listing
 from kp_middleware.storage._map_points import MOST_POINTS, MapPoint, read_points
 from kp_middleware.storage._neighbours import Neighbours, TraceVector
 from kp_middleware.storage._outbox_care import Entry, OutboxCare, Sent
-from kp_middleware.storage._outbox_table import OutboxTable
+from kp_middleware.storage._outbox_table import OutboxTable, Queue, adopt_registry, read_queues
 from kp_middleware.storage._overview import (
     Funnel,
     NoveltyDay,
@@ -34,11 +34,10 @@ from kp_middleware.storage._overview import (
     read_domains,
     read_overview,
 )
-from kp_middleware.storage._pacing_table import Pacing, PacingTable
+from kp_middleware.storage._pacing_table import PacingTable
 from kp_middleware.storage._past_runs import PastRun, PastRuns, Remembered, Selection
 from kp_middleware.storage._pauses import Bucket, Pause, lift_stops, read_buckets, read_pauses
 from kp_middleware.storage._pruning import Doomed, Pruning, vacuum
-from kp_middleware.storage._queues import Queue, read_queues
 from kp_middleware.storage._recent_overviews import RecentOverviews
 from kp_middleware.storage._records import (
     FeedbackRecord,
@@ -48,7 +47,6 @@ from kp_middleware.storage._records import (
     Scoring,
     StepRecord,
 )
-from kp_middleware.storage._registries import adopt_registry
 from kp_middleware.storage._rehearsal import Rehearsal
 from kp_middleware.storage._removals import Removal
 from kp_middleware.storage._rescoring_progress import (
@@ -108,7 +106,6 @@ __all__ = [
     "OutboxTable",
     "Outcome",
     "Overview",
-    "Pacing",
     "PacingTable",
     "PastRun",
     "PastRuns",

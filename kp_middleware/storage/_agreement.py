@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from kp_middleware.database import Connection
-from kp_middleware.parcels import idempotency_key
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
-from kp_middleware.parcels import idempotency_key
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.storage._agreement import agree
 from kp_middleware.storage._history import Row
 from kp_middleware.storage._trace_store import CANCELLED_BY_HAND

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import (
@@ -14,7 +14,7 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
 )
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.parcels import Parcel, Receipt, idempotency_key
+from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.storage._agreement import agree
 from kp_middleware.storage._trace_store import CANCELLED_BY_HAND
 
@@ -27,6 +27,12 @@ _TRIED_OFTEN: Final = 2
 _BY_OTHER_RULES: Final = (
     "it was prepared by other redact_ settings; kp-middleware outbox rescan --force applies these"
 )
+
+
+_SPELT_OTHERWISE: Final = """
+    FROM outbox WHERE state IN ('pending', 'sending', 'blocked', 'rejected')
+      AND registry <> :registry AND rtrim(registry, '/') = :registry
+"""
 
 
 class OutboxTable:
@@ -66,7 +72,7 @@ class OutboxTable:
         """A trace would leave, but it is not certain that it is clean."""
         self._insert(trace_seq, "blocked", reason, None, redactor, {})
 
-    def claim(self, now: float, /) -> Parcel | None:
+    def claim(self, now: float, /) -> OutboxItem | None:
         """The next row that is due at this epoch second, ours until its lease ends."""
         with transaction(self._connection):
             while (row := self._due(now)) and row[-1]:
@@ -78,7 +84,7 @@ class OutboxTable:
                 " WHERE trace_seq = ?",
                 (self._claimant, instant(now + _LEASE_S), row[0]),
             )
-        return Parcel(row[0], row[1].encode(), row[2], row[3])
+        return OutboxItem(row[0], row[1].encode(), row[2], row[3])
 
     def _due(self, now: float) -> tuple[int, str, str, int, bool] | None:
         """A row to claim; at the end, whether it cleared no more while its sender died."""
@@ -126,28 +132,28 @@ class OutboxTable:
             return None
         return epoch_s(row[0]) if row[0] else 0.0
 
-    def sent(self, parcel: Parcel, receipt: Receipt, /) -> None:
+    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
         """It arrived."""
         self._end(
-            parcel,
+            item,
             "state = 'sent', sent_at = ?, remote_id = ?, http_status = ?, last_error = NULL",
             (instant(self._clock()), receipt.remote_id, receipt.status),
         )
 
-    def rejected(self, parcel: Parcel, error: RegistryRejectedError, /) -> None:
+    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
         """It will never be accepted."""
         self._end(
-            parcel,
+            item,
             "state = 'rejected', reason = ?, http_status = ?",
             (error.reason, error.status),
         )
 
-    def block(self, parcel: Parcel, reason: str, /) -> None:
+    def block(self, item: OutboxItem, reason: str, /) -> None:
         """It is not tried again by itself."""
-        self._end(parcel, "state = 'blocked', reason = ?", (reason,))
+        self._end(item, "state = 'blocked', reason = ?", (reason,))
 
     def postpone(
-        self, parcel: Parcel, error: RegistryError, /, *, retry_at: float, counted: bool
+        self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
         """It is due again at an epoch second; ``counted`` adds one to its attempts.
 
@@ -159,11 +165,11 @@ class OutboxTable:
         refused = int(status is not None and 400 <= status < 500)
         with transaction(self._connection):
             row = self._connection.execute(
-                "SELECT rejections FROM outbox WHERE trace_seq = ?", (parcel.trace_seq,)
+                "SELECT rejections FROM outbox WHERE trace_seq = ?", (item.trace_seq,)
             ).fetchone()
             rejections = refused + (row[0] if row else 0)  # no row: the trace is gone meanwhile
             self._end(
-                parcel,
+                item,
                 "state = 'pending', next_attempt_at = ?, last_error = ?, http_status = ?,"
                 " rejections = ?, idempotency_key = ?",
                 (
@@ -171,13 +177,13 @@ class OutboxTable:
                     error.what,
                     status,
                     rejections,
-                    idempotency_key(parcel.body, agent_id=self._agent_id, rejections=rejections),
+                    idempotency_key(item.body, agent_id=self._agent_id, rejections=rejections),
                 ),
                 attempts=int(counted),
             )
-            agree(self._connection, parcel.trace_seq, agent_id=self._agent_id)
+            agree(self._connection, item.trace_seq, agent_id=self._agent_id)
 
-    def give_back(self, parcel: Parcel, /) -> None:
+    def release(self, item: OutboxItem, /) -> None:
         """It is due as before we claimed it. Waits for no other program that has locked the file.
 
         Raises:
@@ -187,12 +193,12 @@ class OutboxTable:
         self._connection.execute(f"PRAGMA busy_timeout = {_LAST_WAIT_MS}")
         try:
             with transaction(self._connection):
-                self._end(parcel, "state = 'pending'", (), attempts=0)
-                agree(self._connection, parcel.trace_seq, agent_id=self._agent_id)
+                self._end(item, "state = 'pending'", (), attempts=0)
+                agree(self._connection, item.trace_seq, agent_id=self._agent_id)
         finally:
             self._connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
 
-    def hasten(self) -> None:
+    def retry_now(self) -> None:
         """What waits because the registry was in trouble is due now.
 
         What has failed more than once beside others' success waits on: it may be to blame.
@@ -255,14 +261,14 @@ class OutboxTable:
             )
 
     def _end(
-        self, parcel: Parcel, change: str, values: tuple[object, ...], *, attempts: int = 1
+        self, item: OutboxItem, change: str, values: tuple[object, ...], *, attempts: int = 1
     ) -> None:
         """End our lease with a change of the row; nothing happens if another took it over."""
         with transaction(self._connection):
             self._connection.execute(
                 f"UPDATE outbox SET {change}, attempts = attempts + ?, claimed_by = NULL,"  # noqa: S608 - our own words
                 " claimed_until = NULL WHERE trace_seq = ? AND claimed_by = ?",
-                (*values, attempts, parcel.trace_seq, self._claimant),
+                (*values, attempts, item.trace_seq, self._claimant),
             )
 
 
@@ -281,3 +287,52 @@ def _rules(redactor: str) -> str:
     'ab12'
     """
     return redactor.partition("+")[2]
+
+
+class Queue(NamedTuple):
+    """What waits for one registry.
+
+    Attributes:
+        registry: Its URL.
+        waiting: How many traces.
+        due_at: When the first may be tried, in epoch seconds; 0 means at once.
+        claimed_until: Until when one of them is a program's to send, or None.
+    """
+
+    registry: str
+    waiting: int
+    due_at: float
+    claimed_until: str | None = None
+
+
+def read_queues(connection: Connection) -> list[Queue]:
+    """One for each registry that something waits for."""
+    cursor = connection.execute(
+        """
+        SELECT rtrim(registry, '/'), count(*), min(coalesce(
+                 CASE state WHEN 'sending' THEN claimed_until ELSE next_attempt_at END, '')),
+               max(claimed_until)
+        FROM outbox WHERE state IN ('pending', 'sending') GROUP BY 1 ORDER BY 1
+        """
+    )
+    return [
+        Queue(registry, waiting, epoch_s(due_at) if due_at else 0.0, claimed_until)
+        for registry, waiting, due_at, claimed_until in cursor
+    ]
+
+
+def adopt_registry(connection: Connection, registry: str) -> None:
+    """Let what waits for this registry be found, also where an earlier version kept a last slash.
+
+    Args:
+        connection: Of the file.
+        registry: Its URL, without a slash at its end.
+    """
+    said = {"registry": registry}
+    (found,) = connection.execute(f"SELECT EXISTS (SELECT 1 {_SPELT_OTHERWISE})", said).fetchone()
+    if found:
+        connection.execute(
+            "UPDATE outbox SET registry = :registry"  # noqa: S608 - our own words
+            f" WHERE trace_seq IN (SELECT trace_seq {_SPELT_OTHERWISE})",
+            said,
+        )

@@ -4,14 +4,15 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from kp_middleware.database import make_private, transaction
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage._pacing_schema import PACING_MIGRATIONS
+from kp_middleware.rate_limit import Cause, Pace
 
 logger = logging.getLogger("kp_middleware")
 
@@ -22,27 +23,52 @@ _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _REMEDY: Final = "make it writable for you, or name another folder with XDG_STATE_HOME"
 
 
-class Pacing(NamedTuple):
-    """One agent's row, and its key's stop; an instant of minus infinity was never."""
-
-    full_at: float = _NEVER
-    paused_until: float = _NEVER
-    limited_at: float = _NEVER
-    asked_at: float = _NEVER
-    lost_at: float = _NEVER
-    stopped_at: float = _NEVER
-    failures: int = 0
-    answering: bool = False
-    holder: str | None = None
-    held_until: float = _NEVER
-    noted_at: float = _NEVER
-    boot: str = ""
-    uptime_s: float = 0.0
-    paused_by: str = ""
-    problem: str = ""
-    problem_since: float = _NEVER
-    tries: int = 0
-    interval_s: float | None = None
+_SCHEMA_VERSION: Final = 5
+_SCHEMA: Final = (
+    "DROP TABLE IF EXISTS paces",  # of a version that nobody was given
+    "DROP TABLE IF EXISTS stops",
+    """
+    CREATE TABLE paces (   -- instants are seconds since the epoch, NULL: never
+      registry      TEXT NOT NULL,    -- its URL
+      agent         TEXT NOT NULL,    -- its id, or 'key ' and the hash of its API key
+      interval_s    REAL NOT NULL,    -- one more request is allowed per so many seconds
+      full_at       REAL,             -- the whole burst is there again
+      paused_until  REAL,             -- no request before
+      paused_by     TEXT NOT NULL,    -- what that is due to: 'limit', 'silence', 'trouble' or ''
+      limited_at    REAL,             -- the last 429 came
+      asked_at      REAL,             -- the request was made that has no answer yet
+      lost_at       REAL,             -- the last one was made whose answer nobody has seen
+      failures      INTEGER NOT NULL, -- in a row
+      answering     INTEGER NOT NULL, -- 1: the last request was answered sensibly
+      problem       TEXT NOT NULL,    -- the last: a code and a detail; '' where it was answered
+      problem_since REAL,             -- the first of those in a row
+      tries         INTEGER NOT NULL, -- so many in a row
+      holder        TEXT,             -- who is sending
+      held_until    REAL,             -- then another may; without a holder, a program is at it
+      noted_at      REAL NOT NULL,    -- this row was written
+      boot          TEXT NOT NULL,    -- since which start of the machine; '' where unknown
+      uptime_s      REAL NOT NULL,    -- since that start, when this row was written
+      PRIMARY KEY (registry, agent)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE stops (              -- nothing is sent until the user acts
+      registry   TEXT NOT NULL,
+      agent      TEXT NOT NULL,       -- as in paces
+      key_hash   TEXT NOT NULL,       -- the key itself is nowhere in this file
+      stopped_at REAL NOT NULL,       -- it turned out to be dead or not allowed to write
+      PRIMARY KEY (registry, agent, key_hash)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+_ELSEWHERE: Final = frozenset({"stopped_at", "alone"})
+_COLUMNS: Final = tuple(one.name for one in fields(Pace) if one.name not in _ELSEWHERE)
+_INSTANTS: Final = frozenset(
+    {
+        *("full_at", "paused_until", "limited_at", "asked_at", "lost_at", "stopped_at"),
+        *("problem_since", "held_until"),
+    }
+)
 
 
 class PacingTable:
@@ -77,8 +103,8 @@ class PacingTable:
         self._clock = clock
 
     def change(
-        self, change: Callable[[Pacing | None], Pacing], *, patience_s: float | None = None
-    ) -> Pacing:
+        self, change: Callable[[Pace | None], Pace], *, patience_s: float | None = None
+    ) -> Pace:
         """Replace the row by what becomes of it, in one transaction; None: there is none yet.
 
         A damaged file is set aside, and a new one is begun.
@@ -106,7 +132,7 @@ class PacingTable:
             raise DatabaseError(path, f"cannot be used ({error.strerror})", _REMEDY) from error
         return self._begin_anew(path, change)
 
-    def look(self) -> Pacing | None:
+    def look(self) -> Pace | None:
         """The row of a file that cannot be written, as on a full disk; None if it has none."""
         with suppress(sqlite3.Error, OSError, RuntimeError):
             uri = f"{self._path.expanduser().resolve().as_uri()}?mode=ro"
@@ -124,9 +150,9 @@ class PacingTable:
     def _changed(
         self,
         path: Path,
-        change: Callable[[Pacing | None], Pacing],
+        change: Callable[[Pace | None], Pace],
         patience_s: float | None = None,
-    ) -> Pacing:
+    ) -> Pace:
         patience_s = self._patience_s if patience_s is None else patience_s
         with _opened(path, patience_s) as connection, transaction(connection):
             before = self._read(connection)
@@ -137,7 +163,7 @@ class PacingTable:
                 self._write(connection, after)
         return after
 
-    def _begin_anew(self, path: Path, change: Callable[[Pacing | None], Pacing]) -> Pacing:
+    def _begin_anew(self, path: Path, change: Callable[[Pace | None], Pace]) -> Pace:
         try:
             self._set_aside(path)
             return self._changed(path, change)
@@ -163,51 +189,35 @@ class PacingTable:
         except sqlite3.DatabaseError as error:
             return _primary_code(error) in _DAMAGED
 
-    def _read(self, connection: sqlite3.Connection) -> Pacing | None:
+    def _read(self, connection: sqlite3.Connection) -> Pace | None:
         row = connection.execute(
-            """
-            SELECT full_at, paused_until, limited_at, asked_at, lost_at, (
-                     SELECT stopped_at FROM stops
-                     WHERE registry = :registry AND agent = :agent AND key_hash = :key_hash),
-                   failures, answering, holder, held_until, noted_at, boot, uptime_s, paused_by,
-                   problem, problem_since, tries, interval_s
-            FROM paces WHERE registry = :registry AND agent = :agent
-            """,
+            f"SELECT {', '.join(_COLUMNS)}, ("  # noqa: S608 - our own words
+            " SELECT stopped_at FROM stops"
+            " WHERE registry = :registry AND agent = :agent AND key_hash = :key_hash)"
+            " FROM paces WHERE registry = :registry AND agent = :agent",
             {"registry": self._registry, "agent": self._agent, "key_hash": self._key_hash},
         ).fetchone()
         if row is None:
             return None
-        instants, held_until, since = map(_instant, row[:6]), _instant(row[9]), _instant(row[15])
-        made = (*instants, row[6], bool(row[7]), row[8], held_until, *row[10:15], since, *row[16:])
-        return Pacing._make(made)
+        found: dict[str, Any] = dict(zip((*_COLUMNS, "stopped_at"), row, strict=True))
+        found |= {name: _NEVER for name in _INSTANTS if found[name] is None}
+        found |= {"paused_by": Cause(found["paused_by"]), "answering": bool(found["answering"])}
+        return Pace(**found)
 
-    def _write(self, connection: sqlite3.Connection, pacing: Pacing) -> None:
-        *instants, stopped_at = map(_column, pacing[:6])
+    def _write(self, connection: sqlite3.Connection, pace: Pace) -> None:
+        whose: dict[str, object] = {"registry": self._registry, "agent": self._agent}
+        stop = whose | {"key_hash": self._key_hash}
+        row = whose | {name: getattr(pace, name) for name in _COLUMNS}
+        row |= {name: None for name in _INSTANTS if row.get(name) == _NEVER}
+        connection.execute(_insert("paces", row), row)
         connection.execute(
-            "INSERT OR REPLACE INTO paces (registry, agent, full_at, paused_until, limited_at,"
-            " asked_at, lost_at, failures, answering, holder, held_until, noted_at, boot, uptime_s,"
-            " paused_by, problem, problem_since, tries, interval_s)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                self._registry,
-                self._agent,
-                *instants,
-                pacing.failures,
-                int(pacing.answering),
-                pacing.holder,
-                _column(pacing.held_until),
-                *pacing[10:15],
-                _column(pacing.problem_since),
-                pacing.tries,
-                pacing.interval_s,
-            ),
+            "DELETE FROM stops"
+            " WHERE registry = :registry AND agent = :agent AND key_hash = :key_hash",
+            stop,
         )
-        whose = (self._registry, self._agent, self._key_hash)
-        connection.execute(
-            "DELETE FROM stops WHERE registry = ? AND agent = ? AND key_hash = ?", whose
-        )
-        if stopped_at is not None:
-            connection.execute("INSERT INTO stops VALUES (?, ?, ?, ?)", (*whose, stopped_at))
+        if pace.stopped_at != _NEVER:
+            stop["stopped_at"] = pace.stopped_at
+            connection.execute(_insert("stops", stop), stop)
 
 
 @contextmanager
@@ -226,15 +236,21 @@ def _opened(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     version = _version(connection)
-    if version > len(PACING_MIGRATIONS):
+    if version > _SCHEMA_VERSION:
         problem = f"has schema {version}, of a newer kp-middleware"
         raise DatabaseError(path, problem, "upgrade kp-middleware")
-    if version < len(PACING_MIGRATIONS):
+    if version < _SCHEMA_VERSION:
         with transaction(connection):  # who waits here finds nothing left to do
-            for migration in PACING_MIGRATIONS[_version(connection) :]:
-                for statement in migration:
+            if _version(connection) < _SCHEMA_VERSION:
+                for statement in _SCHEMA:
                     connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(PACING_MIGRATIONS)}")
+                connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+
+
+def _insert(table: str, row: Mapping[str, object]) -> str:
+    names = ", ".join(row)
+    values = ", ".join(f":{name}" for name in row)
+    return f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({values})"  # noqa: S608 - our own words
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -259,11 +275,3 @@ def _make_folder(folder: Path) -> None:
 
 def _primary_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _instant(column: float | None) -> float:
-    return _NEVER if column is None else column
-
-
-def _column(instant: float) -> float | None:
-    return None if instant == _NEVER else instant

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.errors import DatabaseError
-from kp_middleware.parcels import INTERVAL_S
+from kp_middleware.rate_limit import INTERVAL_S
 
 _PATIENCE_S: Final = 5.0
 _PAUSES: Final = """
@@ -29,8 +29,8 @@ _PAUSES: Final = """
     ORDER BY 1, 2
 """
 _BUCKETS: Final = """
-    SELECT registry, max(coalesce(full_at, 0)), max(coalesce(paused_until, 0)), max(noted_at),
-      max(coalesce(interval_s, :interval_s))
+    SELECT registry, max(coalesce(full_at, 0)), max(coalesce(paused_until, 0)),
+      max(coalesce(held_until, 0)), max(interval_s)
     FROM paces GROUP BY registry
 """
 
@@ -64,14 +64,14 @@ class Bucket(NamedTuple):
         registry: Its URL.
         full_at: When the whole burst is there again, in epoch seconds.
         paused_until: No request before.
-        noted_at: When a request was last made, or answered.
+        busy_until: Until when a program is at it, unless it ends without a word.
         interval_s: One more is made per so many seconds.
     """
 
     registry: str
     full_at: float = 0.0
     paused_until: float = 0.0
-    noted_at: float = 0.0
+    busy_until: float = 0.0
     interval_s: float = INTERVAL_S
 
 
@@ -85,7 +85,7 @@ def read_pauses(path: Path, *, now: float) -> list[Pause]:
 
 def read_buckets(path: Path) -> list[Bucket]:
     """One for each registry; none where the file cannot be read."""
-    return [Bucket(*row) for row in _read(path, _BUCKETS, {"interval_s": INTERVAL_S})]
+    return [Bucket(*row) for row in _read(path, _BUCKETS, {})]
 
 
 def lift_stops(path: Path) -> bool:

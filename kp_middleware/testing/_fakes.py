@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from zlib import crc32
 
 from kp_middleware.errors import RegistryError, RegistryRejectedError
-from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.outbox_items import OutboxItem, Receipt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,25 +78,25 @@ class StandInEmbedder:
 
 @dataclass(slots=True)
 class Row:
-    """One parcel and what became of it.
+    """One item and what became of it.
 
     Attributes:
-        parcel: With its counted attempts.
+        item: With its counted attempts.
         due_at: Epoch seconds.
         state: As in the table of the same name.
         news: The receipt, the last error, or the reason for blocking it.
     """
 
-    parcel: Parcel
+    item: OutboxItem
     due_at: float
     state: State = "pending"
     news: Receipt | RegistryError | str | None = None
 
 
 class ListOutbox:
-    """An ``Outbox`` for a ``Forwarder``: of the rows that are due, the first one goes first.
+    """An ``Outbox`` for a ``Sender``: of the rows that are due, the first one goes first.
 
-    >>> outbox = ListOutbox([Row(Parcel(1, b"{}", "key"), due_at=5.0)])
+    >>> outbox = ListOutbox([Row(OutboxItem(1, b"{}", "key"), due_at=5.0)])
     >>> outbox.claim(4.0), outbox.next_due(), outbox.claim(5.0).trace_seq, outbox.states()
     (None, 5.0, 1, ['sending'])
     """
@@ -108,53 +108,53 @@ class ListOutbox:
         """The state of each row."""
         return [row.state for row in self.rows]
 
-    def claim(self, now: float, /) -> Parcel | None:
+    def claim(self, now: float, /) -> OutboxItem | None:
         """The first row that is due; its lease never ends."""
         due = (row for row in self.rows if row.state == "pending" and row.due_at <= now)
         row = next(due, None)
         if row is None:
             return None
         row.state = "sending"
-        return row.parcel
+        return row.item
 
     def next_due(self) -> float | None:
         """When the next row is due, or None."""
         return min((row.due_at for row in self.rows if row.state == "pending"), default=None)
 
-    def sent(self, parcel: Parcel, receipt: Receipt, /) -> None:
+    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
         """Keep the receipt."""
-        self._set(parcel, "sent", receipt)
+        self._set(item, "sent", receipt)
 
-    def rejected(self, parcel: Parcel, error: RegistryRejectedError, /) -> None:
+    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
         """Keep the error."""
-        self._set(parcel, "rejected", error)
+        self._set(item, "rejected", error)
 
-    def block(self, parcel: Parcel, reason: str, /) -> None:
+    def block(self, item: OutboxItem, reason: str, /) -> None:
         """Keep the reason."""
-        self._set(parcel, "blocked", reason)
+        self._set(item, "blocked", reason)
 
     def postpone(
-        self, parcel: Parcel, error: RegistryError, /, *, retry_at: float, counted: bool
+        self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
         """Keep the error, and let the row wait."""
-        row = self._set(parcel, "pending", error)
-        row.parcel = replace(parcel, attempts=parcel.attempts + counted)
+        row = self._set(item, "pending", error)
+        row.item = replace(item, attempts=item.attempts + counted)
         row.due_at = retry_at
 
-    def give_back(self, parcel: Parcel, /) -> None:
+    def release(self, item: OutboxItem, /) -> None:
         """Let the row be due as before."""
-        self._row(parcel).state = "pending"
+        self._row(item).state = "pending"
 
-    def hasten(self) -> None:
+    def retry_now(self) -> None:
         """Let the rows that have hardly been tried be due now."""
         for row in self.rows:
-            if row.state == "pending" and row.parcel.attempts < 2:
+            if row.state == "pending" and row.item.attempts < 2:
                 row.due_at = 0.0
 
-    def _set(self, parcel: Parcel, state: State, news: Receipt | RegistryError | str) -> Row:
-        row = self._row(parcel)
+    def _set(self, item: OutboxItem, state: State, news: Receipt | RegistryError | str) -> Row:
+        row = self._row(item)
         row.state, row.news = state, news
         return row
 
-    def _row(self, parcel: Parcel) -> Row:
-        return next(row for row in self.rows if row.parcel.trace_seq == parcel.trace_seq)
+    def _row(self, item: OutboxItem) -> Row:
+        return next(row for row in self.rows if row.item.trace_seq == item.trace_seq)

@@ -60,12 +60,13 @@ class LocalRegistry:
 
     >>> from pydantic import SecretStr
     >>> from kp_middleware.export import Registry, payload
-    >>> from kp_middleware.parcels import Parcel
+    >>> from kp_middleware.outbox_items import OutboxItem
     >>> from kp_middleware.traces import Step
     >>> trace = ReasoningTrace.of("add 1 and 2", [Step(step_id=0, type="thought", content="3")])
     >>> with LocalRegistry() as local:
     ...     registry = Registry(local.url, SecretStr(local.api_key))
-    ...     receipt = registry.submit(Parcel(1, payload(trace, score=0.9, agent_id=None), "key"))
+    ...     body = payload(trace, score=0.9, agent_id=None)
+    ...     receipt = registry.export(OutboxItem(1, body, "key"))
     ...     registry.close()
     >>> receipt.status, local.documents[receipt.remote_id].metadata.quality_score
     (201, 0.9)

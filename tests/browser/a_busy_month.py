@@ -49,7 +49,7 @@ _TASKS = {
         "Which customers pay later than they did last year?",
     ),
     "customer_service": (
-        "The parcel of order 88-1204 has not arrived: where is it?",
+        "The item of order 88-1204 has not arrived: where is it?",
         "Change the address of order 88-1377 to mia.keller@example.org's new one",
         "May I return shoes that I have worn once?",
         "The discount was not applied to order 88-1410",
@@ -73,7 +73,7 @@ address answer archive author batch branch budget cache calendar carrier change 
 clock column commit contract cost country currency customer date delay deposit depot detail
 draft driver entry error estimate event fee field filter folder form graph history index
 interest invoice job label ledger limit list loan lock log margin memory message method module
-month notice number option owner package page parcel parser password path pattern payment period
+month notice number option owner package page item parser password path pattern payment period
 photo plan policy pool price process product quarter query queue rate reason receipt record
 refund region release reminder report request retry return review risk route row rule schedule
 schema season server session shelf shift signal size stage stock store street summary supplier

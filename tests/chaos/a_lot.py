@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from kp_middleware import ReasoningTrace, Step, Tool, locations
 from kp_middleware.database import connect
-from kp_middleware.export import Forwarder, Registry
+from kp_middleware.export import Registry, Sender
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.pipeline._uptime import Uptime
 from kp_middleware.storage import OutboxTable, PacingTable
@@ -59,7 +59,7 @@ def forwarding(db, registry, clock, *, timeout_s=5.0):
         pace = SharedPace(
             table, longest_request_s=timeout_s, clock=clock, uptime=lambda: Uptime("", 0.0)
         )
-        yield Forwarder(outbox, there, pace=pace, clock=clock, luck=random.Random(1).random)
+        yield Sender(outbox, there, pace=pace, clock=clock, luck=random.Random(1).random)
 
 
 def forward(forwarder, clock, turns=100_000):
@@ -68,7 +68,7 @@ def forward(forwarder, clock, turns=100_000):
     Where it waits for the user, that one looks after a day, and says: try again.
     """
     for _ in range(turns):
-        wait_s = forwarder.forward_due()
+        wait_s = forwarder.send_due()
         if wait_s is None:
             return None
         if wait_s == math.inf:

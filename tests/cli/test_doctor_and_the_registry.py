@@ -9,7 +9,8 @@ import failing_servers as at
 import pytest
 
 from kp_middleware import KnowledgePulse, current_trace, locations
-from kp_middleware.storage import Pacing, PacingTable
+from kp_middleware.rate_limit import Cause, Pace
+from kp_middleware.storage import PacingTable
 from kp_middleware.testing import Fault, LocalRegistry
 
 pytestmark = pytest.mark.usefixtures("usual_network")
@@ -65,8 +66,8 @@ def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(db, exam
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        (lambda: at.at_a_registry(key=at.KEY), "does not know it, or has revoked it"),
-        (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), "or has revoked it"),
+        (lambda: at.at_a_registry(key=at.KEY), "has refused the API key (unknown there, or revoked)"),
+        (lambda: at.at_a_registry(prepare=LocalRegistry.revoke), "(unknown there, or revoked)"),
         (
             lambda: at.at_a_registry(may_write=False),
             "the API key may only read; register one with the scope write",
@@ -91,7 +92,7 @@ def test_a_registry_that_asks_for_patience_is_not_asked_for_more(examined, monke
         table = PacingTable(
             locations.pacing_file(), registry=registry.url, agent_id="agent-1", key_hash="any"
         )
-        table.change(lambda _: Pacing(noted_at=time.time(), paused_until=4e9, paused_by="limit"))
+        table.change(lambda _: Pace(noted_at=time.time(), paused_until=4e9, paused_by=Cause.LIMIT))
 
         found, exit_code = examined(registry.url, registry.api_key)
 

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from kp_middleware import KnowledgePulse, current_trace, locations
 from kp_middleware.database import connect
-from kp_middleware.export import Forwarder, Registry
+from kp_middleware.export import Registry, Sender
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.pipeline._uptime import Uptime
 from kp_middleware.storage import OutboxTable, PacingTable
@@ -169,7 +169,7 @@ def program(db, clock):
         pace = SharedPace(table, longest_request_s=10, clock=clock, uptime=lambda: Uptime("", 0.0))
         with closing(registry), closing(connect(db)) as connection:
             outbox = OutboxTable(connection, registry=url, agent_id="agent-1", clock=clock)
-            Forwarder(outbox, registry, pace=pace, clock=clock).forward_due()
+            Sender(outbox, registry, pace=pace, clock=clock).send_due()
 
     return send
 

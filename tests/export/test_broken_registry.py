@@ -11,11 +11,11 @@ from pydantic import SecretStr
 
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.export import Registry
-from kp_middleware.parcels import Parcel
+from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.testing import Fault, LocalRegistry
 
 KEY = "kp_0123456789abcdef"
-PARCEL = Parcel(trace_seq=7, body=b"{}", idempotency_key="k-1")
+ITEM = OutboxItem(trace_seq=7, body=b"{}", idempotency_key="k-1")
 TAKEN = b'{"data":{"id":"kp:trace:1"}}'
 CREATED = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%b" % (len(TAKEN), TAKEN)
 
@@ -23,7 +23,7 @@ CREATED = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%b" % (len(TAKEN),
 def read_request(connection):
     """To the last byte: who hangs up with bytes unread resets the connection."""
     request = connection.recv(65_536)
-    while request.startswith(b"POST") and not request.endswith(PARCEL.body):
+    while request.startswith(b"POST") and not request.endswith(ITEM.body):
         more = connection.recv(65_536)
         if not more:
             return
@@ -94,13 +94,13 @@ def registry_at(url, **options):
 
 def error_of(url, **options):
     with registry_at(url, **options) as registry, pytest.raises(RegistryUnavailableError) as caught:
-        registry.submit(PARCEL)
+        registry.export(ITEM)
     return caught.value
 
 
 def error_in(registry):
     with pytest.raises(RegistryUnavailableError) as caught:
-        registry.submit(PARCEL)
+        registry.export(ITEM)
     return caught.value
 
 
@@ -148,14 +148,14 @@ def test_an_answer_that_drips_is_given_up(behave, words, status):
 
 def test_a_registry_that_hardly_takes_a_byte_is_given_up():
     clock = itertools.count().__next__
-    large = Parcel(trace_seq=7, body=b" " * 200_000, idempotency_key="k-1")
+    large = OutboxItem(trace_seq=7, body=b" " * 200_000, idempotency_key="k-1")
 
     with (
         raw_server(say(CREATED)) as url,
         registry_at(url, timeout_s=20, clock=clock) as registry,
         pytest.raises(RegistryUnavailableError) as caught,
     ):
-        registry.submit(large)
+        registry.export(large)
 
     assert "no answer within 20 s" in str(caught.value)
 
@@ -243,9 +243,9 @@ def test_a_connection_that_died_while_idle_is_replaced():
         closed.release()
 
     with raw_server(answer_and_hang_up) as url, registry_at(url) as registry:
-        registry.submit(PARCEL)
+        registry.export(ITEM)
         closed.acquire(timeout=10)
-        receipt = registry.submit(PARCEL)
+        receipt = registry.export(ITEM)
 
     assert receipt.remote_id == "kp:trace:1"
 
@@ -260,8 +260,8 @@ def test_one_connection_serves_many_documents():
         connection.sendall(CREATED)
 
     with raw_server(answer_twice) as url, registry_at(url) as registry:
-        registry.submit(PARCEL)
-        registry.submit(PARCEL)
+        registry.export(ITEM)
+        registry.export(ITEM)
 
     assert len(connections) == 1
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware.export import payload
-from kp_middleware.parcels import idempotency_key
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.traces import ReasoningTrace, Step
 
 any_text = st.text(st.characters(exclude_categories=()))

@@ -9,13 +9,14 @@ from pydantic import SecretStr
 
 from kp_middleware.errors import RegistryError, RegistryForbiddenError, RegistryUnavailableError
 from kp_middleware.export import Registry, payload
-from kp_middleware.parcels import Allowance, Parcel, Receipt
+from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.rate_limit import Allowance
 from kp_middleware.testing import Answer, LocalRegistry
 from kp_middleware.traces import ReasoningTrace, Step
 
 KEY = "kp_0123456789abcdef"
 TRACE = ReasoningTrace.of("add 1 and 2", [Step(step_id=0, type="thought", content="3")])
-PARCEL = Parcel(trace_seq=7, body=payload(TRACE, score=0.8, agent_id=None), idempotency_key="k-1")
+ITEM = OutboxItem(trace_seq=7, body=payload(TRACE, score=0.8, agent_id=None), idempotency_key="k-1")
 
 
 @contextmanager
@@ -25,9 +26,9 @@ def registry_at(url, key=KEY):
     registry.close()
 
 
-def error_of(url, key=KEY, parcel=PARCEL):
+def error_of(url, key=KEY, item=ITEM):
     with registry_at(url, key) as registry, pytest.raises(RegistryError) as caught:
-        registry.submit(parcel)
+        registry.export(item)
     return caught.value
 
 
@@ -44,21 +45,21 @@ def registry(local):
 
 
 def test_a_document_that_is_taken_brings_a_receipt(registry):
-    receipt = registry.submit(PARCEL)
+    receipt = registry.export(ITEM)
 
     assert receipt == Receipt(TRACE.id, 201, Allowance(per_minute=30, remaining=29))
 
 
 def test_exactly_the_given_bytes_are_posted(registry, local):
-    registry.submit(PARCEL)
+    registry.export(ITEM)
 
     assert [(sent.method, sent.path, sent.body) for sent in local.requests] == [
-        ("POST", "/v1/knowledge", PARCEL.body)
+        ("POST", "/v1/knowledge", ITEM.body)
     ]
 
 
 def test_a_document_goes_with_its_key_its_type_and_its_name(registry, local):
-    registry.submit(PARCEL)
+    registry.export(ITEM)
 
     headers = local.requests[0].headers
     assert headers["authorization"] == f"Bearer {local.api_key}"
@@ -74,10 +75,10 @@ def test_a_path_in_the_url_is_kept(local):
 
 
 def test_a_document_of_the_wrong_shape_is_rejected_with_its_issues(local):
-    document = json.loads(PARCEL.body)
+    document = json.loads(ITEM.body)
     document["steps"][0]["type"] = "guess"
 
-    error = error_of(local.url, local.api_key, Parcel(7, json.dumps(document).encode(), "k-2"))
+    error = error_of(local.url, local.api_key, OutboxItem(7, json.dumps(document).encode(), "k-2"))
 
     assert error.status == 400
     assert error.reason.startswith("Invalid KnowledgeUnit: steps.0.type: ")
@@ -119,7 +120,7 @@ def test_a_registry_on_this_machine_is_not_asked_through_a_proxy(registry, monke
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
 
-    receipt = registry.submit(PARCEL)
+    receipt = registry.export(ITEM)
 
     assert receipt.status == 201
 
@@ -199,10 +200,10 @@ def test_nothing_is_opened_before_it_is_needed():
 
 
 def test_after_closing_it_can_be_used_again(registry):
-    registry.submit(PARCEL)
+    registry.export(ITEM)
     registry.close()
 
-    receipt = registry.submit(PARCEL)
+    receipt = registry.export(ITEM)
 
     assert receipt.status == 201
 
@@ -214,7 +215,7 @@ def echo(request, status):
 def test_the_key_is_in_no_log(registry, local, caplog):
     caplog.set_level(logging.DEBUG)
 
-    registry.submit(PARCEL)
+    registry.export(ITEM)
 
     assert caplog.records
     assert local.api_key not in caplog.text

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware.errors import DatabaseError
-from kp_middleware.export import Pace
-from kp_middleware.parcels import Allowance
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.pipeline._uptime import Uptime, read_uptime
 from kp_middleware.problems import Problem, ProblemKind
+from kp_middleware.rate_limit import Allowance, Pace
 from kp_middleware.storage import PacingTable
 from kp_middleware.storage._pauses import lift_stops
 from kp_middleware.testing import FakeClock
@@ -223,7 +222,7 @@ def test_who_ends_while_it_sends_leaves_the_turn_to_the_next_at_once(machine):
     ended = machine.start()
     start_to_ask(ended)
 
-    ended.give_back(unheard)
+    ended.settle_and_release(unheard)
 
     assert machine.start().take() == 0
 
@@ -232,7 +231,7 @@ def test_two_that_end_while_they_send_may_have_met_two_429s_and_it_is_said(machi
     for _ in range(2):
         ended = machine.start()
         start_to_ask(ended)
-        ended.give_back(unheard)
+        ended.settle_and_release(unheard)
         machine.sleep(60)
 
     assert HOUR_S - 120 < wait_of(machine.start()) < HOUR_S
@@ -243,7 +242,7 @@ def test_two_that_end_while_they_send_may_have_met_two_429s_and_it_is_said(machi
 def test_who_has_ended_has_no_say_any_more(machine):
     ended, other = machine.start(), machine.start()
     start_to_ask(ended)
-    ended.give_back(unheard)
+    ended.settle_and_release(unheard)
     start_to_ask(other)
 
     ended.release()
@@ -257,7 +256,7 @@ def test_who_ends_waits_for_no_lock_and_its_turn_ends_by_itself(machine):
 
     with closing(sqlite3.connect(machine.path)) as holder:
         holder.execute("BEGIN IMMEDIATE")
-        ended.give_back(unheard)
+        ended.settle_and_release(unheard)
     before = machine.start().take()
     machine.sleep(LEASE_S)
 
@@ -626,7 +625,7 @@ class Fleet:
 
     def end(self, number):
         if self.asking[number]:
-            self.keepers[number].give_back(unheard)
+            self.keepers[number].settle_and_release(unheard)
         self.be_killed(number)
 
     def be_killed(self, number):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Step, Tool
 from kp_middleware.database import connect
-from kp_middleware.pipeline._outgoing import outgoing
+from kp_middleware.pipeline._dispatch import prepare_payload
 from kp_middleware.privacy import Policy
 from kp_middleware.storage import OutboxCare
 from kp_middleware.testing import StandInEmbedder
@@ -138,7 +138,7 @@ def test_whatever_was_called_has_words_within_the_bound_and_passes_the_second_lo
 ):
     trace = ReasoningTrace.of("asked", [call(name, input=given_input)])
 
-    leaving = outgoing(trace, score=0.5, agent_id=None, policy=Policy())
+    leaving = prepare_payload(trace, score=0.5, agent_id=None, policy=Policy())
 
     content = json.loads(leaving.body)["steps"][0]["content"]
     assert 0 < len(content) <= 240

@@ -7,7 +7,7 @@ import pytest
 
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.export import payload
-from kp_middleware.parcels import Receipt, idempotency_key
+from kp_middleware.outbox_items import Receipt, idempotency_key
 from kp_middleware.storage import LOST_ON_ITS_WAY, agree
 from kp_middleware.traces import ReasoningTrace
 
@@ -112,10 +112,10 @@ def test_what_may_have_left_before_its_file_was_damaged_stays_blocked(connection
 
 @pytest.mark.usefixtures("seq")
 def test_a_row_that_comes_back_from_its_way_follows_its_trace(outbox, row, learn):
-    parcel = outbox.claim(time.time())
+    item = outbox.claim(time.time())
     learn(decision="withhold", reason_code="custom", reason_args='{"words": "too low"}')
 
-    outbox.postpone(parcel, RegistryUnavailableError("no route"), retry_at=0, counted=True)
+    outbox.postpone(item, RegistryUnavailableError("no route"), retry_at=0, counted=True)
 
     assert (row()["state"], row()["attempts"], row()["body"]) == ("cancelled", 1, None)
     assert outbox.claim(time.time()) is None
@@ -123,10 +123,10 @@ def test_a_row_that_comes_back_from_its_way_follows_its_trace(outbox, row, learn
 
 @pytest.mark.usefixtures("seq")
 def test_a_row_that_is_given_back_says_what_was_learned_meanwhile(outbox, row, learn):
-    parcel = outbox.claim(time.time())
+    item = outbox.claim(time.time())
     learn(success=0, score=0.8)
 
-    outbox.give_back(parcel)
+    outbox.give_back(item)
 
     assert row()["state"] == "pending"
     assert json.loads(row()["body"])["metadata"]["quality_score"] == 0.8
@@ -134,12 +134,12 @@ def test_a_row_that_is_given_back_says_what_was_learned_meanwhile(outbox, row, l
 
 @pytest.mark.usefixtures("seq")
 def test_a_row_that_arrived_has_the_bytes_that_arrived(outbox, row, learn):
-    parcel = outbox.claim(time.time())
+    item = outbox.claim(time.time())
     learn(success=0, decision="withhold")
 
-    outbox.sent(parcel, Receipt("kp:trace:there", 201))
+    outbox.sent(item, Receipt("kp:trace:there", 201))
 
-    assert (row()["state"], row()["body"].encode()) == ("sent", parcel.body)
+    assert (row()["state"], row()["body"].encode()) == ("sent", item.body)
 
 
 def test_a_cancelled_row_begins_anew_and_no_other_does(connection, outbox, seq, row):

@@ -7,7 +7,7 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
     TraceNotFoundError,
 )
-from kp_middleware.parcels import Receipt, idempotency_key
+from kp_middleware.outbox_items import Receipt, idempotency_key
 from kp_middleware.storage import OutboxCare
 
 BODY = '{"text": "naïve 日本"}'.encode()
@@ -258,9 +258,9 @@ def test_a_body_that_is_another_gets_another_key(care, outbox, queue):
 
     assert renewed(care, seq, b'{"a": 2}') == "rewritten"
 
-    parcel = outbox.claim(NOW)
-    assert parcel.body == b'{"a": 2}'
-    assert parcel.idempotency_key == idempotency_key(b'{"a": 2}', agent_id="agent-1")
+    item = outbox.claim(NOW)
+    assert item.body == b'{"a": 2}'
+    assert item.idempotency_key == idempotency_key(b'{"a": 2}', agent_id="agent-1")
 
 
 def test_what_could_not_be_redacted_is_released(care, outbox, queue, row):

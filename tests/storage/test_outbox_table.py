@@ -10,7 +10,7 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.parcels import Receipt, idempotency_key
+from kp_middleware.outbox_items import Receipt, idempotency_key
 from kp_middleware.storage import OutboxTable, count_backlog
 from kp_middleware.storage._outbox_table import instant
 
@@ -52,10 +52,10 @@ def test_a_parcel_holds_exactly_the_bytes_that_were_added(outbox, queue, clock, 
     body = '{"text": "naïve 日本"}'.encode()
     seq = queue(body)
 
-    parcel = outbox.claim(clock())
+    item = outbox.claim(clock())
 
-    assert (parcel.trace_seq, parcel.body, parcel.attempts) == (seq, body, 0)
-    assert parcel.idempotency_key == idempotency_key(body, agent_id="agent-1")
+    assert (item.trace_seq, item.body, item.attempts) == (seq, body, 0)
+    assert item.idempotency_key == idempotency_key(body, agent_id="agent-1")
     assert (row(seq)["redactor"], row(seq)["redactions"]) == ("rules 1", '{"email": 2}')
 
 
@@ -181,15 +181,15 @@ def test_an_attempt_counts_where_the_row_is_to_blame(outbox, queue, clock, row, 
 )
 def test_after_a_4xx_the_idempotency_key_is_another(outbox, queue, clock, row, error, rejections):
     seq = queue()
-    parcel = outbox.claim(clock())
+    item = outbox.claim(clock())
 
-    outbox.postpone(parcel, error, retry_at=clock(), counted=False)
+    outbox.postpone(item, error, retry_at=clock(), counted=False)
 
     again = outbox.claim(clock())
     assert again.idempotency_key == idempotency_key(
-        parcel.body, agent_id="agent-1", rejections=rejections
+        item.body, agent_id="agent-1", rejections=rejections
     )
-    assert (again.body, row(seq)["rejections"]) == (parcel.body, rejections)
+    assert (again.body, row(seq)["rejections"]) == (item.body, rejections)
 
 
 def test_each_4xx_changes_the_key_once_more(outbox, queue, clock):
@@ -200,19 +200,19 @@ def test_each_4xx_changes_the_key_once_more(outbox, queue, clock):
 
 
 def postponed_key(outbox, clock):
-    parcel = outbox.claim(clock())
+    item = outbox.claim(clock())
     slow_down = RegistryUnavailableError("slow down", status=429)
-    outbox.postpone(parcel, slow_down, retry_at=clock(), counted=False)
-    return parcel.idempotency_key
+    outbox.postpone(item, slow_down, retry_at=clock(), counted=False)
+    return item.idempotency_key
 
 
 def test_a_row_that_is_deleted_while_it_is_sent_is_gone(outbox, connection, queue, clock):
     queue()
-    parcel = outbox.claim(clock())
+    item = outbox.claim(clock())
     connection.execute("DELETE FROM traces")
 
-    outbox.postpone(parcel, UNREACHABLE, retry_at=clock(), counted=True)
-    outbox.sent(parcel, RECEIPT)
+    outbox.postpone(item, UNREACHABLE, retry_at=clock(), counted=True)
+    outbox.sent(item, RECEIPT)
 
     assert outbox.next_due() is None
 
@@ -222,9 +222,9 @@ def test_the_next_row_is_due_at_once_or_later_and_what_another_has_is_looked_at_
 ):
     queue()
     at_once = timed.next_due()
-    parcel = timed.claim(clock())
+    item = timed.claim(clock())
     claimed = timed.next_due()
-    timed.postpone(parcel, UNREACHABLE, retry_at=clock() + 5, counted=True)
+    timed.postpone(item, UNREACHABLE, retry_at=clock() + 5, counted=True)
 
     assert (at_once, claimed) == (0.0, clock() + 1)
     assert timed.next_due() == clock() + 5
@@ -264,8 +264,8 @@ def timed(connection, clock):
 )
 def test_a_clock_that_is_set_back_freezes_no_row(timed, queue, clock, wait_s, set_back_s, is_due):
     queue()
-    parcel = timed.claim(clock())
-    timed.postpone(parcel, UNREACHABLE, retry_at=clock() + wait_s, counted=True)
+    item = timed.claim(clock())
+    timed.postpone(item, UNREACHABLE, retry_at=clock() + wait_s, counted=True)
 
     clock.advance(-set_back_s)
 
@@ -302,9 +302,9 @@ def test_what_clears_no_more_is_withdrawn_where_its_sender_died(
     connection.execute("UPDATE traces SET decision = 'withhold' WHERE seq = ?", (withdrawn,))
     clock.advance(121)
 
-    parcel = another.claim(clock())
+    item = another.claim(clock())
 
-    assert parcel.trace_seq == next_one
+    assert item.trace_seq == next_one
     assert (row(withdrawn)["state"], row(withdrawn)["body"]) == ("cancelled", None)
 
 

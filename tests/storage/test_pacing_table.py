@@ -1,17 +1,18 @@
 import sqlite3
 import stat
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import Pacing, PacingTable
-from kp_middleware.storage._pacing_schema import _CREATE
+from kp_middleware.rate_limit import Cause, Pace
+from kp_middleware.storage import PacingTable
 from kp_middleware.testing import FakeClock
 
 KEY_HASH = "5e0f"
-PACING = Pacing(
+PACING = Pace(
     full_at=1.0,
     paused_until=2.0,
     limited_at=3.0,
@@ -25,7 +26,7 @@ PACING = Pacing(
     noted_at=10.0,
     boot="boot-1",
     uptime_s=11.0,
-    paused_by="limit",
+    paused_by=Cause.LIMIT,
 )
 NOISE = b"SQLite format 3\x00" + b"this is no database " * 400
 
@@ -48,11 +49,11 @@ def put(table, pacing):
 
 def get(table):
     found = []
-    table.change(lambda pacing: found.append(pacing) or pacing or Pacing())
+    table.change(lambda pacing: found.append(pacing) or pacing or Pace())
     return found[0]
 
 
-@pytest.mark.parametrize("pacing", [PACING, Pacing(noted_at=1.0)], ids=["all", "never"])
+@pytest.mark.parametrize("pacing", [PACING, Pace(noted_at=1.0)], ids=["all", "never"])
 def test_what_was_put_is_got(table_of, pacing):
     put(table_of(), pacing)
 
@@ -91,31 +92,31 @@ def test_without_an_agent_id_the_key_stands_for_the_agent(table_of):
 def test_a_new_key_of_the_same_agent_is_not_stopped(table_of):
     put(table_of(), PACING)
 
-    assert get(table_of(key_hash="another")) == PACING._replace(stopped_at=Pacing().stopped_at)
+    assert get(table_of(key_hash="another")) == replace(PACING, stopped_at=Pace().stopped_at)
     assert get(table_of()) == PACING
 
 
 def test_a_key_that_is_stopped_no_more_is_forgotten(table_of):
     put(table_of(), PACING)
 
-    put(table_of(), Pacing(noted_at=12.0))
+    put(table_of(), Pace(noted_at=12.0))
 
-    assert get(table_of()) == Pacing(noted_at=12.0)
+    assert get(table_of()) == Pace(noted_at=12.0)
 
 
 def test_what_fails_in_between_changes_nothing(table_of):
     put(table_of(), PACING)
 
     with pytest.raises(ZeroDivisionError):
-        table_of().change(lambda _: Pacing(failures=1 // 0))
+        table_of().change(lambda _: Pace(failures=1 // 0))
 
     assert get(table_of()) == PACING
 
 
 def test_agents_of_long_ago_are_forgotten_when_a_new_one_comes(table_of, path):
-    put(table_of(), PACING._replace(stopped_at=Pacing().stopped_at))
+    put(table_of(), replace(PACING, stopped_at=Pace().stopped_at))
 
-    put(table_of(agent_id="agent-2"), PACING._replace(noted_at=90 * 86_400.0))
+    put(table_of(agent_id="agent-2"), replace(PACING, noted_at=90 * 86_400.0))
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT agent FROM paces").fetchall() == [("agent-2",)]
@@ -124,25 +125,9 @@ def test_agents_of_long_ago_are_forgotten_when_a_new_one_comes(table_of, path):
 def test_an_agent_that_is_stopped_is_not_forgotten(table_of):
     put(table_of(), PACING)
 
-    put(table_of(agent_id="agent-2"), PACING._replace(noted_at=900 * 86_400.0))
+    put(table_of(agent_id="agent-2"), replace(PACING, noted_at=900 * 86_400.0))
 
     assert get(table_of()) == PACING
-
-
-def test_a_file_of_the_version_before_is_brought_up_to_date(table_of, path):
-    path.parent.mkdir(parents=True)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        [connection.execute(statement) for statement in _CREATE]
-        connection.execute(
-            "INSERT INTO paces VALUES ('https://registry.example', 'agent-1', 1, 2, 3, 4, 5, 7, 1,"
-            " '8-abc', 9, 10, 'boot-1', 11)"
-        )
-        connection.execute(
-            "INSERT INTO stopped_keys VALUES ('https://registry.example', ?, 6)", [KEY_HASH]
-        )
-        connection.execute("PRAGMA user_version = 1")
-
-    assert get(table_of()) == PACING._replace(stopped_at=Pacing().stopped_at, paused_by="")
 
 
 def test_a_file_that_is_gone_is_begun_anew(table_of, path):

@@ -10,7 +10,7 @@ from stored_runs import kept
 
 from kp_middleware.database import connect
 from kp_middleware.errors import DatabaseError
-from kp_middleware.parcels import idempotency_key
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline import Rescan
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (

@@ -9,13 +9,12 @@ from kp_middleware import locations
 from kp_middleware.database import Connection
 from kp_middleware.instants import instant
 from kp_middleware.logins import why_login_is_unused
-from kp_middleware.parcels import INTERVAL_S, burst_at
 from kp_middleware.problems import Problem
+from kp_middleware.rate_limit import INTERVAL_S, burst_at
 from kp_middleware.storage import Bucket, Pause, Queue, Row, read_buckets, read_pauses, read_queues
 
 BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
 
-_JUST_NOW_S: Final = 30.0
 _REFUSED: Final = (
     "has refused the API key: get another and set KP_API_KEY, or try it again with kp-middleware"
     " outbox retry --failed"
@@ -37,7 +36,7 @@ class Sending(NamedTuple):
         waiting: How many traces.
         next_at: When the next request may be made, in epoch seconds; None: now.
         takes_s: From then on, where nothing else goes wrong and a program is running.
-        busy: Whether a program has asked it anything within the last half minute.
+        busy: Whether a program is sending to it.
         interval_s: At the pace that the registry has named, or the free tier's.
         claimed_until: Until when one of them is another program's to send, or None.
         stopped: Whether nothing is sent until the user acts.
@@ -68,7 +67,7 @@ class Sending(NamedTuple):
             queue.waiting,
             next_at if next_at > now else None,
             max(0.0, last_at - next_at),
-            any(now - one.noted_at < _JUST_NOW_S for one in ours),
+            any(one.busy_until > now for one in ours),
             interval_s,
             claimed_until if claimed_until > instant(now) else None,
         )

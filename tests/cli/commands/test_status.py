@@ -10,7 +10,8 @@ from terminal import typed
 
 from kp_middleware import KnowledgePulse, locations
 from kp_middleware.database import MIGRATIONS, connect
-from kp_middleware.storage import Pacing, PacingTable
+from kp_middleware.rate_limit import Pace
+from kp_middleware.storage import PacingTable
 from kp_middleware.testing import StandInEmbedder
 
 REGISTRY = "https://registry.example"
@@ -48,7 +49,7 @@ def noted(*, key_hash="hash", **pacing):
     table = PacingTable(
         locations.pacing_file(), registry=REGISTRY, agent_id="agent-1", key_hash=key_hash
     )
-    table.change(lambda _: Pacing(noted_at=time.time(), **pacing))
+    table.change(lambda _: Pace(noted_at=time.time(), **pacing))
 
 
 def test_the_file_and_its_traces_are_told(agent, status, db):

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from kp_middleware import locations
 from kp_middleware.database import connect
 from kp_middleware.export import Registry
-from kp_middleware.pipeline._forwarding_worker import ForwardingWorker
+from kp_middleware.pipeline._sending import SendingWorker
 from kp_middleware.settings import Settings
 from kp_middleware.testing import Fault, LocalRegistry
 
@@ -58,7 +58,7 @@ def worker_for(db):
     def start(registry, timeout_s=HANGS_FOR_EVER_S):
         settings = Settings(db=db, registry_url=registry.url, api_key=registry.api_key)
         there = Registry(registry.url, SecretStr(registry.api_key), timeout_s=timeout_s)
-        started.append(ForwardingWorker(settings, there))
+        started.append(SendingWorker(settings, there))
         started[-1].start()
         return started[-1]
 
@@ -181,13 +181,13 @@ def test_who_cannot_even_reach_the_registry_leaves_nothing_that_counts(queued, d
     reached, released = threading.Event(), threading.Event()
     with LocalRegistry() as registry:
         queued(registry)
-        ended = ForwardingWorker(
+        ended = SendingWorker(
             Settings(db=db, registry_url=registry.url, api_key=registry.api_key),
             there := Registry(registry.url, SecretStr(registry.api_key)),
         )
-        post, there.submit = (
-            there.submit,
-            lambda parcel: (reached.set(), released.wait(20), post(parcel))[2],
+        post, there.export = (
+            there.export,
+            lambda item: (reached.set(), released.wait(20), post(item))[2],
         )
         ended.start()
         reached.wait(20)

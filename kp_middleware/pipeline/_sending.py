@@ -1,18 +1,21 @@
-"""The thread that sends what is in the outbox."""
+"""The thread that sends what is in the outbox, and what else is asked of a registry."""
 
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pydantic import SecretStr
+
 from kp_middleware import locations
 from kp_middleware.database import PASSING_TROUBLE, TROUBLE, in_words
-from kp_middleware.export import Forwarder, Registry
+from kp_middleware.errors import RegistryForbiddenError, RegistryUnavailableError
+from kp_middleware.export import Registry, Sender
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.settings import Settings
@@ -25,7 +28,7 @@ _LOOK_AGAIN_S: Final = 1.0
 _LAST_STEP_S: Final = 0.3
 
 
-class ForwardingWorker:
+class SendingWorker:
     """Sends what is in the outbox: only where there is a key.
 
     While the file cannot be used, nothing more is sent; one warning says why.
@@ -37,7 +40,7 @@ class ForwardingWorker:
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self._settings = settings
         self._registry = registry
-        self._forwarder: Forwarder | None = None
+        self._sender: Sender | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
@@ -54,7 +57,7 @@ class ForwardingWorker:
         with self._starting:
             if self._thread is None:
                 with suppress(RuntimeError):  # Python 3.12.0 to 3.12.2 start none at the very end
-                    self._thread = start_daemon("kp-forwarding", self._work)
+                    self._thread = start_daemon("kp-sending", self._work)
 
     def stop(self, timeout_s: float) -> None:
         """Stop after the trace in hand; the others stay in the outbox.
@@ -68,7 +71,7 @@ class ForwardingWorker:
         if thread is None:
             return
         thread.join(timeout_s)
-        if thread.is_alive() and not self._given_back():
+        if thread.is_alive() and not self._abandoned():
             thread.join(_LAST_STEP_S)
 
     def wait_until_idle(self, timeout_s: float) -> None:
@@ -101,9 +104,9 @@ class ForwardingWorker:
             self._next_at = next_at
             self._resting.notify_all()
 
-    def _given_back(self) -> bool:
+    def _abandoned(self) -> bool:
         try:
-            return self._forwarder is not None and self._forwarder.give_back()
+            return self._sender is not None and self._sender.abandon()
         except TROUBLE as error:
             logger.debug("the trace in hand is sent when its lease has ended: %s", error)
             return True
@@ -120,8 +123,8 @@ class ForwardingWorker:
                     agent_id=self._settings.agent_id,
                 )
                 pace = shared_pace(self._registry, self._settings.db)
-                self._forwarder = Forwarder(outbox, self._registry, pace=pace, clock=time.time)
-                self._go_on(self._forwarder)
+                self._sender = Sender(outbox, self._registry, pace=pace, clock=time.time)
+                self._go_on(self._sender)
         except Exception:
             words = (
                 "nothing is sent until the next run: a defect of kp-middleware, please report it"
@@ -131,19 +134,19 @@ class ForwardingWorker:
             self._thread = None
             self._rest_until(math.inf)
 
-    def _go_on(self, forwarder: Forwarder) -> None:
+    def _go_on(self, sender: Sender) -> None:
         while not self._stopping.is_set():
             self._rest_until(None)  # or a program could end in the midst of a request
             self._wake.clear()
             try:
-                more_in_s = forwarder.forward_due(self._stopping)
+                more_in_s = sender.send_due(self._stopping)
             except TROUBLE as error:
                 self._wait_for_the_file(error)
                 continue
             self.trouble = None
             self._wait(more_in_s)
         with suppress(*TROUBLE):
-            forwarder.forward_due(self._stopping)  # what is answered is written, our turn is over
+            sender.send_due(self._stopping)  # what is answered is written, our turn is over
 
     def _wait(self, more_in_s: float | None) -> None:
         if more_in_s is not None and more_in_s <= 0:
@@ -181,3 +184,102 @@ def shared_pace(registry: Registry, db: Path) -> SharedPace:
         beside=beside,
         longest_request_s=registry.timeout_s,
     )
+
+
+def drain(
+    settings: Settings, api_key: SecretStr, *, timeout_s: float, look: Callable[[], None]
+) -> str | None:
+    """Send until all is sent, nothing more can be in time, or the time is over.
+
+    Programs that send meanwhile share the pace, and no trace is sent by two. The request in hand
+    when the time is over has its own time to end.
+
+    Args:
+        settings: Of whoever waits.
+        api_key: Of the registry.
+        timeout_s: How long to go on.
+        look: Called about once a second.
+
+    Returns:
+        Why the file could not be used, and what to do about it; None if it could.
+
+    Raises:
+        ValueError: If the key must not go to this URL, or cannot be put into a header.
+    """
+    deadline = time.monotonic() + timeout_s
+    registry = Registry(settings.registry_url, api_key, agent_id=settings.agent_id)
+    worker = SendingWorker(settings, registry)
+    worker.start()
+    try:
+        worker.wait_until_sent(deadline, look)
+        return worker.trouble
+    finally:
+        worker.stop(registry.timeout_s)
+
+
+def check_key(registry: Registry, db: Path) -> bool:
+    """Ask whether the registry knows the key, and whether that may write.
+
+    Args:
+        registry: Whom to ask, and with which key.
+        db: The file of traces, beside which the pace may be kept.
+
+    Returns:
+        False if it knows the key, and cannot be asked for more while sending pauses.
+
+    Raises:
+        RegistryError: If the key is of no use, or the registry in trouble.
+    """
+    with _at_the_pace(registry, db) as pace:
+        try:
+            registry.check_key()
+            return _may_write(registry, pace)
+        except RegistryForbiddenError as error:
+            problem = error.problem.kept
+            pace.settle(lambda before, now: before.forbidden(now).met(problem, now))
+            raise
+
+
+def sent_ids(registry: Registry, db: Path, *, agent_id: str) -> frozenset[str]:
+    """The ids of all that the registry has of this agent.
+
+    Args:
+        registry: Whom to ask, and with which key.
+        db: The file of traces, beside which the pace may be kept.
+        agent_id: Under which the key is registered.
+
+    Raises:
+        RegistryError: If it does not tell.
+    """
+    with _at_the_pace(registry, db):
+        return registry.export_ids(agent_id)
+
+
+def _may_write(registry: Registry, pace: SharedPace) -> bool:
+    wait_s = pace.take()
+    if wait_s == math.inf:
+        problem = pace.problem
+        words = f"at an earlier request: {problem.what}"
+        raise RegistryForbiddenError(403, words, problem.remedy, problem=problem)
+    if wait_s > 0 or pace.spend() is None:
+        return False
+    registry.check_scope()
+    pace.settle(lambda before, _: before.answered())
+    return True
+
+
+@contextmanager
+def _at_the_pace(registry: Registry, db: Path) -> Iterator[SharedPace]:
+    """A 429 counts, whatever was asked."""
+    pace = shared_pace(registry, db)
+    try:
+        yield pace
+    except RegistryUnavailableError as error:
+        if error.status == 429:
+            wait_s, problem = error.retry_after_s or 0.0, error.problem.kept
+            pace.settle(lambda before, now: before.limited(now, wait_s).met(problem, now))
+        else:
+            pace.settle(lambda before, _: before.unasked())
+        raise
+    finally:
+        pace.release(ended=True)

@@ -15,8 +15,9 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.export import Forwarder, OwnPace, Pace, Registry, payload
-from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.export import Registry, Sender, payload
+from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.rate_limit import OwnPace, Pace
 from kp_middleware.testing import FakeClock, ListOutbox, LocalRegistry, Row
 from kp_middleware.traces import ReasoningTrace, Step
 
@@ -36,24 +37,24 @@ class ScriptedRegistry:
     def hang_up(self):
         return True
 
-    def submit(self, parcel):
+    def export(self, item):
         answer = next(self.answers, None)
         self.asked.append((self.clock(), answer))
-        if parcel.trace_seq in self.chokes_on:
+        if item.trace_seq in self.chokes_on:
             raise TROUBLE
         if answer is not None:
             raise answer
-        return Receipt(remote_id=f"kp:trace:{parcel.trace_seq}", status=201)
+        return Receipt(remote_id=f"kp:trace:{item.trace_seq}", status=201)
 
 
 def outbox_of(clock, count, *, every_s=0.0):
-    parcels = [Parcel(seq, b"{}", f"key-{seq}") for seq in range(1, count + 1)]
-    return ListOutbox(Row(parcel, clock() + n * every_s) for n, parcel in enumerate(parcels))
+    items = [OutboxItem(seq, b"{}", f"key-{seq}") for seq in range(1, count + 1)]
+    return ListOutbox(Row(item, clock() + n * every_s) for n, item in enumerate(items))
 
 
 def forwarder_of(outbox, registry, clock, pace=Pace(), luck=0.0):  # noqa: B008 - it is frozen
     keeper = OwnPace(pace, clock)
-    return Forwarder(outbox, registry, pace=keeper, clock=clock, luck=lambda: luck)
+    return Sender(outbox, registry, pace=keeper, clock=clock, luck=lambda: luck)
 
 
 @contextmanager
@@ -67,7 +68,7 @@ def forwarding_over_http(outbox, clock, **options):
 def live(forwarder, clock, for_s=float("inf")):
     """Do as the pipeline does, without the waiting, until nothing waits or the time is over."""
     until = clock() + for_s
-    while (wait_s := forwarder.forward_due()) not in {None, math.inf} and clock() + wait_s <= until:
+    while (wait_s := forwarder.send_due()) not in {None, math.inf} and clock() + wait_s <= until:
         clock.advance(wait_s)
 
 
@@ -75,8 +76,8 @@ def documents_for(clock, count):
     """Rows with documents that a registry takes."""
     steps = [Step(step_id=0, type="thought")]
     bodies = [payload(ReasoningTrace.of("x", steps), score=0.9, agent_id="a") for _ in range(count)]
-    parcels = [Parcel(seq, body, f"key-{seq}") for seq, body in enumerate(bodies)]
-    return ListOutbox(Row(parcel, clock()) for parcel in parcels)
+    items = [OutboxItem(seq, body, f"key-{seq}") for seq, body in enumerate(bodies)]
+    return ListOutbox(Row(item, clock()) for item in items)
 
 
 def live_together(forwarders, clock):
@@ -86,7 +87,7 @@ def live_together(forwarders, clock):
     while turns:
         at, number = heapq.heappop(turns)
         clock.advance(max(0.0, at - clock()))
-        wait_s = forwarders[number].forward_due()
+        wait_s = forwarders[number].send_due()
         if wait_s is not None:
             heapq.heappush(turns, (clock() + wait_s, number))
     return clock() - began
@@ -99,11 +100,11 @@ def most_within_an_hour(times):
 def test_everything_that_is_due_arrives(clock):
     traces = [ReasoningTrace.of(goal, [Step(step_id=0, type="thought")]) for goal in "abc"]
     bodies = [payload(trace, score=0.9, agent_id="agent-7") for trace in traces]
-    parcels = [Parcel(seq, body, f"key-{seq}") for seq, body in enumerate(bodies)]
-    outbox = ListOutbox(Row(parcel, clock()) for parcel in parcels)
+    items = [OutboxItem(seq, body, f"key-{seq}") for seq, body in enumerate(bodies)]
+    outbox = ListOutbox(Row(item, clock()) for item in items)
 
     with forwarding_over_http(outbox, clock) as (local, forwarder):
-        more_in_s = forwarder.forward_due()
+        more_in_s = forwarder.send_due()
 
     assert more_in_s is None
     assert [row.news.remote_id for row in outbox.rows] == [trace.id for trace in traces]
@@ -172,7 +173,7 @@ def test_the_pace_is_what_the_registry_says_it_takes_in_a_minute(clock, per_minu
 def test_what_is_not_due_yet_is_waited_for(clock):
     outbox, registry = outbox_of(clock, 2, every_s=90.0), ScriptedRegistry(clock)
 
-    more_in_s = forwarder_of(outbox, registry, clock).forward_due()
+    more_in_s = forwarder_of(outbox, registry, clock).send_due()
 
     assert more_in_s == 90.0
     assert outbox.states() == ["sent", "pending"]
@@ -180,18 +181,18 @@ def test_what_is_not_due_yet_is_waited_for(clock):
 
 def test_after_a_burst_the_next_row_waits_for_its_turn(clock):
     outbox, registry = outbox_of(clock, 3), ScriptedRegistry(clock)
-    forwarder = forwarder_of(outbox, registry, clock, Pace(burst=2, interval_s=2.2))
+    forwarder = forwarder_of(outbox, registry, clock, Pace(interval_s=22.0))
 
-    more_in_s = forwarder.forward_due()
+    more_in_s = forwarder.send_due()
 
-    assert more_in_s == pytest.approx(2.2)
+    assert more_in_s == pytest.approx(22.0)
     assert outbox.states() == ["sent", "sent", "pending"]
 
 
 def test_a_rejected_document_stays_and_the_others_go(clock):
     outbox = outbox_of(clock, 2)
 
-    forwarder_of(outbox, ScriptedRegistry(clock, [REJECTED]), clock).forward_due()
+    forwarder_of(outbox, ScriptedRegistry(clock, [REJECTED]), clock).send_due()
 
     assert outbox.states() == ["rejected", "sent"]
     assert outbox.rows[0].news is REJECTED
@@ -204,7 +205,7 @@ def test_once_refused_a_key_is_not_tried_again(clock, options):
     with LocalRegistry(clock=clock, **options) as local:
         registry = Registry(local.url, SecretStr(local.api_key if options else "kp_dead"))
         forwarder = forwarder_of(outbox, registry, clock)
-        waits = [(forwarder.forward_due(), clock.advance(25 * HOUR_S))[0] for _ in range(5)]
+        waits = [(forwarder.send_due(), clock.advance(25 * HOUR_S))[0] for _ in range(5)]
         registry.close()
 
     assert (len(local.requests), waits) == (1, [math.inf] * 5)
@@ -213,18 +214,18 @@ def test_once_refused_a_key_is_not_tried_again(clock, options):
 
 def test_a_row_that_met_a_dead_key_is_due_when_the_user_has_acted(clock):
     outbox = outbox_of(clock, 1)
-    forwarder_of(outbox, ScriptedRegistry(clock, [DEAD]), clock).forward_due()
+    forwarder_of(outbox, ScriptedRegistry(clock, [DEAD]), clock).send_due()
 
-    forwarder_of(outbox, ScriptedRegistry(clock), clock).forward_due()
+    forwarder_of(outbox, ScriptedRegistry(clock), clock).send_due()
 
     assert outbox.states() == ["sent"]
-    assert outbox.rows[0].parcel.attempts == 0
+    assert outbox.rows[0].item.attempts == 0
 
 
 def test_after_a_429_nothing_is_sent_for_longer_than_was_asked(clock):
     outbox, registry = outbox_of(clock, 2), ScriptedRegistry(clock, [LIMITED])
 
-    more_in_s = forwarder_of(outbox, registry, clock).forward_due()
+    more_in_s = forwarder_of(outbox, registry, clock).send_due()
 
     assert more_in_s > 2.0
     assert len(registry.asked) == 1
@@ -236,7 +237,7 @@ def test_a_429_is_nobodys_fault(clock):
     live(forwarder_of(outbox, ScriptedRegistry(clock, [LIMITED]), clock), clock)
 
     assert outbox.states() == ["sent"]
-    assert outbox.rows[0].parcel.attempts == 0
+    assert outbox.rows[0].item.attempts == 0
 
 
 def test_after_a_second_429_the_registry_has_an_hour_of_peace(clock):
@@ -279,7 +280,7 @@ def test_an_outage_uses_up_no_attempts(clock, trouble):
 
     live(forwarder_of(outbox, registry, clock), clock, for_s=5 * HOUR_S)
 
-    assert [row.parcel.attempts for row in outbox.rows] == [0, 0, 0]
+    assert [row.item.attempts for row in outbox.rows] == [0, 0, 0]
     assert outbox.states() == ["pending"] * 3
 
 
@@ -318,7 +319,7 @@ def test_a_lone_document_that_the_registry_chokes_on_keeps_a_new_one_waiting_for
     forwarder = forwarder_of(outbox, registry, clock)
     live(forwarder, clock, for_s=24 * HOUR_S)
 
-    outbox.rows.append(Row(Parcel(2, b"{}", "key-2"), clock()))
+    outbox.rows.append(Row(OutboxItem(2, b"{}", "key-2"), clock()))
     live(forwarder, clock, for_s=150)
 
     assert outbox.states() == ["pending", "sent"]
@@ -346,7 +347,7 @@ def test_a_registry_in_trouble_gets_the_time_it_asks_for(clock):
     busy = RegistryUnavailableError("the registry answered 503", status=503, retry_after_s=900.0)
     outbox, registry = outbox_of(clock, 2), ScriptedRegistry(clock, [busy])
 
-    more_in_s = forwarder_of(outbox, registry, clock).forward_due()
+    more_in_s = forwarder_of(outbox, registry, clock).send_due()
 
     assert more_in_s == 900.0
 
@@ -355,7 +356,7 @@ def test_once_stopped_it_begins_nothing(clock):
     outbox, stop = outbox_of(clock, 1), threading.Event()
     stop.set()
 
-    more_in_s = forwarder_of(outbox, ScriptedRegistry(clock), clock).forward_due(stop)
+    more_in_s = forwarder_of(outbox, ScriptedRegistry(clock), clock).send_due(stop)
 
     assert more_in_s == 0.0
     assert outbox.states() == ["pending"]
@@ -374,17 +375,17 @@ class TakenTurn(OwnPace):
     def spend(self):
         self.released += 1
 
-    def release(self):
+    def release(self, **_):
         self.released += 1
 
 
 def test_a_turn_that_another_process_has_taken_costs_the_row_nothing(clock):
     outbox, registry, pace = outbox_of(clock, 1), ScriptedRegistry(clock), TakenTurn(clock)
 
-    more_in_s = Forwarder(outbox, registry, pace=pace, clock=clock).forward_due()
+    more_in_s = Sender(outbox, registry, pace=pace, clock=clock).send_due()
 
     assert (more_in_s, registry.asked, outbox.states()) == (1.0, [], ["pending"])
-    assert outbox.rows[0].parcel.attempts == 0
+    assert outbox.rows[0].item.attempts == 0
 
 
 def test_a_row_that_another_process_has_claimed_just_now_is_left_to_it(clock):
@@ -392,9 +393,9 @@ def test_a_row_that_another_process_has_claimed_just_now_is_left_to_it(clock):
         def claim(self, _now):
             self.rows[0].due_at = clock() + 120
 
-    outbox, registry = Claimed([Row(Parcel(1, b"{}", "key"), clock())]), ScriptedRegistry(clock)
+    outbox, registry = Claimed([Row(OutboxItem(1, b"{}", "key"), clock())]), ScriptedRegistry(clock)
 
-    more_in_s = forwarder_of(outbox, registry, clock).forward_due()
+    more_in_s = forwarder_of(outbox, registry, clock).send_due()
 
     assert (more_in_s, registry.asked) == (120, [])
 
@@ -404,17 +405,17 @@ class Locked(ListOutbox):
 
     locked = True
 
-    def sent(self, parcel, receipt):
+    def sent(self, item, receipt):
         self._refuse()
-        super().sent(parcel, receipt)
+        super().sent(item, receipt)
 
-    def postpone(self, parcel, error, **facts):
+    def postpone(self, item, error, **facts):
         self._refuse()
-        super().postpone(parcel, error, **facts)
+        super().postpone(item, error, **facts)
 
-    def rejected(self, parcel, error):
+    def rejected(self, item, error):
         self._refuse()
-        super().rejected(parcel, error)
+        super().rejected(item, error)
 
     def _refuse(self):
         if self.locked:
@@ -434,23 +435,23 @@ def test_an_answer_that_cannot_be_written_down_is_kept_and_not_asked_for_again(
 
     for _ in range(3):
         with pytest.raises(DatabaseError):
-            forwarder.forward_due()
+            forwarder.send_due()
     asked = len(registry.asked)
     outbox.locked = False
-    forwarder.forward_due()
+    forwarder.send_due()
 
     assert (asked, outbox.states()) == (1, states)
 
 
 def test_while_an_answer_cannot_be_written_down_the_turn_is_kept(clock):
     outbox, pace = Locked(outbox_of(clock, 1).rows), Turn(Pace(), clock)
-    forwarder = Forwarder(outbox, ScriptedRegistry(clock), pace=pace, clock=clock)
+    forwarder = Sender(outbox, ScriptedRegistry(clock), pace=pace, clock=clock)
 
     with pytest.raises(DatabaseError):
-        forwarder.forward_due()
+        forwarder.send_due()
     during = pace.released
     outbox.locked = False
-    forwarder.forward_due()
+    forwarder.send_due()
 
     assert (during, pace.released) == (0, 1)
 
@@ -460,7 +461,7 @@ class Turn(OwnPace):
 
     released = 0
 
-    def release(self):
+    def release(self, **_):
         self.released += 1
 
 
@@ -472,9 +473,9 @@ class Hanging(ScriptedRegistry):
         self.reached = reached
         self.end = None
 
-    def submit(self, parcel):
+    def export(self, item):
         self.gave_back = self.end()
-        return super().submit(parcel)
+        return super().export(item)
 
     def hang_up(self):
         return self.reached
@@ -484,14 +485,14 @@ class Hanging(ScriptedRegistry):
 def test_what_is_asked_when_the_process_ends_is_due_again_as_it_was(clock, reached, lost_at):
     outbox, registry = outbox_of(clock, 2), Hanging(clock, reached=reached)
     forwarder = forwarder_of(outbox, registry, clock)
-    registry.end = forwarder.give_back
-    before = [row.parcel for row in outbox.rows]
+    registry.end = forwarder.abandon
+    before = [row.item for row in outbox.rows]
 
-    forwarder.forward_due()
+    forwarder.send_due()
 
     assert registry.gave_back
     assert (outbox.states(), len(registry.asked)) == (["pending", "pending"], 1)
-    assert [row.parcel for row in outbox.rows] == before
+    assert [row.item for row in outbox.rows] == before
     assert forwarder._pace.pace.lost_at == lost_at
 
 
@@ -499,8 +500,8 @@ def test_who_has_ended_begins_nothing_more(clock):
     outbox, registry = outbox_of(clock, 1), ScriptedRegistry(clock)
     forwarder = forwarder_of(outbox, registry, clock)
 
-    gave_back = forwarder.give_back()
-    forwarder.forward_due()
+    gave_back = forwarder.abandon()
+    forwarder.send_due()
 
     assert (gave_back, outbox.states(), registry.asked) == (False, ["pending"], [])
 
@@ -509,9 +510,9 @@ def test_who_ends_between_the_turn_and_the_request_makes_none(clock):
     outbox, registry = outbox_of(clock, 1), ScriptedRegistry(clock)
     forwarder = forwarder_of(outbox, registry, clock)
     claim = outbox.claim
-    outbox.claim = lambda now: (forwarder.give_back(), claim(now))[1]
+    outbox.claim = lambda now: (forwarder.abandon(), claim(now))[1]
 
-    forwarder.forward_due()
+    forwarder.send_due()
 
     assert (outbox.states(), registry.asked) == (["pending"], [])
     assert forwarder._pace.pace.asked_at == -math.inf
@@ -525,7 +526,7 @@ def test_others_have_their_turn_even_if_the_file_of_traces_breaks(clock):
             raise DatabaseError("kp.db", "is gone", "do something")
 
     with pytest.raises(DatabaseError):
-        Forwarder(Broken([]), ScriptedRegistry(clock), pace=pace, clock=clock).forward_due()
+        Sender(Broken([]), ScriptedRegistry(clock), pace=pace, clock=clock).send_due()
 
     assert pace.released == 1
 
@@ -534,7 +535,7 @@ def test_stopped_in_the_middle_it_ends_the_parcel_that_is_under_way(clock):
     outbox, stop = outbox_of(clock, 3), threading.Event()
 
     with forwarding_over_http(outbox, clock, answers=lambda _: stop.set() or 400) as (_, forwarder):
-        forwarder.forward_due(stop)
+        forwarder.send_due(stop)
 
     assert outbox.states() == ["rejected", "pending", "pending"]
 

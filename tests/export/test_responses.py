@@ -9,8 +9,8 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.export._answers import Answer, receipt_of, wait_asked_s
-from kp_middleware.parcels import Receipt
+from kp_middleware.export._responses import Answer, receipt_of, wait_asked_s
+from kp_middleware.outbox_items import Receipt
 
 
 def saying(status, document, **headers):

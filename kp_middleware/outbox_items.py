@@ -1,26 +1,12 @@
-"""What goes to the registry, and what comes back. Light: read-only commands load this."""
+"""What goes to an exporter, and what comes back. Light: read-only commands load this."""
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
 
-BURST: Final = 20
-"""How many requests we make one after another; the free tier takes 30."""
-
-INTERVAL_S: Final = 2.2
-"""In how many seconds we make one more; the free tier takes one per 2."""
-
-
-def burst_at(interval_s: float) -> int:
-    """How many requests we make one after another at another pace: it comes back in as long.
-
-    >>> burst_at(2.2), burst_at(0.33), burst_at(66)
-    (20, 133, 1)
-    """
-    return max(1, round(BURST * INTERVAL_S / interval_s))
+from kp_middleware.rate_limit import UNSAID, Allowance
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutboxItem:
     """One outbox row that is ours to send, for as long as its lease lasts.
 
     Attributes:
@@ -34,21 +20,6 @@ class Parcel:
     body: bytes
     idempotency_key: str
     attempts: int = 0
-
-
-class Allowance(NamedTuple):
-    """What the registry says of its rate limit, with each answer.
-
-    Attributes:
-        per_minute: How many requests of the agent it takes in a minute; None: it does not say.
-        remaining: How many it would take at once now, whoever sends them; None: it does not say.
-    """
-
-    per_minute: int | None = None
-    remaining: int | None = None
-
-
-UNSAID: Final = Allowance()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Empties the outbox, one parcel at a time."""
+"""Empties the outbox, one item at a time."""
 
 import logging
 import random
@@ -14,9 +14,8 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.export._pace import Pace, backoff_s
-from kp_middleware.export._pace_keeper import Change, PaceKeeper
-from kp_middleware.parcels import Parcel, Receipt
+from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.rate_limit import Change, Pace, PaceKeeper, backoff_s
 
 logger = logging.getLogger(__name__)
 
@@ -31,47 +30,47 @@ _Note: TypeAlias = Callable[[], None]
 class Outbox(Protocol):
     """The rows that wait. Several methods, because each is one transition of the same row."""
 
-    def claim(self, now: float, /) -> Parcel | None:
+    def claim(self, now: float, /) -> OutboxItem | None:
         """The next row that is due, ours until its lease ends, or None."""
 
     def next_due(self) -> float | None:
         """When the next row is due or its lease ends, in epoch seconds; None: nothing waits."""
 
-    def sent(self, parcel: Parcel, receipt: Receipt, /) -> None:
+    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
         """It arrived."""
 
-    def rejected(self, parcel: Parcel, error: RegistryRejectedError, /) -> None:
+    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
         """It will never be accepted."""
 
     def postpone(
-        self, parcel: Parcel, error: RegistryError, /, *, retry_at: float, counted: bool
+        self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
         """It is due again at ``retry_at``, epoch seconds; ``counted`` adds one to its attempts.
 
         A ``RegistryForbiddenError`` or a 429 was a 4xx answer: the next idempotency key is another.
         """
 
-    def block(self, parcel: Parcel, reason: str, /) -> None:
+    def block(self, item: OutboxItem, reason: str, /) -> None:
         """It is not tried again by itself."""
 
-    def give_back(self, parcel: Parcel, /) -> None:
-        """It is due as before we claimed it. From any thread, for who ends and cannot wait."""
+    def release(self, item: OutboxItem, /) -> None:
+        """Let it be due as before we claimed it. From any thread, for who ends and cannot wait."""
 
-    def hasten(self) -> None:
+    def retry_now(self) -> None:
         """What waits because the registry was in trouble is due now."""
 
 
 class Submitter(Protocol):
-    """Takes a parcel to the registry: a ``Registry``."""
+    """Takes a item to the registry: a ``Registry``."""
 
-    def submit(self, parcel: Parcel, /) -> Receipt:
+    def export(self, item: OutboxItem, /) -> Receipt:
         """Post it, or raise the ``RegistryError`` that says what to do."""
 
     def hang_up(self) -> bool:
         """Break off what is posted, for good, from any thread; whether any of it was sent."""
 
 
-class Forwarder:
+class Sender:
     """Sends what is due, as fast as the pace allows.
 
     A failure counts against its row only if the answer before it was a sensible one. While nothing
@@ -104,16 +103,16 @@ class Forwarder:
         self._luck = luck
         self._unwritten: deque[_Note] = deque()
         self._handing_over = threading.Lock()
-        self._asked_for: Parcel | None = None
+        self._asked_for: OutboxItem | None = None
         self._ended = False
         self._failed_last: int | None = None
         self._said: set[str] = set()
 
-    def forward_due(self, stop: threading.Event | None = None) -> float | None:
+    def send_due(self, stop: threading.Event | None = None) -> float | None:
         """Send what is due and allowed now, unless another process is sending.
 
         Args:
-            stop: Once set, no further parcel is begun; None: nothing stops it.
+            stop: Once set, no further item is begun; None: nothing stops it.
 
         Returns:
             In how many seconds there may be more to do, infinity when the user has acted; None if
@@ -130,30 +129,30 @@ class Forwarder:
             if self._unwritten and not (stop and stop.is_set()):
                 self._pace.settle(_unchanged)  # who had our turn now might post the same row
             else:
-                self._pace.release()
+                self._pace.release(ended=bool(stop and stop.is_set()))
         due_at = self._outbox.next_due()
         return None if due_at is None else max(wait_s, due_at - self._clock())
 
-    def give_back(self) -> bool:
+    def abandon(self) -> bool:
         """Begin nothing more, and leave what is posted just now to the next process; any thread.
 
         Whatever the registry says to it, this process does not hear it any more.
 
         Returns:
-            False if nothing is posted just now, so that `forward_due` is about to return.
+            False if nothing is posted just now, so that `send_due` is about to return.
 
         Raises:
             DatabaseError, sqlite3.Error: As the outbox does: then the row's lease has to end.
         """
         with self._handing_over:
             self._ended = True
-            parcel, self._asked_for = self._asked_for, None
-            if parcel is None:
+            item, self._asked_for = self._asked_for, None
+            if item is None:
                 return False
             # Before the sending thread may go on: it would let the next process have our turn, and
             # that one, too, would count a request that nobody has heard the answer to.
-            self._pace.give_back(_unheard if self._registry.hang_up() else _unasked)
-        self._outbox.give_back(parcel)
+            self._pace.settle_and_release(_unheard if self._registry.hang_up() else _unasked)
+        self._outbox.release(item)
         return True
 
     def _send_due(self, stop: threading.Event | None) -> float:
@@ -161,111 +160,111 @@ class Forwarder:
             wait_s = self._pace.take()
             if wait_s > 0:
                 return wait_s
-            parcel = self._outbox.claim(self._clock())
-            if parcel is None:
+            item = self._outbox.claim(self._clock())
+            if item is None:
                 break  # another process claimed it
-            self._send(parcel)
+            self._send(item)
         return 0.0
 
     def _any_due(self) -> bool:
         due_at = self._outbox.next_due()
         return due_at is not None and due_at <= self._clock()
 
-    def _send(self, parcel: Parcel) -> None:
+    def _send(self, item: OutboxItem) -> None:
         pace = self._pace.spend()
         if pace is None:
-            self._note(partial(self._outbox.give_back, parcel))  # another process is sending
+            self._note(partial(self._outbox.release, item))  # another process is sending
             return
-        if not self._begin(parcel):
+        if not self._begin(item):
             self._pace.settle(_unasked)
-            self._note(partial(self._outbox.give_back, parcel))
+            self._note(partial(self._outbox.release, item))
             return
-        answer = self._answer_to(parcel)
+        answer = self._answer_to(item)
         if self._is_ours_still():
-            self._take_note(parcel, answer, pace)
+            self._take_note(item, answer, pace)
 
-    def _begin(self, parcel: Parcel) -> bool:
+    def _begin(self, item: OutboxItem) -> bool:
         with self._handing_over:
-            self._asked_for = None if self._ended else parcel
+            self._asked_for = None if self._ended else item
             return not self._ended
 
     def _is_ours_still(self) -> bool:
         with self._handing_over:
-            parcel, self._asked_for = self._asked_for, None
-            return parcel is not None
+            item, self._asked_for = self._asked_for, None
+            return item is not None
 
-    def _answer_to(self, parcel: Parcel) -> Receipt | RegistryError:
+    def _answer_to(self, item: OutboxItem) -> Receipt | RegistryError:
         try:
-            return self._registry.submit(parcel)
+            return self._registry.export(item)
         except RegistryError as error:
             return error
 
-    def _take_note(self, parcel: Parcel, answer: Receipt | RegistryError, pace: Pace) -> None:
+    def _take_note(self, item: OutboxItem, answer: Receipt | RegistryError, pace: Pace) -> None:
         match answer:
             case Receipt():
                 told = answer.allowance
                 self._pace.settle(lambda before, now: before.answered().told(now, told))
-                self._note(partial(self._outbox.sent, parcel, answer), revived=pace.failures > 0)
+                self._note(partial(self._outbox.sent, item, answer), revived=pace.failures > 0)
             case RegistryRejectedError():
                 self._pace.settle(_answered)
-                self._reject(parcel, answer, pace)
+                self._reject(item, answer, pace)
             case RegistryForbiddenError():
-                self._stop(parcel, answer)
+                self._stop(item, answer)
             case RegistryUnavailableError(status=429):
-                self._slow_down(parcel, answer)
+                self._slow_down(item, answer)
             case RegistryUnavailableError():
-                self._put_off(parcel, answer, pace)
+                self._put_off(item, answer, pace)
             case _:
                 raise answer
 
-    def _reject(self, parcel: Parcel, error: RegistryRejectedError, pace: Pace) -> None:
+    def _reject(self, item: OutboxItem, error: RegistryRejectedError, pace: Pace) -> None:
         words = "a trace stays local, the first is row %d: %s; see kp-middleware outbox --failed"
-        self._say(words, parcel.trace_seq, error)
-        self._note(partial(self._outbox.rejected, parcel, error), revived=pace.failures > 0)
+        self._say(words, item.trace_seq, error)
+        self._note(partial(self._outbox.rejected, item, error), revived=pace.failures > 0)
 
-    def _stop(self, parcel: Parcel, error: RegistryForbiddenError) -> None:
+    def _stop(self, item: OutboxItem, error: RegistryForbiddenError) -> None:
         self._pace.settle(_meeting(error, Pace.forbidden))
         self._say("nothing more is sent: %s", error)
-        self._note(partial(self._postpone, parcel, error, self._clock(), counted=False))
+        self._note(partial(self._postpone, item, error, self._clock(), counted=False))
 
-    def _slow_down(self, parcel: Parcel, error: RegistryUnavailableError) -> None:
+    def _slow_down(self, item: OutboxItem, error: RegistryUnavailableError) -> None:
         retry_after_s = error.retry_after_s or 0
         limited = _meeting(error, lambda before, now: before.limited(now, retry_after_s))
         wait_s = self._pace.settle(limited)
         self._say("sending pauses for %.0f s, there is nothing to do: %s", wait_s, error)
-        self._note(partial(self._postpone, parcel, error, self._clock() + wait_s, counted=False))
+        self._note(partial(self._postpone, item, error, self._clock() + wait_s, counted=False))
 
-    def _put_off(self, parcel: Parcel, error: RegistryUnavailableError, pace: Pace) -> None:
+    def _put_off(self, item: OutboxItem, error: RegistryUnavailableError, pace: Pace) -> None:
         luck, counted = self._luck(), pace.answering
-        attempts, failures = parcel.attempts + 1, pace.failures + 1
-        pause_s = self._pause_s(parcel, error, backoff_s(failures, luck) / 2)
+        attempts, failures = item.attempts + 1, pace.failures + 1
+        pause_s = self._pause_s(item, error, backoff_s(failures, luck) / 2)
         self._pace.settle(_meeting(error, lambda before, now: before.failed(now, pause_s)))
         if counted and attempts >= _MOST_ATTEMPTS:
             words = "a trace stays local after %d attempts: %s; to try it again: %s"
             self._say(words, attempts, error, _TRY_AGAIN)
-            self._note(partial(self._outbox.block, parcel, "retries_exhausted"))
+            self._note(partial(self._outbox.block, item, "retries_exhausted"))
             return
         wait_s = backoff_s(max(failures, attempts), luck)
         retry_at = self._clock() + max(wait_s, pause_s + wait_s / 2)
         self._say("nothing is sent for now, what waits is sent later: %s", error)
-        self._note(partial(self._postpone, parcel, error, retry_at, counted=counted))
+        self._note(partial(self._postpone, item, error, retry_at, counted=counted))
 
-    def _pause_s(self, parcel: Parcel, error: RegistryUnavailableError, pause_s: float) -> float:
+    def _pause_s(self, item: OutboxItem, error: RegistryUnavailableError, pause_s: float) -> float:
         """For all others: not long where one row fails again and again, as it may be to blame."""
-        if parcel.trace_seq == self._failed_last:
+        if item.trace_seq == self._failed_last:
             pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
-        self._failed_last = parcel.trace_seq
+        self._failed_last = item.trace_seq
         return max(pause_s, error.retry_after_s or 0)
 
     def _postpone(
-        self, parcel: Parcel, error: RegistryError, retry_at: float, *, counted: bool
+        self, item: OutboxItem, error: RegistryError, retry_at: float, *, counted: bool
     ) -> None:
-        self._outbox.postpone(parcel, error, retry_at=retry_at, counted=counted)
+        self._outbox.postpone(item, error, retry_at=retry_at, counted=counted)
 
     def _note(self, note: _Note, *, revived: bool = False) -> None:
         self._unwritten.append(note)
         if revived:
-            self._unwritten.append(self._outbox.hasten)
+            self._unwritten.append(self._outbox.retry_now)
         self._write_down()
 
     def _write_down(self) -> None:

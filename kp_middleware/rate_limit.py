@@ -1,11 +1,16 @@
 """When the next request may be made. Three 429s within an hour would cost the user the key."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
-from kp_middleware.parcels import BURST, INTERVAL_S, Allowance, burst_at
+BURST: Final = 20
+"""How many requests we make one after another; the free tier takes 30."""
+
+INTERVAL_S: Final = 2.2
+"""In how many seconds we make one more; the free tier takes one per 2."""
 
 _SLOWER_MINUTE_S: Final = 66.0  # a tenth below what the registry allows in a minute
 _MINUTE_S: Final = 60.0
@@ -17,6 +22,31 @@ _LONGEST_BACKOFF_S: Final = 2400.0
 _TICK_S: Final = 0.001  # epoch seconds added up are right to about a microsecond
 _MARGIN_S: Final = 30.0  # clocks differ, and others may draw on the same agent's bucket
 _NEVER: Final = -math.inf
+_PAST: Final = ("limited_at", "asked_at", "lost_at", "stopped_at", "problem_since")
+
+
+def burst_at(interval_s: float) -> int:
+    """How many requests we make one after another at another pace: it comes back in as long.
+
+    >>> burst_at(2.2), burst_at(0.33), burst_at(66)
+    (20, 133, 1)
+    """
+    return max(1, round(BURST * INTERVAL_S / interval_s))
+
+
+class Allowance(NamedTuple):
+    """What the registry says of its rate limit, with each answer.
+
+    Attributes:
+        per_minute: How many requests of the agent it takes in a minute; None: it does not say.
+        remaining: How many it would take at once now, whoever sends them; None: it does not say.
+    """
+
+    per_minute: int | None = None
+    remaining: int | None = None
+
+
+UNSAID: Final = Allowance()
 
 
 class Cause(StrEnum):
@@ -39,11 +69,10 @@ class Cause(StrEnum):
 class Pace:
     """What we may ask of the registry, and what it has asked of us; all instants on one clock.
 
-    Each method but ``wait_s`` returns the pace after an event. An instant of minus infinity was
-    never.
+    One row of the shared file. Each method but ``wait_s`` returns the pace after an event. An
+    instant of minus infinity was never.
 
     Attributes:
-        burst: How many requests may follow one another at once; the free tier takes 30.
         interval_s: One more is allowed per so many seconds; the free tier takes one per 2, and so
             do we until the registry says how many.
         full_at: When the whole burst is there again.
@@ -58,9 +87,14 @@ class Pace:
         problem: What the last request met, as a `Problem` is kept; empty where it was answered.
         problem_since: When the first of those in a row met a problem.
         tries: How many in a row have met one.
+        holder: Which process is sending; None: whoever asks first.
+        held_until: Then another may; without a holder, until when a program is at it.
+        noted_at: When the row was written.
+        boot: Since which start of the machine; empty where that is not known.
+        uptime_s: Since that start, when the row was written.
+        alone: Whether nobody knows what others send: then nothing follows at once.
     """
 
-    burst: int = BURST
     interval_s: float = INTERVAL_S
     full_at: float = _NEVER
     paused_until: float = _NEVER
@@ -74,6 +108,17 @@ class Pace:
     problem: str = ""
     problem_since: float = _NEVER
     tries: int = 0
+    holder: str | None = None
+    held_until: float = _NEVER
+    noted_at: float = _NEVER
+    boot: str = ""
+    uptime_s: float = 0.0
+    alone: bool = False
+
+    @property
+    def burst(self) -> int:
+        """How many requests may follow one another at once; the free tier takes 30."""
+        return 1 if self.alone else burst_at(self.interval_s)
 
     def wait_s(self, now: float) -> float:
         """Seconds until a request may be made: 0 means now, infinity when the user has acted."""
@@ -118,7 +163,6 @@ class Pace:
         faster = self.interval_s / interval_s
         return replace(
             self,
-            burst=burst_at(interval_s),
             interval_s=interval_s,
             full_at=now + (self.full_at - now) / faster if self.full_at > now else self.full_at,
         )
@@ -187,16 +231,8 @@ class Pace:
 
     def moved(self, by_s: float) -> Self:
         """After the clock was set by so many seconds: what was an hour away still is."""
-        return replace(
-            self,
-            full_at=self.full_at + by_s,
-            paused_until=self.paused_until + by_s,
-            limited_at=self.limited_at + by_s,
-            asked_at=self.asked_at + by_s,
-            lost_at=self.lost_at + by_s,
-            stopped_at=self.stopped_at + by_s,
-            problem_since=self.problem_since + by_s,
-        )
+        instants = ("full_at", "paused_until", *_PAST)
+        return replace(self, **{name: getattr(self, name) + by_s for name in instants})
 
     def plausible(self, now: float) -> Self:
         """Without instants that no clock that only goes forward can have left.
@@ -210,11 +246,7 @@ class Pace:
             self,
             full_at=min(self.full_at, max(paused_until, now + _MINUTE_S) + refilled_s),
             paused_until=paused_until,
-            limited_at=min(self.limited_at, now),
-            asked_at=min(self.asked_at, now),
-            lost_at=min(self.lost_at, now),
-            stopped_at=min(self.stopped_at, now),
-            problem_since=min(self.problem_since, now),
+            **{name: min(getattr(self, name), now) for name in _PAST},
         )
 
     def stricter(self, other: Self) -> Self:
@@ -222,24 +254,19 @@ class Pace:
         paused_until, paused_by = max(
             (self.paused_until, self.paused_by), (other.paused_until, other.paused_by)
         )
-        burst, interval_s = min(self.burst, other.burst), max(self.interval_s, other.interval_s)
+        interval_s = max(self.interval_s, other.interval_s)
+        both = replace(self, interval_s=interval_s, alone=self.alone or other.alone)
         has_one_at = max(self._has_one_at, other._has_one_at)
         return replace(
-            self,
-            burst=burst,
-            interval_s=interval_s,
-            full_at=max(self.full_at, other.full_at, has_one_at + (burst - 1) * interval_s),
+            both,
+            full_at=max(self.full_at, other.full_at, has_one_at + (both.burst - 1) * interval_s),
             paused_until=paused_until,
             paused_by=paused_by,
-            limited_at=max(self.limited_at, other.limited_at),
-            asked_at=max(self.asked_at, other.asked_at),
-            lost_at=max(self.lost_at, other.lost_at),
-            stopped_at=max(self.stopped_at, other.stopped_at),
             failures=max(self.failures, other.failures),
             answering=self.answering and other.answering,
             problem=self.problem or other.problem,
-            problem_since=max(self.problem_since, other.problem_since),
             tries=max(self.tries, other.tries),
+            **{name: max(getattr(self, name), getattr(other, name)) for name in _PAST},
         )
 
     @property
@@ -266,3 +293,66 @@ def backoff_s(failures: int, luck: float) -> float:
     ([2.0, 4.0, 2048.0, 2400.0, 2400.0], 3600.0)
     """
     return min(2.0 ** min(failures, 12), _LONGEST_BACKOFF_S) * (1 + luck / 2)
+
+
+Change: TypeAlias = Callable[[Pace, float], Pace]
+"""What an event at an instant makes of a pace."""
+
+
+class PaceKeeper(Protocol):
+    """Lets one request be made at a time. Several methods: the steps of each request."""
+
+    def take(self) -> float:
+        """Seconds until it is worth asking again; 0: the next request is ours to make, now."""
+
+    def spend(self) -> Pace | None:
+        """Note, before it is made, that a request is made; None: it is no longer ours to make."""
+
+    def settle(self, answer: Change, /) -> float:
+        """Note what the answer means, and keep our turn; seconds until the next request."""
+
+    def settle_and_release(self, answer: Change, /) -> None:
+        """Note what the last answer may have meant, and let others have their turn, soon or never.
+
+        For who ends, and cannot wait.
+        """
+
+    def release(self, *, ended: bool = False) -> None:
+        """Let others have their turn; ``ended``: this program asks nothing more."""
+
+
+class OwnPace:
+    """A pace that nobody shares and that is forgotten with the object.
+
+    Args:
+        pace: At the start.
+        clock: Epoch seconds.
+    """
+
+    def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
+        self.pace = pace
+        self._clock = clock
+
+    def take(self) -> float:
+        """Seconds until the next request may be made; infinity: until the user acts."""
+        now = self._clock()
+        self.pace = self.pace.plausible(now)
+        return self.pace.wait_s(now)
+
+    def spend(self) -> Pace:
+        """Note that a request is made."""
+        self.pace = self.pace.spent(self._clock())
+        return self.pace
+
+    def settle(self, answer: Change, /) -> float:
+        """Note what the answer means; seconds until the next request may be made."""
+        now = self._clock()
+        self.pace = answer(self.pace, now)
+        return self.pace.wait_s(now)
+
+    def settle_and_release(self, answer: Change, /) -> None:
+        """Note what the last answer may have meant."""
+        self.settle(answer)
+
+    def release(self, *, ended: bool = False) -> None:
+        """Nobody else waits for a turn."""

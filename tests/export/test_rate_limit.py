@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.export import Cause, Pace
-from kp_middleware.export._pace import backoff_s
-from kp_middleware.parcels import Allowance
+from kp_middleware.rate_limit import Allowance, Cause, Pace, backoff_s
 
 NOW = 1_790_000_000.0
 HOUR_S = 3600.0
@@ -57,20 +55,20 @@ def test_at_first_nothing_has_to_wait():
 
 
 def test_a_burst_may_be_spent_at_once():
-    pace = spend(Pace(burst=20), NOW, times=19)
+    pace = spend(Pace(), NOW, times=19)
 
     assert pace.wait_s(NOW) == 0
 
 
 def test_after_the_burst_each_waits_for_its_turn():
-    pace = spend(Pace(burst=20, interval_s=2.2), NOW, times=20)
+    pace = spend(Pace(), NOW, times=20)
 
     assert pace.wait_s(NOW) == pytest.approx(2.2)
     assert pace.wait_s(NOW + 2.3) == 0
 
 
 def test_an_idle_hour_saves_up_no_more_than_one_burst():
-    pace = spend(Pace(burst=20, interval_s=2.2), NOW, times=20)
+    pace = spend(Pace(), NOW, times=20)
 
     pace = spend(pace, NOW + HOUR_S, times=20)
 
@@ -257,9 +255,7 @@ def test_what_came_about_on_one_clock_is_plausible(events):
         assert pace.plausible(now) == pace
 
 
-paces_at_any_rate = st.builds(
-    replace, paces, burst=st.integers(1, 200), interval_s=st.floats(0.1, 100)
-)
+paces_at_any_rate = st.builds(replace, paces, alone=st.booleans(), interval_s=st.floats(0.1, 100))
 
 
 @given(paces_at_any_rate, paces_at_any_rate, instants)

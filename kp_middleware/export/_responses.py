@@ -14,8 +14,9 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
-from kp_middleware.parcels import Allowance, Receipt
+from kp_middleware.outbox_items import Receipt
 from kp_middleware.problems import Problem, ProblemKind
+from kp_middleware.rate_limit import Allowance
 
 _DEFAULT_WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86_400.0

@@ -1,0 +1,298 @@
+"""How one request meets the network: one deadline, whose certificates count, what went wrong."""
+
+import math
+import os
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.request import proxy_bypass
+
+import httpcore2
+import httpx2
+
+from kp_middleware.errors import RegistryUnavailableError
+from kp_middleware.problems import Problem, ProblemKind
+
+E = TypeVar("E", bound=BaseException)
+
+_UNTRUSTED: Final = frozenset({18, 19, 20, 21})
+"""OpenSSL's codes for a chain that ends nowhere known: all else is the certificate's own fault."""
+
+_WHY: Final = {
+    ProblemKind.REFUSED: "connection refused",
+    ProblemKind.UNKNOWN_HOST: "no such host",
+    ProblemKind.NO_CONNECTION: "no answer",
+}
+_PIECE_BYTES: Final = 4096  # what a socket takes at once: so each piece gets what time is left
+_FILES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_HASHED: Final = re.compile(r"[0-9a-fA-F]{8}\.\d+")
+_DIRECTORIES: Final = "SSL_CERT_DIR"
+
+
+class Deadline:
+    """What is left of the time for the request in hand, and the way to break it off.
+
+    Only `break_off` may be called from another thread than the one that asks.
+
+    Args:
+        clock: Any seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until = math.inf
+        self._lock = threading.Lock()
+        self._asked = False
+        self._broken_off = False
+        self._socket: socket.socket | None = None
+
+    def begin(self, seconds: float) -> None:
+        """Another request is to be over in so many seconds."""
+        self._until = self._clock() + seconds
+        self._asked = False
+
+    def left_s(self) -> float:
+        """The seconds that are left.
+
+        Raises:
+            TimeoutError: If there are none.
+            ConnectionAbortedError: If it was broken off.
+        """
+        if self._broken_off:
+            raise ConnectionAbortedError("broken off")
+        left_s = self._until - self._clock()
+        if left_s <= 0:
+            raise TimeoutError("the time for the whole request is over")
+        return left_s
+
+    @property
+    def asked(self) -> bool:
+        """Whether a byte of the request in hand was sent."""
+        return self._asked
+
+    def meet(self, connected: socket.socket | None) -> None:
+        """This is the connection that is used from now on."""
+        self._socket = connected
+
+    def ask(self) -> None:
+        """The first byte, or the next, is about to be sent.
+
+        Raises:
+            ConnectionAbortedError: If it was broken off.
+        """
+        with self._lock:
+            if self._broken_off:
+                raise ConnectionAbortedError("broken off")
+            self._asked = True
+
+    def break_off(self) -> bool:
+        """End what is under way, and whatever is begun later; whether a byte of it was sent."""
+        with self._lock:
+            self._broken_off = True
+        if self._socket is not None:
+            with suppress(OSError):  # it is closed already; TLS is not asked: it may be in use
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        return self._asked
+
+
+def keep_deadline(client: httpx2.Client, deadline: Deadline) -> None:
+    """Let every connection that a client makes from now on keep this deadline.
+
+    httpx2 gives every read the whole timeout anew: who sends a byte now and then is never given up.
+    It takes no network backend, its trace hook sees no single read, and a timer's thread cannot be
+    started where a process ends: so its pool's is replaced.
+    """
+    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001
+        if isinstance(transport, httpx2.HTTPTransport):
+            pool = transport._pool  # noqa: SLF001
+            pool._network_backend = _Backend(pool._network_backend, deadline)  # noqa: SLF001
+
+
+class _Backend(httpcore2.NetworkBackend):
+    def __init__(self, backend: httpcore2.NetworkBackend, deadline: Deadline) -> None:
+        self._backend = backend
+        self._deadline = deadline
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ARG002
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.NetworkStream:
+        left_s = self._deadline.left_s()
+        stream = self._backend.connect_tcp(host, port, left_s, local_address, socket_options)
+        return _Stream(stream, self._deadline)
+
+
+class _Stream(httpcore2.NetworkStream):
+    def __init__(self, stream: httpcore2.NetworkStream, deadline: Deadline) -> None:
+        self._stream = stream
+        self._deadline = deadline
+        deadline.meet(stream.get_extra_info("socket"))
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        return self._stream.read(max_bytes, self._deadline.left_s())
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        self._deadline.ask()
+        for start in range(0, len(buffer), _PIECE_BYTES):
+            piece = buffer[start : start + _PIECE_BYTES]
+            self._stream.write(piece, self._deadline.left_s())
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> httpcore2.NetworkStream:
+        left_s = self._deadline.left_s()
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left_s), self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+def named_trust() -> ssl.SSLContext | None:
+    """Trust in what the environment names, and in nothing else; None where it names nothing.
+
+    ``SSL_CERT_FILE``, or else ``REQUESTS_CA_BUNDLE``, or ``CURL_CA_BUNDLE``; and the folders of
+    ``SSL_CERT_DIR``.
+
+    Raises:
+        RegistryUnavailableError: If one cannot be read.
+    """
+    named = [*_named()]
+    if not named:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for variable, path in named:
+        try:
+            _believe(context, Path(path))
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            problem = Problem(ProblemKind.CERTIFICATE_FILE, f"{variable} {path}")
+            raise RegistryUnavailableError(str(problem), problem=problem) from error
+    return context
+
+
+def _named() -> Iterator[tuple[str, str]]:
+    file = next((name for name in _FILES if os.environ.get(name)), None)
+    if file is not None:
+        yield file, os.environ[file]
+    for path in filter(None, os.environ.get(_DIRECTORIES, "").split(os.pathsep)):
+        yield _DIRECTORIES, path
+
+
+def _believe(context: ssl.SSLContext, path: Path) -> None:
+    if path.is_dir():
+        _believe_folder(context, path)
+    else:
+        context.load_verify_locations(cafile=path)
+
+
+def _believe_folder(context: ssl.SSLContext, folder: Path) -> None:
+    """OpenSSL finds only names that ``openssl rehash`` makes: where there are none, read all."""
+    files = [*folder.iterdir()]
+    if any(_HASHED.fullmatch(file.name) for file in files):
+        context.load_verify_locations(capath=folder)
+        return
+    for file in filter(Path.is_file, files):
+        with suppress(ssl.SSLError):  # a key, or a text
+            context.load_verify_locations(cafile=file)
+    if not context.cert_store_stats()["x509"]:
+        raise ValueError("no certificate is in it")
+
+
+def diagnosis(
+    error: BaseException, url: httpx2.URL, *, connected: bool, timeout_s: float
+) -> Problem:
+    """What kept a request from being answered at all.
+
+    Args:
+        error: What httpx2 or the network raised.
+        url: The registry's.
+        connected: Whether a byte was sent, to it or to a proxy.
+        timeout_s: How long the request could take.
+    """
+    causes = [*_causes(error)]
+    if certificate := _first(causes, ssl.SSLCertVerificationError):
+        untrusted = certificate.verify_code in _UNTRUSTED
+        kind = ProblemKind.UNTRUSTED if untrusted else ProblemKind.BAD_CERTIFICATE
+        return Problem(kind, certificate.verify_message)
+    variable = proxy_variable(url)
+    if variable and isinstance(error, httpx2.ProxyError):
+        return Problem(ProblemKind.PROXY_REFUSES, f"{variable} {error}")
+    problem = _of_the_way(error, causes, url)
+    if problem.kind is ProblemKind.SILENCE:
+        kind = ProblemKind.SILENCE if connected else ProblemKind.NO_CONNECTION
+        problem = Problem(kind, f"{timeout_s:g}")
+    if variable and not connected:
+        return Problem(ProblemKind.PROXY, f"{variable} {_WHY.get(problem.kind) or error}")
+    return problem
+
+
+def proxy_variable(url: httpx2.URL) -> str | None:
+    """The variable whose proxy a request for this URL goes through, or None."""
+    if proxy_bypass(url.host):
+        return None
+    names = (f"{url.scheme}_proxy", "all_proxy")
+    spelt = (spelling for name in names for spelling in (name, name.upper()))
+    return next((name for name in spelt if os.environ.get(name)), None)
+
+
+def unusable_proxy() -> Problem:
+    """The variable that no client can be made with, and why; without its value."""
+    named = {
+        spelling: os.environ[spelling]
+        for name in ("https_proxy", "http_proxy", "all_proxy")
+        for spelling in (name, name.upper())
+        if os.environ.get(spelling)
+    }
+    wrong = next((name for name, value in named.items() if not _is_proxy(value)), None)
+    if wrong:
+        detail = f"{wrong} its address is no URL such as http://proxy.example:3128"
+    else:
+        socks = next((name for name in named if named[name].startswith("socks")), "HTTPS_PROXY")
+        detail = f"{socks} SOCKS needs the package httpx2[socks]"
+    return Problem(ProblemKind.PROXY_UNUSABLE, detail)
+
+
+def _is_proxy(value: str) -> bool:
+    try:
+        httpx2.Proxy(value if "://" in value else f"http://{value}")
+    except (httpx2.InvalidURL, ValueError):
+        return False
+    return True
+
+
+def _of_the_way(error: BaseException, causes: list[BaseException], url: httpx2.URL) -> Problem:
+    if _first(causes, ConnectionRefusedError):
+        return Problem(ProblemKind.REFUSED)
+    if _first(causes, socket.gaierror) or _first(causes, UnicodeError):  # no name can be so
+        return Problem(ProblemKind.UNKNOWN_HOST, url.host)
+    if isinstance(error, httpx2.TimeoutException | TimeoutError):
+        return Problem(ProblemKind.SILENCE)
+    if tls := _first(causes, ssl.SSLError):
+        return Problem(ProblemKind.NO_TLS, tls.reason or str(tls))
+    if isinstance(error, httpx2.ConnectError):
+        return Problem(ProblemKind.UNREACHABLE, str(error))
+    return Problem(ProblemKind.BROKEN, f"{type(error).__name__}: {error}")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _first(causes: list[BaseException], kind: type[E]) -> E | None:
+    return next((cause for cause in causes if isinstance(cause, kind)), None)
