@@ -38,7 +38,7 @@ from rich.table import Table
 from kp_middleware.cli import main
 
 ANSWER_MS: Final = 300
-START_MS: Final = 150
+START_MS: Final = 300
 ROUNDS: Final = 5
 STARTS: Final = 15
 FLOORS: Final = ("pass", "import click")
@@ -49,7 +49,6 @@ PATIENT: Final = {
 """Commands without a target: they read or write the whole file, or load the model."""
 
 NOT_MEASURED: Final = {
-    "completion",
     "config set",
     "demo",
     "feedback",
@@ -66,32 +65,31 @@ ARGUMENTS: Final = {
 }  # fmt: skip
 VARIANTS: Final = {
     "backup": ["--force"],
+    "calibrate": [
+        "", "--step 0.1", "--step 0.1 -d law", "--threshold 0.8", "--threshold 0.3",
+        "--step 0.1 --weights finance", "--weights finance --threshold 0.8",
+    ],
     "diff": [""],
-    "explain": ["", "--threshold 0.9"],
     "export": ["--force --raw"],
     "list": [
         "", "-d law", "-d nothing", "--above", "--below", "--near", "--failed", "--tool find_c",
         "--tool nothing", "--state blocked", "--state withheld", "--state cancelled",
         "--slower 30s", "--since 2d", "--since 300d --failed", "-q memory", "-q nothing",
+        "-q memory -d law",
         "-d law --tool find_c --failed --above",
     ],
     "outbox list": ["", "--failed", "--sent"],
     "prune": ["--keep 90000"],
     "report": ["--force {folder}/report.html"],
     "rescore": ["-d nothing"],
-    "search": ["", "-d law"],
-    "show": ["", "--steps all"],
+    "show": ["", "--steps all", "--why", "--why --threshold 0.9"],
     "sql": [""],
     "stats": [
-        "", "--by domain", "--by day", "--by week", "--by tool", "--by model", "--by state",
+        "", "--by domain", "--by day", "--by week", "--by tool", "--by tool -d law",
+        "--by model", "--by state",
         "--by gate",
     ],
     "tail": ["-n 20 --no-follow"],
-    "tools": ["", "-d law"],
-    "what-if": [
-        "", "-d law", "--threshold 0.8", "--threshold 0.3", "--weights finance",
-        "--weights finance --threshold 0.8",
-    ],
 }  # fmt: skip
 TYPED: Final = {"sql": "SELECT * FROM history ORDER BY seq DESC LIMIT 20", "redact": "a text"}
 """On standard input."""

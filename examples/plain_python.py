@@ -2,7 +2,7 @@
 
     python examples/plain_python.py
 
-Its runs are in the file that `kp-middleware path` names; look at them with `kp-middleware`.
+Its runs are in the file that `kp-middleware status` names; look at them with `kp-middleware`.
 """
 
 from kp_middleware import KnowledgePulse, current_trace

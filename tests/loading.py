@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = {"pydantic", "numpy", "sqlite_utils", "rich", "httpx2", "langchain", "datasette"}
+HEAVY = {"numpy", "sqlite_utils", "httpx2", "langchain", "datasette"}
 
 
 def heavy_modules(*words):

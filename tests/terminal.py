@@ -6,14 +6,20 @@ import re
 import subprocess
 import sys
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_ESCAPES = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|1A)")
 
 
 def typed(*words, columns=150):
     """What `kp-middleware` prints on a terminal this wide, without its colours."""
+    printed = shown([sys.executable, "-m", "kp_middleware", *words], columns=columns)
+    return _seen_at_the_end(_ESCAPES.sub("", printed).replace("\r\n", "\n"))
+
+
+def shown(command, columns=150):
+    """All that a program prints on a terminal this wide."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "kp_middleware", *words],
+        command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -23,7 +29,7 @@ def typed(*words, columns=150):
     printed = b"".join(iter(lambda: _read(ours), b"")).decode()
     os.close(ours)
     process.wait(50)
-    return _seen_at_the_end(_ESCAPES.sub("", printed).replace("\r\n", "\n"))
+    return printed
 
 
 def _read(terminal):
@@ -35,4 +41,4 @@ def _read(terminal):
 
 def _seen_at_the_end(printed):
     """Without what was drawn over, as progress is."""
-    return "\n".join(line.rsplit("\r\x1b[K", 1)[-1] for line in printed.split("\n"))
+    return "\n".join(line.rsplit("\x1b[2K", 1)[-1] for line in printed.split("\n"))

@@ -1,5 +1,5 @@
 """Look at what was recorded: the command line."""
 
-from kp_middleware.cli._command_line import cli as main
+from kp_middleware.cli.main import main
 
 __all__ = ["main"]

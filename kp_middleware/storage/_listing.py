@@ -1,4 +1,4 @@
-"""Which traces are meant, and their rows: what ``list``, ``search`` and ``export`` ask for."""
+"""Which traces are meant, and their rows: what ``list`` and ``export`` ask for."""
 
 import json
 import re

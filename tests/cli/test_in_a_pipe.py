@@ -8,13 +8,12 @@ import pytest
 
 PAGE = Path(__file__, "../../../docs/command-line.md").resolve().read_text()
 LISTS = (
-    "list", "search one", "similar @last", "tools", "outbox list", "config list", "what-if",
-    "what-if --threshold 0.5",
+    "list", "list -q one", "similar @last", "outbox list", "config list",
 )  # fmt: skip
 AS_JSON = re.findall(r"`(\w+)`", re.search(r"tab-separated in a pipe\.([^;]+);", PAGE)[1])
 ARGUMENTS = {"show": "@last", "sql": "select 1"}
 TEXTS = (
-    "path", "explain @last", "diff @last @last", "prune --keep 1", "doctor", "config path",
+    "show @last --why", "diff @last @last", "prune --keep 1", "doctor", "config path",
     "outbox rescan", "rescore --dry-run", "feedback @last --success",
 )  # fmt: skip
 

@@ -11,27 +11,25 @@ import click
 import pytest
 from loading import heavy_modules
 
-from kp_middleware import Settings, locations
+from kp_middleware import locations
 from kp_middleware.cli import main
-from kp_middleware.cli.commands.calibrate import _gate_settings
-from kp_middleware.cli.commands.redact import _policy_and_level
-from kp_middleware.privacy import Policy
 
 DECISION = Path(__file__).parents[2] / "docs" / "decisions" / "start-up-of-commands.md"
 NEEDS_MORE, NO_TARGET = (
     {*re.findall(r"(?m)^\| `([a-z ]+)` \|", part)}
     for part in DECISION.read_text("utf-8").split("\n## ")
 )
-WITH_NUMPY = {"calibrate", "similar"}
 NEEDS_AN_OUTBOX = {"outbox cancel"}
 WORDS = {
     "file": "{folder}/made",
     "left": "@last",
+    "name": "threshold",
     "out": "{folder}/made",
     "query": "SELECT 1 AS one",
     "right": "@last",
     "text": "one",
     "trace_id": "@last",
+    "value": "0.8",
 }
 ALSO = {"prune": ["--keep", "1"], "tail": ["-n", "1", "--no-follow"]}
 
@@ -57,7 +55,7 @@ EVERY = [
 WITH_JSON = [
     one
     for one in EVERY
-    if one.id not in NEEDS_MORE | WITH_NUMPY | NEEDS_AN_OUTBOX
+    if one.id not in NEEDS_MORE | NEEDS_AN_OUTBOX
     and any("--json" in option.opts for option in options(one.values[1]))
 ]
 
@@ -104,32 +102,9 @@ def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp
     assert [json.loads(line) for line in [printed] if line]
 
 
-@pytest.mark.parametrize("words", [["calibrate"], ["similar", "@last"]], ids=" ".join)
-def test_a_command_that_computes_loads_numpy_alone(words, agent, db, monkeypatch):
-    monkeypatch.setenv("KP_MAX_PER_DAY", "")  # sets nothing
-    agent("one")
-    agent("two")
-
-    heavy, printed = heavy_modules("--db", str(db), *words, "--json")
-
-    assert heavy == ["numpy"]
-    assert json.loads(printed)
-
-
 @pytest.mark.parametrize(
-    ("variable", "value", "words"),
-    [("KP_MAX_PER_DAY", "3", ["calibrate"]), ("kp_redact_numbered", "true", ["redact"])],
+    "words", [["calibrate"], ["redact"], ["calibrate", "--step", "0.1", "--weights", "code"]]
 )
-def test_settings_are_checked_where_there_are_some(variable, value, words, agent, db, monkeypatch):
-    agent("one")
-    monkeypatch.setenv(variable, value)
-
-    heavy, _ = heavy_modules("--db", str(db), *words, "--json")
-
-    assert "pydantic" in heavy
-
-
-@pytest.mark.parametrize("words", [["calibrate"], ["redact"], ["what-if", "--weights", "code"]])
 def test_a_mistyped_setting_is_told_wherever_settings_matter(words, agent, type_command):
     agent("one")
     locations.settings_file().parent.mkdir(parents=True, exist_ok=True)
@@ -167,13 +142,6 @@ def test_nothing_to_try_again_loads_nothing_heavy(agent, db):
     assert (heavy, json.loads(printed)) == ([], {})
 
 
-def test_what_is_known_without_settings_is_what_they_say_where_nothing_is_set(db):
-    settings = Settings()
-
-    assert _policy_and_level(db) == (Policy.of(settings), settings.privacy_level)
-    assert _gate_settings(db) == (settings.threshold, settings.max_per_day)
-
-
 def test_what_may_load_more_are_commands_that_there_are():
     assert {one.id for one in EVERY} >= NEEDS_MORE
 
@@ -193,16 +161,6 @@ def test_nothing_to_score_anew_loads_nothing_heavy(agent, db):
     assert (heavy, json.loads(printed)["scored"]) == ([], 0)
 
 
-@pytest.mark.parametrize("words", [["explain", "@last"], ["what-if"]], ids=" ".join)
-def test_other_weights_of_the_protocol_load_nothing_heavy(words, agent, db):
-    agent("one")
-
-    heavy, printed = heavy_modules("--db", str(db), *words, "--weights", "finance", "--json")
-
-    assert heavy == []
-    assert json.loads(printed)
-
-
 @pytest.mark.parametrize("name", ["KP_PROFILES", "kp_profiles"])
 def test_weights_of_the_user_s_own_win_over_those_of_the_protocol(name, agent, db, monkeypatch):
     agent("one")
@@ -210,7 +168,7 @@ def test_weights_of_the_user_s_own_win_over_those_of_the_protocol(name, agent, d
     monkeypatch.setenv(name, json.dumps({"finance": weights}))
 
     _, printed = heavy_modules(
-        "--db", str(db), "explain", "@last", "--weights", "finance", "--json"
+        "--db", str(db), "show", "@last", "--why", "--weights", "finance", "--json"
     )
 
     assert [one["weight"] for one in json.loads(printed)["signals"]] == [1, 0, 0, 0]

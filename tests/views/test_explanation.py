@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.cli.lines.trace import trace_lines
+from kp_middleware.cli.console import drawn
+from kp_middleware.cli.run_text import run_parts
 from kp_middleware.views.trace import ScoreLine, added_up, arithmetic, delivery_status
 from kp_middleware.views.wording import one_line
 
@@ -119,13 +120,13 @@ def test_it_is_said_where_a_trace_went_and_why(shown, change, words):
 
 
 def test_a_person_reads_the_question_the_sum_the_way_and_the_steps(shown):
-    text = "\n".join(trace_lines(shown()))
+    text = drawn(*run_parts(shown(), steps=None, width=100))
 
     assert text.startswith("one\nkp:trace:")
     assert "  score  " in text
     assert "→ kept here: score 0." in text
     assert "   0  thought" in text
-    assert text.endswith("result: ONE")
+    assert text.endswith("result: ONE\n")
 
 
 def test_signs_that_join_others_are_left_and_those_that_steer_are_not():

@@ -6,9 +6,8 @@ from contextlib import closing
 import pytest
 
 from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
-from kp_middleware.cli.lines.account import account_lines
-from kp_middleware.cli.lines.markdown import markdown
-from kp_middleware.cli.lines.trace import trace_lines
+from kp_middleware.cli.console import drawn
+from kp_middleware.cli.run_text import markdown, run_parts, why_parts
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.views.explanation import explain_score
@@ -37,9 +36,8 @@ def trace_of(confidence):
 
 
 def told(trace, **asked):
-    return " ".join(
-        "\n".join(account_lines(explain_score(trace, **asked), trace["objective"], 400)).split()
-    )
+    parts = why_parts(explain_score(trace, **asked), trace["objective"], 400)
+    return " ".join(drawn(*parts, width=400).split())
 
 
 class Rule:
@@ -125,7 +123,7 @@ def test_a_gate_that_failed_asked_for_nothing(decided):
     assert (trace["verdict"], account.threshold, account.cleared) == ("gate_failed", None, None)
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
     assert "It was not the bar that decided: the gate failed: AttributeError." in told(trace)
-    assert "threshold" not in "\n".join(trace_lines(trace))
+    assert "threshold" not in drawn(*run_parts(trace, steps=None, width=100))
     page = trace_html(trace, MostAlike(), links=None)
     assert "Its gate: mine, which failed to decide." in page
     assert "the threshold of" not in page
@@ -155,5 +153,5 @@ def test_the_gate_is_named_wherever_a_trace_is_shown(decided):
     (trace,) = decided([0.9], threshold=0.4, max_per_day=7)
 
     words = "threshold 0.4, at most 7 a day"
-    assert f"  gate: {words}" in [*trace_lines(trace)]
+    assert f"  gate: {words}" in drawn(*run_parts(trace, steps=None, width=100)).splitlines()
     assert f"- gate: `{words}`" in [*markdown(trace, steps=None)]

@@ -104,7 +104,7 @@ def test_a_setting_is_recommended(fill, calibrate, values, best):
     assert calibrate()["recommended"] == best
 
 
-def test_what_is_private_is_left_out_as_by_what_if_and_that_is_said(fill, calibrate, db):
+def test_what_is_private_is_left_out_and_that_is_said(fill, calibrate, db):
     fill([0.9, 0.6])
     private = run("one", step("thought"))
     metadata = private.trace.metadata.model_copy(update={"visibility": "private"})
@@ -122,8 +122,8 @@ def test_what_is_private_is_left_out_as_by_what_if_and_that_is_said(fill, calibr
 def test_a_share_is_rounded_once(fill, db):
     fill([0.9] * 8 + [0.1] * 157)
 
-    for command in ("calibrate", "what-if"):
-        told = typed("--db", str(db), command)
+    for words in (["calibrate"], ["calibrate", "--step", "0.1"]):
+        told = typed("--db", str(db), *words)
         assert " 4.8%" in told
         assert " 4.9%" not in told
 
@@ -133,7 +133,7 @@ def test_a_person_sees_it_with_the_command_to_type(fill, db):
 
     told = typed("--db", str(db), "calibrate", columns=100)
 
-    (tenth,) = [line for line in told.splitlines() if line.startswith("top 10% ")]
+    (tenth,) = [line for line in told.splitlines() if line.strip().startswith("top 10% ")]
     assert tenth.split()[:6] == ["top", "10%", "10", "16.7%", "4.1", "5"]
     assert "0.75 (now) " in told
     assert 'Recommended: "top 10%": it would have let through 10 of 60 runs' in told
@@ -141,13 +141,12 @@ def test_a_person_sees_it_with_the_command_to_type(fill, db):
     assert max(map(len, told.splitlines())) <= 100
 
 
-def test_a_narrow_terminal_has_room_for_all_but_bars(fill, db):
+def test_no_line_is_longer_than_a_narrow_terminal(fill, db):
     fill([place / 200 for place in range(60)])
 
     told = typed("--db", str(db), "calibrate", columns=64)
 
     assert max(map(len, told.splitlines())) <= 64
-    assert "█" not in told
 
 
 def test_a_domain_s_name_steers_no_terminal(fill, db):

@@ -12,8 +12,12 @@ import click
 import pytest
 
 from kp_middleware.cli import main
-from kp_middleware.cli.input.names import complete_domain, complete_tool, complete_trace_id
-from kp_middleware.cli.input.weights import complete_profile
+from kp_middleware.cli.completions import (
+    complete_domain,
+    complete_profile,
+    complete_tool,
+    complete_trace_id,
+)
 from kp_middleware.core.gates import top_share
 from kp_middleware.database import connect
 from kp_middleware.storage import domain_names, tool_names, trace_ids
@@ -87,7 +91,6 @@ def test_each_id_domain_tool_and_profile_has_what_completes_it(command):
     "command",
     [
         ["show"],
-        ["explain"],
         ["similar"],
         ["diff"],
         ["diff", "@last"],
@@ -163,6 +166,7 @@ def test_commands_complete(complete):
 
 def test_states_complete(complete):
     assert [*complete("list", "--state", "in")] == ["incomplete"]
+    assert [*complete("list", "--state", "not")] == ["not-queued"]
 
 
 def test_settings_complete_with_what_they_do(complete):
@@ -191,11 +195,7 @@ def test_the_commands_of_a_group_complete(complete, group, commands):
     assert commands <= {*complete(group, "")}
 
 
-def test_the_options_of_the_command_that_a_group_runs_by_itself_complete(complete):
-    assert {"--failed", "--pending"} <= {*complete("outbox", "--")}
-
-
-@pytest.mark.parametrize("command", ["explain", "what-if"])
+@pytest.mark.parametrize("command", ["show", "calibrate"])
 def test_profiles_complete_with_those_of_the_user(complete, command, home):
     settings = home / ".config" / "kp-middleware" / "settings.toml"
     settings.parent.mkdir(parents=True)
@@ -206,12 +206,13 @@ def test_profiles_complete_with_those_of_the_user(complete, command, home):
 
 
 @pytest.mark.parametrize("content", ["[profiles.custom]\nnovelty = 'much'", "profiles = "])
-def test_profiles_complete_to_nothing_where_the_settings_are_wrong(complete, home, content):
+def test_the_protocol_s_profiles_complete_where_the_settings_are_wrong(complete, home, content):
     settings = home / ".config" / "kp-middleware" / "settings.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text(content)
 
-    assert complete("explain", "--weights", "") == {}
+    assert "custom" not in complete("show", "--weights", "")
+    assert "finance" in complete("show", "--weights", "")
 
 
 def test_a_file_that_is_not_known_completes_nothing_and_says_nothing(complete, home):
@@ -234,15 +235,6 @@ def test_columns_complete(complete, command, start, columns):
     assert [*complete(command, "-c", start)] == columns
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_says_how_to_install_it(type_command, shell):
-    script = type_command("completion", shell).stdout
-
-    assert "_KP_MIDDLEWARE_COMPLETE" in script
-    assert script.splitlines()[-1].startswith("# To install: ")
-    assert f"kp-middleware completion {shell}" in script.splitlines()[-1]
-
-
 @pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")
 def test_bash_itself_completes_an_id(db, short_ids, tmp_path):
     program = tmp_path / "kp-mw"
@@ -251,7 +243,7 @@ def test_bash_itself_completes_an_id(db, short_ids, tmp_path):
     )
     program.chmod(0o700)
     typed = f"""
-        eval "$(kp-mw completion bash)"
+        eval "$(_KP_MW_COMPLETE=bash_source kp-mw)"
         COMP_WORDS=(kp-mw show {short_ids[0][:7]}) COMP_CWORD=2
         _kp_mw_completion kp-mw
         echo "${{COMPREPLY[@]}}"

@@ -173,7 +173,7 @@ def test_csv_has_the_columns_of_the_list_and_is_redacted_as_well(type_command, w
 def test_a_file_is_for_its_user_alone(type_command, out):
     result = type_command("export", str(out))
 
-    assert (result.stdout, result.stderr) == ("", f"3 traces written to {out}\n")
+    assert (result.stdout, result.stderr) == ("", f"3 runs written to {out}\n")
     assert len(out.read_text("utf-8").splitlines()) == 3
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
@@ -230,7 +230,7 @@ def test_a_copy_of_the_file_has_everything_that_is_in_it(type_command, tmp_path)
 
     result = type_command("export", str(copy), "--format", "sqlite", "--raw")
 
-    assert (result.exit_code, result.stderr) == (0, f"3 traces written to {copy}\n")
+    assert (result.exit_code, result.stderr) == (0, f"3 runs written to {copy}\n")
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     with closing(connect(copy, read_only=True)) as connection:
         assert connection.execute("SELECT count(*) FROM traces").fetchone() == (3,)

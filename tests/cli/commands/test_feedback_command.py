@@ -5,7 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from kp_middleware.cli.lines.trace import trace_lines
+from kp_middleware.cli.console import drawn
+from kp_middleware.cli.run_text import run_parts
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.web.pages import trace_html
@@ -117,7 +118,7 @@ def learned(agent, type_command):
 
 
 @pytest.mark.usefixtures("learned")
-@pytest.mark.parametrize("words", [["show", "--md"], ["explain"]], ids=["as Markdown", "explain"])
+@pytest.mark.parametrize("words", [["show", "--md"], ["show", "--why"]], ids=" ".join)
 def test_commands_tell_when_and_what_was_before(type_command, words):
     command, *options = words
 
@@ -128,8 +129,8 @@ def test_commands_tell_when_and_what_was_before(type_command, words):
 
 
 @pytest.mark.usefixtures("learned")
-def test_explain_says_whose_confidence_it_is(type_command):
-    told = " ".join(type_command("explain", "@last").stdout.split())
+def test_the_reasons_say_whose_confidence_it_is(type_command):
+    told = " ".join(type_command("show", "--why", "@last").stdout.split())
 
     assert "0.3 of feedback's confidence of 0.250, because it failed" in told
 
@@ -139,7 +140,7 @@ def test_a_terminal_and_the_page_tell_it_too(db):
     with closing(connect(db, read_only=True)) as connection:
         trace = History(connection).trace(1)
 
-    lines = "\n".join(trace_lines(trace))
+    lines = drawn(*run_parts(trace, steps=None, width=100))
     page = str(trace_html(trace, MostAlike(), Ways()))
 
     said = "UTC: no success (before: success, confidence 0.900)"

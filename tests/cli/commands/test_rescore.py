@@ -70,7 +70,7 @@ def test_all_commands_agree_with_it(type_command):
 
     (row,) = json.loads(type_command("list", "--json", "-n", "1").stdout)
     shown = json.loads(type_command("show", "@last", "--json").stdout)
-    explained = json.loads(type_command("explain", "@last", "--json").stdout)
+    explained = json.loads(type_command("show", "@last", "--why", "--json").stdout)
     assert row["score"] == shown["score"] == pytest.approx(0.8)
     assert explained["score"] == explained["recorded_score"] == pytest.approx(0.8)
     assert (shown["novelty"], shown["gate"], row["state"]) == (0.5, "threshold 0.7", "not queued")

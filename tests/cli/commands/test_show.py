@@ -8,8 +8,8 @@ from hand_made import put, run, scored, step
 from terminal import typed
 
 from kp_middleware import ReasoningTrace
-from kp_middleware.cli.lines._waterfall import waterfall
-from kp_middleware.cli.lines.markdown import fenced
+from kp_middleware.cli.console import drawn
+from kp_middleware.cli.run_text import waterfall
 from kp_middleware.database import connect
 from kp_middleware.views.trace import ScoreLine
 
@@ -32,8 +32,13 @@ def long_run(db):
     return put(db, made, scored(made, 0.25, "a1b2c3d4-first"))
 
 
+def fall(lines, threshold, width):
+    """The rows of the waterfall."""
+    return drawn(waterfall(lines, threshold, width), width=width).splitlines()
+
+
 def test_each_part_starts_where_the_one_before_it_ended():
-    told = [*waterfall(SUM, 0.75, 100)]
+    told = fall(SUM, 0.75, 100)
 
     room = told[5].rindex("1") - 24
     bars = [line[24 : 25 + room] for line in told[:5]]
@@ -46,7 +51,7 @@ def test_each_part_starts_where_the_one_before_it_ended():
 
 
 def test_what_a_rule_takes_away_is_hollow_and_the_rest_is_solid():
-    told = [*waterfall(SUM, 0.75, 100)]
+    told = fall(SUM, 0.75, 100)
 
     assert ["█" in line for line in told[:5]] == [True, True, False, False, True]
     assert ["░" in line for line in told[:5]] == [False, False, False, True, False]
@@ -54,7 +59,7 @@ def test_what_a_rule_takes_away_is_hollow_and_the_rest_is_solid():
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 0.75, 1.0])
 def test_the_threshold_is_marked_in_each_row_at_the_same_place(threshold):
-    told = [*waterfall(SUM, threshold, 100)]
+    told = fall(SUM, threshold, 100)
 
     places = {line.index("┆") for line in told[:5]}
     axis = told[5]
@@ -62,21 +67,21 @@ def test_the_threshold_is_marked_in_each_row_at_the_same_place(threshold):
 
 
 def test_the_axis_names_the_threshold_under_its_mark():
-    told = [*waterfall(SUM, 0.75, 100)]
+    told = fall(SUM, 0.75, 100)
 
     assert abs(told[5].index("0.75") + 2 - told[0].index("┆")) <= 1
 
 
-def test_remarks_go_below_where_there_is_no_room_beside_the_bars():
-    wide, narrow = [*waterfall(SUM, 0.75, 120)], [*waterfall(SUM, 0.75, 80)]
+def test_remarks_wrap_where_there_is_no_room_beside_the_bars():
+    wide, narrow = fall(SUM, 0.75, 120), fall(SUM, 0.75, 80)
 
     assert wide[1].endswith("0.400  1.000 × 0.40  (0.000 like a1b2c3d4)")
-    assert narrow[1].endswith("1.000 × 0.40")
-    assert narrow[-1] == "  novelty               0.000 like a1b2c3d4"
+    assert narrow[1].endswith("1.000 × 0.40  (0.000 like")
+    assert narrow[2].endswith("a1b2c3d4)")
 
 
 def test_a_terminal_too_narrow_for_bars_gets_the_numbers():
-    told = [*waterfall(SUM, 0.75, 50)]
+    told = fall(SUM, 0.75, 50)
 
     assert told[0] == "  complexity            +0.200  0.800 × 0.25"
     assert not {"█", "┆"} & {*"".join(told)}
@@ -110,7 +115,7 @@ def test_the_first_and_the_last_steps_are_shown_and_the_others_counted(db):
         int(found[1]) for found in re.finditer(r"^ +(\d+)  (?:thought|tool)", told, re.MULTILINE)
     ]
     assert shown == [*range(15), *range(25, 30)]
-    assert "      … 10 steps more: --steps all\n" in told
+    assert "… 10 more steps: --steps all\n" in told
 
 
 @pytest.mark.parametrize(
@@ -208,18 +213,19 @@ def test_markdown_counts_the_steps_that_it_leaves_out(type_command):
     told = type_command("show", "5555", "--md").stdout
 
     assert told.count("\n### ") == 20
-    assert "\n… 10 steps more: --steps all\n" in told
+    assert "\n… 10 more steps: --steps all\n" in told
 
 
 @pytest.mark.parametrize(
     ("text", "fence"),
-    [("plain", "```"), ("```sh\nrm -rf\n```", "````"), ("a `````` b", "```````"), ("", "```")],
+    [("plain", "```"), ("```sh\nrm -rf\n```", "````"), ("a `````` b", "```````")],
 )
-def test_nothing_in_a_text_ends_its_fence(text, fence):
-    told = [*fenced(text)]
+def test_nothing_in_a_text_ends_its_fence(db, type_command, text, fence):
+    put(db, run(text, step("thought")))
 
-    assert (told[0], told[-1]) == (f"{fence}text", fence)
-    assert not any(line.strip() == fence for line in told[1:-1])
+    told = type_command("show", "@last", "--md").stdout
+
+    assert f"{fence}text\n{text}\n{fence}\n" in told
 
 
 def test_names_in_markdown_cannot_become_markup(db, type_command):

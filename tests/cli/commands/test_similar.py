@@ -5,9 +5,6 @@ import pytest
 from hand_made import put, run, step, with_value
 from terminal import typed
 
-from kp_middleware.cli.commands.similar import compared
-from kp_middleware.storage import TraceVector
-
 
 def unit(*values):
     vector = np.zeros(384, dtype="<f4")
@@ -61,19 +58,6 @@ def test_only_so_many_are_listed(type_command):
     assert len(json.loads(type_command("similar", "here", "-n", "2", "--json").stdout)) == 2
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
-def test_batches_of_any_size_find_the_same(batch_size):
-    here = TraceVector(1, "model", unit(1, 0))
-    others = [TraceVector(seq, "model", unit(seq, 1)) for seq in range(2, 9)]
-
-    found = [*compared(here, others, batch_size=batch_size)]
-
-    assert [one.trace_seq for one in found] == [2, 3, 4, 5, 6, 7, 8]
-    assert [one.similarity for one in found] == pytest.approx(
-        [seq / (seq**2 + 1) ** 0.5 for seq in range(2, 9)]
-    )
-
-
 @pytest.mark.usefixtures("neighbours")
 def test_vectors_of_other_embedders_and_sizes_are_not_compared(remember, type_command, db):
     remember("another model", 1, 0, embedder="another")
@@ -108,7 +92,7 @@ def test_a_trace_without_a_vector_is_an_error_in_words(remember, type_command, f
     result = type_command("similar", "here")
 
     assert result.exit_code == 1
-    assert f"trace here has no embedding to compare: {words}" in result.stderr
+    assert f"run here has no embedding to compare: {words}" in result.stderr
 
 
 @pytest.mark.usefixtures("neighbours")

@@ -228,14 +228,6 @@ def test_a_pipe_gets_the_lines_if_it_asks_for_a_table(type_command):
 
 
 @pytest.mark.usefixtures("waiting")
-def test_two_formats_exclude_each_other(type_command):
-    result = type_command("status", "--json", "--table")
-
-    assert result.exit_code == 2
-    assert "--json and --table exclude each other" in result.stderr
-
-
-@pytest.mark.usefixtures("waiting")
 def test_no_line_is_longer_than_the_terminal(change, db):
     change("UPDATE outbox SET state = 'blocked', reason = 'residual_secret at steps[0]'")
 

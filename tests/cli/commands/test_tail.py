@@ -9,7 +9,7 @@ import pytest
 from hand_made import put, run, step, with_value
 from terminal import typed
 
-from kp_middleware.cli.commands.tail import follow
+from kp_middleware.cli.runs import follow
 from kp_middleware.database import connect
 from kp_middleware.errors import DatabaseError
 
@@ -93,7 +93,7 @@ def test_a_person_sees_a_line_for_each(db):
 
     heading, line = typed("--db", str(db), "tail", "--no-follow").splitlines()
 
-    assert " ".join(heading.split()) == "id started at domain score success state objective"
+    assert " ".join(heading.split()) == "id started_at domain score success state objective"
     assert line.endswith("general       0.500  yes      withheld    How high is ?[2J Mont Blanc?")
 
 

@@ -1,0 +1,246 @@
+"""The commands on the settings: what each is, where that comes from, and how to change it."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from inspect import getdoc
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from kp_middleware import locations
+from kp_middleware.cli.completions import Completed, complete_threshold, items
+from kp_middleware.cli.options import DefaultGroup
+from kp_middleware.cli.rows import Output, json_option, output_options, print_json
+from kp_middleware.cli.user_settings import named_file, typed_settings, wrong_settings
+from kp_middleware.storage import Row
+from kp_middleware.views.wording import cut, one_line
+
+_COLUMNS: Final = ("setting", "value", "origin", "description")
+_WIDTH: Final = 44
+_ENTRY: Final = re.compile(r"^    (\w+): (.*(?:\n     +.*)*)", re.MULTILINE)
+_ELSEWHERE: Final = {
+    "api_key": "the API key belongs in no file of ours: put it into KP_API_KEY",
+    "profiles": "weights are tables: write [profiles.DOMAIN] into {path}",
+}
+
+
+@click.group(cls=DefaultGroup, default="list")
+def config() -> None:
+    """Show each setting, where it comes from and what it does; change the settings file.
+
+    \b
+    kp-middleware config                      every setting
+    kp-middleware config set threshold 0.8    write it to settings.toml
+    kp-middleware config path                 where that is
+    """
+
+
+def _complete_setting(_: click.Context, __: click.Parameter, start: str) -> Completed:
+    return items(descriptions(), start)
+
+
+def _complete_value(context: click.Context, parameter: click.Parameter, start: str) -> Completed:
+    if context.params.get("name") == "threshold":
+        return complete_threshold(context, parameter, start)
+    return []
+
+
+_setting_argument: Callable[[Any], Any] = click.argument(
+    "name", metavar="NAME", shell_complete=_complete_setting
+)
+
+
+@config.command("list")
+@output_options(columns=_COLUMNS)
+@click.pass_context
+def list_(context: click.Context, *, output: Output) -> None:
+    """List every setting: its value, where it comes from, and what it does.
+
+    Environment variables win over settings.toml, that over the files of the reference command
+    line, and a keyword in your program over all. The API key is not shown.
+
+    \b
+    kp-middleware config list --json
+    """
+    output.print(_settings(named_file(context)), _COLUMNS, for_people=_for_people)
+    _raise_for(wrong_settings())
+
+
+@config.command()
+@_setting_argument
+@json_option
+@click.pass_context
+def get(context: click.Context, *, name: str, as_json: bool) -> None:
+    """Print the value of one setting.
+
+    \b
+    kp-middleware config get threshold
+    sqlite3 "$(kp-middleware config get db)"
+    """
+    rows = {row["setting"]: row for row in _settings(named_file(context))}
+    _check_name(name, [*rows])
+    if as_json:
+        print_json(rows[name])
+    else:
+        click.echo(_text(rows[name]["value"]))
+    _raise_for(wrong_settings())
+
+
+@config.command("set")
+@_setting_argument
+@click.argument("value", shell_complete=_complete_value)
+@json_option
+def set_(*, name: str, value: str, as_json: bool) -> None:
+    """Write one setting to settings.toml, after a check. Other lines stay as they are.
+
+    A list is JSON, or texts divided by commas.
+
+    \b
+    kp-middleware config set threshold "top 10%"
+    kp-middleware config set redact_deny '["Bluebird", "/ACME-[0-9]+/"]'
+    """
+    _check_name(name, [*descriptions()])
+    _check_text(value)
+    written = write_setting(locations.settings_file(), name, value)
+    if as_json:
+        print_json({"setting": name, "value": written, "path": str(locations.settings_file())})
+    else:
+        click.echo(f"{name} is {json.dumps(written, ensure_ascii=False)} from the next program on")
+    tell_what_wins(name)
+
+
+@config.command()
+@json_option
+def path(*, as_json: bool) -> None:
+    """Print where settings.toml is, or would be.
+
+    \b
+    $EDITOR "$(kp-middleware config path)"
+    """
+    file = locations.settings_file()
+    if as_json:
+        print_json({"path": str(file), "exists": file.exists()})
+    else:
+        click.echo(file)
+
+
+def descriptions() -> dict[str, str]:
+    """Return what each setting does, as the docstring of `Settings` says."""
+    from kp_middleware.settings import Settings
+
+    entries = _ENTRY.findall(getdoc(Settings) or "")
+    words = {name: " ".join(text.replace("``", "").split()) for name, text in entries}
+    return {name: words.get(name, "") for name in Settings.model_fields}
+
+
+def write_setting(path: Path, name: str, text: str) -> Any:
+    """Check a value as `Settings` does, write it, and return it as JSON has it.
+
+    The file is for the user alone (mode 0600), as is its folder if that is new.
+
+    Raises:
+        click.ClickException: If it is wrong, or is not to be set here; the file is as it was.
+        SettingsFileError: If the file cannot be read.
+    """
+    import tomlkit
+
+    if name in _ELSEWHERE:
+        raise click.ClickException(_ELSEWHERE[name].format(path=path))
+    value = _checked(name, text)
+    locations.settings_lines()  # says why, where it cannot be read
+    document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
+    document[name] = value
+    try:
+        _replace(path, tomlkit.dumps(document))
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+    return value
+
+
+def tell_what_wins(name: str) -> None:
+    """Say that an environment variable hides what the file says, if one does."""
+    from kp_middleware.settings import outside_origins
+
+    variable = outside_origins().get(name, "")
+    if variable.upper() == f"KP_{name.upper()}":
+        click.echo(f"{variable} is set, and wins over the file", err=True)
+
+
+def _settings(db: Path | None) -> list[Row]:
+    """Each setting with its value as JSON has it, its origin and its description."""
+    from kp_middleware.settings import outside_origins
+
+    named: dict[str, Any] = {"db": db} if db else {}
+    values = typed_settings(named).model_dump(mode="json")
+    origins, told = outside_origins() | dict.fromkeys(named, "--db"), descriptions()
+    return [
+        {
+            "setting": name,
+            "value": value,
+            "origin": origins.get(name, "default"),
+            "description": told[name],
+        }
+        for name, value in values.items()
+    ]
+
+
+def _checked(name: str, text: str) -> Any:
+    if name == "enabled":
+        return _without_the_variable(text)
+    return typed_settings({name: text}).model_dump(mode="json")[name]
+
+
+def _without_the_variable(text: str) -> bool:
+    """``KP_ENABLED=false`` wins over any keyword, and must not get into the file so."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(bool).validate_python(text)
+    except ValidationError as error:
+        raise click.ClickException("enabled: type true or false") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """All of it or nothing; a link stays a link."""
+    path = path.resolve()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(text.encode())
+    Path(name).replace(path)
+
+
+def _raise_for(wrong: list[str]) -> None:
+    """What is wrong is said after what is used instead."""
+    if wrong:
+        raise click.ClickException(f"{'; '.join(wrong)}; until this is corrected, nothing is sent")
+
+
+def _check_name(name: str, names: list[str]) -> None:
+    if name not in names:
+        raise click.UsageError(f"there is no setting {name}: there are {', '.join(names)}")
+
+
+def _check_text(value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError("the value is no UTF-8 text: type it anew") from error
+
+
+def _for_people(row: Row) -> Row:
+    return row | {"value": cut(one_line(_text(row["value"])), _WIDTH)}
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case _:
+            return json.dumps(value, ensure_ascii=False)

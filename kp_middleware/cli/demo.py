@@ -1,0 +1,109 @@
+"""The command that shows the main job: a real agent, the real model, a local registry."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import click
+
+from kp_middleware.cli.console import print_table
+from kp_middleware.cli.rows import json_option, print_json, run_for_people
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.database import connect
+from kp_middleware.errors import MissingExtraError
+from kp_middleware.pipeline import Backlog, KnowledgePulse
+from kp_middleware.storage import History, Row
+from kp_middleware.testing import LocalRegistry
+
+_COLUMNS = ("id", "domain", "score", "success", "state", "reason", "objective")
+
+
+@click.command()
+@click.option("--into", type=click.Path(path_type=Path, dir_okay=False), help="Keep its runs here.")
+@json_option
+def demo(*, into: Path | None, as_json: bool) -> None:
+    """See it work: a scripted agent, real tools, the real model.
+
+    Needs no key, no account and no network; nothing leaves this machine. Shows what was kept,
+    what would be sent, and why.
+
+    \b
+    kp-middleware demo --into demo.db
+    """
+    _run_demo(into, as_json=as_json)
+
+
+def _run_demo(path: Path | None, *, as_json: bool) -> None:
+    """Run the demo's agent, and show what became of each run.
+
+    Args:
+        path: The file for its traces; None makes one in a new temporary folder.
+        as_json: Print JSON instead of a table and words.
+
+    Raises:
+        MissingExtraError: If the demo's agent is not installed.
+    """
+    if path is not None and path.exists() and path.stat().st_size:
+        raise click.UsageError(f"{path} exists: the demo wants a new file, or it would send yours")
+    run_tasks = _demo_agent()
+    path = path or Path(tempfile.mkdtemp(prefix="kp-demo-")) / "kp.db"
+    click.echo("A scripted agent with real tools runs, and its runs are scored …", err=True)
+    with LocalRegistry() as registry:
+        backlog = _run(run_tasks, path, registry)
+        stored = len(registry.documents)
+    with closing(connect(path, read_only=True)) as connection:
+        rows = [*reversed(History(connection).latest(100))]
+    if backlog:
+        click.echo(f"not done: {backlog.unscored} to score, {backlog.unsent} to send", err=True)
+    if as_json:
+        print_json({"path": str(path), "sent": stored, "runs": rows})
+    else:
+        _tell(path, rows, stored)
+
+
+def _run(
+    run_tasks: Callable[[KnowledgePulse], None], path: Path, registry: LocalRegistry
+) -> Backlog:
+    with KnowledgePulse(
+        db=path,
+        registry_url=registry.url,
+        api_key=registry.api_key,
+        agent_id="kp-demo",
+        visibility="network",
+        threshold=DEFAULT_THRESHOLD,
+        enabled=True,
+    ) as kp:
+        run_tasks(kp)
+        return kp.flush(timeout_s=60)
+
+
+def _tell(path: Path, rows: list[Row], stored: int) -> None:
+    print_table([run_for_people(row) for row in rows], _COLUMNS)
+    click.echo(
+        f"\nAll {len(rows)} runs are in {path}\n"
+        f"{stored} of them went to a registry on this machine; each row says why or why not.\n\n"
+        "Now look at the one that scored most, step by step:\n\n"
+        f"  {_command()} --db {path} show @best"
+    )
+
+
+def _command() -> str:
+    """What to type for this program, here."""
+    if shutil.which("kp-middleware"):
+        return "kp-middleware"
+    return f"{os.path.relpath(sys.executable)} -m kp_middleware"
+
+
+def _demo_agent() -> Callable[[KnowledgePulse], None]:
+    for entry_point in entry_points(group="kp_middleware.demos"):
+        try:
+            run_tasks: Callable[[KnowledgePulse], None] = entry_point.load()
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(entry_point.name) from error
+        return run_tasks
+    raise MissingExtraError("langchain")

@@ -1,0 +1,137 @@
+"""The command line: its commands by family, and what all of them have in common."""
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED, prepare_streams
+from kp_middleware.cli.options import DefaultGroup, common_options
+from kp_middleware.cli.user_settings import file_of, prepare_file
+from kp_middleware.database import TROUBLE, in_words
+from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.views.wording import printable
+
+_FAMILIES: Final = {
+    "list": "runs",
+    "tail": "runs",
+    "show": "runs",
+    "similar": "runs",
+    "diff": "runs",
+    "stats": "stats",
+    "calibrate": "calibrate",
+    "ui": "server",
+    "report": "share",
+    "sql": "sql",
+    "status": "status",
+    "doctor": "doctor",
+    "outbox": "outbox",
+    "redact": "redact",
+    "export": "share",
+    "backup": "maintenance",
+    "migrate": "maintenance",
+    "prune": "maintenance",
+    "rescore": "maintenance",
+    "feedback": "feedback",
+    "config": "config",
+    "demo": "demo",
+}
+"""The module of each command, in the order of ``--help``."""
+
+_NAMES: Final = {"list": "list_", "show": "show_"}
+"""Functions that are not named as their command is."""
+
+_WITHOUT_FILE: Final = {"config", "doctor"}
+"""They work where ``settings.toml``, which may name the file of traces, cannot be read."""
+
+
+class _Main(DefaultGroup):
+    """All commands; a module is imported when one of its commands is typed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [*_FAMILIES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for name in [cmd_name] if cmd_name in _FAMILIES else _FAMILIES:  # all, to suggest one
+            if name not in self.commands:
+                self.add_command(_load(name))
+        return super().get_command(ctx, cmd_name)
+
+    def main(self, *values: Any, **more: Any) -> Any:
+        prepare_streams()
+        # numpy would start a thread for each processor: slower than what any command computes
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        return super().main(*values, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # at exit, Python would complain of a pipe that nobody reads
+        except KnowledgePulseError as error:
+            words = "\n".join(map(printable, str(error).splitlines()))  # it may quote what was read
+            raise click.ClickException(words) from error
+        except TROUBLE as error:  # the file is damaged, locked, or on a disk that fails
+            raise click.ClickException(str(in_words(file_of(ctx), error))) from error
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        except UnicodeError as error:
+            raise click.ClickException("what was given is no UTF-8 text: type it anew") from error
+        except OverflowError as error:
+            raise click.ClickException("a number is too large: type a smaller one") from error
+        except BrokenPipeError:
+            sys.exit(BROKEN_PIPE)
+        except OSError as error:
+            raise click.ClickException(str(error)) from error
+        return result
+
+
+def _load(name: str) -> click.Command:
+    module = import_module(f"kp_middleware.cli.{_FAMILIES[name]}")
+    command: click.Command = getattr(module, _NAMES.get(name, name))
+    return _with_common_options(command, needs_file=name not in _WITHOUT_FILE)
+
+
+def _with_common_options(command: click.Command, *, needs_file: bool) -> click.Command:
+    """Let a command take them after its name, too, and pass it the file as its object."""
+    command.params += common_options(hidden=True)
+    command.epilog = "It takes the options of all commands, too: see kp-middleware --help."
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            _with_common_options(one, needs_file=needs_file)
+    elif needs_file and command.callback is not None:
+        command.callback = _given_file(command.callback)
+    return command
+
+
+def _given_file(callback: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(callback)
+    def run(*values: Any, **more: Any) -> Any:
+        prepare_file(click.get_current_context())
+        return callback(*values, **more)
+
+    return run
+
+
+@click.group(
+    cls=_Main,
+    default="list",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="kp-middleware", message="%(version)s")
+def main() -> None:
+    """Look at what your agents did, how it scored, and what was sent.
+
+    These options may also follow a command.
+
+    \b
+    kp-middleware demo          see it work, on this machine alone
+    kp-middleware               list the newest runs
+    kp-middleware show @last    show why the last one scored as it did
+    """
+
+
+main.params += common_options()

@@ -1,0 +1,321 @@
+"""The commands on the outbox: what goes, exactly, why it does not, and what to do about it."""
+
+import difflib
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kp_middleware import locations
+from kp_middleware.cli.completions import complete_trace_id
+from kp_middleware.cli.console import BLOCKED, FOUND, hint
+from kp_middleware.cli.delivery import BEING_SENT, Obstacles, find_obstacles
+from kp_middleware.cli.options import DefaultGroup, NumberRange, limit_option, trace_id_argument
+from kp_middleware.cli.resend import (
+    STILL_SENT,
+    WAITING,
+    reconcile_outbox,
+    retry_rows,
+    send_what_waits,
+)
+from kp_middleware.cli.rows import (
+    Output,
+    exact_json,
+    json_option,
+    output_options,
+    print_json,
+    tell_how_many,
+)
+from kp_middleware.cli.user_settings import read_settings
+from kp_middleware.database import Connection, connect
+from kp_middleware.instants import instant
+from kp_middleware.storage import History, OutboxCare, Row, lift_stops
+from kp_middleware.views.wording import in_words, printable, short_id
+
+_COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
+_FAILED: Final = ("rejected", "blocked")
+_STATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "failed": _FAILED,
+    "blocked": ("blocked",),
+    "pending": WAITING,
+    "sent": ("sent",),
+    "cancelled": ("cancelled",),
+}
+_NOT_QUEUED: Final = "what clears no more, or cannot be redacted, is not queued again"
+_LEFT: Final = (
+    "what other redact_… settings blocked is left:"
+    " set the same here, or --force applies yours alone"
+)
+
+
+_alone_option = click.option(
+    "--force",
+    "alone",
+    is_flag=True,
+    help="Apply your settings here alone, whatever the program that recorded it was told.",
+)
+
+
+@click.group(cls=DefaultGroup, default="list")
+def outbox() -> None:
+    """Show what goes, exactly, and do something about what does not.
+
+    \b
+    kp-middleware outbox --failed            what was rejected or is blocked, and why
+    kp-middleware outbox show 1339 --diff    what redaction changes
+    kp-middleware outbox retry --failed      try them again
+    kp-middleware outbox send                send what waits, now
+    kp-middleware outbox cancel 1339         let it not go
+    """
+
+
+@outbox.command("list")
+@limit_option()
+@click.option("--failed", is_flag=True, help="Rejected or blocked.")
+@click.option("--blocked", is_flag=True, help="Not certainly clean, or given up.")
+@click.option("--pending", is_flag=True, help="Waits to be sent.")
+@click.option("--sent", is_flag=True, help="Arrived.")
+@click.option("--cancelled", is_flag=True, help="By hand, or because it no longer clears.")
+@output_options(columns=_COLUMNS)
+@click.pass_obj
+def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
+    """List what is in the outbox, the newest first; several flags add up.
+
+    \b
+    kp-middleware outbox list --pending
+    """
+    wanted = [state for kind, typed in kinds.items() if typed for state in _STATES[kind]]
+    with closing(connect(db, read_only=True)) as connection:
+        care = OutboxCare(connection)
+        rows, count = care.rows(limit, states=wanted), care.count(states=wanted)
+        obstacles = find_obstacles(connection, db)
+    output.print([_with_reason(row, obstacles) for row in rows], _COLUMNS, for_people=_for_people)
+    for sentence in obstacles.in_words():
+        click.echo(sentence, err=True)
+    tell_how_many(count, limit, len(rows))
+
+
+@outbox.command()
+@trace_id_argument()
+@click.option("--diff", is_flag=True, help="Show how it differs from the local copy.")
+@click.pass_obj
+def show(db: Path, *, trace_id: str, diff: bool) -> None:
+    """Print the exact bytes that go, or went.
+
+    On a terminal, what could steer it is escaped: the same JSON.
+
+    ID is the beginning of its id, @last or @best.
+
+    \b
+    kp-middleware outbox show @last --diff
+    """
+    with closing(connect(db, read_only=True)) as connection:
+        seq = History(connection).find(trace_id)
+        entry = OutboxCare(connection).entry(seq)
+    if entry.body is None:
+        raise click.ClickException(f"nothing would be sent: {entry.state}: {entry.reason}")
+    if diff:
+        click.echo("\n".join(_differences(entry.document, entry.body)))
+    elif sys.stdout.isatty():
+        click.echo(exact_json(entry.body.decode()))
+    else:
+        sys.stdout.buffer.write(entry.body)
+
+
+@outbox.command()
+@trace_id_argument(required=False)
+@click.option("--failed", is_flag=True, help="All that were rejected or are blocked.")
+@click.option("--sent", is_flag=True, help="All that arrived, with --force: once more.")
+@_alone_option
+@json_option
+@click.pass_obj
+def retry(
+    db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool, as_json: bool
+) -> None:
+    """Try again what was rejected, is blocked or you cancelled: when a program of yours records.
+
+    An API key that the registry has refused is tried again, too. All is redacted anew, by your
+    settings here; what other redact_… settings blocked stays. Exits with 6 if something is blocked.
+
+    With --force, what was sent goes again, as for a registry that has lost it: as it went, cleaned
+    by your settings here as well.
+
+    \b
+    kp-middleware outbox retry --failed
+    kp-middleware outbox retry --sent --force
+    """
+    if [trace_id is not None, failed, sent].count(True) != 1:
+        raise click.UsageError("name one ID, or all with --failed or --sent")
+    if sent and not alone:
+        raise click.UsageError("what was sent goes once more only with --force")
+    with closing(_opened(db)) as connection:
+        if sum(map(lift_stops, locations.pacing_files(db))):
+            click.echo("the API key that was refused is tried again", err=True)
+        care, history = OutboxCare(connection), History(connection)
+        states = _STATES["sent"] if sent else _FAILED
+        seqs = care.seqs(*states) if trace_id is None else [history.find(trace_id)]
+        results = retry_rows(db, connection, seqs, force=alone) if seqs else []
+    _tell(results, as_json=as_json)
+
+
+@outbox.command()
+@click.argument(
+    "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_trace_id
+)
+@json_option
+@click.pass_obj
+def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
+    """Keep these runs from leaving, unless retry brings them back.
+
+    They stay in the file. What was sent, or is on its way, cannot be called back.
+
+    \b
+    kp-middleware outbox cancel @last
+    kp-middleware outbox cancel 1339c0 a1b2c3
+    """
+    with closing(_opened(db)) as connection:
+        history, care = History(connection), OutboxCare(connection)
+        seqs = dict.fromkeys(map(history.find, trace_ids))
+        states = [_cancelled(care, seq) for seq in seqs]
+    _tell(states, as_json=as_json)
+    if {*states} != {"cancelled"}:
+        raise click.ClickException("what was sent, or is on its way, cannot be called back")
+
+
+@outbox.command()
+@_alone_option
+@json_option
+@click.pass_obj
+def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
+    """Apply today's rules to all that was not sent: rewrite it, release it or block it.
+
+    What a program prepared by other redact_… settings is cleaned by yours as well, never by less.
+    What was sent is not touched. Exits with 6 if something is blocked.
+
+    \b
+    kp-middleware config set redact_deny Bluebird && kp-middleware outbox rescan
+    """
+    from kp_middleware.pipeline import Rescan
+
+    with closing(_opened(db)) as connection:
+        results = Rescan(connection, read_settings(db), alone=alone).all_rows().values()
+    _tell([*results], as_json=as_json)
+
+
+@outbox.command()
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=NumberRange(0),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to go on.",
+)
+@json_option
+@click.pass_obj
+def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
+    """Send what waits, at the registry's pace, until all is sent: no program needs to run.
+
+    Needs KP_API_KEY. Programs that send meanwhile share the pace, and no trace goes twice. Ends
+    early where nothing more can be sent in time. Exits with 3 if something is left, and says why.
+
+    \b
+    kp-middleware outbox send
+    kp-middleware outbox send --timeout 3600
+    """
+    with closing(_opened(db)) as connection:
+        drained = send_what_waits(db, connection, timeout_s=timeout_s)
+    if as_json:
+        print_json(drained.counts)
+    else:
+        click.echo(in_words(drained.counts) or "nothing waits to be sent")
+    for reason in drained.reasons:
+        click.echo(printable(reason), err=True)
+    if drained.counts.total() > drained.counts["sent"]:
+        sys.exit(FOUND)
+
+
+@outbox.command()
+@click.option("--send", is_flag=True, help="Queue what is missing there once more.")
+@json_option
+@click.pass_obj
+def reconcile(db: Path, *, send: bool, as_json: bool) -> None:
+    """Compare what was sent with what the registry has of your agent: one request.
+
+    Needs KP_API_KEY and KP_AGENT_ID. What is queued again goes when a program of yours records.
+
+    \b
+    kp-middleware outbox reconcile
+    kp-middleware outbox reconcile --send
+    """
+    with closing(_opened(db)) as connection:
+        found = reconcile_outbox(db, connection)
+        queued = retry_rows(db, connection, found.missing, force=True) if send else []
+    if as_json:
+        print_json(found.as_row() | {"queued": Counter(queued)})
+        return
+    click.echo(found.in_words())
+    if queued:
+        _tell(queued)
+    elif found.missing:
+        hint("--send queues what is missing there once more")
+
+
+def _differences(document: str, body: bytes) -> Iterator[str]:
+    """A unified diff of the local copy and of the bytes that go."""
+    here, leaving = (
+        json.dumps(json.loads(one), ensure_ascii=False, indent=2).splitlines()
+        for one in (document, body)
+    )
+    return map(printable, difflib.unified_diff(here, leaving, "kept here", "leaves", lineterm=""))
+
+
+def _opened(db: Path) -> Connection:
+    """Open it to write, if it is there: a name that was mistyped must not become a file."""
+    connect(db, read_only=True).close()
+    return connect(db)
+
+
+def _cancelled(care: OutboxCare, seq: int) -> str:
+    """What became of its row: of what was cancelled before as well."""
+    state = care.entry(seq).state
+    return "cancelled" if care.cancel(seq, time.time()) else state
+
+
+def _tell(results: list[str], *, as_json: bool = False) -> None:
+    counts = Counter(results)
+    if as_json:
+        print_json(counts)
+    else:
+        click.echo(in_words(counts) or "there is nothing to do")
+    if counts["left"]:
+        click.echo(_LEFT, err=True)
+    if counts["blocked"]:
+        click.echo("kp-middleware outbox --blocked says why", err=True)
+    if counts[STILL_SENT]:
+        click.echo(_NOT_QUEUED, err=True)
+    if counts["blocked"] or counts["left"] or counts[STILL_SENT]:
+        sys.exit(BLOCKED)
+
+
+def _with_reason(row: Row, obstacles: Obstacles) -> Row:
+    """A row with why it waits: what it met itself, else what the registry's others have met.
+
+    One that is being sent says so: its program may have been killed.
+    """
+    if row["state"] not in _STATES["pending"]:
+        return row
+    if row["state"] == "sending" and row["claimed_until"] > instant(time.time()):
+        return row | {"reason": BEING_SENT.format(row["claimed_until"])}
+    return row | {"reason": row["last_error"] or obstacles.what_at(row["registry"])}
+
+
+def _for_people(row: Row) -> Row:
+    return row | {"id": short_id(row["id"]), "redactions": in_words(row["redactions"])}

@@ -1,0 +1,337 @@
+"""The commands on runs: list them, follow them, show one, find those like it, compare two."""
+
+import heapq
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from kp_middleware.cli.console import hint, print_table, progress, screen_width, show
+from kp_middleware.cli.options import (
+    UNIT,
+    filter_options,
+    limit_option,
+    trace_id_argument,
+    weights_option,
+)
+from kp_middleware.cli.rows import (
+    COLUMNS,
+    Output,
+    exact_json,
+    format_options,
+    json_option,
+    output_options,
+    print_json,
+    run_for_people,
+    tell_how_many,
+)
+from kp_middleware.cli.run_text import comparison_parts, markdown, run_parts, why_parts
+from kp_middleware.cli.user_settings import profile_weights, wrong_settings
+from kp_middleware.database import Connection, connect
+from kp_middleware.errors import DatabaseError
+from kp_middleware.storage import Arrivals, Filters, History, Listing, Neighbours, Row, TraceVector
+from kp_middleware.views.comparison import compared
+from kp_middleware.views.explanation import explain_score
+from kp_middleware.views.trace import arithmetic, delivery_status
+from kp_middleware.views.wording import short_id
+
+_SIMILAR: Final = ("id", "similarity", "domain", "score", "success", "objective")
+_BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
+_WIDE: Final = 150
+_ROOMY: Final = 90
+_EVERY_S: Final = 0.5
+_PATIENCE: Final = 20
+_WIDTHS: Final = {"id": 8, "started_at": 16, "domain": 12, "score": 5, "success": 7, "state": 10}
+_FORMATS: Final = {
+    "json": "Print JSON, for programs: the default in a pipe. It has all steps.",
+    "md": "Print Markdown, to paste into a chat.",
+    "payload": "Print the ReasoningTrace exactly as it was recorded.",
+}
+
+
+@click.command("list")
+@limit_option()
+@filter_options
+@click.option("--near", is_flag=True, help="Those nearest to their threshold first, on both sides.")
+@output_options(columns=COLUMNS)
+@click.pass_obj
+def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output) -> None:
+    """List runs, the newest first; with -q, the best match first.
+
+    -q looks for the words of objective and result: all must be there, in any form ("orders" finds
+    "order"). What FTS5 understands may be typed, too: "memory leak" in quotes for neighbours,
+    leak*, leak OR crash, objective:leak. Words of scripts without blanks, such as Chinese, and
+    emoji are found anywhere in a text.
+
+    \b
+    kp-middleware list --below --near -d code         what just missed
+    kp-middleware list -q "leak* NOT worker"          by their words
+    kp-middleware list --failed --since 2d --nl       for a program
+    """
+    searches = filters.text is not None and not near
+    with closing(connect(db, read_only=True)) as connection:
+        listing = Listing(connection)
+        find = listing.nearest if near else listing.found if searches else listing.newest
+        rows = find(filters, limit=limit)
+        count = listing.count(filters) if len(rows) == limit else limit
+    columns: tuple[str, ...] = (*COLUMNS[:-1], "snippet") if searches else COLUMNS
+    if output.format == "table" and (width := screen_width()) < _WIDE:
+        columns = _columns(width, near=near, searches=searches)
+    output.print(rows, columns, for_people=run_for_people)
+    tell_how_many(count, limit, len(rows))
+    for wrong in wrong_settings():
+        click.echo(f"nothing is sent: {wrong}", err=True)
+
+
+@click.command()
+@limit_option(10, least=0, told="Begin with so many of the last ones.")
+@click.option("--follow/--no-follow", "follows", default=True, help="Wait for more, or end.")
+@output_options(columns=COLUMNS)
+@click.pass_obj
+def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
+    """Print runs as they end, until you type Ctrl-C.
+
+    With --json, too, each is an object on a line of its own. The file need not exist yet.
+
+    \b
+    kp-middleware tail
+    kp-middleware tail -n 0 --json | jq .score
+    """
+    rows = follow(db, first=limit) if follows else _last(db, limit)
+    if output.format != "table":
+        one_a_line = output._replace(format="nl" if output.format == "json" else output.format)
+        one_a_line.print(rows, COLUMNS)
+        return
+    columns = output.columns or _columns(screen_width())
+    row = None
+    for row in rows:
+        output.check(row)
+        print_table([run_for_people(row)], columns, headers=output.headers, widths=_WIDTHS)
+        output = output._replace(headers=False)
+    output.fail_if_empty(row is None)
+
+
+@click.command("show")
+@trace_id_argument()
+@click.option(
+    "--steps",
+    metavar="NUMBER|all",
+    default="20",
+    show_default=True,
+    callback=lambda _context, _option, typed: _how_many(typed),
+    help="How many steps, or all of them.",
+)
+@click.option("--why", is_flag=True, help="Explain the score, and what would change the verdict.")
+@click.option("--threshold", type=UNIT, help="With --why: hold it against this, 0 to 1.")
+@weights_option
+@format_options(_FORMATS)[0]
+@format_options(_FORMATS)[1]
+@format_options(_FORMATS)[2]
+@click.pass_obj
+def show_(
+    db: Path,
+    *,
+    trace_id: str,
+    steps: int | None,
+    why: bool,
+    threshold: float | None,
+    profile: str | None,
+    format_: str | None,
+) -> None:
+    """Show one run: how it scored, where it went, and its steps.
+
+    ID is the beginning of its id, @last or @best. With --why, the score is explained in words; the
+    stored score stays, whatever --threshold and --weights ask.
+
+    \b
+    kp-middleware show 1339c0
+    kp-middleware show @last --why --threshold 0.7
+    kp-middleware show @last --steps all --md
+    """
+    if not why and (threshold is not None or profile is not None):
+        raise click.UsageError("--threshold and --weights need --why")
+    if why and format_ in {"md", "payload"}:
+        raise click.UsageError(f"--why is text or JSON: leave out --{format_}")
+    weights = None if profile is None else profile_weights(db, profile)
+    with closing(connect(db, read_only=True)) as connection:
+        history = History(connection)
+        seq = history.find(trace_id)
+        if format_ == "payload":
+            _print_payload(history.document(seq))
+            return
+        trace = history.trace(seq)
+    usual = "text" if sys.stdout.isatty() or why else "json"
+    width = screen_width()
+    match format_ or usual:
+        case "json" if why:
+            print_json(explain_score(trace, threshold=threshold, weights=weights).as_row())
+        case "text" if why:
+            account = explain_score(trace, threshold=threshold, weights=weights)
+            show(*why_parts(account, trace["objective"], width))
+        case "json":
+            lines = [line._asdict() for line in arithmetic(trace)]
+            print_json({**trace, "arithmetic": lines, "delivery_status": delivery_status(trace)})
+        case "md":
+            click.echo("\n".join(markdown(trace, steps=steps)))
+        case _:
+            show(*run_parts(trace, steps=steps, width=width))
+
+
+@click.command()
+@trace_id_argument()
+@limit_option(10)
+@output_options(columns=_SIMILAR)
+@click.pass_obj
+def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
+    """List the runs that are most like one, by their embeddings.
+
+    ID is the beginning of its id, @last or @best. Similarity is the cosine: 1 for the same words,
+    about 0 for what has nothing in common.
+
+    \b
+    kp-middleware similar @last -n 5
+    """
+    with closing(connect(db, read_only=True)) as connection:
+        history, neighbours = History(connection), Neighbours(connection)
+        seq = history.find(trace_id)
+        vector = neighbours.vector(seq)
+        if vector is None:
+            raise click.ClickException(_why_no_vector(history.trace(seq)))
+        others = progress(neighbours.others(vector), total=neighbours.count(), what="runs compared")
+        found = heapq.nlargest(limit, _similarities(vector, others))
+        rows = neighbours.traces([one.trace_seq for one in found])
+    told = (
+        {"similarity": round(one.similarity, 6), **row}
+        for row, one in zip(rows, found, strict=True)
+    )
+    output.print(told, _SIMILAR, for_people=run_for_people)
+
+
+@click.command()
+@trace_id_argument("left", metavar="A")
+@trace_id_argument("right", metavar="B")
+@json_option
+@click.pass_obj
+def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
+    """Compare two runs: what they were, their scores, and the order of their steps.
+
+    A and B are beginnings of ids, @last or @best. Steps are the same if their type and tool are.
+
+    \b
+    kp-middleware diff 1339c0 @last
+    """
+    with closing(connect(db, read_only=True)) as connection:
+        history = History(connection)
+        ours, theirs = (history.trace(history.find(name)) for name in (left, right))
+    comparison = compared(ours, theirs)
+    if as_json:
+        print_json(comparison.as_row())
+    else:
+        show(*comparison_parts(comparison, screen_width()))
+
+
+def follow(
+    db: Path, *, first: int = 0, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[Row]:
+    """Yield the runs of a file as they end, each once, for ever.
+
+    Waits for a file that does not exist, and goes on with one that has taken its place.
+
+    Args:
+        db: The file.
+        first: So many of the last that have ended come first.
+        sleep: Waits for so many seconds.
+    """
+    while True:
+        if not db.exists():
+            hint(f"waiting for {db}: it is made when a program records")
+            first = sys.maxsize  # of a new file, all is new
+        with closing(_opened(db, sleep)) as connection:
+            arrivals, place = Arrivals(connection, first=first), _place(db)
+            while _place(db) == place:
+                yield from arrivals.new()
+                sleep(_EVERY_S)
+        first = 0
+
+
+def _columns(width: int, *, near: bool = False, searches: bool = False) -> tuple[str, ...]:
+    """Fewer on a narrow terminal, so that there is room for the objective."""
+    middle = ("score", "margin" if near else "success", "state")
+    place = ("started_at", "domain") if width >= _ROOMY else ()
+    return ("id", *place, *middle, "snippet" if searches else "objective")
+
+
+def _how_many(value: str) -> int | None:
+    if value == "all":
+        return None
+    if not value.isdecimal():
+        raise click.BadParameter(f"{value!r} is neither a number nor all")
+    return int(value)
+
+
+def _print_payload(body: str | None) -> None:
+    if body is None:
+        raise click.ClickException("its document is not in the file: it could not be rescued")
+    click.echo(exact_json(body))
+
+
+class _Similarity(NamedTuple):
+    """How like it is, from -1 to 1: ordered by that."""
+
+    similarity: float
+    trace_seq: int
+
+
+def _similarities(vector: TraceVector, others: Iterable[TraceVector]) -> Iterator[_Similarity]:
+    """Of each of the others, batch after batch: one product of a matrix and the vector for each."""
+    import numpy as np
+
+    others = iter(others)
+    wanted = np.frombuffer(vector.blob, "<f4")
+    while batch := [*islice(others, _BATCH)]:
+        rows = np.frombuffer(b"".join(one.blob for one in batch), "<f4").reshape(len(batch), -1)
+        similarities = np.clip(rows @ wanted, -1.0, 1.0).tolist()
+        for one, similarity in zip(batch, similarities, strict=True):
+            yield _Similarity(similarity, one.trace_seq)
+
+
+def _why_no_vector(trace: Row) -> str:
+    told = f"run {short_id(trace['id'])} has no embedding to compare"
+    match trace["state"]:
+        case "recorded":
+            return f"{told}: it is not scored yet; the next program that records does it"
+        case "scored":
+            return f"{told}: it was scored without a model; kp-middleware doctor says what to do"
+        case state:
+            return f"{told}: it is {state}, and only what is scored has one"
+
+
+def _last(db: Path, limit: int) -> Iterator[Row]:
+    with closing(connect(db, read_only=True)) as connection:
+        yield from Arrivals(connection, first=limit).new()
+
+
+def _opened(db: Path, sleep: Callable[[float], None]) -> Connection:
+    """As soon as it is there and has its tables."""
+    tried = 0
+    while True:
+        try:
+            return connect(db, read_only=True)
+        except DatabaseError:
+            tried += db.exists()
+            if tried > _PATIENCE:
+                raise
+        sleep(_EVERY_S)
+
+
+def _place(db: Path) -> int | None:
+    """Another number for another file of the same name."""
+    try:
+        return db.stat().st_ino
+    except OSError:
+        return None

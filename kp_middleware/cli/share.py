@@ -1,0 +1,232 @@
+"""The commands that take runs out of the file: as documents, as a copy, as one page."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kp_middleware.cli.console import BLOCKED, Progress, hint, progress
+from kp_middleware.cli.new_file import new_file
+from kp_middleware.cli.options import filter_options, since_option
+from kp_middleware.cli.rows import COLUMNS, Output, escaped
+from kp_middleware.cli.user_settings import read_settings
+from kp_middleware.database import connect
+from kp_middleware.errors import RedactionError
+from kp_middleware.storage import Filters, Listing, Row, back_up
+from kp_middleware.views.wording import in_words
+
+if TYPE_CHECKING:
+    from kp_middleware.privacy import Policy
+    from kp_middleware.web.report import FullRun
+
+_STDOUT: Final = Path("-")
+_AT_ONCE: Final = 200
+_FORMATS: Final = ("jsonl", "csv", "sqlite")
+
+
+@click.command()
+@click.argument(
+    "out", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default=_STDOUT
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(_FORMATS),
+    default="jsonl",
+    show_default=True,
+    help="ReasoningTraces, one a line; the columns of the list; or a copy of the file.",
+)
+@click.option("--raw", is_flag=True, help="As they are kept here, not redacted any further.")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@filter_options
+@click.pass_obj
+def export(db: Path, *, out: Path, format_: str, raw: bool, force: bool, filters: Filters) -> None:
+    """Write runs to OUT, or to standard output, the oldest first.
+
+    They are redacted by today's rules at their own privacy level; what cannot be read or redacted
+    is left out, and the command exits with 6. OUT is for you alone to read.
+
+    \b
+    kp-middleware export traces.jsonl --since 7d
+    kp-middleware export --above -d code | jq .task.objective
+    kp-middleware export copy.db --format sqlite --raw
+    """
+    if format_ == "sqlite":
+        _check_copy(out, filters, raw=raw)
+        _copy(db, out, force=force)
+        return
+    export_ = _Export(db, filters, policy=None if raw else _policy(db))
+    if out == _STDOUT:
+        export_.print(format_)
+    else:
+        with new_file(out, db=db, force=force) as unfinished:
+            export_.write(unfinished, format_)
+        hint(f"{export_.written:,} runs written to {out}")
+    export_.tell_what_is_missing()
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, dir_okay=False), default="kp-report.html")
+@since_option
+@click.option("--raw", is_flag=True, help="Take nothing out of its texts.")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@click.option("--open", "opens", is_flag=True, help="Show it in the browser.")
+@click.pass_obj
+def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, opens: bool) -> None:
+    """Write one HTML page with all pictures and the runs worth a look.
+
+    It opens from the disk, fetches nothing and needs nothing beside it. What must not be shared is
+    taken out of its texts at your privacy_level, unless --raw is given. OUT is for you alone to
+    read; without it, kp-report.html.
+
+    \b
+    kp-middleware report --since 7d --open
+    kp-middleware report november.html --since 2026-11-01
+    """
+    from kp_middleware.web.report import (
+        cleaning_by,
+        no_cleaning,
+        read_report,
+        report_html,
+    )
+
+    settings = read_settings(db)
+    cleaning = no_cleaning() if raw else cleaning_by(settings)
+    with new_file(out, db=db, force=force) as unfinished:
+        with closing(connect(db, read_only=True)) as connection:
+            found = read_report(
+                connection, db, since, cleaning, settings, raw=raw, progress=_progress
+            )
+        unfinished.write_text(report_html(found), encoding="utf-8")
+    if cleaning.left_out:
+        click.echo(
+            f"{_texts(cleaning.left_out)} could not be redacted: the report says so instead",
+            err=True,
+        )
+    told = f"{len(found.runs)} {'run' if len(found.runs) == 1 else 'runs'} in full"
+    hint(f"{told}, {len(found.listed)} listed, in {out}")
+    if opens:
+        import webbrowser
+
+        webbrowser.open(out.expanduser().resolve().as_uri())
+
+
+class _Export:
+    """One selection of runs on its way out of the file.
+
+    Attributes:
+        written: How many are out.
+    """
+
+    def __init__(self, db: Path, filters: Filters, *, policy: "Policy | None") -> None:
+        """``policy`` None redacts nothing."""
+        self.written = 0
+        self._db = db
+        self._filters = filters
+        self._policy = policy
+        self._left_out: Counter[str] = Counter()
+
+    def write(self, file: Path, format_: str) -> None:
+        """Write them to a file."""
+        with (
+            file.open("w", encoding="utf-8", errors="backslashreplace", newline="") as opened,
+            redirect_stdout(opened),
+        ):
+            self.print(format_)
+
+    def print(self, format_: str) -> None:
+        """Write them to standard output."""
+        with closing(connect(self._db, read_only=True)) as connection:
+            rows = self._clean(self._stored(Listing(connection)))
+            if format_ == "csv":
+                Output("csv").print(map(_as_listed, rows), COLUMNS)
+            else:
+                for row in rows:
+                    click.echo(escaped(row["document"]))
+
+    def tell_what_is_missing(self) -> None:
+        """Exit with 6 if some could not be redacted, or not even be read."""
+        if self._left_out:
+            done, counts = "redacted" if self._policy else "read", in_words(self._left_out)
+            click.echo(f"left out, because they could not be {done}: {counts}", err=True)
+            sys.exit(BLOCKED)
+
+    def _stored(self, listing: Listing) -> Iterator[Row]:
+        seqs = listing.seqs(self._filters)
+        parts = (seqs[start : start + _AT_ONCE] for start in range(0, len(seqs), _AT_ONCE))
+        rows = (row for part in parts for row in listing.documents(part))
+        if sys.stdout.isatty():
+            return rows  # a bar would be drawn between them
+        return progress(rows, total=len(seqs), what="runs exported")
+
+    def _clean(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            try:
+                document = self._checked(row["document"])
+            except RedactionError as error:
+                self._left_out[error.reason] += 1
+            else:
+                yield row | {"document": document}
+                self.written += 1
+
+    def _checked(self, document: str) -> str:
+        """It can be read; redacted, if that is wanted."""
+        from kp_middleware import privacy
+        from kp_middleware.traces import ReasoningTrace
+
+        try:
+            trace = ReasoningTrace.model_validate_json(document)
+        except ValueError as error:
+            raise RedactionError("unreadable") from error
+        if self._policy is None:
+            return document
+        level = trace.metadata.privacy_level
+        cleaned = privacy.redact_trace(trace, level=level, policy=self._policy).trace
+        written = cleaned.model_dump_json()
+        privacy.check_clean(written.encode(), level=level, policy=self._policy)
+        return written
+
+
+def _policy(db: Path) -> "Policy":
+    from kp_middleware.privacy import Policy
+
+    return Policy.of(read_settings(db))
+
+
+def _as_listed(row: Row) -> Row:
+    """The row of a list, with the texts as they are in the document."""
+    document = json.loads(row["document"])
+    objective, domain = document["task"]["objective"], document["metadata"]["task_domain"]
+    return row | {"objective": objective, "domain": domain}
+
+
+def _check_copy(out: Path, filters: Filters, *, raw: bool) -> None:
+    if not raw:
+        raise click.UsageError("a copy of the file is not redacted: add --raw if that is right")
+    if filters != Filters():
+        raise click.UsageError("a copy is of the whole file: leave the filters out")
+    if out == _STDOUT:
+        raise click.UsageError("name the file for the copy")
+
+
+def _copy(db: Path, out: Path, *, force: bool) -> None:
+    with (
+        closing(connect(db, read_only=True)) as connection,
+        new_file(out, db=db, force=force) as unfinished,
+        Progress("pages copied") as shown,
+    ):
+        count = back_up(connection, unfinished, tell=shown.reach)
+    hint(f"{count:,} runs written to {out}")
+
+
+def _progress(told: "Iterable[FullRun]", total: int) -> "Iterable[FullRun]":
+    return progress(told, total=total, what="runs written")
+
+
+def _texts(number: int) -> str:
+    return "1 text" if number == 1 else f"{number:,} texts"

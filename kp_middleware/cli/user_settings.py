@@ -1,0 +1,146 @@
+"""The settings and the file of whoever types a command."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kp_middleware import locations
+from kp_middleware.cli.console import hint
+from kp_middleware.core.formula import PROFILES, Weights
+from kp_middleware.core.gates import gate_of
+from kp_middleware.database import Connection
+from kp_middleware.errors import SettingsFileError
+from kp_middleware.storage import read_last_decisions
+from kp_middleware.views.wording import one_line
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from kp_middleware.settings import Settings
+
+FILE: Final = "kp_middleware.file"
+"""The key of ``--db`` in the context."""
+
+_ANY_TEXT: Final = {"KP_AGENT_ID", "KP_DOMAIN", "KP_MODEL_PATH", "KP_TRACING"}
+"""Variables that no text is wrong for."""
+
+
+def file_of(context: click.Context) -> Path:
+    """Return the file of traces that is meant, or the default one if that is unknown."""
+    return named_file(context) or _file_and_doubt()[0]
+
+
+def named_file(context: click.Context) -> Path | None:
+    """Return the file that ``--db`` names; None if it was not given."""
+    named: Path | None = context.meta.get(FILE)
+    return named
+
+
+def prepare_file(context: click.Context) -> None:
+    """Make the file the object of a context; say so if the settings that name it are unusable."""
+    context.obj = named_file(context)
+    if context.obj is None:
+        context.obj, doubt = _file_and_doubt()
+        if doubt:
+            click.echo(f"{one_line(doubt)}; this is about {context.obj}", err=True)
+
+
+def read_settings(db: Path) -> "Settings":
+    """Return the settings for a file of traces.
+
+    Raises:
+        click.ClickException: If anything that is set is wrong: an answer by other settings than the
+            user's would be a wrong one.
+    """
+    problems = settings_problems(but={"db"})
+    if problems:
+        raise click.ClickException("; ".join(problems))
+    return typed_settings({"db": db})
+
+
+def hint_at_another_gate(connection: Connection, settings: "Settings") -> None:
+    """Say so if the program that recorded had another gate: its keywords are unknown here."""
+    theirs, ours = read_last_decisions(connection).gate, gate_of(settings).name
+    if theirs and theirs != ours:
+        hint(f"decides by {ours}; the last run was decided by {theirs}: KP_THRESHOLD sets the same")
+
+
+def profile_weights(db: Path, profile: str) -> Weights:
+    """Return what each signal counts in a profile, of the protocol's or the user's own.
+
+    Raises:
+        click.ClickException: If a setting is wrong.
+        click.UsageError: If there is none of this name.
+    """
+    profiles = {**PROFILES, **read_settings(db).profiles}
+    if profile not in profiles:
+        raise click.UsageError(f"there is no profile {profile}: there are {', '.join(profiles)}")
+    return profiles[profile]
+
+
+def typed_settings(keywords: Mapping[str, Any]) -> "Settings":
+    """Return the settings with these keywords, whatever else is wrong.
+
+    Raises:
+        click.ClickException: If one of the keywords is wrong.
+    """
+    from pydantic import ValidationError
+
+    from kp_middleware.settings import Settings
+
+    try:
+        return Settings.as_far_as_usable(**keywords)
+    except ValidationError as error:
+        raise click.ClickException("; ".join(_wrong(error))) from error
+
+
+def settings_problems(*, but: Collection[str] = ()) -> list[str]:
+    """Return what is wrong with what is set outside of programs, each in one line with its source.
+
+    Args:
+        but: Settings that do not matter, because they were typed.
+    """
+    from kp_middleware.settings import Settings
+
+    problems = Settings.as_far_as_usable().problems
+    return [one_line(str(problem)) for problem in problems if problem.name not in but]
+
+
+def wrong_settings() -> list[str]:
+    """Return the same, without loading pydantic where nothing is set that could be wrong."""
+    folder = locations.reference_folder()
+    variables = {name.upper() for name, value in os.environ.items() if value}
+    files = (folder / name for name in ("config.json", "auth.json"))
+    may_be_wrong = (
+        any(name.startswith("KP_") for name in variables - _ANY_TEXT)
+        or _says_anything()
+        or any(map(os.path.lexists, files))
+    )
+    return settings_problems() if may_be_wrong else []
+
+
+def _file_and_doubt() -> tuple[Path, str | None]:
+    """The file of traces, and why it may not be the one that is meant."""
+    try:
+        path = locations.database_file()
+        doubt = locations.why_no_file(path)
+    except SettingsFileError as error:
+        doubt = str(error)
+    return (locations.default_database_file(), doubt) if doubt else (path, None)
+
+
+def _says_anything() -> bool:
+    try:
+        return bool(locations.settings_lines())
+    except SettingsFileError:
+        return True
+
+
+def _wrong(error: "ValidationError") -> Iterator[str]:
+    from kp_middleware.setting_values import problem_in_words
+
+    for one in error.errors(include_input=False, include_url=False):
+        yield f"{problem_in_words(one['loc'], one['msg'])} (from what was typed)"

@@ -1,0 +1,136 @@
+"""Finding traces by their words."""
+
+import json
+
+import pytest
+from hand_made import put, run, step, with_value
+from terminal import typed
+
+
+@pytest.fixture
+def traces(db):
+    thought = step("thought", content="hm")
+    put(db, run("Count the orders", thought, result_summary="There are 7."), with_value(0.3))
+    put(db, run("Order: an order, to order", thought, domain="code"), with_value(0.8))
+    put(db, run("Something else", thought), with_value(0.9))
+
+
+@pytest.fixture
+def found(type_command):
+    return lambda text, *more: json.loads(type_command("list", "--json", f"-q{text}", *more).stdout)
+
+
+@pytest.mark.usefixtures("traces")
+def test_the_best_match_comes_first(found):
+    assert [row["snippet"] for row in found("order")] == [
+        "[Order]: an [order], to [order]",
+        "Count the [orders]",
+    ]
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize("words", [["--below"], ["-d", "general"], ["--since", "1h", "-n", "5"]])
+def test_it_has_the_filters_of_the_list(found, words):
+    assert "Count the [orders]" in [row["snippet"] for row in found("order", *words)]
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    "text", ['count "the', "count: orders", "(count", "count*)", "'count", "count -", "~count!"]
+)
+def test_what_somebody_types_is_never_an_error(found, text):
+    assert [row["objective"] for row in found(text)] == ["Count the orders"]
+
+
+@pytest.mark.usefixtures("traces")
+def test_more_than_is_shown_is_said(type_command):
+    assert type_command("list", "-q", "order", "-n", "1").stderr == "2 in all: -n shows more\n"
+
+
+@pytest.mark.usefixtures("traces")
+def test_nothing_found_can_be_a_failure(type_command):
+    assert type_command("list", "-q", "unicorn").exit_code == 0
+    assert type_command("list", "-q", "unicorn", "--fail-empty").exit_code == 4
+
+
+@pytest.mark.usefixtures("traces")
+def test_a_person_sees_the_words_in_brackets(db):
+    assert "Count the [orders]" in typed("--db", str(db), "list", "-q", "order")
+
+
+@pytest.mark.usefixtures("traces")
+def test_several_words_need_no_quotes(found):
+    assert [row["objective"] for row in found("count the orders", "--below")] == [
+        "Count the orders"
+    ]
+
+
+@pytest.mark.usefixtures("traces")
+def test_that_nothing_was_found_is_said(type_command):
+    assert type_command("list", "-q", "unicorn").stderr == "nothing matches\n"
+
+
+@pytest.fixture
+def far_and_wide(db):
+    """Traces in scripts without blanks, with emoji, and with an ß."""
+    for objective, result in (
+        ("明日の天気を調べる", "東京は晴れ ☀️ 100%"),
+        ("Book a hotel in 東京", "done 🎉"),
+        ("Find the Straße", "Königstraße 7"),
+        ("Find the Strasse", ""),
+    ):
+        put(db, run(objective, step("thought"), result_summary=result), with_value(0.5))
+
+
+@pytest.mark.usefixtures("far_and_wide")
+@pytest.mark.parametrize(
+    ("words", "snippets"),
+    [
+        (["天気"], ["明日の[天気]を調べる"]),
+        (["東京"], ["Book a hotel in [東京]", "[東京]は晴れ ☀️ 100%"]),
+        (["天気", "東京"], ["明日の[天気]を調べる"]),
+        (['"天気"', "AND", "晴れ"], ["明日の[天気]を調べる"]),
+        (["東京", "HOTEL"], ["Book a hotel in [東京]"]),
+        (["🎉"], ["done [🎉]"]),
+        (["☀️", "0%"], ["東京は晴れ [☀️] 100%"]),
+        (["天%気"], []),
+        (["天", "OR", "leak"], []),
+    ],
+    ids=str,
+)
+def test_scripts_without_blanks_and_emoji_are_found_anywhere(found, words, snippets):
+    assert [row["snippet"] for row in found(" ".join(words))] == snippets
+
+
+@pytest.mark.usefixtures("far_and_wide")
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [(["Strasse"], 2), (["straße"], 2), (["königstrasse", "7"], 1), (["Strasse", "AND", "7"], 1)],
+    ids=str,
+)
+def test_ss_and_sharp_s_are_the_same(found, words, count):
+    assert len(found(" ".join(words))) == count
+
+
+@pytest.mark.usefixtures("far_and_wide")
+def test_a_list_and_its_count_find_the_same(type_command):
+    result = type_command("list", "--text", "東京", "-n", "1", "--json")
+
+    assert json.loads(result.stdout)[0]["objective"] == "Book a hotel in 東京"
+    assert result.stderr == "2 in all: -n shows more\n"
+
+
+def test_an_excerpt_of_a_long_text_says_that_it_is_one(db, found):
+    long = "あ" * 200
+    put(db, run(f"{long}天気{long}", step("thought")), with_value(0.5))
+
+    assert found("天気")[0]["snippet"] == f"…{'あ' * 24}[天気]{'あ' * 70}…"
+
+
+def test_of_equal_matches_the_same_ones_come_first_however_many_are_shown(db, found):
+    for number in range(6):
+        put(db, run(f"count item {number}", step("thought", content="hm")))
+
+    everything = [row["objective"] for row in found("count")]
+
+    assert [row["objective"] for row in found("count", "-n", "3")] == everything[:3]

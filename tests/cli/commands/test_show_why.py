@@ -1,0 +1,319 @@
+import json
+from contextlib import closing
+
+import pytest
+from hand_made import put, run, scored, step
+from terminal import typed
+
+from kp_middleware.cli.console import drawn
+from kp_middleware.cli.run_text import why_parts
+from kp_middleware.database import connect
+from kp_middleware.storage import History, TraceStore
+from kp_middleware.views.explanation import explain_score
+
+LEAK = (
+    step("thought", content="where does it leak?"),
+    *[step("tool_call", "search")] * 3,
+    *[step("observation", "search")] * 3,
+    step("error_recovery", "search"),
+)
+
+
+@pytest.fixture
+def account(db):
+    """The account of a trace in the file."""
+
+    def read(seq, **asked):
+        with closing(connect(db, read_only=True)) as connection:
+            return explain_score(History(connection).trace(seq), **asked)
+
+    return read
+
+
+@pytest.fixture
+def leak(db):
+    """A failure of one tool, below the threshold."""
+    put(db, run("Find the memory leak in worker 46", *LEAK, id="a1b2c3d4-first", domain="code"))
+    made = run(
+        "Find the memory leak in worker 47",
+        *LEAK,
+        id="1339c01f-second",
+        domain="code",
+        success=False,
+        confidence=0.8,
+    )
+    return put(db, made, scored(made, 0.7, "a1b2c3d4-first"))
+
+
+@pytest.fixture
+def fare(db):
+    """A success that just missed, with nothing before it."""
+    steps = [step("thought"), step("tool_call", "search"), step("tool_call", "book")]
+    made = run("Book a flight", *steps, id="77aa-fare", domain="finance", confidence=0.9)
+    return put(db, made, scored(made))
+
+
+@pytest.fixture
+def repair(db):
+    """A success after many recoveries, above the threshold."""
+    steps = [step("thought"), step("tool_call", "edit"), step("tool_call", "test")]
+    steps += [step("observation", "test"), *[step("error_recovery", "test")] * 3]
+    made = run("Repair the build", *steps, id="88bb-repair", domain="medical", confidence=0.8)
+    return put(db, made, scored(made, 0.2, "pruned"))
+
+
+@pytest.mark.usefixtures("leak")
+def test_a_trace_far_below_is_explained(type_command):
+    told = type_command("show", "--why", "1339").stdout
+
+    assert (
+        told
+        == """\
+Find the memory leak in worker 47
+kp:trace:1339c01f-second
+
+It scores 0.327: that is below 0.75 by 0.423.
+Its gate: threshold 0.75.
+
+Why
+  complexity          0.880 × 0.20 = 0.176   4 of 4 kinds of step give 0.500, having recovered from
+                                             an error 0.300, 8 steps 0.080
+  novelty             0.300 × 0.30 = 0.090   0.700 like a1b2c3d4, the nearest before it: Find the
+                                             memory leak in worker 46
+  tool diversity      0.375 × 0.30 = 0.112   1 different tool in 8 steps, times 3
+  outcome confidence  0.240 × 0.20 = 0.048   0.3 of the agent's confidence of 0.800, because it
+                                             failed
+  single tool                        -0.100  all its tool calls are of one tool
+
+To reach 0.75, one of these alone would have to be
+  complexity          cannot alone: at most 0.327
+  novelty             cannot alone: at most 0.537
+  tool diversity      cannot alone: at most 0.614
+  outcome confidence  cannot alone: at most 0.479
+  single tool         without this rule 0.427
+"""
+    )
+
+
+@pytest.mark.usefixtures("fare")
+def test_a_trace_that_just_missed_is_explained(type_command):
+    told = type_command("show", "--why", "77aa").stdout
+
+    assert (
+        told
+        == """\
+Book a flight
+kp:trace:77aa-fare
+
+It scores 0.686: that is below 0.75 by 0.064.
+Its gate: threshold 0.75.
+
+Why
+  complexity          0.280 × 0.20 = 0.056   2 of 4 kinds of step give 0.250, 3 steps 0.030
+  novelty             0.500 × 0.25 = 0.125   there was nothing to compare with: 0.5 is assumed
+  tool diversity      1.000 × 0.10 = 0.100   2 different tools in 3 steps, times 3; more than 1
+                                             counts as 1
+  outcome confidence  0.900 × 0.45 = 0.405   the agent's confidence of 0.900, and success
+
+To reach 0.75, one of these alone would have to be
+  complexity          0.600 instead of 0.280: a first recovery from an error; that makes 0.773
+  novelty             0.756 instead of 0.500: the nearest earlier trace would have to be at most
+                      0.244 like it
+  tool diversity      cannot alone: at most 0.686
+  outcome confidence  cannot alone: at most 0.731
+"""
+    )
+
+
+@pytest.mark.usefixtures("repair")
+def test_a_trace_that_cleared_is_explained(type_command):
+    told = type_command("show", "--why", "88bb").stdout
+
+    assert (
+        told
+        == """\
+Repair the build
+kp:trace:88bb-repair
+
+It scores 0.916: that reaches 0.75 by 0.166.
+Its gate: threshold 0.75.
+
+Why
+  complexity          0.870 × 0.15 = 0.131   4 of 4 kinds of step give 0.500, having recovered from
+                                             an error 0.300, 7 steps 0.070
+  novelty             0.800 × 0.20 = 0.160   the nearest earlier trace was 0.200 like it, and is
+                                             removed since
+  tool diversity      0.857 × 0.10 = 0.086   2 different tools in 7 steps, times 3
+  outcome confidence  0.800 × 0.55 = 0.440   the agent's confidence of 0.800, and success
+  many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
+
+To stay below 0.75, one of these alone would have to be
+  complexity          no recovery from an error, no thought step and 3 steps in all, it had 7; that
+                      makes 0.742
+  novelty             cannot alone: at least 0.756
+  tool diversity      cannot alone: at least 0.773
+  outcome confidence  a failure, with its confidence of 0.800; that makes 0.508
+  many recoveries     without this rule 0.816
+"""
+    )
+
+
+def test_another_threshold_is_asked_about_and_the_stored_one_stays(leak, account):
+    asked = account(leak, threshold=0.3)
+
+    assert (asked.cleared, asked.threshold, asked.recorded_threshold) == (True, 0.3, 0.75)
+    assert asked.score == asked.recorded_score
+
+
+@pytest.mark.usefixtures("leak")
+def test_other_weights_score_it_anew_and_say_how_it_was_scored(type_command):
+    told = type_command("show", "--why", "1339", "--weights", "medical").stdout
+
+    assert "It scores 0.262: that is below 0.75 by 0.488." in told
+    assert "(As it was scored: 0.327 against 0.75, which stays.)" in told
+    assert "0.880 × 0.15 = 0.132" in told
+
+
+@pytest.mark.usefixtures("leak")
+def test_an_unknown_profile_is_an_error_that_lists_the_known(type_command, home):
+    settings = home / ".config" / "kp-middleware" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(
+        "[profiles.law]\ncomplexity = 0.25\nnovelty = 0.25\ntool_diversity = 0.25\n"
+        "outcome_confidence = 0.25\n"
+    )
+
+    result = type_command("show", "--why", "@last", "--weights", "magic")
+
+    assert result.exit_code == 2
+    assert "there is no profile magic: there are default, finance, code" in result.stderr
+    assert "law" in result.stderr
+
+
+@pytest.mark.usefixtures("fare")
+def test_json_has_exact_numbers_and_the_words(type_command):
+    told = json.loads(type_command("show", "--why", "@last", "--json").stdout)
+
+    novelty = told["signals"][1]
+    assert (novelty["signal"], novelty["value"], novelty["weight"]) == ("novelty", 0.5, 0.25)
+    assert novelty["least"] == pytest.approx(0.756)
+    assert told["signals"][3]["least"] is None
+    assert told["known"] == {
+        "steps": 3,
+        "kinds": ["thought", "tool_call"],
+        "tools": 2,
+        "recoveries": 0,
+        "confidence": 0.9,
+        "success": True,
+        "confidence_source": "said",
+        "success_source": "said",
+    }
+
+
+def test_novelty_without_a_model_is_said_to_be_assumed(db, account):
+    made = run("Book a flight", step("thought"), step("tool_call", "search"))
+
+    told = account(put(db, made, scored(made, embedder=None)), threshold=0.5).signals[1]
+
+    assert told.reason == "it was not measured, for want of a model: 0.5 is assumed"
+    assert told.remedy.endswith("with a model it would be measured, from 0 to 1")
+
+
+@pytest.mark.parametrize(
+    ("had", "steps", "threshold", "words"),
+    [
+        (2, 12, 0.7, "3 different tools in its 12 steps, it had 2; that makes 0.714"),
+        (1, 12, 0.5, "2 different tools in its 12 steps, it had 1; that makes 0.639"),
+    ],
+    ids=["more tools", "a second tool ends the rule against one"],
+)
+def test_it_is_said_how_many_tools_would_do(db, account, had, steps, threshold, words):
+    names = ["search", "book"][:had]
+    calls = [step("tool_call", names[number % had]) for number in range(steps)]
+    made = run("Book", *calls, domain="code", confidence=1.0)
+
+    told = account(put(db, made, scored(made, 0.2)), threshold=threshold).signals[2]
+
+    assert told.remedy.endswith(words)
+
+
+def test_one_tool_alone_does_not_do_where_the_rule_against_it_would_fire(db, account):
+    made = run("Book", *[step("thought")] * 6, domain="code", confidence=1.0)
+
+    told = account(put(db, made, scored(made, 0.2)), threshold=0.6).signals[2]
+
+    assert told.remedy.endswith("2 different tools in its 6 steps, it had 0; that makes 0.777")
+
+
+@pytest.mark.parametrize(
+    ("confidence", "words"),
+    [
+        (0.9, "a success, with its confidence of 0.900"),
+        (0.1, "a success, with a confidence of 0."),
+    ],
+    ids=["sure of itself", "not sure"],
+)
+def test_a_failure_is_told_what_success_would_have_done(db, account, confidence, words):
+    steps = [step("thought"), step("tool_call", "search"), step("tool_call", "book")]
+    made = run("Book", *steps, domain="medical", success=False, confidence=confidence)
+
+    told = account(put(db, made, scored(made)), threshold=0.6).signals[3]
+
+    assert words in told.remedy
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, "It has no score: kept here, not scored yet."),
+        ({"complete": False, "error_type": "CancelledError"}, "the run did not come to its end"),
+    ],
+    ids=["recorded", "incomplete"],
+)
+def test_of_a_trace_without_a_score_it_is_said_what_is_known(db, type_command, facts, words):
+    put(db, run("Book", step("thought"), step("tool_call", "search"), **facts))
+
+    told = type_command("show", "--why", "@last").stdout
+
+    assert words in told
+    assert "  steps               2: thought, tool_call\n" in told
+
+
+def test_a_trace_that_could_not_be_scored_says_why(db, type_command):
+    seq = put(db, run("Book", step("thought")))
+    with closing(connect(db)) as connection:
+        TraceStore(connection, scorer="by hand").fail(seq, "not_scored", "NaN")
+
+    told = json.loads(type_command("show", "--why", "@last", "--json").stdout)
+
+    assert (told["state"], told["score"], told["signals"]) == ("failed", None, [])
+    assert told["delivery_status"] == "kept here: could not be scored: NaN"
+
+
+@pytest.mark.parametrize("columns", [40, 60, 200])
+@pytest.mark.usefixtures("leak")
+def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
+    told = typed("--db", str(db), "show", "--why", "@last", columns=columns)
+
+    assert max(map(len, told.splitlines())) <= max(columns, 65)
+
+
+def test_no_objective_steers_the_terminal(db, account):
+    near = run("near \x1b[2J", step("thought"), id="near")
+    put(db, near)
+    made = run("look \x1b]0;pwned\x07", step("thought"), step("tool_call", "search"))
+    seq = put(db, made, scored(made, 0.5, "near"))
+
+    told = drawn(*why_parts(account(seq), made.trace.task.objective, 100))
+
+    assert told.count("?[2J") == told.count("?]0;pwned?") == 1
+    assert "\x1b" not in told
+
+
+def test_one_kind_of_step_gives(db, type_command):
+    made = run("Think", step("thought"), step("thought"))
+    put(db, made, scored(made))
+
+    told = " ".join(type_command("show", "--why", "@last").stdout.split())
+
+    assert "1 of 4 kinds of step gives 0.125, 2 steps 0.020" in told

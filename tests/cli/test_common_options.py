@@ -1,0 +1,151 @@
+"""What may be typed before a command and after it, and what a word that is no command leads to."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from hand_made import put, run, step
+
+from kp_middleware import locations
+from kp_middleware.cli import main
+
+
+@pytest.fixture
+def typed():
+    """Types a command, with nothing before it."""
+    return lambda *words: CliRunner().invoke(main, [*map(str, words)])
+
+
+@pytest.fixture
+def broken():
+    """The user's settings file, which is no TOML."""
+    file = locations.settings_file()
+    file.parent.mkdir(parents=True)
+    file.write_text("threshold = 0.8\ndb = \n")
+    return file
+
+
+def objectives(result):
+    return [row["objective"] for row in json.loads(result.stdout)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--db", "{}", "-q", "leak"],
+        ["--db", "{}", "--near", "-q", "leak"],
+        ["--db={}", "-qleak", "-n", "5"],
+        ["-n", "5", "-q", "leak", "--db", "{}"],
+        ["-dservice", "--db", "{}"],
+        ["--quiet", "--db", "{}", "--failed"],
+    ],
+    ids=" ".join,
+)
+def test_the_options_of_the_list_need_not_name_it(kp, db, typed, words):
+    kp.capture(domain="service")(kp.tool(str.upper))("a leak")
+
+    result = typed(*(word.format(db) for word in words), "--json")
+
+    assert result.exit_code == 0
+    assert len(objectives(result)) == ("--failed" not in words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "--json", "--db", "{}"],
+        ["--json", "--db", "{}"],
+        ["--db", "/nowhere/kp.db", "list", "--json", "--db", "{}"],
+        ["show", "@last", "--json", "--db={}"],
+        ["outbox", "list", "--db", "{}", "--json"],
+        ["outbox", "--db", "{}", "list", "--json"],
+        ["outbox", "--json", "--db", "{}"],
+        ["status", "--db", "{}", "--json"],
+        ["config", "get", "db", "--db", "{}", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_the_file_may_be_named_after_the_command(agent, db, typed, words):
+    agent("one")
+
+    result = typed(*(word.format(db) for word in words))
+
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout) is not None
+
+
+def test_a_file_that_was_named_after_the_command_is_named_in_its_errors(db, typed):
+    db.write_text("a letter to my aunt, " * 100)
+
+    assert str(db) in typed("list", "--db", db).stderr
+
+
+@pytest.mark.parametrize("words", [["--quiet", "list"], ["list", "--quiet"], ["--quiet"]], ids=str)
+def test_quiet_may_be_said_before_and_after_the_command(agent, db, typed, words):
+    agent("one")
+    agent("two")
+
+    result = typed("--db", db, *words, "-n", "1")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "two" in result.stdout
+
+
+def test_the_log_is_shown_once_however_often_it_is_asked_for(typed, broken):
+    broken.write_text("treshold = 1\n")
+
+    result = typed("-v", "config", "-v", "list", "-v", "--quiet")
+
+    assert result.stderr.count("there is no setting 'treshold'") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["outbox", "shwo"], "No such command 'shwo'. Did you mean 'show'?"),
+        (["config", "gett", "domain"], "No such command 'gett'."),
+        (["config", "1339"], "No such command '1339'."),
+    ],
+    ids=str,
+)
+def test_a_word_that_is_no_command_of_a_group_is_told_with_the_one_that_is_like_it(
+    typed, words, message
+):
+    result = typed(*words)
+
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert f"{words[0]} --help" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["list"], [], ["status", "--json"]], ids=str)
+@pytest.mark.usefixtures("broken")
+def test_settings_that_cannot_say_which_file_is_meant_are_not_passed_over(typed, broken, words):
+    result = typed(*words)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{broken}: Invalid value (at line 2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["--db", "{}", "list"], ["list", "--db", "{}"], ["status", "--help"]], ids=" ".join
+)
+@pytest.mark.usefixtures("broken")
+def test_where_they_do_not_matter_broken_settings_are_no_error(db, typed, words):
+    put(db, run("one", step("thought")))
+
+    assert typed(*(word.format(db) for word in words)).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["config", "path"], ["config", "--help"]], ids=" ".join)
+@pytest.mark.usefixtures("broken")
+def test_what_helps_to_mend_the_settings_works_while_they_are_broken(typed, words):
+    assert typed(*words).exit_code == 0
+
+
+def test_the_doctor_says_that_the_settings_are_broken(typed, broken):
+    result = typed("doctor", "--json")
+
+    finding, *_ = json.loads(result.stdout)
+    assert (finding["check"], finding["ok"], result.exit_code) == ("settings", False, 3)
+    assert finding["detail"].startswith(f"{broken}: Invalid value (at line 2")

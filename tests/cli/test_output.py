@@ -1,0 +1,314 @@
+"""How rows are printed, whatever command they come from."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from terminal import typed
+
+from kp_middleware.cli.rows import Output, output_options
+
+FULL = Path("/dev/full")
+ROWS = [
+    {"id": 1, "score": 0.5, "text": 'a "quoted", b\nnext ü 日本 \x1b[2J'},
+    {"id": 2, "score": None, "text": None},
+]
+
+
+@pytest.fixture
+def shown():
+    """What a command prints that has these rows."""
+
+    @click.command()
+    @output_options()
+    def command(*, output: Output):
+        output.print(iter(ROWS), ("id", "score", "text"))
+
+    return lambda *words: CliRunner().invoke(command, words)
+
+
+def test_json_is_one_array_with_text_as_it_is(shown):
+    printed = shown("--json").stdout
+
+    assert json.loads(printed) == ROWS
+    assert "ü 日本" in printed
+    assert printed.endswith("}]\n")
+
+
+def test_nl_is_one_object_a_line(shown):
+    assert [json.loads(line) for line in shown("--nl").stdout.splitlines()] == ROWS
+
+
+def test_csv_can_be_read_again(shown):
+    header, *rows = csv.reader(io.StringIO(shown("--csv").stdout, newline=""))
+
+    assert header == ["id", "score", "text"]
+    assert rows == [["1", "0.5", ROWS[0]["text"]], ["2", "", ""]]
+
+
+def test_tsv_has_a_line_for_each_row_whatever_is_in_it(shown):
+    assert shown("--tsv").stdout.splitlines() == [
+        "id\tscore\ttext",
+        '1\t0.5\ta "quoted", b next ü 日本 ?[2J',
+        "2\t\t",
+    ]
+
+
+def test_in_a_pipe_a_list_is_tsv(shown):
+    assert shown().stdout == shown("--tsv").stdout
+
+
+@pytest.mark.parametrize("words", [["--csv"], ["--tsv"], ["--table"]], ids=str)
+def test_headers_can_be_left_out(shown, words):
+    named, bare = shown(*words).stdout, shown(*words, "--no-headers").stdout
+
+    assert named.partition("\n")[2].split() == bare.split()
+
+
+@pytest.mark.parametrize(
+    ("format_", "printed"),
+    [
+        ("--json", '[{"score": 0.5, "id": 1},\n {"score": null, "id": 2}]\n'),
+        ("--nl", '{"score": 0.5, "id": 1}\n{"score": null, "id": 2}\n'),
+        ("--csv", "score,id\n0.5,1\n,2\n"),
+        ("--tsv", "score\tid\n0.5\t1\n\t2\n"),
+    ],
+)
+def test_only_the_columns_that_are_wanted_are_printed_in_their_order(shown, format_, printed):
+    assert shown(format_, "-c", "score", "-c", "id").stdout == printed
+
+
+@pytest.mark.parametrize("format_", ["--json", "--nl", "--csv", "--tsv", "--table"])
+def test_a_column_that_is_not_there_is_an_error_that_names_those_that_are(shown, format_):
+    result = shown(format_, "-c", "speed")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no column speed: there are id, score, text" in result.stderr
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 0), (["--fail-empty"], 4)], ids=str)
+@pytest.mark.parametrize(
+    ("format_", "printed"),
+    [("--json", "[]\n"), ("--nl", ""), ("--csv", "a,b\n"), ("--tsv", "a\tb\n")],
+)
+def test_nothing_is_said_to_be_nothing(words, code, format_, printed):
+    @click.command()
+    @output_options()
+    def command(*, output: Output):
+        output.print([], ("a", "b"))
+
+    result = CliRunner().invoke(command, [format_, *words])
+
+    assert (result.stdout, result.exit_code) == (printed, code)
+
+
+@pytest.mark.parametrize("format_", ["json", "nl", "csv", "tsv"])
+def test_each_row_is_out_before_the_next_is_asked_for(capsys, format_):
+    seen = []
+
+    def rows():
+        for number in range(3):
+            seen.append(capsys.readouterr().out)
+            yield {"n": number}
+
+    Output(format_).print(rows(), ("n",))
+
+    assert [str(number) in text for number, text in enumerate(seen[1:])] == [True, True]
+
+
+@pytest.mark.parametrize("format_", ["--table", "--tsv"])
+def test_a_name_of_a_column_is_a_text_that_steers_nothing(agent, db, format_):
+    agent("one")
+    query = 'SELECT 1 AS "[/x]", 2 AS "[red]y", 3 AS "\x1b[31mz", 4 AS score_mean'
+
+    shown = typed("--db", str(db), "sql", query, format_)
+
+    assert shown.splitlines()[0].split() == ["[/x]", "[red]y", "?[31mz", "score_mean"]
+
+
+def test_a_narrow_terminal_shows_fewer_columns_and_cuts_no_number(db, agent):
+    [agent(f"{number} " + "word " * 20) for number in range(2)]
+
+    heading, row = typed("--db", str(db), "similar", "@last", columns=40).splitlines()
+
+    assert heading.split() == ["id", "similarity", "domain", "objective"]
+    assert [len(text) for text in row.split()[:2]] == [8, 5]
+    assert len(row) <= 40
+
+
+def test_a_query_has_all_its_columns_however_narrow_the_terminal(db, agent):
+    agent("one")
+    query = "SELECT " + ", ".join(f"1.0 / {number} AS column_{number}" for number in range(3, 9))
+
+    heading, row = typed("--db", str(db), "sql", query, columns=30).splitlines()
+
+    assert len(heading.split()) == len(row.split()) == 6
+    assert row.split()[0] == "0.333"
+
+
+def test_a_wide_sign_takes_two_places_in_a_table(capsys):
+    Output("table").print([{"a": "日" * 60, "b": "x" * 60}], ("a", "b"))
+
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.rstrip() == "日" * 60 + "  " + "x" * 37 + "…"
+
+
+def process(db, *words, stdout):
+    """A command in a process of its own; what it said on standard error, and how it ended."""
+    command = [sys.executable, "-m", "kp_middleware", "--db", str(db), *words]
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    return done.stderr, done.returncode
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "--csv"],
+        ["list", "--json"],
+        ["list", "--table"],
+        ["show", "@last"],
+        ["stats"],
+        ["sql", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"],
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_goes_away_is_no_reason_to_complain(agent, db, words):
+    agent("one")
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    ended = process(db, *words, stdout=writer)
+    os.close(writer)
+
+    assert ended == ("", 141)
+
+
+def shell(db, line, **variables):
+    """What a shell says when this is typed, with the command as $KP."""
+    command = f'"{sys.executable}" -m kp_middleware --db "{db}"'
+    return subprocess.run(
+        ["sh", "-c", line.replace("$KP", command)],
+        capture_output=True,
+        env={**os.environ, **variables},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_trouble(agent, db, closed):
+    agent("one")
+
+    done = shell(db, f"$KP list --table {closed}")
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252:strict"])
+@pytest.mark.parametrize("format_", ["--csv", "--tsv", "--table", "--json"])
+def test_a_pipe_gets_utf_8_whatever_the_locale(agent, db, encoding, format_):
+    agent("naïve 日本")
+
+    done = shell(db, f"$KP list {format_} -c objective", PYTHONIOENCODING=encoding)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "naïve 日本" in done.stdout.decode()
+
+
+@pytest.mark.parametrize("words", ["show", "list -d", "diff @last", "sql"])
+def test_what_is_no_text_is_an_error_in_words(agent, db, words):
+    agent("one")
+
+    done = shell(db, f"$KP {words} \"$(printf '\\377')\"")
+
+    assert done.returncode == 1
+    assert done.stderr == b"Error: what was given is no UTF-8 text: type it anew\n"
+
+
+def test_a_number_that_nothing_can_count_to_is_an_error_in_words(agent, type_command):
+    agent("one")
+
+    result = type_command("prune", "--keep", "9" * 30)
+
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    assert "a number is too large" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "colour"),
+    [
+        ("list", {"NO_COLOR": "1"}, False),
+        ("--no-color list", {}, False),
+        ("list", {}, True),
+        ("list", {"NO_COLOR": ""}, True),
+    ],
+    ids=str,
+)
+def test_who_wants_no_colour_gets_none_in_a_table(agent, db, words, variables, colour):
+    agent("one")
+
+    done = shell(db, f"$KP {words} --table", FORCE_COLOR="1", **variables)
+
+    assert (b"\x1b" in done.stdout) == colour
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_an_error_in_words(agent, db):
+    agent("one")
+
+    with FULL.open("w") as full:
+        ended = process(db, "list", stdout=full)
+
+    assert ended == ("Error: [Errno 28] No space left on device\n", 1)
+
+
+def test_a_damaged_file_is_an_error_in_words(agent, kp, db, type_command):
+    [agent(f"{number} " + "x" * 3000) for number in range(30)]
+    kp.close()
+    content = bytearray(db.read_bytes())
+    content[len(content) // 2 :] = b"\x7f" * (len(content) - len(content) // 2)
+    db.write_bytes(content)
+
+    result = type_command("list")
+
+    assert (result.exit_code, result.exception.__class__) == (1, SystemExit)
+    assert result.stderr.startswith(f"Error: {db}: ")
+
+
+@pytest.mark.parametrize("format_", ["--json", "--csv", "--tsv", "--table"])
+def test_what_an_agent_read_cannot_steer_the_terminal_in_any_format(agent, db, format_):
+    agent("look \x1b]0;pwned\x07\x9b2J here")
+
+    shown = typed("--db", str(db), "list", format_, "-c", "objective")
+
+    assert "look" in shown
+    assert not {"\x1b", "\x07", "\x9b"} & set(shown)
+
+
+@pytest.mark.parametrize(("words", "hints"), [([], 1), (["--quiet"], 0)], ids=str)
+def test_quiet_leaves_out_hints(agent, type_command, words, hints):
+    agent("one")
+    agent("two")
+
+    result = type_command(*words, "list", "-n", "1")
+
+    assert len(result.stderr.splitlines()) == hints
+    assert "two" in result.stdout
+
+
+def test_quiet_leaves_errors(type_command):
+    assert "does not exist" in type_command("--quiet", "list").stderr
+
+
+def test_what_is_said_comes_before_the_command(agent, type_command):
+    agent("one")
+
+    result = type_command("-v", "--no-color", "--no-progress", "--quiet", "list", "--json")
+
+    assert json.loads(result.stdout)[0]["objective"] == "one"
