@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlite_utils import Database, Migrations
 
 from kp_middleware.database import (
     APPLICATION_ID,
-    MIGRATIONS,
+    OLDEST,
+    SCHEMA,
     TROUBLE,
     connect,
     in_words,
     is_damage,
     transaction,
 )
-from kp_middleware.database._schema import _script
 from kp_middleware.errors import DatabaseError
 
+SCHEMA_6 = Path(__file__).parent / "storage" / "schema_6.sql"
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 SHARED_TABLES = """
 SELECT name FROM sqlite_schema
@@ -56,9 +56,7 @@ def mode(path):
 
 def child(script, *arguments):
     """A Python of its own, which has imported what it needs before it becomes another user."""
-    preamble = (
-        "import os, sys, sqlite_utils, urllib.request\nfrom kp_middleware.database import connect\n"
-    )
+    preamble = "import os, sys, urllib.request\nfrom kp_middleware.database import connect\n"
     return subprocess.Popen(
         [sys.executable, "-c", preamble + script, *map(str, arguments)],
         env={name: value for name, value in os.environ.items() if "COVERAGE" not in name},
@@ -86,7 +84,7 @@ def test_a_new_file_has_today_s_schema_and_says_whose_it_is(connection):
         )
     ]
 
-    assert facts == [APPLICATION_ID, len(MIGRATIONS), "wal", 1, 1]
+    assert facts == [APPLICATION_ID, SCHEMA, "wal", 1, 1]
     assert APPLICATION_ID.to_bytes(4, "big") == b"KPMM"
 
 
@@ -172,7 +170,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(db, read_only):
         "CREATE TABLE notes (text)",
         "PRAGMA user_version = 1",
         "PRAGMA application_id = 7",
-        f"PRAGMA user_version = {len(MIGRATIONS)}; CREATE TABLE notes (text)",
+        f"PRAGMA user_version = {SCHEMA}; CREATE TABLE notes (text)",
     ],
     ids=["a table", "only a version", "only a name", "a table and our version"],
 )
@@ -189,11 +187,11 @@ def test_another_program_s_file_is_refused_and_left_alone(db, statements, read_o
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])
 def test_a_file_of_a_newer_version_is_refused(db, read_only):
     with closing(connect(db)) as connection:
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
 
     words = refused(db, read_only=read_only)
 
-    newer = len(MIGRATIONS) + 1
+    newer = SCHEMA + 1
     assert words == f"has schema {newer}, of a newer kp-middleware; upgrade kp-middleware"
 
 
@@ -333,7 +331,7 @@ connection.close()
 
 def waiting_child(script, *arguments):
     """One that begins when its input ends."""
-    preamble = "import sys; from kp_middleware.database import connect; import sqlite_utils\n"
+    preamble = "import sys; from kp_middleware.database import connect\n"
     return subprocess.Popen(
         [sys.executable, "-c", preamble + script, *map(str, arguments)],
         stdin=subprocess.PIPE,
@@ -467,14 +465,11 @@ def test_opening_a_file_once_more_ends_no_lock_of_this_process(db, connection):
 
 @pytest.fixture
 def old_file(db):
-    """A file of version 1, with a row that is only in its WAL."""
-    made_by_another_program(db, "PRAGMA journal_mode = WAL")
-    migrations = Migrations("kp_middleware")
-    migrations(name=MIGRATIONS[0])(_script(MIGRATIONS[0]))
+    """A file of schema 6, with a row that is only in its WAL."""
     with closing(sqlite3.connect(db, isolation_level=None)) as old:
-        migrations.apply(Database(old))
-        old.execute("PRAGMA user_version = 1")
-        old.execute("INSERT INTO meta VALUES ('kept', 'since version 1')")
+        old.executescript(SCHEMA_6.read_text("utf-8"))
+        old.execute("PRAGMA journal_mode = WAL")
+        old.execute("INSERT INTO meta VALUES ('kept', 'since schema 6')")
         yield db
 
 
@@ -482,48 +477,54 @@ def test_an_older_file_is_brought_up_to_date_with_a_copy_made_first(old_file, ca
     caplog.set_level("INFO", logger="kp_middleware")
 
     with closing(connect(old_file)) as connection:
-        assert meta(connection) == {"kept": "since version 1"}
-        assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert meta(connection) == {"dropped": "3", "kept": "since schema 6"}
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
 
-    copy = old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}")
+    copy = old_file.with_name(f"kp.db.before-{SCHEMA}")
     with closing(sqlite3.connect(copy)) as before:
-        assert before.execute("PRAGMA user_version").fetchone() == (1,)
-        assert meta(before) == {"kept": "since version 1"}
+        assert before.execute("PRAGMA user_version").fetchone() == (6,)
+        assert meta(before) == {"dropped": "3", "kept": "since schema 6"}
     assert mode(copy) == 0o600
     assert [record.getMessage() for record in caplog.records] == [
-        f"{old_file}: brought to schema {len(MIGRATIONS)}; as it was: {copy}"
+        f"{old_file}: brought to schema {SCHEMA}; as it was: {copy}"
     ]
 
 
-def test_the_version_counts_and_not_what_sqlite_utils_knows(old_file):
+@pytest.mark.parametrize("version", range(1, OLDEST))
+def test_a_file_from_before_the_first_release_is_refused_and_left_alone(old_file, version):
     with closing(sqlite3.connect(old_file)) as connection:
-        connection.execute("DROP TABLE _sqlite_migrations")
+        connection.execute(f"PRAGMA user_version = {version}")
 
-    with closing(connect(old_file)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
-        assert connection.execute("SELECT count(*) FROM waiting").fetchone() == (0,)
+    words = refused(old_file)
+
+    assert words == (
+        f"has schema {version}, of a kp-middleware that was never released; move it away, and a new"
+        " one is begun, or name another file with KP_DB or --db"
+    )
+    with closing(sqlite3.connect(old_file)) as unchanged:
+        assert unchanged.execute("PRAGMA user_version").fetchone() == (version,)
 
 
 def test_what_a_killed_process_left_of_a_copy_is_made_anew(old_file):
-    unfinished = old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}.unfinished")
+    unfinished = old_file.with_name(f"kp.db.before-{SCHEMA}.unfinished")
     unfinished.write_bytes(b"half a copy" * 1000)
 
     connect(old_file).close()
 
     assert not unfinished.exists()
-    with closing(sqlite3.connect(old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}"))) as copy:
+    with closing(sqlite3.connect(old_file.with_name(f"kp.db.before-{SCHEMA}"))) as copy:
         assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_an_older_file_that_cannot_be_copied_is_left_as_it_is(old_file):
-    old_file.with_name(f"kp.db.before-{len(MIGRATIONS)}").mkdir()
+    old_file.with_name(f"kp.db.before-{SCHEMA}").mkdir()
 
     words = refused(old_file)
 
     assert words.startswith("is of an older kp-middleware, and cannot be copied before it changes")
     assert words.endswith("; make room beside it, or move it elsewhere")
     with closing(sqlite3.connect(old_file)) as unchanged:
-        assert unchanged.execute("PRAGMA user_version").fetchone() == (1,)
+        assert unchanged.execute("PRAGMA user_version").fetchone() == (6,)
     assert not [*old_file.parent.glob("*.unfinished*")]
 
 
@@ -537,7 +538,7 @@ def test_processes_that_find_an_older_file_at_once_all_find_it_whole(old_file):
     [(running.wait(), running.stderr.close()) for running in children]
     assert complaints == [""] * 3
     with closing(connect(old_file)) as connection:
-        assert meta(connection) == {"kept": "since version 1"}
+        assert meta(connection) == {"dropped": "3", "kept": "since schema 6"}
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["to write", "to read"])

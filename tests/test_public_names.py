@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import kp_middleware
-from kp_middleware.database import MIGRATIONS
 
 ROOT = Path(__file__).parents[1]
 PROMISED = {
@@ -168,9 +167,3 @@ def test_every_package_says_that_it_is_typed():
     packages = [ROOT / "kp_middleware", *ADAPTERS]
 
     assert [package for package in packages if not (package / "py.typed").exists()] == []
-
-
-def test_every_migration_is_in_the_list():
-    scripts = sorted((ROOT / "kp_middleware" / "migrations").iterdir())
-
-    assert [script.name for script in scripts] == [f"{name}.sql" for name in MIGRATIONS]

@@ -1,17 +1,22 @@
 """The SQLite file: how it is opened, who may read it, and which schema it has."""
 
-from kp_middleware.database._connect import connect, schema_of
-from kp_middleware.database._file import Connection, Cursor, make_private, open_to_all
+from kp_middleware.database._connect import Upgrade, bring_up_to_date, connect, schema_of
+from kp_middleware.database._file import (
+    Connection,
+    Cursor,
+    make_private,
+    open_to_all,
+    transaction,
+)
 from kp_middleware.database._lock import alone
-from kp_middleware.database._schema import APPLICATION_ID, MIGRATIONS
-from kp_middleware.database._transaction import transaction
+from kp_middleware.database._schema import APPLICATION_ID, OLDEST, SCHEMA
 from kp_middleware.database._trouble import PASSING_TROUBLE, TROUBLE, in_words, is_damage
-from kp_middleware.database._upgrade import Upgrade, bring_up_to_date
 
 __all__ = [
     "APPLICATION_ID",
-    "MIGRATIONS",
+    "OLDEST",
     "PASSING_TROUBLE",
+    "SCHEMA",
     "TROUBLE",
     "Connection",
     "Cursor",

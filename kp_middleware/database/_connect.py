@@ -5,9 +5,17 @@ import time
 from contextlib import closing
 from pathlib import Path
 from shlex import quote
+from typing import NamedTuple
 
 from kp_middleware.database._file import BUSY_S, open_to_read, open_to_write
-from kp_middleware.database._schema import MIGRATIONS, migrate, our_version
+from kp_middleware.database._schema import (
+    OLDEST,
+    SCHEMA,
+    copy_before,
+    make_or_upgrade,
+    our_version,
+    too_old,
+)
 from kp_middleware.database._trouble import ANOTHER, in_words
 from kp_middleware.errors import DatabaseError
 
@@ -46,6 +54,34 @@ def schema_of(path: str | Path) -> int:
             raise in_words(path, error) from error
 
 
+class Upgrade(NamedTuple):
+    """What became of a file.
+
+    Attributes:
+        before: The version of the schema that it had.
+        now: The one that it has.
+        copy: The file as it was, beside it; None if it had today's schema.
+    """
+
+    before: int
+    now: int
+    copy: Path | None
+
+
+def bring_up_to_date(path: Path) -> Upgrade:
+    """Give a file that exists today's schema; one that has it is only read.
+
+    Raises:
+        DatabaseError: If it is empty, another program's or a newer version's, or if it or the copy
+            cannot be written.
+    """
+    before = schema_of(path)
+    is_older = 0 < before < SCHEMA
+    connect(path, read_only=not is_older).close()  # this refuses an empty and a newer one
+    copy = copy_before(path.expanduser()) if is_older else None
+    return Upgrade(before, SCHEMA, copy)
+
+
 def _opened(path: Path, *, read_only: bool) -> tuple[Path, sqlite3.Connection]:
     try:
         path = path.expanduser()
@@ -56,13 +92,15 @@ def _opened(path: Path, *, read_only: bool) -> tuple[Path, sqlite3.Connection]:
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
     version = our_version(connection, path)
-    if version > len(MIGRATIONS):
+    if version > SCHEMA:
         raise DatabaseError(
             path, f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
         )
     if read_only and not version:
         raise DatabaseError(path, "is empty", f"record a run first, or {ANOTHER}")
-    if read_only and version < len(MIGRATIONS):
+    if 0 < version < OLDEST:
+        raise too_old(path, version)
+    if read_only and version < SCHEMA:
         remedy = f"bring it up to date: kp-middleware migrate --db {quote(str(path))}"
         raise DatabaseError(path, "is of an older kp-middleware", remedy)
     connection.execute("PRAGMA foreign_keys = ON")
@@ -70,8 +108,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> 
         return
     connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the process loses none
     _use_wal(connection)  # also where a backup, which needs none, took the file's place
-    if version < len(MIGRATIONS):
-        migrate(connection, path)
+    if version < SCHEMA:
+        make_or_upgrade(connection, path)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, Protocol
@@ -130,3 +130,22 @@ def open_uri(uri: str, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
         check_same_thread=False,  # each stage guards its connection with a lock of its own
         cached_statements=256,
     )
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """All of the block or nothing of it; joins the transaction that is open already.
+
+    ``IMMEDIATE``, because a deferred one that reads before it writes fails at once when another
+    process writes in between, however long the busy timeout.
+    """
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.commit()
+    except BaseException:  # also of the commit: a full disk is often found out there
+        connection.rollback()
+        raise

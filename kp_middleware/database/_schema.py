@@ -1,40 +1,31 @@
-"""Which schema the file has, and how it is brought to today's."""
+"""Which schema the file has: a new one is made at once, an older one is brought over once."""
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kp_middleware.database._file import make_private, open_to_read, open_uri
-from kp_middleware.database._transaction import transaction
+from kp_middleware.database._file import make_private, open_to_read, open_uri, transaction
 from kp_middleware.database._trouble import ANOTHER
 from kp_middleware.errors import DatabaseError
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
 
 logger = logging.getLogger("kp_middleware")
 
 APPLICATION_ID: Final = 1263553869
 """``PRAGMA application_id`` of our files: the letters KPMM."""
 
-MIGRATIONS: Final = (
-    "0001_traces",
-    "0002_waiting",
-    "0003_questions",
-    "0004_gates",
-    "0005_counts",
-    "0006_tools",
-    "0007_reasons",
-    "0008_steps",
-)
-"""In the order in which they are applied: ``PRAGMA user_version`` counts them. Append only."""
+SCHEMA: Final = 8
+"""``PRAGMA user_version`` of ``schema.sql``, which is the whole of it."""
+
+OLDEST: Final = 6
+"""The oldest that is brought over: by ``from_6.sql`` to 7, by ``from_7.sql`` to 8."""
 
 
 def our_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The schema's version, 0 for an empty file.
+    """Return the schema's version, 0 for an empty file.
 
     Raises:
         DatabaseError: If it is another program's.
@@ -51,29 +42,35 @@ def our_version(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Apply what is missing, all or nothing; a file that had a schema is copied before."""
-    from sqlite_utils import Database, Migrations  # here: it costs more than all other start-up
+def too_old(path: Path, version: int) -> DatabaseError:
+    """Say that nothing brings a file from before the first release over."""
+    problem = f"has schema {version}, of a kp-middleware that was never released"
+    return DatabaseError(path, problem, f"move it away, and a new one is begun, or {ANOTHER}")
 
+
+def make_or_upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Give a file today's schema, all or nothing; one that had a schema is copied before."""
     with transaction(connection):  # a second process waits here, and finds nothing left to do
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if 0 < version < len(MIGRATIONS):
+        if version == SCHEMA:
+            return
+        if version:
             _keep_a_copy(path)
-        migrations = Migrations("kp_middleware")
-        missing = MIGRATIONS[version:]  # user_version counts, not the table of sqlite-utils
-        for name in missing:
-            migrations(name=name)(_script(name))
-        migrations.apply(Database(connection, execute_plugins=False))
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        for script in (
+            [f"from_{step}" for step in range(version, SCHEMA)] if version else ["schema"]
+        ):
+            _run(connection, script)
+        connection.execute("DROP TABLE IF EXISTS _sqlite_migrations")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 def copy_before(path: Path) -> Path:
-    """Where a file is copied to before it is brought to today's schema."""
-    return path.with_name(f"{path.name}.before-{len(MIGRATIONS)}")
+    """Return where a file is copied to before it is brought to today's schema."""
+    return path.with_name(f"{path.name}.before-{SCHEMA}")
 
 
 def _keep_a_copy(path: Path) -> None:
-    """What the file was before its schema changes, beside it; stays until the user removes it."""
+    """Copy the file as it is, beside it; the copy stays until the user removes it."""
     copy = copy_before(path)
     unfinished = copy.with_name(f"{copy.name}.unfinished")
     unfinished.unlink(missing_ok=True)
@@ -88,18 +85,13 @@ def _keep_a_copy(path: Path) -> None:
             unfinished.unlink(missing_ok=True)
         problem = f"is of an older kp-middleware, and cannot be copied before it changes ({error})"
         raise DatabaseError(path, problem, "make room beside it, or move it elsewhere") from error
-    logger.info("%s: brought to schema %d; as it was: %s", path, len(MIGRATIONS), copy)
+    logger.info("%s: brought to schema %d; as it was: %s", path, SCHEMA, copy)
 
 
-def _script(name: str) -> "Callable[[Database], None]":
-    def run(db: "Database") -> None:
-        from importlib.resources import files  # here: commands that only read need it never
-
-        script = files("kp_middleware").joinpath("migrations", f"{name}.sql").read_text("utf-8")
-        for statement in _statements(script):
-            db.conn.execute(statement)
-
-    return run
+def _run(connection: sqlite3.Connection, script: str) -> None:
+    text = files("kp_middleware.database").joinpath(f"{script}.sql").read_text("utf-8")
+    for statement in _statements(text):
+        connection.execute(statement)
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from datasette import __version__
 from datasette.app import Datasette
 from hand_made import put, run, step, with_value
 
-from kp_middleware.database import MIGRATIONS, connect
+from kp_middleware.database import SCHEMA, connect
 from kp_middleware.web.databases import our_files
 
 OVERVIEW = "/-/kp/kp"
@@ -494,7 +494,7 @@ def test_an_older_file_is_shown_as_soon_as_it_is_brought_up_to_date(show, file):
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         shown = show(file)
         before = shown.get(OVERVIEW)
-        writer.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        writer.execute(f"PRAGMA user_version = {SCHEMA}")
 
         after, home = shown.get(OVERVIEW), shown.get("/")
 

@@ -1,4 +1,4 @@
-"""What docs/schema.md says of the file: read from the migrations, with the comments in them.
+"""What docs/schema.md says of the file: read from its schema, with the comments in them.
 
 cog runs it: ``make docs``.
 """
@@ -10,27 +10,23 @@ from importlib.resources import files
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from kp_middleware.database import MIGRATIONS, connect
+from kp_middleware.database import connect
 
 _TABLE = re.compile(r"(?ms)^CREATE TABLE (\w+) \((?: *-- ([^\n]*)\n)?(.*?)\) STRICT")
-_ALTERED = re.compile(
-    r"(?ms)^ALTER TABLE (?:(\w+) DROP COLUMN (\w+);$"
-    r"|(\w+) ADD COLUMN (\w+) (.*?);(?:\s*-- ([^\n]*))?$)"
-)
 _COMMENT = re.compile(r"(.*?)\s*-- (.*)$")
 _CLAUSES = {"SELECT", "FROM", "LEFT", "WHERE", "GROUP", "ORDER", "UNION"}
 _NO_COLUMN = {"PRIMARY", "UNIQUE", "CHECK", "FOREIGN"}
 
 
 class Table(NamedTuple):
-    """One table, as the migrations have it."""
+    """One table, as the schema has it."""
 
     comment: str
     columns: list["Column"]
 
 
 class Column(NamedTuple):
-    """One column, as the migrations have it."""
+    """One column, as the schema has it."""
 
     name: str
     definition: str
@@ -53,20 +49,8 @@ def views() -> str:
 
 def described() -> dict[str, Table]:
     """Each table with its columns, in the order of the file."""
-    scripts = [
-        files("kp_middleware").joinpath("migrations", f"{name}.sql").read_text("utf-8")
-        for name in MIGRATIONS
-    ]
-    tables: dict[str, Table] = {}
-    for script in scripts:
-        for name, comment, body in _TABLE.findall(script):
-            tables[name] = Table(comment, _columns(body))
-        for gone, column, table, name, definition, comment in _ALTERED.findall(script):
-            if gone:
-                tables[gone].columns[:] = [c for c in tables[gone].columns if c.name != column]
-            else:
-                tables[table].columns.append(Column(name, " ".join(definition.split()), comment))
-    return tables
+    script = files("kp_middleware.database").joinpath("schema.sql").read_text("utf-8")
+    return {name: Table(comment, _columns(body)) for name, comment, body in _TABLE.findall(script)}
 
 
 def _table(name: str, table: Table) -> str:

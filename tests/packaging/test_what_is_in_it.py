@@ -38,7 +38,7 @@ def test_every_file_of_a_package_is_in_the_wheel(files, repository, package):
 @pytest.mark.parametrize(
     "pattern",
     [
-        *("kp_*/py.typed", "kp_middleware/migrations/*.sql", "page/*.css"),
+        *("kp_*/py.typed", "kp_middleware/database/*.sql", "page/*.css"),
         *("templates/kp_page.html", "*.dist-info/licenses/LICENSE"),
     ],
 )

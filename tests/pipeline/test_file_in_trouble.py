@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kp_middleware.database import MIGRATIONS, connect
+from kp_middleware.database import SCHEMA, connect
 from kp_middleware.testing import LocalRegistry
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -134,7 +134,7 @@ def test_a_file_that_is_cut_within_its_header_is_begun_anew(pulse, filled, caplo
 
 
 def test_a_file_of_a_newer_version_is_left_alone_and_the_runs_wait(pulse, filled, caplog):
-    newer = len(MIGRATIONS) + 1
+    newer = SCHEMA + 1
     with closing(connect(filled)) as connection:
         connection.execute(f"PRAGMA user_version = {newer}")
     kp = pulse(sync=True)

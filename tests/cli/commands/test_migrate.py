@@ -4,30 +4,13 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
-from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
-from kp_middleware.database import APPLICATION_ID, MIGRATIONS
+from kp_middleware.database import SCHEMA
 
-NOW = len(MIGRATIONS)
-SCRIPTS = files("kp_middleware") / "migrations"
-
-
-def made_by_version(version, db):
-    """A file as that version left it, with one run."""
-    with closing(sqlite3.connect(db)) as connection:
-        for name in MIGRATIONS[:version]:
-            connection.executescript((SCRIPTS / f"{name}.sql").read_text("utf-8"))
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {version}")
-        connection.execute(
-            "INSERT INTO traces (id, state, started_at, domain, objective, success, confidence,"
-            " privacy_level, visibility, step_count, tool_count, recovery_count) VALUES"
-            " ('kp:trace:a', 'recorded', '2026-11-01T09:14:03.120Z', 'code', 'an old run', 1, 0.5,"
-            " 'aggregated', 'network', 0, 0, 0)"
-        )
-        connection.commit()
+SCHEMA_6 = Path(__file__).parents[2] / "storage" / "schema_6.sql"
 
 
 def schema(path):
@@ -37,34 +20,44 @@ def schema(path):
 
 @pytest.fixture
 def old(db):
-    """A file of version 1."""
-    made_by_version(1, db)
+    """A file of schema 6."""
+    with closing(sqlite3.connect(db)) as connection:
+        connection.executescript(SCHEMA_6.read_text("utf-8"))
     return db
 
 
-@pytest.mark.parametrize("version", range(1, NOW))
-def test_a_file_of_each_older_version_can_be_read_afterwards(type_command, db, version):
-    made_by_version(version, db)
-
+def test_an_older_file_can_be_read_afterwards(type_command, old):
     result = type_command("migrate", "--json")
 
-    copy = db.with_name(f"{db.name}.before-{NOW}")
+    copy = old.with_name(f"{old.name}.before-{SCHEMA}")
     told = json.loads(result.stdout)
     assert told == {
-        "path": str(db),
-        "schema_before": version,
-        "schema": NOW,
+        "path": str(old),
+        "schema_before": 6,
+        "schema": SCHEMA,
         "copy": str(copy),
     }
-    assert (schema(db), schema(copy)) == (NOW, version)
+    assert (schema(old), schema(copy)) == (SCHEMA, 6)
     listed = json.loads(type_command("list", "--json").stdout)
-    assert [row["objective"] for row in listed] == ["an old run"]
+    assert "What is in the soup?" in [row["objective"] for row in listed]
+
+
+def test_a_file_from_before_the_first_release_is_refused(type_command, old):
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("PRAGMA user_version = 5")
+
+    result = type_command("migrate")
+
+    assert (result.exit_code, schema(old)) == (1, 5)
+    assert "has schema 5, of a kp-middleware that was never released; move it" in result.stderr
 
 
 def test_people_are_told_from_which_to_which_and_where_the_copy_is(type_command, old):
     printed = type_command("migrate").stdout
 
-    assert printed == (f"{old}: brought from schema 1 to {NOW}; as it was: {old}.before-{NOW}\n")
+    assert printed == (
+        f"{old}: brought from schema 6 to {SCHEMA}; as it was: {old}.before-{SCHEMA}\n"
+    )
 
 
 def test_a_file_that_is_up_to_date_is_left_alone(type_command, agent, db):
@@ -74,7 +67,7 @@ def test_a_file_that_is_up_to_date_is_left_alone(type_command, agent, db):
     result = type_command("migrate")
 
     assert (result.exit_code, db.read_bytes()) == (0, before)
-    assert result.stdout == f"{db}: has schema {NOW}, which is this version's: nothing to do\n"
+    assert result.stdout == f"{db}: has schema {SCHEMA}, which is this version's: nothing to do\n"
     assert not [*db.parent.glob("*.before-*")]
 
 
@@ -96,20 +89,20 @@ def test_what_is_no_file_of_ours_is_refused_and_left_as_it_is(type_command, db, 
 
 def test_a_newer_file_wants_a_newer_version_of_ours(type_command, old):
     with closing(sqlite3.connect(old)) as connection:
-        connection.execute(f"PRAGMA user_version = {NOW + 1}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
 
     result = type_command("migrate")
 
     assert result.exit_code == 1
-    assert f"has schema {NOW + 1}, of a newer kp-middleware; upgrade" in result.stderr
+    assert f"has schema {SCHEMA + 1}, of a newer kp-middleware; upgrade" in result.stderr
 
 
 def test_where_no_copy_can_be_made_nothing_changes(type_command, old):
-    old.with_name(f"{old.name}.before-{NOW}").mkdir()
+    old.with_name(f"{old.name}.before-{SCHEMA}").mkdir()
 
     result = type_command("migrate")
 
-    assert (result.exit_code, schema(old)) == (1, 1)
+    assert (result.exit_code, schema(old)) == (1, 6)
     assert "cannot be copied before it changes" in result.stderr
     assert "make room beside it, or move it elsewhere" in result.stderr
 

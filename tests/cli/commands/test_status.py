@@ -9,7 +9,7 @@ from hand_made import put, run, step, with_value
 from terminal import typed
 
 from kp_middleware import KnowledgePulse, locations
-from kp_middleware.database import MIGRATIONS, connect
+from kp_middleware.database import SCHEMA, connect
 from kp_middleware.rate_limit import Pace
 from kp_middleware.storage import PacingTable
 from kp_middleware.testing import StandInEmbedder
@@ -58,7 +58,7 @@ def test_the_file_and_its_traces_are_told(agent, status, db):
 
     found = status()
 
-    assert (found["path"], found["schema"]) == (str(db), len(MIGRATIONS))
+    assert (found["path"], found["schema"]) == (str(db), SCHEMA)
     assert found["size_bytes"] > 4096
     assert found["oldest"] <= found["newest"]
     assert (found["recorded"], found["scored"], found["failed"]) == (2, 2, 0)

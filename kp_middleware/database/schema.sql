@@ -1,4 +1,4 @@
--- Version 1 of the file of traces. Applied once and never edited: what changes later is a new file beside this one.
+-- The file of traces, version 8. A change that was published needs a script that brings older files here: see `_schema.py`.
 -- Needs SQLite 3.37 (STRICT). The journal is WAL; foreign keys, busy timeout and synchronous are set per connection.
 PRAGMA application_id = 1263553869; -- "KPMM": `file kp.db` and `doctor` can tell what it is
 
@@ -25,7 +25,7 @@ CREATE TABLE traces (
   rules            TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(rules)),   -- [{"rule":"single_tool","delta":-0.1}]
   score            REAL CHECK (score BETWEEN 0 AND 1),
   threshold        REAL,                                -- the one in force that day: settings never rewrite history
-  gate             TEXT, decision TEXT CHECK (decision IN ('forward','withhold')), reason TEXT,
+  gate             TEXT, decision TEXT CHECK (decision IN ('forward','withhold')),
   scorer           TEXT,                                -- name and version
   embedder         TEXT,                                -- fingerprint of model, length, windowing, precision; NULL: novelty 0.5
   nearest_seq      INTEGER REFERENCES traces(seq) ON DELETE SET NULL, nearest_similarity REAL,
@@ -34,26 +34,51 @@ CREATE TABLE traces (
   day              TEXT    GENERATED ALWAYS AS (substr(started_at, 1, 10)) VIRTUAL,
   margin           REAL    GENERATED ALWAYS AS (round(score - threshold, 4)) VIRTUAL,
   above            INTEGER GENERATED ALWAYS AS (score >= threshold) VIRTUAL,
-  base_score       REAL    GENERATED ALWAYS AS (round(complexity*complexity_weight + novelty*novelty_weight + tool_diversity*tool_diversity_weight + outcome_confidence*outcome_confidence_weight, 4)) VIRTUAL
+  base_score       REAL    GENERATED ALWAYS AS (round(complexity*complexity_weight + novelty*novelty_weight + tool_diversity*tool_diversity_weight + outcome_confidence*outcome_confidence_weight, 4)) VIRTUAL,
+  redactions       TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(redactions)),   -- before it was written: {"api_key":1}
+  decided_at       TEXT,                                -- when the gate said so: the day's allowance counts from it
+  reason_code      TEXT,                                -- why the gate decided so, or why there is no score
+  reason_args      TEXT CHECK (reason_args IS NULL OR json_valid(reason_args)),
+  verdict          TEXT    GENERATED ALWAYS AS (CASE WHEN decision IS NULL THEN NULL WHEN decision = 'forward' THEN 'forwarded' ELSE reason_code END) VIRTUAL,   -- what became of it, to count
+  confidence_source TEXT,                               -- said (by the program), extracted (from its result), assumed, feedback
+  success_source   TEXT                                 -- the same
 ) STRICT;
-CREATE INDEX traces_started ON traces(started_at);
-CREATE INDEX traces_domain  ON traces(domain, started_at);
-CREATE INDEX traces_score   ON traces(score);
-CREATE INDEX traces_margin  ON traces(margin);
-CREATE INDEX traces_day     ON traces(day, domain, score);
-CREATE INDEX traces_todo    ON traces(state) WHERE state IN ('recorded','paused');
-CREATE INDEX traces_cleared ON traces(seq) WHERE decision = 'forward';   -- to find those that no key could send yet
-CREATE INDEX traces_thread  ON traces(thread_id) WHERE thread_id IS NOT NULL;
-CREATE INDEX traces_nearest ON traces(nearest_seq) WHERE nearest_seq IS NOT NULL;   -- or pruning is quadratic
+CREATE INDEX traces_started   ON traces(started_at, novelty);            -- covering: the novelty of each day
+CREATE INDEX traces_domain    ON traces(domain, started_at);
+CREATE INDEX traces_score     ON traces(score);
+CREATE INDEX traces_margin    ON traces(margin);
+CREATE INDEX traces_duration  ON traces(duration_ms);                    -- `list --slower 10s`
+CREATE INDEX traces_todo      ON traces(state) WHERE state IN ('recorded','paused');
+CREATE INDEX traces_recorded  ON traces(seq) WHERE state = 'recorded';   -- the next to be scored: SQLite does not see
+CREATE INDEX traces_paused    ON traces(seq) WHERE state = 'paused';     -- that one of two states is in traces_todo
+CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0;          -- `list --failed`: success stands behind long texts
+CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find those that no key could send yet
+CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';
+CREATE INDEX traces_thread    ON traces(thread_id) WHERE thread_id IS NOT NULL;
+CREATE INDEX traces_nearest   ON traces(nearest_seq) WHERE nearest_seq IS NOT NULL;   -- or pruning is quadratic
+-- What counts all traces reads an index alone, in its order: nothing is looked up, nothing sorted. Partial, so that
+-- a run is entered once, when it is scored; those without a score are found by traces_score.
+CREATE INDEX traces_gate      ON traces(domain, seq, started_at, score, decision) WHERE score IS NOT NULL;   -- the best of the last runs
+CREATE INDEX traces_verdict   ON traces(gate, verdict, state) WHERE score IS NOT NULL;         -- `stats --by gate`, `--by state`
+CREATE INDEX traces_spread    ON traces(domain, score, visibility, decision, novelty, started_at) WHERE score IS NOT NULL;   -- `stats --by domain`
+CREATE INDEX traces_day       ON traces(day, domain, decision, score, novelty);                -- `stats --by day`, `--by week`; the view daily
 
 CREATE TABLE steps (
   trace_seq  INTEGER NOT NULL REFERENCES traces(seq) ON DELETE CASCADE,
   step_id    INTEGER NOT NULL,
   type       TEXT NOT NULL CHECK (type IN ('thought','tool_call','observation','error_recovery')),
   tool TEXT, mcp_server TEXT, content TEXT, input TEXT CHECK (input IS NULL OR json_valid(input)), output_summary TEXT, latency_ms REAL,
+  agent      TEXT,                                       -- the agent inside the run's own that took it
+  started_at TEXT,                                       -- as traces.started_at
+  call_id    TEXT,                                       -- fingerprint of the tool call that it makes or answers
+  parent     TEXT,                                       -- what it happened inside of: the call_id of a tool call, else an inner agent's name
+  model      TEXT,                                       -- these four: of the model call that it came from, on the first step of each
+  input_tokens INTEGER,
+  output_tokens INTEGER,
+  model_latency_ms REAL,
   PRIMARY KEY (trace_seq, step_id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX steps_tool ON steps(tool, type, latency_ms, trace_seq) WHERE tool IS NOT NULL;   -- covering: tool usage reads the index alone
+CREATE INDEX steps_tool ON steps(tool, type, trace_seq, latency_ms) WHERE tool IS NOT NULL;   -- covering: the uses of a tool in the order of traces
 
 CREATE TABLE documents (                                 -- the ReasoningTrace as recorded, out of the hot rows
   trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
@@ -68,6 +93,7 @@ CREATE TABLE vectors (
   added_at_ms INTEGER NOT NULL,                          -- ms since the epoch, never decreasing
   vector      BLOB NOT NULL                              -- float32, little-endian, unit length
 ) STRICT;
+CREATE INDEX vectors_embedder ON vectors(embedder);                                 -- the newest of one embedder; which there are
 CREATE INDEX vectors_trace ON vectors(trace_seq) WHERE trace_seq IS NOT NULL;       -- or pruning is quadratic
 
 CREATE TABLE outbox (
@@ -86,6 +112,33 @@ CREATE TABLE outbox (
 ) STRICT;
 CREATE INDEX outbox_due ON outbox(next_attempt_at) WHERE state IN ('pending','sending');
 CREATE INDEX outbox_state ON outbox(state);
+CREATE INDEX outbox_open ON outbox(registry) WHERE state IN ('pending','sending');       -- whether anything waits for a registry
+
+CREATE TABLE waiting (                                   -- runs that wait, for a person or for the next turn of their thread: beside traces in state 'paused'
+  trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
+  thread     TEXT NOT NULL,                              -- fingerprint of the thread's id
+  is_left    INTEGER NOT NULL DEFAULT 0,                 -- its thread was given something else: only an answer to its own question resumes it
+  until      TEXT NOT NULL,                              -- when it is ended if nothing follows
+  run        TEXT NOT NULL CHECK (json_valid(run))       -- what was recorded, without the document
+) STRICT;
+CREATE INDEX waiting_thread ON waiting(thread);
+CREATE INDEX waiting_until ON waiting(until);
+
+CREATE TABLE feedback (                                  -- told after the end; the row of the trace and its document say the latest
+  seq        INTEGER PRIMARY KEY,
+  trace_seq  INTEGER NOT NULL REFERENCES traces(seq) ON DELETE CASCADE,
+  given_at   TEXT NOT NULL,
+  success    INTEGER CHECK (success IN (0, 1)),          -- NULL: nothing was said of it
+  confidence REAL CHECK (confidence BETWEEN 0 AND 1),
+  success_before INTEGER NOT NULL, confidence_before REAL NOT NULL
+) STRICT;
+CREATE INDEX feedback_trace ON feedback(trace_seq);
+
+CREATE TABLE aliases (                                   -- ids that lead to a trace beside its own: of later parts, told before they were joined
+  id         TEXT PRIMARY KEY,
+  trace_seq  INTEGER NOT NULL REFERENCES traces(seq) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX aliases_trace ON aliases(trace_seq);
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -102,7 +155,7 @@ CREATE VIEW score_parts AS            -- long form, for charts
   UNION ALL SELECT seq, 3, 'tool_diversity', tool_diversity, tool_diversity_weight, round(tool_diversity*tool_diversity_weight,4) FROM traces
   UNION ALL SELECT seq, 4, 'outcome_confidence', outcome_confidence, outcome_confidence_weight, round(outcome_confidence*outcome_confidence_weight,4) FROM traces
   UNION ALL SELECT t.seq, 5, json_extract(r.value,'$.rule'), NULL, NULL, json_extract(r.value,'$.delta') FROM traces t, json_each(t.rules) r;
-CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, t.success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
+CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, t.success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason_code) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
 CREATE VIEW daily AS SELECT day, domain, count(*) AS traces, sum(above) AS above, round(avg(score),4) AS mean_score, round(avg(novelty),4) AS mean_novelty FROM traces GROUP BY day, domain;
 CREATE VIEW tool_usage AS SELECT tool, sum(type = 'tool_call') AS calls, sum(type = 'error_recovery') AS failures, round(avg(latency_ms),1) AS mean_ms, max(latency_ms) AS max_ms FROM steps WHERE tool IS NOT NULL GROUP BY tool;
 CREATE VIEW funnel AS SELECT (SELECT count(*) FROM traces) AS recorded, (SELECT count(*) FROM traces WHERE decision = 'forward') AS cleared, (SELECT count(*) FROM outbox) AS queued, (SELECT count(*) FROM outbox WHERE state='sent') AS sent, (SELECT count(*) FROM outbox WHERE state='blocked') AS blocked, (SELECT count(*) FROM outbox WHERE state='rejected') AS rejected;

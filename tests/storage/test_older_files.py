@@ -1,0 +1,133 @@
+"""A file of schema 6 or 7 is brought over once, and loses nothing."""
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from kp_middleware import KnowledgePulse
+from kp_middleware.database import connect
+from kp_middleware.testing import StandInEmbedder
+
+SCHEMA_6 = Path(__file__).with_name("schema_6.sql")
+TO_7 = files("kp_middleware.database") / "from_6.sql"
+TABLES = (
+    *("traces", "steps", "documents", "vectors", "outbox", "waiting", "feedback", "aliases"),
+    "meta",
+)
+GONE = {"reason", "verdict"}
+THEN = "; queued when there was an API key"
+
+
+@pytest.fixture(params=[6, 7])
+def old(request, db):
+    with closing(sqlite3.connect(db)) as connection:
+        connection.executescript(SCHEMA_6.read_text("utf-8"))
+        if request.param == 7:
+            connection.executescript(TO_7.read_text("utf-8"))
+            connection.execute("PRAGMA user_version = 7")
+            connection.commit()
+    return db
+
+
+def rows(path, table):
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
+        names = [column[0] for column in found.description]
+        told = [dict(zip(names, row, strict=True)) for row in found]
+    return [{name: row[name] for name in row if name not in GONE} for row in told]
+
+
+def read(path, sql):
+    with closing(connect(path, read_only=True)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def schema(path):
+    """Tables by their columns, and what belongs to them by its words."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL")
+        return {
+            name: connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
+            if kind in {"table", "view"}
+            else " ".join(re.sub("--.*", "", sql).split())
+            for kind, name, sql in found.fetchall()
+        }
+
+
+def test_every_row_is_there_as_it_was(old):
+    before = {table: rows(old, table) for table in TABLES}
+
+    connect(old).close()
+
+    for table in TABLES:
+        assert before[table]
+        assert [
+            {name: row[name] for name in was}
+            for row, was in zip(rows(old, table), before[table], strict=True)
+        ] == before[table]
+
+
+def test_its_schema_is_that_of_a_new_file(old, tmp_path):
+    connect(old).close()
+    connect(tmp_path / "new.db").close()
+
+    assert schema(old) == schema(tmp_path / "new.db")
+
+
+def test_it_is_sound_and_its_words_are_found(old):
+    connect(old).close()
+
+    assert read(old, "PRAGMA integrity_check") == [("ok",)]
+    assert read(old, "PRAGMA foreign_key_check") == []
+    assert read(old, "SELECT rowid FROM traces_fts WHERE traces_fts MATCH 'soup'") == [(6,)]
+
+
+def test_no_place_of_a_vector_is_given_again(old):
+    with closing(connect(old)) as connection:
+        ((last,),) = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vectors'")
+        cursor = connection.execute(
+            "INSERT INTO vectors (embedder, added_at_ms, vector) VALUES ('e', 1, x'00')"
+        )
+
+    assert cursor.lastrowid == last + 1 > len(rows(old, "vectors"))
+
+
+def test_sentences_are_codes_now(old):
+    connect(old).close()
+
+    assert [code for (code,) in read(old, "SELECT reason_code FROM traces ORDER BY seq")] == [
+        *("above_threshold", "above_threshold", "below_threshold", "below_threshold"),
+        *("below_threshold", "warming_up", "above_threshold", "custom", "gate_failed"),
+        *("above_threshold", "above_threshold", None, "above_threshold"),
+    ]
+    found = read(old, "SELECT reason_args FROM traces WHERE reason_args NOT NULL ORDER BY seq")
+    told = [json.loads(args) for (args,) in found]
+    assert [args["delivery"] for args in told if args["delivery"]] == ["private", "no_key"]
+    assert not [args for args in told if THEN in args["words"]]
+
+
+def test_it_is_known_who_said_how_a_run_went(old):
+    connect(old).close()
+
+    assert read(old, "SELECT success_source, confidence_source FROM traces WHERE seq < 5") == [
+        *(("assumed", "said"), ("assumed", "said"), ("said", "assumed")),
+        ("feedback", "assumed"),
+    ]
+
+
+def test_a_run_that_waited_goes_on(old):
+    with KnowledgePulse(db=old, embedder=StandInEmbedder(), sync=True) as kp:
+        kp.end_thread("t1", success=True)
+        kp.flush()
+
+        run = kp.run("@last")
+        waited = [one for one in kp.runs(limit=20) if one.objective == "Bake a cake"]
+
+    assert run.state == "scored"
+    assert [one.state for one in waited] == ["withheld"]
+    assert rows(old, "waiting") == []
