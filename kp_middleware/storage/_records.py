@@ -61,6 +61,13 @@ class StepRecord:
         output_summary: What it answered.
         latency_ms: How long it took.
         agent: The agent inside the run's own that took the step.
+        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
+        call_id: Of the tool call that it makes or answers: the same on both.
+        parent: What it happened inside of: the ``call_id`` of a tool call, or an agent's name.
+        model: The language model whose call it came from, on the first step of each call.
+        input_tokens: What that call read.
+        output_tokens: What it wrote.
+        model_latency_ms: How long it took.
     """
 
     number: int
@@ -72,6 +79,13 @@ class StepRecord:
     output_summary: str | None = None
     latency_ms: float | None = None
     agent: str | None = None
+    started_at: str | None = None
+    call_id: str | None = None
+    parent: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    model_latency_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +177,8 @@ class Run:
         result_summary: What came of it.
         success: Whether its task was done.
         confidence: How sure of that, 0 to 1.
+        success_source: Who said so: ``said``, ``extracted``, ``assumed``, ``feedback``.
+        confidence_source: Who said that, as for ``success_source``.
         error_type: The exception that ended it.
         framework: Where it ran: ``python``, ``langgraph`` …
         agent_id: Of the agent.
@@ -195,6 +211,8 @@ class Run:
     result_summary: str | None
     success: bool
     confidence: float
+    success_source: str | None
+    confidence_source: str | None
     error_type: str | None
     framework: str | None
     agent_id: str | None

@@ -59,6 +59,8 @@ def test_a_run_has_its_steps_its_score_and_its_feedback(recorded):
         ("tool_call", "shout"),
         ("observation", "shout"),
     ]
+    assert run.steps[1].call_id == run.steps[2].call_id
+    assert (run.success_source, run.confidence_source) == ("feedback", "said")
     assert run.score == run.scoring.score
     assert run.scoring.signals.tool_diversity == 1.0
     assert run.reason_code in {"above_threshold", "below_threshold"}
