@@ -5,7 +5,7 @@ import re
 from functools import wraps
 
 from kp_middleware.privacy._names import is_name, is_of_password, is_probable, pages, whole_name
-from kp_middleware.privacy._rules import Check, matched_value, value_of
+from kp_middleware.privacy._rules import Check, matched_value, value_of, words
 from kp_middleware.privacy._strength import (
     case_changes,
     entropy,
@@ -41,10 +41,10 @@ _ASKS = re.compile(r"(?i)[\w.-]*(?:pass(?:word|wd)?|pwd|secret|token|your)[\w.-]
 _LISTED_BEFORE = re.compile(r"""["']\s{0,4},\s{0,8}["'][\w.-]{0,40}\Z""")
 _CODE_AFTER = re.compile(r"[a-z_]{4,}[)\]}]{1,3}[\[.(]")
 _OF_ACCOUNT = frozenset(
-    (
-        *("user", "username", "user_name", "login", "email", "account", "role", "type", "kind"),
-        *("name", "provider", "region", "zone", "host", "hostname", "port", "url", "endpoint"),
-        *("database", "db", "dbname", "project", "scope", "scopes", "expires", "expiry", "status"),
+    words(
+        "user|username|user_name|login|email|account|role|type|kind|name|provider|region|"
+        "zone|host|hostname|port|url|endpoint|database|db|dbname|project|scope|scopes|"
+        "expires|expiry|status"
     )
 )
 _ESCAPED = re.compile(r"\\f[A-Z]")

@@ -10,6 +10,7 @@ from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._plugins import document
 from kp_middleware.privacy._policy import Policy
+from kp_middleware.privacy._rules import words
 from kp_middleware.privacy._ruleset import ruleset
 from kp_middleware.privacy._scanner import Found, Numbers, counted
 from kp_middleware.privacy._walk import Walk, unique
@@ -31,15 +32,10 @@ def fail_closed() -> Iterator[None]:
 
 
 KEPT = frozenset(
-    (
-        *("@context", "@type", "steps[].step_id", "steps[].type", "steps[].latency_ms"),
-        *(
-            "outcome.confidence",
-            "metadata.created_at",
-            "metadata.success",
-            "metadata.quality_score",
-        ),
-        *("metadata.visibility", "metadata.privacy_level"),
+    words(
+        "@context|@type|steps[].step_id|steps[].type|steps[].latency_ms|outcome.confidence|"
+        "metadata.created_at|metadata.success|metadata.quality_score|metadata.visibility|"
+        "metadata.privacy_level"
     )
 )
 """Fields whose type leaves no room for anything that would have to go."""

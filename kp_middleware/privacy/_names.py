@@ -4,20 +4,18 @@ import re
 from functools import cache, lru_cache
 
 from kp_middleware.privacy._escapes import PLACEHOLDER, seen
-from kp_middleware.privacy._rules import in_any_case, spelled
+from kp_middleware.privacy._rules import in_any_case, spelled, words
 
-_OWNERS = (
-    *("api", "app", "application", "access", "secret", "private", "signing", "signature"),
-    *("encryption", "decryption", "master", "account", "auth", "service", "ssh", "deploy"),
-    *("shared", "storage", "license", "subscription", "hmac", "aes", "root", "admin", "client"),
-    *("unseal", "wpa", "wpa2", "wpa3", "wep", "wifi"),
+_OWNERS = words(
+    "api|app|application|access|secret|private|signing|signature|encryption|decryption|"
+    "master|account|auth|service|ssh|deploy|shared|storage|license|subscription|hmac|"
+    "aes|root|admin|client|unseal|wpa|wpa2|wpa3|wep|wifi"
 )
-_HOLDERS = (
-    *("db", "pg", "my", "mysql", "sql", "ora", "oracle", "mongo", "redis", "rds", "ldap", "bind"),
-    *("root", "user", "admin", "sys", "su", "sudo", "svc", "service", "login", "account", "app"),
-    *("smtp", "imap", "pop", "mail", "ftp", "sftp", "ssh", "git", "svn", "vnc", "wifi", "proxy"),
-    *("http", "key", "store", "keystore", "trust", "truststore", "cert", "ca", "pfx", "jks", "zip"),
-    *("backup", "master", "mqtt", "amqp", "rabbit", "kafka", "elastic", "jenkins", "ansible"),
+_HOLDERS = words(
+    "db|pg|my|mysql|sql|ora|oracle|mongo|redis|rds|ldap|bind|root|user|admin|sys|su|"
+    "sudo|svc|service|login|account|app|smtp|imap|pop|mail|ftp|sftp|ssh|git|svn|vnc|"
+    "wifi|proxy|http|key|store|keystore|trust|truststore|cert|ca|pfx|jks|zip|backup|"
+    "master|mqtt|amqp|rabbit|kafka|elastic|jenkins|ansible"
 )
 _FOREIGN = (
     *("passwort", "kennwort", "contrase(?:ñ|n)a", "contrasenya", "senha", "palavra[- ]passe"),
@@ -57,9 +55,9 @@ _FAMILIES = {
 def _any_name() -> str:
     """A pattern that looks at the first letter once for all words that begin with it."""
     rests: dict[str, list[str]] = {}
-    for end, words in _FAMILIES.items():
-        for first in dict.fromkeys(word[0] for word in words):
-            of_first = "|".join(in_any_case(word[1:]) for word in words if word[0] == first)
+    for end, family in _FAMILIES.items():
+        for first in dict.fromkeys(word[0] for word in family):
+            of_first = "|".join(in_any_case(word[1:]) for word in family if word[0] == first)
             rests.setdefault(first, []).append(f"(?:{of_first}){end}")
     return "|".join(
         f"(?-i:[{first}{first.upper()}])(?:{'|'.join(rests[first])})" for first in rests
@@ -80,17 +78,8 @@ ANY_NAME = rf"(?P<name>{_SIGN}{{2,40}}?(?: (?![\d-]){_SIGN}{{2,10}}){{0,2}}?)"
 NAME_STARTS = spelled(
     (
         *("pass", "pwd", "secret", "credential", "creds", "token", "jwt", "connection", "refresh"),
-        *(
-            "requirepass",
-            "masterauth",
-            "bind",
-            "pw",
-            "psk",
-            "x-amz-",
-            "x-goog-",
-            "mnemonic",
-            "seed",
-        ),
+        *("requirepass", "masterauth", "bind", "pw", "psk", "x-amz-", "x-goog-", "mnemonic"),
+        "seed",
         *("recovery", "session", "proxy", "authorization", "set-", "setcookie", "cookie", "_auth"),
         *("bearer", *_OWNERS, *(f"{holder}p" for holder in _HOLDERS)),
         *("kennwort", "contrase", "senha", "palavra", "mot", "wachtwoord", "has", "lösenord"),
@@ -103,9 +92,9 @@ NAME_STARTS = spelled(
 )
 """How `NAME` begins."""
 
-DOUBTFUL = (
-    *("key", "auth", "sig", "sign", "signature", "sid", "session", "session_id", "sessionid"),
-    *("sess", "code", "otp", "pin", "csrf", "nonce", "cred", "creds"),
+DOUBTFUL = words(
+    "key|auth|sig|sign|signature|sid|session|session_id|sessionid|sess|code|otp|pin|"
+    "csrf|nonce|cred|creds"
 )
 """Words that name a secret, or something else."""
 
@@ -121,32 +110,27 @@ _PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".jo
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _LONGEST = 48
 _OF_PAGES = frozenset(
-    (
-        *("next", "prev", "previous", "page", "paging", "pagination", "continuation", "continue"),
-        *("cursor", "resume", "sync", "marker", "pad", "eos", "bos", "unk", "mask", "sep", "stop"),
-        *("change", "consistency", "start", "end", "first", "last", "skip", "delta", "position"),
+    words(
+        "next|prev|previous|page|paging|pagination|continuation|continue|cursor|resume|"
+        "sync|marker|pad|eos|bos|unk|mask|sep|stop|change|consistency|start|end|first|last|"
+        "skip|delta|position"
     )
 )
 _TOKENS = frozenset(("token", "tokens"))
 _OF_ACCESS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
 _OF_NONE = frozenset(
-    (
-        *("cache", "public", "pub", "host", "hosts", "known", "partition", "sort", "primary"),
-        *("foreign", "unique", "index", "dict", "map", "lookup", "group", "row", "column"),
-        *("order", "search", "object", "s3", "bucket", "registry", "hot", "idempotency"),
-        *("dedup", "routing", "range", "message", "event", "context", "thread", "config"),
-        *("translation", "i18n", "label", "composite", "surrogate", "natural", "resource"),
-        *("param", "field", "shard", "trace", "span", "tag", "metric", "evaluated", "hash"),
-        *("digest", "sha", "md5", "checksum", "fingerprint", "etag", "uuid", "guid", "id"),
-        *("ids", "name", "names", "url", "uri", "path", "file", "dir", "folder", "type"),
-        *("kind", "class", "count", "counts", "limit", "length", "len", "size", "min", "max"),
-        *("ttl", "expiry", "expires", "expire", "expiration", "version", "policy", "format"),
-        *("pattern", "regex", "prefix", "suffix", "algorithm", "alg", "hint", "help", "error"),
-        *("test", "arn", "ref", "reference", "issuer", "endpoint", "method", "usage", "used"),
-        *("title", "position", "model", "image", "content", "media", "license", "node"),
-        *("state", "code", "date", "chars", "charset", "alphabet", "re", "cre", "separator"),
-        *("delimiter", "template", "mask", "msg", "info", "time", "timestamp", "verify"),
-        *("enabled", "required"),
+    words(
+        "cache|public|pub|host|hosts|known|partition|sort|primary|foreign|unique|index|"
+        "dict|map|lookup|group|row|column|order|search|object|s3|bucket|registry|hot|"
+        "idempotency|dedup|routing|range|message|event|context|thread|config|translation|"
+        "i18n|label|composite|surrogate|natural|resource|param|field|shard|trace|span|tag|"
+        "metric|evaluated|hash|digest|sha|md5|checksum|fingerprint|etag|uuid|guid|id|ids|"
+        "name|names|url|uri|path|file|dir|folder|type|kind|class|count|counts|limit|length|"
+        "len|size|min|max|ttl|expiry|expires|expire|expiration|version|policy|format|"
+        "pattern|regex|prefix|suffix|algorithm|alg|hint|help|error|test|arn|ref|reference|"
+        "issuer|endpoint|method|usage|used|title|position|model|image|content|media|"
+        "license|node|state|code|date|chars|charset|alphabet|re|cre|separator|delimiter|"
+        "template|mask|msg|info|time|timestamp|verify|enabled|required"
     )
 )
 

@@ -57,6 +57,11 @@ class Span(NamedTuple):
     group: Group
 
 
+def words(divided: str) -> tuple[str, ...]:
+    """Return the words of a text in which ``|`` divides them."""
+    return tuple(divided.split("|"))
+
+
 def spelled(words: Iterable[str]) -> tuple[str, ...]:
     """The words, and those with accents also as a letter and an accent: two normal forms."""
     return tuple(dict.fromkeys(form for word in words for form in (word, normalize("NFD", word))))

@@ -30,7 +30,7 @@ from kp_middleware.privacy._names import (
     PROBABLE_PART,
     PROBABLE_STARTS,
 )
-from kp_middleware.privacy._rules import SPACE, Check, Rule, value_of
+from kp_middleware.privacy._rules import SPACE, Check, Rule, value_of, words
 from kp_middleware.privacy._strength import is_strong
 
 S = f"[{SPACE}]"
@@ -114,10 +114,9 @@ def password(
 
 
 _SUFFIX = r"(?:[_-]\w[\w-]{0,40}+|(?-i:(?<=[a-z])[A-Z])\w{0,40}+|\d{1,3}+)"
-_VERBS = (
-    *("is", "was", "are", "to", "will be", "must be", "should be", "changed to", "set to"),
-    *("reset to", "ist", "lautet", "est", "es", "é", "è", "jest", "je", "er", "är", "on", "là"),
-    "adalah",
+_VERBS = words(
+    "is|was|are|to|will be|must be|should be|changed to|set to|reset to|ist|lautet|est|"
+    "es|é|è|jest|je|er|är|on|là|adalah"
 )
 _IS_PROSE = (*dict.fromkeys(f" {verb.split()[0]}" for verb in _VERBS), "->", "=>")
 
@@ -181,9 +180,9 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
         rf"""(?<!\w)(?P<value>[^{SPACE}"'`,;()<>]{{6,64}}+)["'`]?"""
         r" (?:as|is) (?:(?:the|your|a|its|my) )?(?i:password|passphrase|token|secret|api key)\b",
         starts=(),
-        needs=(
-            *(" as pass", " as the ", " as your ", " as a ", " as my ", " as its "),
-            *(" is the pass", " is your pass", " is my pass"),
+        needs=words(
+            " as pass| as the | as your | as a | as my | as its | is the pass| is your pass|"
+            " is my pass"
         ),
         check=is_told,
     ),
@@ -240,9 +239,9 @@ _WORD = (
     r"(?<![A-Za-z=])(?i:password|passwd|passphrase|pwd|passcode|token|secret|api key|passwort"
     r"|kennwort|mot de passe|contrase(?:ñ|n)a|senha|wachtwoord|has(?:ł|l)o|parola|пароль)"
 )
-_STARTS = (
-    *("pass", "pwd", "token", "secret", "api key", "kennwort", "mot de", "contrase", "senha"),
-    *("wachtwoord", "hasło", "haslo", "parola", "пароль"),
+_STARTS = words(
+    "pass|pwd|token|secret|api key|kennwort|mot de|contrase|senha|wachtwoord|hasło|"
+    "haslo|parola|пароль"
 )
 _FOR = r"(?i:for|of|to|für|fuer|de|del|della|des|der|do|da|dla|для|от|к|on|in|at)"
 _IS = r"(?:[:=]|(?i:is|was|ist|lautet|est|es|è|é|to|jest))"

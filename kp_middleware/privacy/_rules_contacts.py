@@ -3,75 +3,22 @@
 import re
 import socket
 
-from kp_middleware.privacy._rules import SPACE, Check, Rule, in_any_case, spelled, value_of
+from kp_middleware.privacy._rules import SPACE, Check, Rule, in_any_case, spelled, value_of, words
 
 _S = f"[{SPACE}]"
 _GAP = r"[ .\-/()\u00a0\u2010-\u2013]"
 _NUMBER = rf"[+(]{{0,2}}\d(?:{_GAP}{{0,3}}\d){{6,14}}"
 _CUES = spelled(
-    (
-        *(
-            "telephone",
-            "telefone",
-            "téléphone",
-            "telefon",
-            "telefono",
-            "teléfono",
-            "telefoon",
-            "tel",
-            "ph",
-        ),
-        *(
-            "phones",
-            "phone",
-            "mobile",
-            "mobiel",
-            "mobil",
-            "cellulare",
-            "celular",
-            "cell",
-            "handy",
-            "fax",
-        ),
-        *(
-            "móvil",
-            "movil",
-            "portable",
-            "komórka",
-            "komorka",
-            "whatsapp",
-            "sms",
-            "msisdn",
-            "rufnummer",
-        ),
-        *(
-            "contact",
-            "hotline",
-            "callback",
-            "caller",
-            "電話",
-            "电话",
-            "手机",
-            "手機",
-            "携帯",
-            "連絡先",
-        ),
-        *("전화번호", "전화", "휴대폰"),
+    words(
+        "telephone|telefone|téléphone|telefon|telefono|teléfono|telefoon|tel|ph|phones|"
+        "phone|mobile|mobiel|mobil|cellulare|celular|cell|handy|fax|móvil|movil|portable|"
+        "komórka|komorka|whatsapp|sms|msisdn|rufnummer|contact|hotline|callback|caller|電話|"
+        "电话|手机|手機|携帯|連絡先|전화번호|전화|휴대폰"
     )
 )
-_VERBS = (
-    *("called", "calling", "call", "ring", "rang", "dialled", "dialed", "dial", "texted", "text"),
-    *(
-        "reached",
-        "reachable",
-        "reach",
-        "phoned",
-        "phone",
-        "replied",
-        "reply",
-        "contacted",
-        "contact",
-    ),
+_VERBS = words(
+    "called|calling|call|ring|rang|dialled|dialed|dial|texted|text|reached|reachable|"
+    "reach|phoned|phone|replied|reply|contacted|contact"
 )
 _AFTER_VERB = (
     "me|us|him|her|them|you|back|at|on|from|number|via|under|to|the|my|our|your|customer|client"

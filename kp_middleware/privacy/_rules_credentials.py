@@ -5,7 +5,7 @@ import re
 from itertools import pairwise
 
 from kp_middleware.privacy._checks import is_credential, is_random
-from kp_middleware.privacy._rules import SPACE, Rule, value_of
+from kp_middleware.privacy._rules import SPACE, Rule, value_of, words
 from kp_middleware.privacy._strength import entropy
 
 _KIND = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
@@ -109,21 +109,10 @@ ARMOUR_RULES: tuple[Rule, ...] = (
 
 
 _S = f"[{SPACE}]"
-_DATABASES = (
-    *(
-        "postgres",
-        "postgresql",
-        "postgis",
-        "mysql",
-        "mariadb",
-        "mongodb",
-        "redis",
-        "rediss",
-        "valkey",
-    ),
-    *("amqp", "amqps", "mssql", "sqlserver", "oracle", "clickhouse", "cockroachdb", "snowflake"),
-    *("redshift", "vertica", "db2", "cassandra", "couchbase", "neo4j", "bolt", "memcached", "nats"),
-    *("stomp", "mqtt", "mqtts"),
+_DATABASES = words(
+    "postgres|postgresql|postgis|mysql|mariadb|mongodb|redis|rediss|valkey|amqp|amqps|"
+    "mssql|sqlserver|oracle|clickhouse|cockroachdb|snowflake|redshift|vertica|db2|"
+    "cassandra|couchbase|neo4j|bolt|memcached|nats|stomp|mqtt|mqtts"
 )
 _SCHEMES = "token|apikey|api-key|key|bot|jwt|oauth|digest|negotiate|hawk|[A-Za-z][A-Za-z0-9-]{2,20}"
 _TEMPLATE = re.compile(

@@ -15,7 +15,7 @@ from kp_middleware.privacy._checks import (
     named,
 )
 from kp_middleware.privacy._names import ANY_NAME
-from kp_middleware.privacy._rules import SPACE, Rule
+from kp_middleware.privacy._rules import SPACE, Rule, words
 from kp_middleware.privacy._rules_assignments import CLOSE, RUN, S, password, quoted
 
 _ANY = (
@@ -54,9 +54,9 @@ COMMAND_RULES: tuple[Rule, ...] = (
         rf"|bcp\b[^\n|;]{{0,120}}?|mongo\w{{0,8}}\b[^\n|;]{{0,120}}?|cqlsh\b[^\n"
         rf"|;]{{0,80}}?|psexec\b[^\n|;]{{0,120}}?|rdesktop\b[^\n|;]{{0,80}}?)"
         rf"{S}-(?:p|a|w|P|-pass)[{SPACE}=]{{1,2}}{_ANY}",
-        starts=(
-            *("sshpass", "docker", "podman", "registry", "oc ", "az ", "helm", "redis-cli", "ldap"),
-            *("unzip", "zip", "sqlcmd", "bcp", "mongo", "cqlsh", "rdesktop", "psexec"),
+        starts=words(
+            "sshpass|docker|podman|registry|oc |az |helm|redis-cli|ldap|unzip|zip|sqlcmd|bcp|"
+            "mongo|cqlsh|rdesktop|psexec"
         ),
         needs=(" -p", " -a", " -w"),
         check=is_filled_in,
@@ -88,9 +88,8 @@ COMMAND_RULES: tuple[Rule, ...] = (
         rf"|change_password){S}\S{{1,60}}{S}"
         rf"|htpasswd{S}-\w{{0,6}}b\w{{0,6}}{S}\S{{1,80}}{S}\S{{1,60}}{S}"
         rf"|net{S}user{S}\S{{1,60}}{S}){_ANY}",
-        starts=(
-            *("-pass", "pass:", "-store", "-key", "-dest", "-src", "/p", "vault", "add_user"),
-            *("change_password", "htpasswd", "net"),
+        starts=words(
+            "-pass|pass:|-store|-key|-dest|-src|/p|vault|add_user|change_password|htpasswd|net"
         ),
         check=is_argument,
     ),
@@ -105,21 +104,9 @@ COMMAND_RULES: tuple[Rule, ...] = (
     ),
     password(  # sudo -S … <<< …
         rf"(?<![\w-])(?i:{_SINKS})[^\n<]{{0,80}}<<<{S}{{0,3}}{_ANY}",
-        starts=(
-            "sudo",
-            "passwd",
-            "chpasswd",
-            "smbpasswd",
-            "cryptsetup",
-            "kinit",
-            "su",
-            "gpg",
-            "openssl",
-            "vault",
-            "docker",
-            "gh",
-            "podman",
-            "helm",
+        starts=words(
+            "sudo|passwd|chpasswd|smbpasswd|cryptsetup|kinit|su|gpg|openssl|vault|docker|gh|"
+            "podman|helm"
         ),
         needs=("<<<",),
         check=is_argument,
@@ -161,37 +148,19 @@ COMMAND_RULES: tuple[Rule, ...] = (
 )
 
 
-_LOGINS = (
-    *("log_?in", "sign_?in", "log_?on", "authenticate", "basic_?auth", "http_?basic_?auth"),
-    *("networkcredential", "usernamepasswordcredentials?", "passwordauthentication"),
-    *("passwordcredential", "usernamepasswordauthenticationtoken", "userpassword", "credentials?"),
-    *("plainauthprovider", "set_?basic_?auth", "auth", "mysqli?(?:_connect)?", "create_?user"),
-    *(
-        "add_?user",
-        "userpassauthenticator",
-        "plaincredentials",
-        "simplecredentials",
-        "pdo",
-        "directoryentry",
-    ),
-    *("plainauth", "change_?password", "set_?password", "check_?password", "getconnection"),
-    *("twilio", "hash_?password", "generate_password_hash", "hashpw", "authenticator"),
+_LOGINS = words(
+    "log_?in|sign_?in|log_?on|authenticate|basic_?auth|http_?basic_?auth|"
+    "networkcredential|usernamepasswordcredentials?|passwordauthentication|"
+    "passwordcredential|usernamepasswordauthenticationtoken|userpassword|credentials?|"
+    "plainauthprovider|set_?basic_?auth|auth|mysqli?(?:_connect)?|create_?user|"
+    "add_?user|userpassauthenticator|plaincredentials|simplecredentials|pdo|"
+    "directoryentry|plainauth|change_?password|set_?password|check_?password|"
+    "getconnection|twilio|hash_?password|generate_password_hash|hashpw|authenticator"
 )
 _LOGIN_STARTS = (
     *("log", "sign", "authenticat", "basic", "http", "networkcredential", "usernamepassword"),
     *("passwordauth", "passwordcred", "userpass", "credential", "plain", "set", "auth", "mysql"),
-    *(
-        "create",
-        "add",
-        "simplecred",
-        "pdo",
-        "directoryentry",
-        "change",
-        "check",
-        "getconnection",
-        "twilio",
-        "hash",
-    ),
+    *words("create|add|simplecred|pdo|directoryentry|change|check|getconnection|twilio|hash"),
     *("generate_password"),
 )
 _ARGUMENT = (

@@ -3,7 +3,7 @@
 import re
 
 from kp_middleware.privacy._checks import is_random, is_unlike_words
-from kp_middleware.privacy._rules import Check, Rule, value_of
+from kp_middleware.privacy._rules import Check, Rule, value_of, words
 from kp_middleware.privacy._strength import entropy
 
 EDGE = "(?<![A-Za-z0-9])"
@@ -35,9 +35,9 @@ def _is_mixed(text: str) -> bool:
     return any(map(str.isupper, text)) and any(map(str.islower, text))
 
 
-_TELLING = (
-    *("sk", "rk", "pk", "api", "apikey", "key", "pat", "tkn", "token", "tok", "secret", "live"),
-    *("test", "prod", "sandbox", "oauth", "auth", "access", "admin", "cred", "svc"),
+_TELLING = words(
+    "sk|rk|pk|api|apikey|key|pat|tkn|token|tok|secret|live|test|prod|sandbox|oauth|"
+    "auth|access|admin|cred|svc"
 )
 
 

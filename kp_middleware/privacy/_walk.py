@@ -11,6 +11,7 @@ from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._checks import is_counter, is_of_account
 from kp_middleware.privacy._escapes import PLACEHOLDER
 from kp_middleware.privacy._known_secrets import KnownSecrets, is_mixed
+from kp_middleware.privacy._rules import words
 from kp_middleware.privacy._ruleset import DENIED, Ruleset
 from kp_middleware.privacy._scanner import (
     Found,
@@ -112,14 +113,14 @@ _OF_A_PLACE = frozenset(("redactor_error", "timeout"))
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w-]{2,60}")
 _NAME_SIZE = 120
-_TELLING = (
-    *("name", "key", "header", "field", "label", "element", "selector", "id", "parameterkey"),
-    *("parametername", "variable", "variablename", "attribute", "option", "env", "envvar"),
+_TELLING = words(
+    "name|key|header|field|label|element|selector|id|parameterkey|parametername|"
+    "variable|variablename|attribute|option|env|envvar"
 )
 _TELLABLE = frozenset(
-    (
-        *("value", "val", "text", "values", "default", "defaultvalue", "parametervalue"),
-        *("stringvalue", "currentvalue", "resolvedvalue", "newvalue", "oldvalue"),
+    words(
+        "value|val|text|values|default|defaultvalue|parametervalue|stringvalue|"
+        "currentvalue|resolvedvalue|newvalue|oldvalue"
     )
 )
 _TELLABLE_SECRET = frozenset(("content", "data"))

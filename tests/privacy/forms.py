@@ -17,6 +17,7 @@ ASSIGNMENTS = (
     *('if password == "{}":', "if (password === '{}') {{", 'if "{}" == password:'),
     *('os.environ.get("PW") or "{}"', 'getenv("PW", "{}")', 'process.env.PASSWORD || "{}"'),
     *('config.get("password", "{}")', 'params["password"] = "{}"', "**Password:** {}"),
+    *("Das Passwort lautet: {}\n", "密码：{}\n", 'connect(host="h", password="{}", port=1)'),
     *("The password is {} and it works.", 'The password is "{}".', "log in with password {} now"),
 )  # fmt: skip
 CALLS = (

@@ -133,6 +133,10 @@ def test_what_only_stands_where_a_secret_could_stays(value):
         'for name in "username", "password", "database":',
         "The secret version's data; a token shouldn't be there.",
         "authorization|x-api-key|x-auth-token",
+        *('{"nextToken": "eyJvZmZzZXQiOjEwfQ"}', '{"cache_key": "user:42:profile"}'),
+        "def connect(api_key: MyKeyType, token: str | None = None) -> Client: ...",
+        "The token was counted, and the password field is required.",
+        "Press any key to continue; the secret of good bread is time.",
     ],
     ids=lambda value: ascii(value)[:50],
 )

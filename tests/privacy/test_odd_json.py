@@ -2,6 +2,7 @@
 
 import json
 
+import forms
 import made_up
 import pytest
 
@@ -24,6 +25,20 @@ ODD = {
     "written into a string twice": json.dumps(json.dumps(f"x {{{BELOW}}}"))[1:-1],
     "spread over lines": "x " + json.dumps(json.loads(f"{{{BELOW}}}"), indent=2),
 }
+
+
+@pytest.mark.parametrize("alphabet", forms.ALPHABETS)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_password_goes_in_json_in_json(alphabet, depth):
+    [password] = forms.passwords(alphabet, 1)
+    text = json.dumps({"user": "a", "password": password})
+    for _ in range(depth - 1):
+        text = json.dumps({"payload": text})
+
+    redacted = redact_text(f"INFO got {text}").text
+
+    assert password[:9] not in redacted
+    assert password[-9:] not in redacted
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
