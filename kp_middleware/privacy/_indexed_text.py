@@ -92,7 +92,7 @@ class IndexedText:
             if word in _RUNS:
                 found = _runs(word, self.text)
             else:
-                found = list(occurrences(word, self.lowered))
+                found = occurrences(word, self.lowered)
             self._places[word] = found
         return self._places[word]
 
@@ -146,12 +146,13 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-def occurrences(word: str, text: str) -> Iterator[int]:
-    """Where a word begins in a text."""
-    place = text.find(word)
+def occurrences(word: str, text: str) -> list[int]:
+    """Return where a word begins in a text."""
+    places, place = [], text.find(word)
     while place != -1:
-        yield place
+        places.append(place)
         place = text.find(word, place + 1)
+    return places
 
 
 def _lowered(text: str) -> str:

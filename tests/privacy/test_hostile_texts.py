@@ -64,7 +64,7 @@ UNITS = (
 
 
 PROSE = "The agent looked at the list of flights, and asked for the cheapest one on Friday. "
-MOST = 20  # times what prose of the same size takes; with the square of the size it is hundreds
+MOST = 30  # times what prose of the same size takes; with the square of the size it is hundreds
 CUT = "… [cut: 70000 characters in all]"
 
 
