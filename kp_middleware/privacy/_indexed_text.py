@@ -89,10 +89,7 @@ class IndexedText:
 
     def _starts(self, word: str) -> list[int]:
         if word not in self._places:
-            if word in _RUNS:
-                found = _runs(word, self.text)
-            else:
-                found = occurrences(word, self.lowered)
+            found = _runs(word, self.text) if word in _RUNS else occurrences(word, self.lowered)
             self._places[word] = found
         return self._places[word]
 
