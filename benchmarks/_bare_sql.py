@@ -14,7 +14,7 @@ from kp_middleware import ReasoningTrace, Scorer, Step, VectorCache
 from kp_middleware.core.formula import Score
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
-from kp_middleware.pipeline._second_decision import trace_store
+from kp_middleware.pipeline._reevaluate import trace_store
 from kp_middleware.runs import RecordedRun
 from kp_middleware.storage import Verdict
 

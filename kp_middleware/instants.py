@@ -32,3 +32,12 @@ def epoch_s(text: str) -> float:
     60.5
     """
     return datetime.fromisoformat(text).timestamp()
+
+
+def epoch_ms(text: str) -> int:
+    """The epoch milliseconds of an instant.
+
+    >>> epoch_ms("1970-01-01T00:01:00.500Z")
+    60500
+    """
+    return round(epoch_s(text) * 1000)

@@ -3,11 +3,12 @@
 from contextlib import closing
 
 from kp_middleware import ReasoningTrace, Step, Tool
-from kp_middleware.core.formula import PROFILES, Nearest, Score, Signals, score_run
+from kp_middleware.core.evaluation import Run, Verdict, score_run
+from kp_middleware.core.formula import PROFILES, Nearest, Score, Signals
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
 from kp_middleware.runs import RecordedRun
-from kp_middleware.storage import TraceStore, Verdict
+from kp_middleware.storage import TraceStore
 
 
 def step(kind, tool=None, **fields):
@@ -32,15 +33,10 @@ def run(objective, *steps, id=None, instant=None, **facts):
 def scored(run, similarity=None, nearest="", embedder="stand-in"):
     """The score that the formula gives, with this nearest neighbour."""
     trace = run.trace
-    return score_run(
-        run.shape,
-        similarity=similarity,
-        confidence=trace.outcome.confidence,
-        success=trace.metadata.success,
-        weights=PROFILES.get(trace.metadata.task_domain, PROFILES["default"]),
-        nearest=None if similarity is None else Nearest(f"kp:trace:{nearest}", similarity),
-        embedder=embedder,
-    )
+    nearest = None if similarity is None else Nearest(f"kp:trace:{nearest}", similarity)
+    confidence, success = trace.outcome.confidence, trace.metadata.success
+    weights = PROFILES.get(trace.metadata.task_domain, PROFILES["default"])
+    return score_run(Run(run.shape, confidence, success, nearest, embedder), weights)
 
 
 def put(db, run, score=None, *, threshold=0.75, vector=None, embedder="stand-in"):

@@ -23,8 +23,10 @@ from kp_middleware.cli.rows import Output, output_options, print_json
 from kp_middleware.cli.user_settings import profile_weights, read_settings
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
+from kp_middleware.core.replay import Trial
 from kp_middleware.database import connect
-from kp_middleware.storage import Distribution, GateTrial, Row
+from kp_middleware.instants import epoch_ms
+from kp_middleware.storage import Distribution, Row, read_scored_runs
 from kp_middleware.views.thresholds import (
     CALIBRATION_COLUMNS,
     LONG_COLUMNS,
@@ -84,9 +86,8 @@ def calibrate(
     """Show what each setting of the gate would have let through, or what a threshold would.
 
     Every run of the file is decided on anew, by the rules of the gate and in the order of
-    recording; a day's room goes to those that were decided on first. Nothing that is stored
-    changes. With --set, the setting is written to settings.toml, where programs read it when they
-    start: KP_THRESHOLD and a keyword in the program win over it.
+    recording. Nothing that is stored changes. With --set, the setting is written to settings.toml,
+    where programs read it when they start: KP_THRESHOLD and a keyword in the program win over it.
 
     With --step or --threshold, the stored parts of each score are held against plain thresholds,
     in all and by domain; what is private is not counted, since it never leaves.
@@ -115,8 +116,9 @@ def calibrate(
                 runs = _one_threshold(spread, threshold, limit, output)
         else:
             settings = read_settings(db)
-            with Progress("settings tried") as shown:
-                trial = GateTrial(connection, domain=domain, since=since)
+            with Progress("runs decided on") as shown:
+                since_ms = None if since is None else epoch_ms(since)
+                trial = Trial(read_scored_runs(connection), domain=domain, since_ms=since_ms)
                 found = calibration(
                     trial,
                     now=settings.threshold,

@@ -43,7 +43,7 @@ def feedback(
     """
     if success is None and confidence is None:
         raise click.UsageError("say how it went: --success or --failure, --confidence, or both")
-    from kp_middleware.pipeline import Feedback, Hindsight
+    from kp_middleware.pipeline import Feedback, Reevaluation
 
     settings = read_settings(db)
     with closing(connect(db, read_only=not db.exists())) as connection:
@@ -51,7 +51,7 @@ def feedback(
         history = History(connection)
         before = history.trace(seq := history.find(trace_id))
         told = Feedback(before["id"], success, confidence, time.time())
-        is_news = Hindsight.of(connection, settings).take(told)
+        is_news = Reevaluation.of(connection, settings).learn(told)
         after = history.trace(seq)
     if as_json:
         print_json(_as_row(before, after, is_news=is_news))

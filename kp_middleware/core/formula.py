@@ -216,48 +216,6 @@ def combine(
     return min(1.0, max(0.0, score)), tuple(adjustments)
 
 
-def score_run(
-    shape: Shape,
-    *,
-    similarity: float | None,
-    confidence: float,
-    success: bool,
-    weights: Weights,
-    nearest: Nearest | None = None,
-    embedder: str | None = None,
-) -> Score:
-    """Score a run from what was measured of it.
-
-    Args:
-        shape: Its steps.
-        similarity: Cosine similarity to the nearest run before it; None if nothing was compared.
-        confidence: The agent's own, from 0 to 1.
-        success: Whether the task was done.
-        weights: Of its domain.
-        nearest: That run, to be kept with the score.
-        embedder: The fingerprint of the embedder, to be kept with the score.
-    """
-    signals = measure(shape, similarity=similarity, confidence=confidence, success=success)
-    value, adjustments = combine(signals, weights, fired_rules(shape, success=success))
-    return Score(value, signals, weights, adjustments, nearest, embedder)
-
-
-def rescore(score: Score, shape: Shape, *, confidence: float, success: bool) -> Score:
-    """Score the same run with another outcome; its other signals and its weights stay.
-
-    Args:
-        score: The one it had.
-        shape: Its steps.
-        confidence: From 0 to 1.
-        success: Whether the task was done.
-    """
-    signals = replace(
-        score.signals, outcome_confidence=outcome_confidence(confidence, success=success)
-    )
-    value, adjustments = combine(signals, score.weights, fired_rules(shape, success=success))
-    return replace(score, value=value, signals=signals, adjustments=adjustments)
-
-
 class Parts(NamedTuple):
     """The parts of a score, to ask what another signal or other weights would have given.
 

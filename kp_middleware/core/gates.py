@@ -5,7 +5,8 @@ Reasons are codes with arguments; sentences are made where they are shown.
 
 import math
 import re
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -13,6 +14,13 @@ from kp_middleware.core.formula import DEFAULT_THRESHOLD, Score
 
 _TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*", re.IGNORECASE)
 _FEWEST_RUNS: Final = 50
+
+LAST_RUNS: Final = 500
+"""How many runs of a domain a gate looks back on."""
+
+DAY_S: Final = 24 * 3600
+WINDOW_S: Final = 30 * DAY_S
+"""How far it looks back."""
 
 
 class ReasonCode(StrEnum):
@@ -76,6 +84,38 @@ class Decision(NamedTuple):
         return Reason(ReasonCode.CUSTOM, {"words": str(self.reason)})
 
 
+class Standing(NamedTuple):
+    """Where a score stands among the last runs of its domain.
+
+    Attributes:
+        runs: How many they are: of the last 30 days, at most 500.
+        ahead: How many of them scored more, or as much and were forwarded.
+        bar: The lowest score among the best share of them; 0 of none.
+    """
+
+    runs: int
+    ahead: int
+    bar: float
+
+
+def rank(scores: Sequence[float], tied: int, score: float, *, share: float) -> Standing:
+    """Rank a score among those of the last runs.
+
+    Args:
+        scores: Of those runs, the lowest first.
+        tied: How many of them scored as much, and were forwarded.
+        score: To rank.
+        share: From 0 to 1.
+
+    >>> rank([0.2, 0.4, 0.4, 0.6, 0.8], 1, 0.4, share=0.4)
+    Standing(runs=5, ahead=3, bar=0.6)
+    """
+    runs = len(scores)
+    best = math.ceil(round(share * runs, 6))
+    bar = scores[-best] if best else 0.0
+    return Standing(runs, runs - bisect_right(scores, score) + tied, bar)
+
+
 class GateHistory(Protocol):
     """The decisions before a run, the same for every process on the file."""
 
@@ -102,6 +142,13 @@ class Gate(Protocol):
         """Decide whether a run may leave."""
 
 
+class SettingsGate(Gate, Protocol):
+    """A gate that settings describe: it also decides without giving a reason, for many runs."""
+
+    def admits(self, score: float, history: GateHistory) -> bool:
+        """Return whether a run with this score may leave: what `decide` goes by."""
+
+
 class Threshold:
     """Forward a run that scores at least so much.
 
@@ -113,13 +160,17 @@ class Threshold:
         self.threshold = threshold
         self.name = f"threshold {exact(threshold)}"
 
-    def decide(self, score: Score, history: GateHistory) -> Decision:  # noqa: ARG002 - any gate's
+    def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward at or above the threshold."""
         args = {"score": score.value, "threshold": self.threshold}
-        if score.value >= self.threshold:
+        if self.admits(score.value, history):
             reason = Reason(ReasonCode.ABOVE_THRESHOLD, args)
             return Decision("forward", reason, self.threshold)
         return Decision("withhold", Reason(ReasonCode.BELOW_THRESHOLD, args), self.threshold)
+
+    def admits(self, score: float, history: GateHistory) -> bool:  # noqa: ARG002 - any gate's
+        """Return whether the score reaches the threshold."""
+        return score >= self.threshold
 
 
 class TopShare:
@@ -143,14 +194,26 @@ class TopShare:
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward if fewer than the share of the last runs are ahead."""
-        runs, ahead, bar = history.standing(score.value, share=self._share)
+        standing = history.standing(score.value, share=self._share)
+        runs, _, bar = standing
         if runs < self._needed:
             return self._warming_up(self._until_then.decide(score, history), runs)
         args = {"score": score.value, "share": self._share, "runs": runs, "bar": bar}
-        if ahead < round(self._share * runs, 6):
+        if self._is_among(standing):
             return Decision("forward", Reason(ReasonCode.IN_SHARE, args), bar)
         code = ReasonCode.TIED_WITH_SHARE if score.value >= bar else ReasonCode.BELOW_SHARE
         return Decision("withhold", Reason(code, args), bar)
+
+    def admits(self, score: float, history: GateHistory) -> bool:
+        """Return whether fewer than the share of the last runs are ahead."""
+        standing = history.standing(score, share=self._share)
+        if standing[0] < self._needed:
+            return self._until_then.admits(score, history)
+        return self._is_among(standing)
+
+    def _is_among(self, standing: tuple[int, int, float]) -> bool:
+        runs, ahead, _ = standing
+        return ahead < round(self._share * runs, 6)
 
     def _warming_up(self, decided: Decision, runs: int) -> Decision:
         code, args = decided.told
@@ -167,7 +230,7 @@ class DailyLimit:
     'top 10%, at most 20 a day'
     """
 
-    def __init__(self, gate: Gate, most: int) -> None:
+    def __init__(self, gate: SettingsGate, most: int) -> None:
         self.name = f"{gate.name}, at most {most} a day"
         self._gate = gate
         self._most = most
@@ -175,10 +238,17 @@ class DailyLimit:
     def decide(self, score: Score, history: GateHistory) -> Decision:
         """Forward what the other gate forwards, while there is room."""
         decided = self._gate.decide(score, history)
-        if decided.decision == "withhold" or history.forwarded_in_a_day() < self._most:
+        if decided.decision == "withhold" or self._has_room(history):
             return decided
         reason = Reason(ReasonCode.DAILY_LIMIT, {**decided.told.args, "limit": self._most})
         return decided._replace(decision="withhold", reason=reason)
+
+    def admits(self, score: float, history: GateHistory) -> bool:
+        """Return whether the other gate admits it, while there is room."""
+        return self._gate.admits(score, history) and self._has_room(history)
+
+    def _has_room(self, history: GateHistory) -> bool:
+        return history.forwarded_in_a_day() < self._most
 
 
 class GateSettings(Protocol):
@@ -193,16 +263,24 @@ class GateSettings(Protocol):
         """How many in 24 hours; None means any number."""
 
 
-def gate_of(settings: GateSettings) -> Gate:
+def gate_of(settings: GateSettings) -> SettingsGate:
     """Make the gate that the settings describe.
 
     >>> from kp_middleware import Settings
     >>> gate_of(Settings(threshold="top 10%", max_per_day=20)).name
     'top 10%, at most 20 a day'
     """
-    threshold, max_per_day = settings.threshold, settings.max_per_day
+    return make_gate(settings.threshold, settings.max_per_day)
+
+
+def make_gate(threshold: float | str, max_per_day: int | None = None) -> SettingsGate:
+    """Make the gate of a threshold and a daily limit.
+
+    >>> make_gate("top 10%", 20).name
+    'top 10%, at most 20 a day'
+    """
     share = top_share(threshold) if isinstance(threshold, str) else None
-    gate: Gate = Threshold(float(threshold)) if share is None else TopShare(share)
+    gate: SettingsGate = Threshold(float(threshold)) if share is None else TopShare(share)
     return gate if max_per_day is None else DailyLimit(gate, max_per_day)
 
 

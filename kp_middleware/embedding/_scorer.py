@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
+from kp_middleware.core.evaluation import Run, score_run
 from kp_middleware.core.formula import (
     DEFAULT_PROFILE,
     PROFILES,
@@ -11,7 +12,6 @@ from kp_middleware.core.formula import (
     Score,
     Shape,
     Weights,
-    score_run,
 )
 from kp_middleware.embedding._embedder import Embedder, Vector
 from kp_middleware.embedding._text import embedded_text
@@ -68,7 +68,8 @@ class Scorer:
         """
         if vector is None:
             vector = self._embed_if_ready(trace)
-        return self.compare(trace, vector, shape or trace.shape)
+        run = self.compare(trace, vector, shape or trace.shape)
+        return score_run(run, self.weights(trace.metadata.task_domain))
 
     def compare(
         self,
@@ -77,8 +78,8 @@ class Scorer:
         shape: Shape,
         *,
         known: Nearest | None = None,
-    ) -> Score:
-        """Score one trace of which all is known, then remember it; nothing is embedded.
+    ) -> Run:
+        """Compare one trace with those before it, then remember it; nothing is embedded.
 
         Args:
             trace: The document.
@@ -89,15 +90,8 @@ class Scorer:
         nearest = None if vector is None else self._look_up(trace.id, vector)
         candidates = [near for near in (nearest, known) if near is not None]
         nearest = max(candidates, key=lambda near: near.similarity, default=None)
-        return score_run(
-            shape,
-            similarity=None if nearest is None else nearest.similarity,
-            confidence=trace.outcome.confidence,
-            success=trace.metadata.success,
-            weights=self.weights(trace.metadata.task_domain),
-            nearest=nearest,
-            embedder=None if vector is None or self._embedder is None else self._embedder.name,
-        )
+        embedder = None if vector is None or self._embedder is None else self._embedder.name
+        return Run(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
 
     def embed(self, trace: ReasoningTrace) -> Vector | None:
         """The embedding of a trace, or None where there is no model: one warning says why.

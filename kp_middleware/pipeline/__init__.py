@@ -1,19 +1,19 @@
 """Takes finished runs through the stages, in order; nothing else does."""
 
-from kp_middleware.pipeline._afterwards import Feedback
 from kp_middleware.pipeline._backlog import Backlog
-from kp_middleware.pipeline._hindsight import Hindsight
+from kp_middleware.pipeline._events import Feedback
 from kp_middleware.pipeline._knowledge_pulse import KnowledgePulse
+from kp_middleware.pipeline._reevaluate import Reevaluation
 from kp_middleware.pipeline._rescan import Rescan
-from kp_middleware.pipeline._rescoring import Rescoring
+from kp_middleware.pipeline._rescore import Rescoring
 from kp_middleware.pipeline._sending import check_key, drain, sent_ids
 from kp_middleware.pipeline._stats import Stats
 
 __all__ = [
     "Backlog",
     "Feedback",
-    "Hindsight",
     "KnowledgePulse",
+    "Reevaluation",
     "Rescan",
     "Rescoring",
     "Stats",

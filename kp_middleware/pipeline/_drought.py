@@ -4,8 +4,9 @@ import logging
 import time
 from typing import Final
 
+from kp_middleware.core.evaluation import Verdict
 from kp_middleware.database import Connection, transaction
-from kp_middleware.storage import Verdict, claim_to_say, read_last_decisions
+from kp_middleware.storage import claim_to_say, read_last_decisions
 
 logger = logging.getLogger("kp_middleware")
 

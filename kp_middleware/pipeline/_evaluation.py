@@ -5,25 +5,25 @@ import time
 from typing import Final
 
 from kp_middleware import privacy
-from kp_middleware.core.formula import Score, Shape
+from kp_middleware.core import evaluation as core
+from kp_middleware.core.evaluation import Run, Terms, evaluate
+from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, gate_of
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
-from kp_middleware.pipeline._afterwards import Feedback
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._drought import Drought
-from kp_middleware.pipeline._hindsight import Hindsight
+from kp_middleware.pipeline._events import Feedback
 from kp_middleware.pipeline._intake import Intake
 from kp_middleware.pipeline._next_run import NextRun
+from kp_middleware.pipeline._reevaluate import Reevaluation, trace_store
 from kp_middleware.pipeline._retention import Retention
 from kp_middleware.pipeline._run_queue import FinishedRun
-from kp_middleware.pipeline._said import Said
-from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
-from kp_middleware.pipeline._verdicts import Verdicts
+from kp_middleware.pipeline._warn_once import WarnOnce
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
-from kp_middleware.storage import GateHistory, Verdict
+from kp_middleware.storage import GateHistory
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -49,22 +49,15 @@ class Evaluation:
             connection, settings.cache_size, ttl_ms=settings.cache_ttl_ms
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
-        self._verdicts = Verdicts(gate or gate_of(settings))
+        self._gate = gate or gate_of(settings)
         self._drought = Drought(connection)
-        self._said = Said()
+        self._warn_once = WarnOnce()
         policy = privacy.Policy.of(settings)
         self._store = trace_store(connection)
         self._intake = Intake(connection, self._store, settings, policy)
         self._dispatch = Dispatch(connection, self._store, settings, policy)
-        self._hindsight = Hindsight(
-            connection,
-            SecondDecision(
-                connection,
-                self._store,
-                self._dispatch,
-                self._verdicts,
-                agent_id=settings.agent_id,
-            ),
+        self._reevaluation = Reevaluation(
+            connection, self._store, self._dispatch, self._gate, agent_id=settings.agent_id
         )
         self._retention = Retention(connection, settings.retention_days)
         self._next = NextRun(self._store)
@@ -161,8 +154,10 @@ class Evaluation:
                     return
                 success, confidence = self._store.outcome(seq)  # feedback may have come meanwhile
                 trace = trace.ended(success=success, confidence=confidence)
-                score = self._scorer.compare(trace, vector, shape)
-                verdict = self._verdict(seq, trace, score, blocking_reason)
+                run = self._scorer.compare(trace, vector, shape)
+                score, verdict = self._evaluated(seq, trace, run)
+                if verdict.decision == "forward" and blocking_reason is not None:
+                    verdict = verdict.staying(blocking_reason)
                 took_ms = (time.perf_counter() - started) * 1000
                 self._store.save_score(seq, score, verdict, took_ms=took_ms)
         except BaseException:
@@ -174,7 +169,7 @@ class Evaluation:
 
     def _learn(self, told: Feedback) -> None:
         try:
-            self._hindsight.take(told)
+            self._reevaluation.learn(told)
         except TraceNotFoundError as error:
             if shield.count("feedback on no trace"):
                 logger.warning(_ON_NO_TRACE, error)
@@ -186,7 +181,7 @@ class Evaluation:
         except (EmbedderNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
-            self._said.warn_once("novelty is 0.5, the embedder failed", error)
+            self._warn_once.warn("novelty is 0.5, the embedder failed", error)
             return None
 
     def _shape(self, seq: int, trace: ReasoningTrace) -> Shape:
@@ -194,11 +189,11 @@ class Evaluation:
         types = trace.shape.types
         return Shape(steps=steps, types=types, tools=tools, recoveries=recoveries)
 
-    def _verdict(
-        self, seq: int, trace: ReasoningTrace, score: Score, blocking_reason: str | None
-    ) -> Verdict:
+    def _evaluated(self, seq: int, trace: ReasoningTrace, run: Run) -> core.Evaluation:
         domain, began = trace.metadata.task_domain, trace.metadata.created_at
-        verdict = self._verdicts.of(score, GateHistory(self._connection, domain, seq, began))
-        if verdict.decision == "withhold" or blocking_reason is None:
-            return verdict
-        return verdict.staying(blocking_reason)
+        history = GateHistory(self._connection, domain, seq, began)
+        weights = self._scorer.weights(domain)
+        return evaluate(run, history, Terms(weights, self._gate, self._warn_of_gate))
+
+    def _warn_of_gate(self, error: BaseException) -> None:
+        self._warn_once.warn("a run stays here, the gate failed", error)

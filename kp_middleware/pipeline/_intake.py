@@ -10,7 +10,7 @@ from uuid import UUID
 from kp_middleware import privacy
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import RedactionError
-from kp_middleware.pipeline._afterwards import ThreadEnd
+from kp_middleware.pipeline._events import ThreadEnd
 from kp_middleware.pipeline._open_secrets import OpenSecrets
 from kp_middleware.pipeline._threads import Threads
 from kp_middleware.recording import Limits, Recorder, assemble, bounded, shield

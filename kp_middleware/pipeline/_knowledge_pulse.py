@@ -11,8 +11,8 @@ from kp_middleware.confidence import Confidences
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.forks import at_fork
-from kp_middleware.pipeline._afterwards import Feedback, ThreadEnd
 from kp_middleware.pipeline._backlog import Backlog
+from kp_middleware.pipeline._events import Feedback, ThreadEnd
 from kp_middleware.pipeline._reading import read_run, read_runs, since_text
 from kp_middleware.pipeline._stats import Stats
 from kp_middleware.pipeline._workers import Workers

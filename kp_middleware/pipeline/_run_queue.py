@@ -8,7 +8,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
-from kp_middleware.pipeline._afterwards import Feedback, ThreadEnd
+from kp_middleware.pipeline._events import Feedback, ThreadEnd
 from kp_middleware.recording import Recorder
 from kp_middleware.traces import ReasoningTrace
 

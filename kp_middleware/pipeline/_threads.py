@@ -8,7 +8,7 @@ from typing import Final
 
 from kp_middleware.database import Connection, transaction
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.pipeline._afterwards import ThreadEnd
+from kp_middleware.pipeline._events import ThreadEnd
 from kp_middleware.recording import Limits, alone, ended, joined
 from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings

@@ -9,11 +9,10 @@ from kp_middleware.storage._condition import Condition, read_condition
 from kp_middleware.storage._counts import Counts, count_all, count_backlog, count_without_tokens
 from kp_middleware.storage._database import Database, Identity, no_fork
 from kp_middleware.storage._distribution import Distribution, Effect, Hundredth
-from kp_middleware.storage._domain_scores import DomainScores
+from kp_middleware.storage._dry_run import DryRun
 from kp_middleware.storage._feedback_table import Belief, FeedbackTable
 from kp_middleware.storage._free_query import FreeQuery
 from kp_middleware.storage._gate_history import GateHistory
-from kp_middleware.storage._gate_trial import GateTrial, Outcome
 from kp_middleware.storage._highlights import best, listed, newest, some_of_each_score
 from kp_middleware.storage._history import History, Row
 from kp_middleware.storage._last_decisions import (
@@ -47,7 +46,6 @@ from kp_middleware.storage._records import (
     Scoring,
     StepRecord,
 )
-from kp_middleware.storage._rehearsal import Rehearsal
 from kp_middleware.storage._removals import Removal
 from kp_middleware.storage._rescoring_progress import (
     RescoringProgress,
@@ -57,10 +55,11 @@ from kp_middleware.storage._rescoring_progress import (
 )
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY, Rescue, rescue
 from kp_middleware.storage._score_slices import ScoreSlices, Slice, read_score_slices
+from kp_middleware.storage._scored_runs import read_scored_runs
 from kp_middleware.storage._scored_traces import Decided, ScoredTraces
 from kp_middleware.storage._tool_usage import read_tool_usage
 from kp_middleware.storage._totals import read_groups
-from kp_middleware.storage._trace_store import CANCELLED_BY_HAND, TraceStore, Verdict
+from kp_middleware.storage._trace_store import CANCELLED_BY_HAND, TraceStore
 from kp_middleware.storage._used_tools import ToolTotals, ToolUse
 from kp_middleware.storage._waiting_runs import WaitingRun, WaitingRuns
 from kp_middleware.storage._words import domain_names, tool_names, trace_ids
@@ -82,8 +81,8 @@ __all__ = [
     "Database",
     "Decided",
     "Distribution",
-    "DomainScores",
     "Doomed",
+    "DryRun",
     "Effect",
     "Entry",
     "FeedbackRecord",
@@ -92,7 +91,6 @@ __all__ = [
     "FreeQuery",
     "Funnel",
     "GateHistory",
-    "GateTrial",
     "History",
     "Hundredth",
     "Identity",
@@ -104,7 +102,6 @@ __all__ = [
     "OutboxCare",
     "OutboxRecord",
     "OutboxTable",
-    "Outcome",
     "Overview",
     "PacingTable",
     "PastRun",
@@ -113,7 +110,6 @@ __all__ = [
     "Pruning",
     "Queue",
     "RecentOverviews",
-    "Rehearsal",
     "Remembered",
     "Removal",
     "RescoringProgress",
@@ -133,7 +129,6 @@ __all__ = [
     "ToolUse",
     "TraceStore",
     "TraceVector",
-    "Verdict",
     "WaitingRun",
     "WaitingRuns",
     "adopt_registry",
@@ -164,6 +159,7 @@ __all__ = [
     "read_progress",
     "read_queues",
     "read_score_slices",
+    "read_scored_runs",
     "read_tool_usage",
     "rescue",
     "save_progress",

@@ -2,28 +2,11 @@
 
 import sqlite3
 import time
-from typing import Any, Final, NamedTuple
+from typing import Any
 
+from kp_middleware.core.gates import DAY_S, LAST_RUNS, WINDOW_S, Standing, rank
 from kp_middleware.database import Connection
 from kp_middleware.instants import epoch_s, instant
-
-LAST_RUNS: Final = 500
-DAY_S: Final = 24 * 3600
-WINDOW_S: Final = 30 * DAY_S
-
-
-class Standing(NamedTuple):
-    """Where a score stands among the last runs of its domain.
-
-    Attributes:
-        runs: How many they are.
-        ahead: How many of them scored more, or as much and were forwarded.
-        bar: The lowest score among the best share of them; 0 of none.
-    """
-
-    runs: int
-    ahead: int
-    bar: float
 
 
 class GateHistory:
@@ -62,43 +45,34 @@ class GateHistory:
         }
 
     def standing(self, score: float, *, share: float) -> Standing:
-        """Where a score stands among the last runs of the domain, at most 500."""
-        row = self._row(
+        """Rank a score among the last runs of the domain, at most 500."""
+        last = self._rows(
             """
-            WITH last AS MATERIALIZED (
-              SELECT score, decision FROM (
-                SELECT score, decision, started_at FROM traces
-                WHERE score IS NOT NULL AND domain = :domain AND seq < :seq
-                ORDER BY seq DESC LIMIT :last_runs)
-              WHERE started_at >= :since),
-            best AS (
-              SELECT score FROM last ORDER BY score DESC
-              LIMIT (SELECT CAST(round(:share * count(*), 6) + 0.999999 AS INTEGER) FROM last))
-            SELECT
-              (SELECT count(*) FROM last),
-              (SELECT count(*) FROM last
-               WHERE score > :score OR (score = :score AND decision = 'forward')),
-              (SELECT coalesce(min(score), 0) FROM best)
+            SELECT score, decision = 'forward' FROM (
+              SELECT score, decision, started_at FROM traces
+              WHERE score IS NOT NULL AND domain = :domain AND seq < :seq
+              ORDER BY seq DESC LIMIT :last_runs)
+            WHERE started_at >= :since
             """,
-            {**self._values, "score": score, "share": share},
+            self._values,
         )
-        return Standing._make(row)
+        tied = sum(forwarded for value, forwarded in last if value == score)
+        return rank(sorted(value for value, _ in last), tied, score, share=share)
 
     def forwarded_in_a_day(self) -> int:
         """How many others that may leave this machine were let through in the last 24 hours."""
         then = self._let_through_at
         then_s = time.time() if then is None else epoch_s(then)
-        (count,) = self._row(
+        ((count,),) = self._rows(
             "SELECT count(*) FROM traces WHERE decision = 'forward' AND visibility <> 'private'"
             " AND decided_at BETWEEN :since AND :now AND seq <> :seq",
             {**self._values, "since": instant(then_s - DAY_S), "now": instant(then_s)},
         )
         return int(count)
 
-    def _row(self, query: str, values: dict[str, object]) -> tuple[Any, ...]:
+    def _rows(self, query: str, values: dict[str, object]) -> list[tuple[Any, ...]]:
         try:
-            row: tuple[Any, ...] = self._connection.execute(query, values).fetchone()
+            return self._connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
             self.trouble = error
             raise
-        return row

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.core.gates import DAY_S
 from kp_middleware.database import Connection
-from kp_middleware.storage._gate_history import DAY_S
 
 _LAST: Final = 100
 _TENTH: Final = 0.1

@@ -3,13 +3,13 @@
 import json
 import time
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from kp_middleware.core.gates import Reason
 from kp_middleware.database import Connection, transaction
 from kp_middleware.instants import instant, to_milliseconds
 
 if TYPE_CHECKING:  # read-only commands load this module, and none of these
+    from kp_middleware.core.evaluation import Verdict
     from kp_middleware.core.formula import Score
     from kp_middleware.runs import RecordedRun, StepFacts
     from kp_middleware.traces import Step
@@ -18,27 +18,6 @@ CANCELLED_BY_HAND: Final = "by hand"
 """The reason of an outbox row that a person has cancelled: nothing queues it but that person."""
 
 _LAST: Final = 2**63 - 1  # the largest that SQLite knows
-
-
-class Verdict(NamedTuple):
-    """A gate's decision on a score, as it is stored.
-
-    Attributes:
-        gate: Its name, with its setting.
-        threshold: The score that it asked for.
-        decision: ``forward`` or ``withhold``.
-        reason: Why.
-    """
-
-    gate: str
-    threshold: float
-    decision: str
-    reason: Reason
-
-    def staying(self, delivery: str) -> "Verdict":
-        """The same, with why the run stays where it is all the same: see `DELIVERY`."""
-        args = {**self.reason.args, "delivery": delivery}
-        return self._replace(reason=self.reason._replace(args=args))
 
 
 class TraceStore:
@@ -129,11 +108,11 @@ class TraceStore:
         ).fetchone()
         return int(row[0]), int(row[1]), int(row[2])
 
-    def save_score(self, seq: int, score: "Score", verdict: Verdict, *, took_ms: float) -> None:
+    def save_score(self, seq: int, score: "Score", verdict: "Verdict", *, took_ms: float) -> None:
         """Complete a recorded run with its score and what the gate said."""
         self._save(seq, score, verdict, state="recorded", took_ms=round(took_ms, 3))
 
-    def save_score_again(self, seq: int, score: "Score", verdict: Verdict) -> None:
+    def save_score_again(self, seq: int, score: "Score", verdict: "Verdict") -> None:
         """Replace the score of a scored run, and what the gate said.
 
         What was let through before, and is so now, keeps its place in that day's room.
@@ -141,7 +120,7 @@ class TraceStore:
         self._save(seq, score, verdict, state="scored", took_ms=None)
 
     def _save(
-        self, seq: int, score: "Score", verdict: Verdict, *, state: str, took_ms: float | None
+        self, seq: int, score: "Score", verdict: "Verdict", *, state: str, took_ms: float | None
     ) -> None:
         signals, weights, nearest = score.signals, score.weights, score.nearest
         now = instant(time.time())

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.core.gates import fewest_runs, top_share
-from kp_middleware.storage import Distribution, Effect, GateTrial, Hundredth, Outcome, Row
+from kp_middleware.core.gates import fewest_runs, make_gate, top_share
+from kp_middleware.core.replay import Outcome, Trial
+from kp_middleware.storage import Distribution, Effect, Hundredth, Row
 
 LONG_COLUMNS: Final = ("threshold", "domain", "would_go", "traces", "share")
 """What text has: how many of how many traces reach a threshold, and their share, 0 to 1."""
@@ -100,7 +101,7 @@ def effect_row(spread: Distribution, threshold: float, limit: int) -> Row:
 
 
 def calibration(
-    trial: GateTrial,
+    trial: Trial,
     *,
     now: float | str,
     most: int | None,
@@ -112,14 +113,15 @@ def calibration(
         trial: The scored runs.
         now: What the threshold is set to.
         most: How many may leave in 24 hours; None means any number.
-        reach: Is told, after each setting, how many of how many were tried.
+        reach: Is told now and then how many runs of how many are decided on.
     """
     domains = trial.domains()
     tried = _TRIED if now in _TRIED else (now, *_TRIED)
-    rows = []
-    for setting in tried:
-        rows.append(_setting_row(setting, _outcome(trial, setting, most), trial))
-        reach(len(rows), len(tried))
+    outcomes = trial.outcomes([make_gate(setting, most) for setting in tried], reach)
+    rows = [
+        _setting_row(setting, outcome, trial)
+        for setting, outcome in zip(tried, outcomes, strict=True)
+    ]
     of_specified = next(row["share"] for row in rows if row["setting"] == DEFAULT_THRESHOLD)
     needed = fewest_runs(top_share(BEST_TENTH) or 1)
     enough = any(domain.runs >= needed for domain in domains)
@@ -186,15 +188,7 @@ def _share(would_go: int, traces: int) -> Row:
     return {"would_go": would_go, "traces": traces, "share": share}
 
 
-def _outcome(trial: GateTrial, setting: float | str, most: int | None) -> Outcome:
-    share = top_share(setting) if isinstance(setting, str) else None
-    if share is None:
-        return trial.threshold(float(setting), most=most)
-    fewest = fewest_runs(share)
-    return trial.top_share(share, fewest=fewest, until_then=DEFAULT_THRESHOLD, most=most)
-
-
-def _setting_row(setting: float | str, outcome: Outcome, trial: GateTrial) -> Row:
+def _setting_row(setting: float | str, outcome: Outcome, trial: Trial) -> Row:
     return {
         "setting": setting,
         "let_through": outcome.let_through,

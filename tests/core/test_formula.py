@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware import ReasoningTrace, Score, Step, Tool
+from kp_middleware.core.evaluation import Run, score_run
 from kp_middleware.core.formula import (
     PROFILES,
     SIGNALS,
     STEP_TYPES,
+    Nearest,
     Parts,
     Shape,
     Signals,
@@ -21,8 +23,6 @@ from kp_middleware.core.formula import (
     measure,
     novelty,
     outcome_confidence,
-    rescore,
-    score_run,
     tool_diversity,
 )
 
@@ -100,9 +100,8 @@ def test_confidence_counts_less_after_a_failure(success, expected):
 
 
 def scored(given_shape, similarity=0.5, confidence=0.8, success=True, weights=EVEN):
-    return score_run(
-        given_shape, similarity=similarity, confidence=confidence, success=success, weights=weights
-    )
+    nearest = None if similarity is None else Nearest("", similarity)
+    return score_run(Run(given_shape, confidence, success, nearest), weights)
 
 
 def test_a_single_thought_scores_a_tenth_whatever_else():
@@ -161,9 +160,9 @@ def test_another_outcome_gives_the_score_that_it_would_have_given_at_once(
 ):
     first = scored(any_shape, similarity, before, succeeded, weights)
 
-    again = rescore(first, any_shape, confidence=after, success=success)
+    run = Run(any_shape, after, success, first.nearest, measured=first.signals)
 
-    assert again == scored(any_shape, similarity, after, success, weights)
+    assert score_run(run, weights) == scored(any_shape, similarity, after, success, weights)
 
 
 @given(SHAPES, UNIT, UNIT, st.booleans(), WEIGHTS)

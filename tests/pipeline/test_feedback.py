@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from kp_middleware import ReasoningTrace, Step, current_trace
+from kp_middleware.core.evaluation import Evaluation, Verdict
+from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import EmbedderNotReadyError
-from kp_middleware.pipeline import Rescan
-from kp_middleware.pipeline._afterwards import Feedback
+from kp_middleware.pipeline import Feedback, Reevaluation, Rescan
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._hindsight import Hindsight
-from kp_middleware.pipeline._second_decision import SecondDecision, trace_store
+from kp_middleware.pipeline._reevaluate import trace_store
 from kp_middleware.privacy import Policy
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
@@ -421,8 +421,8 @@ class Meanwhile(StandInEmbedder):
 
     def embed(self, text, /):
         with closing(connect(self.db)) as connection:
-            hindsight = Hindsight(connection, SecondDecision.of(connection, Settings()))
-            hindsight.take(self.told)
+            reevaluation = Reevaluation.of(connection, Settings())
+            reevaluation.learn(self.told)
         return super().embed(text)
 
 
@@ -596,11 +596,14 @@ def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(
     kp, trace = at_once(registry_url=registry.url), trace_of()
     kp.submit(trace)
     kp.feedback(trace.id, success=False)
-    second = SecondDecision.of(connection, Settings(db=db, threshold=GATE, **DEAD))
+    second = Reevaluation.of(connection, Settings(db=db, threshold=GATE, **DEAD))
     with transaction(connection):
         connection.execute("UPDATE traces SET success = 1, confidence = 0.8")
-        better = replace(ScoredTraces(connection).score(1), value=0.9)
-        has_to_be_queued = second.save(1, better)
+        stored = ScoredTraces(connection)
+        better = replace(stored.score(1), value=0.9)
+        cleared = Verdict("better", GATE, "forward", Reason(ReasonCode.CUSTOM, {"words": ""}))
+        evaluation = Evaluation(better, cleared)
+        has_to_be_queued = second.save(1, evaluation, stored.decided(1))
 
     run_next(pulse, registry)
 

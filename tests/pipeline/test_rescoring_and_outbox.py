@@ -7,7 +7,7 @@ import pytest
 from rescored import OtherEmbedder, rescore, rows, traces
 
 from kp_middleware.database import connect
-from kp_middleware.pipeline import Feedback, Hindsight
+from kp_middleware.pipeline import Feedback, Reevaluation
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.settings import Settings
 from kp_middleware.storage import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
@@ -174,7 +174,7 @@ def test_what_is_learned_of_a_run_between_reading_and_writing_counts(keep, conne
     class Meanwhile(StandInEmbedder):
         def embed(self, text, /):
             with closing(connect(db)) as another:
-                Hindsight.of(another, Settings(threshold=0, **KEYED)).take(told)
+                Reevaluation.of(another, Settings(threshold=0, **KEYED)).learn(told)
             return super().embed(text)
 
     rescoring = rescore(db, Meanwhile(), threshold=0.4, profiles={"general": SURE}, **KEYED)

@@ -1,10 +1,10 @@
 """Runs to put into a file."""
 
 from kp_middleware import ReasoningTrace, Score, Step, Tool
+from kp_middleware.core.evaluation import Verdict
 from kp_middleware.core.formula import Signals, Weights
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.runs import RecordedRun
-from kp_middleware.storage import Verdict
 
 
 def kept(store, objective="add 1 and 2", *, score=None, decision="withhold", **facts):

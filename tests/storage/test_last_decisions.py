@@ -5,9 +5,10 @@ from contextlib import closing
 import pytest
 from stored_runs import run, scored
 
+from kp_middleware.core.evaluation import Verdict
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect
-from kp_middleware.storage import Verdict, claim_to_say, read_last_decisions
+from kp_middleware.storage import claim_to_say, read_last_decisions
 
 DAY_S = 86_400
 BELOW = ReasonCode.BELOW_THRESHOLD

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware.core.alternatives import Case, Facts
-from kp_middleware.core.formula import PROFILES, SIGNALS, Parts, Score, combine, score_run
+from kp_middleware.core.evaluation import Run, score_run
+from kp_middleware.core.formula import PROFILES, SIGNALS, Parts, Score, combine
 from kp_middleware.views.remedies import remedy
 
 UNIT = st.floats(0, 1)
@@ -47,13 +48,7 @@ CASES = st.builds(
 
 def scored(run, weights) -> Score:
     """The score of a run, by the formula itself."""
-    return score_run(
-        run.shape,
-        similarity=None,
-        confidence=run.confidence,
-        success=run.success,
-        weights=weights,
-    )
+    return score_run(Run(run.shape, run.confidence, run.success), weights)
 
 
 def measured(run, weights, **changes):

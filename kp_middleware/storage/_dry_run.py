@@ -10,18 +10,18 @@ _SCRIPT: Final = (
       SELECT seq, domain, started_at, visibility, score, decision, decided_at FROM main.traces
     """,
     """
-    CREATE INDEX temp.rehearsal_gate ON traces(domain, seq, started_at, score, decision)
+    CREATE INDEX temp.dry_run_gate ON traces(domain, seq, started_at, score, decision)
       WHERE score IS NOT NULL
     """,
     """
-    CREATE INDEX temp.rehearsal_allowance ON traces(decided_at, visibility, decision)
+    CREATE INDEX temp.dry_run_allowance ON traces(decided_at, visibility, decision)
       WHERE decision = 'forward'
     """,
-    "CREATE UNIQUE INDEX temp.rehearsal_seq ON traces(seq)",
+    "CREATE UNIQUE INDEX temp.dry_run_seq ON traces(seq)",
 )
 
 
-class Rehearsal:
+class DryRun:
     """A table of this connection alone, which stands before the one of the same name.
 
     What gates look back on (`GateHistory`) is then read from here.

@@ -1,4 +1,4 @@
-"""What a program tells of runs after they have ended."""
+"""Late events: what a program says of runs after they have ended."""
 
 import time
 from numbers import Real
@@ -22,7 +22,7 @@ class ThreadEnd(NamedTuple):
 
     @classmethod
     def of(cls, thread_id: str | int, *, success: bool | None, confidence: float | None) -> Self:
-        """As the program says it. Raises as `KnowledgePulse.end_thread`."""
+        """Check what the program says. Raises as `KnowledgePulse.end_thread`."""
         sure = _checked_confidence(confidence)
         return cls(fingerprint(str(thread_id)), _checked_success(success), sure)
 
@@ -46,7 +46,7 @@ class Feedback(NamedTuple):
     def of(
         cls, trace_id: str | None, *, success: bool | None, confidence: float | None
     ) -> Self | None:
-        """As the program says it, now; None of no trace. Raises as `KnowledgePulse.feedback`."""
+        """Check what is said, now; None of no trace. Raises as `KnowledgePulse.feedback`."""
         said, sure = _checked_success(success), _checked_confidence(confidence)
         if success is None and confidence is None:
             raise ValueError("feedback says something: give success, confidence or both")

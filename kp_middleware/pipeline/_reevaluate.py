@@ -1,0 +1,185 @@
+"""Evaluate stored runs again: what feedback and rescoring have in common."""
+
+from importlib.metadata import version
+from typing import Final, NamedTuple, Self
+
+from kp_middleware.core.evaluation import Evaluation, Run, Terms, Verdict, evaluate
+from kp_middleware.core.formula import Weights
+from kp_middleware.core.gates import Gate, gate_of
+from kp_middleware.database import Connection, transaction
+from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.instants import instant
+from kp_middleware.pipeline._dispatch import Dispatch
+from kp_middleware.pipeline._events import Feedback
+from kp_middleware.pipeline._warn_once import WarnOnce
+from kp_middleware.privacy import Policy
+from kp_middleware.settings import Settings
+from kp_middleware.storage import (
+    CANCELLED_BY_HAND,
+    Belief,
+    Decided,
+    FeedbackTable,
+    GateHistory,
+    ScoredTraces,
+    TraceStore,
+    agree,
+)
+from kp_middleware.traces import default_confidence
+
+_LEFT: Final = ("sent", "sending")
+
+
+class Reevaluation:
+    """Evaluates stored runs again, and lets the outbox follow. What was sent is never sent again.
+
+    Args:
+        connection: Of the file.
+        store: Of the same file.
+        dispatch: Queues what clears now.
+        gate: Today's.
+        agent_id: Of today's settings.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        store: TraceStore,
+        dispatch: Dispatch,
+        gate: Gate,
+        *,
+        agent_id: str | None,
+    ) -> None:
+        self._connection = connection
+        self._store = store
+        self._dispatch = dispatch
+        self._gate = gate
+        self._warn_once = WarnOnce()
+        self._agent_id = agent_id
+        self._scored = ScoredTraces(connection)
+        self._feedback = FeedbackTable(connection)
+
+    @classmethod
+    def of(cls, connection: Connection, settings: Settings) -> Self:
+        """Build one from settings alone: for a command, which has no pipeline."""
+        store = trace_store(connection)
+        dispatch = Dispatch(connection, store, settings, Policy.of(settings))
+        return cls(connection, store, dispatch, gate_of(settings), agent_id=settings.agent_id)
+
+    def learn(self, feedback: Feedback) -> bool:
+        """Store feedback, and evaluate the run again if it has a score.
+
+        Returns:
+            False if the trace was told the same before: nothing changes.
+
+        Raises:
+            TraceNotFoundError: If no trace has this id.
+        """
+        with transaction(self._connection):
+            before = self._feedback.belief(feedback.trace_id)
+            if before is None:
+                raise TraceNotFoundError(f"no trace has the id {feedback.trace_id[:100]!r}")
+            outcome = _outcome(feedback, before)
+            if _is_known(feedback, before, outcome):
+                return False
+            self._feedback.add(
+                before,
+                given_at=instant(feedback.given_at_s),
+                told=(feedback.success, feedback.confidence),
+                success=outcome.success,
+                confidence=outcome.confidence,
+            )
+            leaves = before.state == "scored" and self._with_outcome(before.seq, outcome)
+        if leaves:
+            self.queue(before.seq)
+        return True
+
+    def evaluate(self, seq: int, run: Run, weights: Weights, before: Decided) -> Evaluation:
+        """Evaluate a stored run by today's gate, with what was decided before that run."""
+        history = GateHistory(
+            self._connection,
+            before.domain,
+            seq,
+            before.started_at,
+            let_through_at=before.let_through_at,
+        )
+        return evaluate(run, history, Terms(weights, self._gate, self._warn))
+
+    def save(self, seq: int, evaluation: Evaluation, before: Decided) -> bool:
+        """Store another evaluation of a scored trace, and all that follows but what takes long.
+
+        Must be in a transaction. The outbox's row follows also where only success and confidence
+        have changed in the row of the trace.
+
+        Returns:
+            Whether it has to be queued, after the transaction.
+        """
+        verdict, leaves = self._delivered(evaluation.verdict, before)
+        self._store.save_score_again(seq, evaluation.score, verdict)
+        agree(self._connection, seq, agent_id=self._agent_id)
+        return leaves
+
+    def queue(self, seq: int) -> None:
+        """Put a trace that clears now into the outbox, redacted. If we die, the next one does."""
+        self._dispatch.queue_stored(seq)
+
+    def queue_left(self) -> None:
+        """Queue what a process that died has left."""
+        while self._dispatch.queue_left():
+            pass
+
+    def _warn(self, error: BaseException) -> None:
+        self._warn_once.warn("a run stays here, the gate failed", error)
+
+    def _with_outcome(self, seq: int, outcome: "_Outcome") -> bool:
+        """Evaluate a scored run by its outcome alone: what was measured and its weights stay."""
+        stored, before = self._scored.score(seq), self._scored.decided(seq)
+        run = Run(
+            self._scored.shape(seq),
+            outcome.confidence,
+            outcome.success,
+            stored.nearest,
+            stored.embedder,
+            measured=stored.signals,
+        )
+        return self.save(seq, self.evaluate(seq, run, stored.weights, before), before)
+
+    def _delivered(self, verdict: Verdict, before: Decided) -> tuple[Verdict, bool]:
+        if before.outbox_state in _LEFT:
+            return verdict.staying(before.outbox_state), False
+        is_queued = before.outbox_state not in {None, "cancelled"}
+        stays = is_queued or before.outbox_reason == CANCELLED_BY_HAND
+        if stays or verdict.decision == "withhold":
+            return verdict, False
+        blocking_reason = self._dispatch.blocking_reason(before.visibility)
+        return (
+            (verdict, True)
+            if blocking_reason is None
+            else (verdict.staying(blocking_reason), False)
+        )
+
+
+class _Outcome(NamedTuple):
+    """How a run ended, as far as is known."""
+
+    success: bool
+    confidence: float
+
+
+def _outcome(feedback: Feedback, before: Belief) -> _Outcome:
+    success = before.success if feedback.success is None else feedback.success
+    if feedback.confidence is not None:
+        return _Outcome(success, feedback.confidence)
+    if success == before.success or before.confidence_source != "assumed":
+        return _Outcome(success, before.confidence)
+    return _Outcome(success, default_confidence(success=success))
+
+
+def _is_known(feedback: Feedback, before: Belief, outcome: _Outcome) -> bool:
+    """Return whether the same was told last, and is what the trace says: it may be given twice."""
+    is_repeated = before.last_told == (feedback.success, feedback.confidence)
+    return is_repeated and outcome == (before.success, before.confidence)
+
+
+def trace_store(connection: Connection) -> TraceStore:
+    """Return the traces of a file, scored by this version."""
+    return TraceStore(connection, scorer=f"kp-middleware {version('kp-middleware')}")

@@ -1,0 +1,414 @@
+"""Rescore: evaluate what was scored before again, by today's settings."""
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from importlib.metadata import version
+from itertools import islice
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kp_middleware.core.evaluation import Evaluation, Run
+from kp_middleware.core.formula import Nearest, Score, Shape, Weights
+from kp_middleware.core.gates import gate_of
+from kp_middleware.database import Connection, transaction
+from kp_middleware.embedding import (
+    Embedder,
+    Scorer,
+    Vector,
+    VectorCache,
+    embed_many,
+    embedded_text,
+)
+from kp_middleware.errors import DatabaseError
+from kp_middleware.instants import instant
+from kp_middleware.pipeline._reevaluate import Reevaluation
+from kp_middleware.settings import Settings
+from kp_middleware.storage import (
+    Decided,
+    DryRun,
+    PastRun,
+    PastRuns,
+    Remembered,
+    RescoringProgress,
+    Selection,
+    forget_progress,
+    read_progress,
+    save_progress,
+)
+from kp_middleware.traces import ReasoningTrace
+
+Became: TypeAlias = Literal[
+    "changed",  # its score, or what the gate said
+    "cleared",  # of these: may leave, and might not before
+    "queued",  # of these: goes into the outbox
+    "withdrawn",  # of the changed: might leave, and may no longer
+    "cancelled",  # of these: waited in the outbox
+    "unchanged",
+    "left",  # was sent, is on its way, or was rejected
+    "overtaken",  # was removed or recorded anew, after it was read
+    "unscored",  # cannot be scored
+    "embedded",  # had no vector of today's embedder
+]
+
+_BATCH: Final = 64  # documents in memory at once: 20 KB each, 1 MiB at most
+_AT_ONCE: Final = 8  # runs in one transaction: 4 ms
+_GIVE_WAY_S: Final = 0.001  # others want to write, too
+_ROUNDING: Final = 1e-6  # of a similarity: it depends on where in memory a vector lies
+
+
+class Replayed(NamedTuple):
+    """One run, and what it would be today.
+
+    Attributes:
+        run: As it was read.
+        today: What an evaluation needs to know of it; None where it was not asked for, or cannot be
+            had.
+        vector: Float32, little-endian, where it had none by today's embedder and has one now.
+    """
+
+    run: PastRun
+    today: Run | None = None
+    vector: bytes | None = None
+
+
+class Replay:
+    """Takes runs in the order in which they were recorded, as if each had ended just then.
+
+    Args:
+        settings: Today's.
+        embedder: Today's, loaded; None means novelty is 0.5.
+        document: The ReasoningTrace at a place, as JSON.
+
+    Attributes:
+        unread: The ids of those whose document cannot be read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        embedder: Embedder | None,
+        document: Callable[[int], str | None],
+    ) -> None:
+        self.unread: list[str] = []
+        self._embedder = embedder
+        self._name = None if embedder is None else embedder.name
+        self._document = document
+        self._now_ms = 0
+        self._cache = VectorCache(
+            settings.cache_size, ttl_ms=settings.cache_ttl_ms, clock=lambda: self._now_ms
+        )
+        self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
+
+    def remember(self, before: Iterable[Remembered]) -> None:
+        """What has been before the first run that is replayed, oldest first."""
+        for key, vector, added_at_ms in before:
+            self._now_ms = added_at_ms
+            self._cache.add(_from_bytes(vector), key, embedder=self._name or "")
+
+    def of(self, runs: Sequence[PastRun]) -> Iterator[Replayed]:
+        """The next runs; what is not selected, or has left, is remembered and not scored.
+
+        Raises:
+            EmbedderError: If the model cannot be used.
+        """
+        traces = {run.seq: trace for run in runs if (trace := self._read(run)) is not None}
+        unembedded = [traces[run.seq] for run in runs if run.seq in traces and not run.vector]
+        vectors = self._embedded(unembedded)
+        for run in runs:
+            yield self._replayed(run, traces.get(run.seq), vectors)
+
+    def _read(self, run: PastRun) -> ReasoningTrace | None:
+        """The document of a run, where it is needed and can be read."""
+        is_known = run.vector is not None or self._embedder is None
+        if not run.is_selected or (run.has_left and is_known):
+            return None
+        try:
+            return ReasoningTrace.model_validate_json(self._document(run.seq) or "")
+        except ValueError:
+            self.unread.append(run.id)
+            return None
+
+    def _embedded(self, traces: list[ReasoningTrace]) -> Iterator[Vector]:
+        embedder = self._embedder
+        if embedder is None:
+            return iter(())
+        return embed_many((embedded_text(trace, embedder) for trace in traces), embedder)
+
+    def _replayed(
+        self, run: PastRun, trace: ReasoningTrace | None, vectors: Iterator[Vector]
+    ) -> Replayed:
+        self._now_ms = run.ended_ms
+        stored = None if run.vector is None else _from_bytes(run.vector)
+        if trace is None:
+            return self._remembered(run, stored)
+        vector, new = stored, None
+        if vector is None and self._embedder is not None:
+            vector = self._cache.unit(next(vectors))
+            new = vector.astype("<f4", copy=False).tobytes()
+        shape = Shape(run.steps, trace.shape.types, run.tools, run.recoveries)
+        today = self._scorer.compare(trace, vector, shape, known=self._gone(run))
+        return Replayed(run, _settled(run, today), new)
+
+    def weights(self, domain: str) -> Weights:
+        """Return today's weights of a domain."""
+        return self._scorer.weights(domain)
+
+    def _remembered(self, run: PastRun, vector: Vector | None) -> Replayed:
+        if vector is not None:
+            self._cache.add(vector, run.id, embedder=self._name or "")
+        return Replayed(run)
+
+    def _gone(self, run: PastRun) -> Nearest | None:
+        """What it was nearest to, measured as today, where that has been removed since."""
+        if run.nearest_similarity is None or run.nearest_seq is not None:
+            return None
+        return Nearest("", run.nearest_similarity) if run.embedder == self._name else None
+
+
+class Rescoring:
+    """Scores runs anew, the oldest first, each as if it had just ended, with today's settings.
+
+    What was sent, is on its way or was rejected keeps its score; it only gets a vector, so that
+    others are compared with it. What has begun and was cut off goes on where it stopped, if it is
+    asked for with the same settings. Of two at once, the first that writes goes on.
+
+    Args:
+        connection: Of the file; for a dry run, to read from it is enough.
+        settings: Today's.
+        embedder: Today's; None means novelty is 0.5.
+        selection: Which runs.
+        dry_run: Count what would become of them, and write nothing.
+
+    Attributes:
+        counts: What became of the runs so far.
+        went_before: How many an earlier call has scored already.
+
+    Raises:
+        EmbedderUnavailableError: If there is no model: nothing is changed then.
+        EmbedderNotReadyError: If it is on its way.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: Settings,
+        embedder: Embedder | None,
+        selection: Selection | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        name = None if embedder is None else embedder.name  # before all else: it loads the model
+        self.counts: Counter[Became] = Counter()
+        self._connection = connection
+        self._settings = settings
+        self._selection = selection or Selection()
+        self._runs = PastRuns(connection, self._selection, name)
+        self._replay = Replay(settings, embedder, self._runs.document)
+        self._dry_run = DryRun(connection) if dry_run else None
+        self._reevaluation = Reevaluation.of(connection, settings)
+        self._cleared: list[int] = []
+        self._digest = _digest(settings, name)
+        self._kept = None if dry_run else read_progress(connection)
+        begun = self._begun()
+        self.went_before = self._scored = 0 if begun is None else begun.scored
+        self._done = ((self._runs.first() or 1) - 1) if begun is None else begun.done
+        self._last_vector = 0 if begun is None else begun.last_vector
+
+    def remaining(self) -> int:
+        """How many of the selected are to be scored yet."""
+        return self._runs.count(after=self._done)
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """The ids of those so far whose document cannot be read: they keep what they had."""
+        return self._replay.unread
+
+    def steps(self) -> Iterator[int]:
+        """Do it; after each short step, how many of the selected are done by it.
+
+        Raises:
+            DatabaseError, sqlite3.Error: If the file cannot be used, or another rescoring is at
+                work on it: what is done is done.
+        """
+        if self.went_before:
+            self._reevaluation.queue_left()
+        self._replay.remember(self._runs.before(self._done + 1, self._settings.cache_size))
+        while runs := self._runs.after(self._done, _BATCH):
+            replayed = self._replay.of(runs)
+            while some := [*islice(replayed, _AT_ONCE)]:
+                yield self._write(some)
+                time.sleep(_GIVE_WAY_S)
+        if self._dry_run is None:
+            with transaction(self._connection):
+                self._insist_on_being_alone()
+                forget_progress(self._connection)
+
+    def _begun(self) -> RescoringProgress | None:
+        """What an earlier call has begun, where it covers what is asked for now."""
+        begun = self._kept
+        if begun is None or begun.settings != self._digest:
+            return None
+        return begun if begun.selection.holds(self._selection) else None
+
+    def _write(self, some: list[Replayed]) -> int:
+        with transaction(self._connection) if self._dry_run is None else nullcontext():
+            if self._dry_run is None:
+                self._insist_on_being_alone()
+            count = sum(map(self._take, some))
+            self._done = some[-1].run.seq
+            self._scored += count
+            if self._dry_run is None:
+                self._save_progress()
+        while self._cleared:
+            self._reevaluation.queue(self._cleared.pop(0))
+        return count
+
+    def _insist_on_being_alone(self) -> None:
+        """In the transaction that writes: whoever else scores anew writes how far it has come."""
+        if read_progress(self._connection) != self._kept:
+            raise DatabaseError(
+                self._settings.db,
+                "another kp-middleware rescore is at work on it, so this one has stopped",
+                "run it again when that has ended, if it had other settings",
+            )
+
+    def _save_progress(self) -> None:
+        self._kept = RescoringProgress(
+            self._digest, self._selection, self._done, self._scored, self._last_vector
+        )
+        save_progress(self._connection, self._kept)
+
+    def _take(self, replayed: Replayed) -> bool:
+        """Write down what became of a run; whether it is one of the selected."""
+        now = self._runs.run(replayed.run.seq)
+        if now is None or now.recorded != replayed.run.recorded:
+            self.counts["overtaken"] += replayed.run.is_selected
+        else:
+            self._place_vector(now, replayed.vector)
+            if now.is_selected:
+                self.counts.update(self._became(now, replayed))
+        return replayed.run.is_selected
+
+    def _place_vector(self, now: PastRun, new: bytes | None) -> None:
+        """Give a run the vector that it lacks, and keep the vectors in the order of the runs.
+
+        That is the order in which caches forget them: what is written for an older run must not
+        stand behind a newer one's.
+        """
+        if now.vector_seq is None and new is not None:
+            self.counts["embedded"] += 1
+            if self._dry_run is None:
+                self._last_vector = self._runs.add_vector(now, new)
+        elif now.vector_seq is not None and now.vector_seq < self._last_vector:
+            self._last_vector = self._runs.move_vector(now)
+
+    def _became(self, now: PastRun, replayed: Replayed) -> Iterator[Became]:
+        """Yield what becomes of a selected run; it is decided on here."""
+        if now.has_left or replayed.run.has_left:
+            yield "left"
+        elif replayed.today is None:
+            yield "unscored"
+        else:
+            evaluation = self._evaluated(now, replayed.today)
+            if self._stands(now, evaluation):
+                yield "unchanged"
+                return
+            self._save(now, evaluation)
+            yield "changed"
+            yield from self._followed(now, evaluation.verdict.decision)
+
+    def _evaluated(self, now: PastRun, today: Run) -> Evaluation:
+        """Evaluate a run by how it ended as far as is known now: there may have been feedback."""
+        run = today.ended(success=bool(now.success), confidence=now.confidence)
+        weights = self._replay.weights(now.domain)
+        return self._reevaluation.evaluate(now.seq, run, weights, _decided(now))
+
+    def _stands(self, now: PastRun, evaluation: Evaluation) -> bool:
+        """Return whether neither score nor decision would change.
+
+        What a day had no room for does not go another day because it was scored again.
+        """
+        score, (gate, threshold, decision, _) = evaluation
+        if not is_as_before(now, score):
+            return False
+        if self._settings.max_per_day is not None and now.gate == gate:
+            return True
+        return (gate, threshold, decision) == (now.gate, now.threshold, now.decision)
+
+    def _save(self, now: PastRun, evaluation: Evaluation) -> None:
+        """Store it in the caller's transaction, or beside the file where nothing is to change."""
+        if self._dry_run is not None:
+            decision = evaluation.verdict.decision
+            decided_at = instant(time.time()) if decision != now.decision else None
+            self._dry_run.save(now.seq, evaluation.score.value, decision, decided_at=decided_at)
+            return
+        self._runs.mend(now.seq)
+        if self._reevaluation.save(now.seq, evaluation, _decided(now)):
+            self._cleared.append(now.seq)
+
+    def _followed(self, run: PastRun, decision: str) -> Iterator[Became]:
+        """What follows of a decision for a run as it was before."""
+        if decision == run.decision:
+            return
+        if decision == "forward":
+            yield "cleared"
+            if run.may_leave and self._settings.api_key is not None:
+                yield "queued"
+        elif run.decision == "forward":
+            yield "withdrawn"
+            if run.outbox == "pending":
+                yield "cancelled"
+
+
+def _digest(settings: Settings, embedder: str | None) -> str:
+    """Of all that a score and a decision depend on."""
+    weights = {domain: [*weights] for domain, weights in settings.profiles.items()}
+    gate = gate_of(settings).name
+    size = (settings.cache_size, settings.cache_ttl_ms)
+    said = json.dumps([version("kp-middleware"), embedder, weights, gate, size], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def is_as_before(run: PastRun, score: Score) -> bool:
+    """Whether scoring a run anew has changed nothing that is stored."""
+    signals, weights = score.signals, score.weights
+    now = (
+        *(score.value, signals.novelty),
+        *(signals.complexity, signals.tool_diversity, signals.outcome_confidence),
+        *(weights.complexity, weights.novelty),
+        *(weights.tool_diversity, weights.outcome_confidence),
+    )
+    then = (run.score, run.novelty, *run.measures)
+    return run.embedder == score.embedder and all(
+        before is not None and abs(before - after) <= _ROUNDING
+        for before, after in zip(then, now, strict=True)
+    )
+
+
+def _settled(run: PastRun, today: Run) -> Run:
+    """Return the run with the similarity that is stored, where they differ by rounding alone."""
+    stored, nearest = run.nearest_similarity, today.nearest
+    if stored is None or nearest is None or abs(nearest.similarity - stored) > _ROUNDING:
+        return today
+    return replace(today, nearest=nearest._replace(similarity=stored))
+
+
+def _decided(run: PastRun) -> Decided:
+    return Decided(
+        run.domain,
+        run.started_at,
+        run.visibility,
+        run.let_through_at,
+        run.outbox,
+        run.outbox_reason,
+    )
+
+
+def _from_bytes(vector: bytes) -> Vector:
+    return np.frombuffer(vector, dtype="<f4")
