@@ -36,10 +36,16 @@ settings.register_profile("unhurried", deadline=None)  # a busy machine is no fa
 settings.load_profile("unhurried")
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory):
+    """A folder for each test. pytest's own reads the names of all before it: 5 ms in the end."""
+    return Path(tempfile.mkdtemp(prefix="test", dir=tmp_path_factory.getbasetemp()))
+
+
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path_factory):
     """A home of its own for each test, with nothing in it."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = Path(tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp()))
     [monkeypatch.delenv(name) for name in _SET]
     monkeypatch.setenv("XDG_CACHE_HOME", str(_CACHES))
     [monkeypatch.setenv(name, str(folder / place)) for name, place in _PLACES.items()]
