@@ -34,7 +34,7 @@ def test_a_proxy_that_cannot_be_used_is_told_and_the_row_waits(db, type_command,
         db=db, embedder=None, threshold=0, registry_url=URL, api_key="kp_" + "0" * 64
     ) as kp:
         kp.capture(_thinking)("six times seven")
-        kp.flush(5)
+        kp.flush(1)
     (row,) = json.loads(type_command("outbox", "list", "--json").stdout)
     told = type_command("status", "--json").stdout
 

@@ -34,10 +34,14 @@ FUNCTION = """
 
         print(answer("one"), *kp.flush(50))
 """
-COMMAND = """
-    import sys
+COMMANDS = """
+    import json
+    from click.testing import CliRunner
     from kp_middleware.cli import main
-    main(sys.argv[1:])
+
+    for words in (["status"], ["list"], ["show", "@last"]):
+        done = CliRunner().invoke(main, [*words, "--json"], catch_exceptions=False)
+        print(json.dumps(json.loads(done.stdout)))
 """
 DAMAGED = """
     from pathlib import Path
@@ -84,18 +88,18 @@ def test_a_run_goes_all_the_way_from_the_callback_to_the_registry(child, code, p
     assert len(registry.documents) > 0
 
 
-@pytest.mark.parametrize("words", [["status"], ["list"], ["show", "@last"]], ids=" ".join)
-def test_commands_read_what_was_recorded(child, words):
-    child(FUNCTION)
+def test_commands_read_what_was_recorded(child, agent):
+    agent("one")
 
-    done = child(COMMAND, *words, "--json")
+    done = child(COMMANDS)
 
-    assert json.loads(done.stdout)
+    assert [*map(bool, map(json.loads, done.stdout.splitlines()))] == [True] * 3
     assert done.stderr == ""
 
 
-def test_a_damaged_file_is_saved(child, db):
-    child(FUNCTION)
+def test_a_damaged_file_is_saved(child, agent, kp, db):
+    agent("one")
+    kp.close()
     with db.open("r+b") as file:
         file.seek(4096 * 3)
         file.write(b"\xee" * 4096)

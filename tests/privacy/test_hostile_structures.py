@@ -28,20 +28,22 @@ MADE = {
 
 
 def seconds(value):
-    """Of the processor, the best of three."""
-    took = []
-    for _ in range(3):
-        began = time.process_time()
-        redact_jsonable(value, level="aggregated")
-        took.append(time.process_time() - began)
-    return min(took)
+    """Of the processor."""
+    began = time.process_time()
+    redact_jsonable(value, level="aggregated")
+    return time.process_time() - began
+
+
+def is_linear(half, whole):
+    """Whether both took about as long for each of their parts."""
+    half_s, whole_s = seconds(half), seconds(whole)
+    return whole_s < min(2, 3.2 * half_s + 0.02)
 
 
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE.keys())
 def test_twice_as_much_takes_about_twice_as_long(make):
     redact_jsonable(make(20), level="aggregated")
 
-    half, whole = seconds(make(1500)), seconds(make(3000))
+    half, whole = make(1500), make(3000)
 
-    assert whole < 3.2 * half + 0.02
-    assert whole < 2
+    assert any(is_linear(half, whole) for _ in range(3))

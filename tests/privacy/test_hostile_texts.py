@@ -73,7 +73,7 @@ CUT = "… [cut: 70000 characters in all]"
 def test_no_text_makes_it_slow(unit, end):
     text = (unit * SIZE)[: SIZE - len(end)] + end
 
-    assert min(cpu_s(text) for _ in range(3)) < MOST * cost_of_prose()
+    assert any(cpu_s(text) < MOST * cost_of_prose() for _ in range(3))
 
 
 @cache

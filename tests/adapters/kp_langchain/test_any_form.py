@@ -48,7 +48,7 @@ VALUES = st.recursive(
 BLOCKS = st.builds(lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictionaries(KEYS, VALUES))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # the first block, on a slow machine
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(BLOCKS)
 def test_no_content_block_can_break_a_turn(block):
     message = AIMessage(["Yes.", block])
@@ -58,16 +58,19 @@ def test_no_content_block_can_break_a_turn(block):
     assert turn.text.startswith("Yes.")
 
 
+@settings(max_examples=40)
 @given(VALUES)
 def test_no_input_can_break_the_objective(value):
     assert objective_of(value) != ""
 
 
+@settings(max_examples=40)
 @given(VALUES)
 def test_no_output_can_break_the_answer(value):
     assert Sureness().of(answer_of(value).structured, value) is None
 
 
+@settings(max_examples=40)
 @given(VALUES)
 def test_no_output_of_a_tool_can_break_its_result(value):
     _, failed = result_of(value, "1")
