@@ -24,16 +24,16 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The registry has stored it.
+    """It has arrived.
 
     Attributes:
-        remote_id: The id under which it is found there.
-        status: The HTTP status, 201.
+        remote_id: The id under which it is found there, or None.
+        status: The HTTP status, or None where it was not HTTP.
         allowance: What more it would take.
     """
 
-    remote_id: str
-    status: int
+    remote_id: str | None = None
+    status: int | None = None
     allowance: Allowance = UNSAID
 
 

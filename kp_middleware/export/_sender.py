@@ -61,7 +61,7 @@ class Outbox(Protocol):
 
 
 class Submitter(Protocol):
-    """Takes a item to the registry: a ``Registry``."""
+    """Takes an item to where it goes: a ``Registry``, or an ``OwnExporter``."""
 
     def export(self, item: OutboxItem, /) -> Receipt:
         """Post it, or raise the ``RegistryError`` that says what to do."""

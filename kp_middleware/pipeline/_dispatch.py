@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kp_middleware import privacy
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.errors import RedactionError
-from kp_middleware.export import payload
+from kp_middleware.export import OwnExporter, payload
 from kp_middleware.pipeline._call_words import with_calls_in_words
 from kp_middleware.settings import Settings
 from kp_middleware.storage import OutboxTable, TraceStore, adopt_registry, agree
@@ -36,6 +36,7 @@ class Dispatch:
         store: Of the same file.
         settings: Say where traces go.
         policy: What is taken out of them first.
+        exporter: Where traces go instead, or None.
     """
 
     def __init__(
@@ -44,17 +45,21 @@ class Dispatch:
         store: TraceStore,
         settings: Settings,
         policy: privacy.Policy,
+        exporter: OwnExporter | None = None,
     ) -> None:
         self._connection = connection
         self._store = store
         self._settings = settings
         self._policy = policy
         self._outbox = OutboxTable(
-            connection, registry=settings.registry_url, agent_id=settings.agent_id
+            connection,
+            registry=settings.registry_url if exporter is None else exporter.url,
+            agent_id=settings.agent_id,
         )
+        self._goes_nowhere = settings.api_key is None and exporter is None
         self._has_begun = False
         self._looked_until = 0
-        self._caught_up = settings.visibility == "private" or settings.api_key is None
+        self._caught_up = settings.visibility == "private" or self._goes_nowhere
 
     def blocking_reason(self, visibility: str) -> str | None:
         """Say why a trace that cleared stays here all the same: a key of `DELIVERY`, or None."""
@@ -62,7 +67,7 @@ class Dispatch:
             return "private"
         if self._settings.problems:
             return "wrong_setting"
-        return "no_key" if self._settings.api_key is None else None
+        return "no_key" if self._goes_nowhere else None
 
     def queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
         """Put a trace that cleared into the outbox; another process may have done so.

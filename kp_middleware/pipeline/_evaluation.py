@@ -12,6 +12,7 @@ from kp_middleware.core.gates import Gate, gate_of
 from kp_middleware.database import PASSING_TROUBLE, Connection, is_damage, transaction
 from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
+from kp_middleware.export import OwnExporter
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._drought import Drought
 from kp_middleware.pipeline._events import Feedback
@@ -43,6 +44,7 @@ class Evaluation:
         settings: Settings,
         embedder: Embedder | None,
         gate: Gate | None = None,
+        exporter: OwnExporter | None = None,
     ) -> None:
         self._connection = connection
         self._cache = VectorCache.sharing(
@@ -55,7 +57,7 @@ class Evaluation:
         policy = privacy.Policy.of(settings)
         self._store = trace_store(connection)
         self._intake = Intake(connection, self._store, settings, policy)
-        self._dispatch = Dispatch(connection, self._store, settings, policy)
+        self._dispatch = Dispatch(connection, self._store, settings, policy, exporter)
         self._reevaluation = Reevaluation(
             connection, self._store, self._dispatch, self._gate, agent_id=settings.agent_id
         )

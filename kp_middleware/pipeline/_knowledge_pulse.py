@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 from kp_middleware.confidence import Confidences
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
+from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._events import Feedback, ThreadEnd
@@ -48,6 +49,8 @@ class KnowledgePulse:
             process, unless ``KP_EMBEDDER`` is ``none``.
         gate: A rule of your own for what may leave, in place of ``threshold`` and ``max_per_day``.
             What it fails to decide stays here.
+        exporter: Takes runs that cleared in place of the registry, and needs no API key: any
+            function of one `Exporter` item, such as the ``append`` of a list.
         settings: See `Settings`; each is also ``KP_…`` in the environment.
 
     Raises:
@@ -73,6 +76,7 @@ class KnowledgePulse:
         *,
         embedder: Embedder | EllipsisType | None = ...,
         gate: Gate | None = None,
+        exporter: Exporter | None = None,
         **settings: Unpack[SettingsKeywords],
     ) -> None:
         self.settings = Settings.as_far_as_usable(**settings)
@@ -85,7 +89,7 @@ class KnowledgePulse:
         if embedder is ...:
             threads = self.settings.embedder_threads
             embedder = shared_embedder(self.settings.embedder, threads=threads)
-        self._workers = Workers(self.settings, embedder, gate)
+        self._workers = Workers(self.settings, embedder, gate, exporter)
 
     @classmethod
     def default(cls) -> "KnowledgePulse":

@@ -13,10 +13,12 @@ from kp_middleware.core.gates import Gate
 from kp_middleware.database import PASSING_TROUBLE, TROUBLE, is_damage, open_to_all
 from kp_middleware.embedding import Embedder
 from kp_middleware.errors import EmbedderNotReadyError
+from kp_middleware.export import OwnExporter
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._evaluation import Evaluation
 from kp_middleware.pipeline._file_trouble import FileTrouble
 from kp_middleware.pipeline._run_queue import FinishedRun, RunQueue
+from kp_middleware.pipeline._sending import destination
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Database, Identity, Rescue, no_fork, rescue
@@ -48,6 +50,7 @@ class ScoringWorker:
         settings: Settings,
         embedder: Embedder | None,
         gate: Gate | None,
+        exporter: OwnExporter | None,
         *,
         on_queued: Callable[[], None],
     ) -> None:
@@ -55,6 +58,7 @@ class ScoringWorker:
         self._settings = settings
         self._embedder = embedder
         self._gate = gate
+        self._exporter = exporter
         self._on_queued = on_queued
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
@@ -280,7 +284,7 @@ class ScoringWorker:
             if opened := open_to_all(self._settings.db):
                 logger.warning("%s", opened)
             self._evaluation = Evaluation(
-                self._connection, self._settings, self._embedder, self._gate
+                self._connection, self._settings, self._embedder, self._gate, self._exporter
             )
         return self._evaluation
 
@@ -294,6 +298,6 @@ class ScoringWorker:
             self._close()
             return rescue(
                 self._settings.db,
-                registry=self._settings.registry_url,
+                registry=destination(self._settings, self._exporter),
                 redactor=Policy.of(self._settings).redactor,
             )

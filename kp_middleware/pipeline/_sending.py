@@ -15,9 +15,10 @@ from pydantic import SecretStr
 from kp_middleware import locations
 from kp_middleware.database import PASSING_TROUBLE, TROUBLE, in_words
 from kp_middleware.errors import RegistryForbiddenError, RegistryUnavailableError
-from kp_middleware.export import Registry, Sender
+from kp_middleware.export import OwnExporter, Registry, Sender
 from kp_middleware.pipeline._daemon import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
+from kp_middleware.rate_limit import OwnPace, Pace, PaceKeeper
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Database, OutboxTable, PacingTable
 
@@ -29,7 +30,7 @@ _LAST_STEP_S: Final = 0.3
 
 
 class SendingWorker:
-    """Sends what is in the outbox: only where there is a key.
+    """Sends what is in the outbox: only where there is a key, or an exporter of the user's.
 
     While the file cannot be used, nothing more is sent; one warning says why.
 
@@ -37,9 +38,9 @@ class SendingWorker:
         trouble: Why nothing is sent now, and what to do about it; None if all is well.
     """
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, exporter: Registry | OwnExporter) -> None:
         self._settings = settings
-        self._registry = registry
+        self._exporter = exporter
         self._sender: Sender | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
@@ -115,15 +116,14 @@ class SendingWorker:
         try:
             with (
                 closing(Database(self._settings.db)) as connection,
-                closing(self._registry),
+                closing(self._exporter),
             ):
                 outbox = OutboxTable(
                     connection,
-                    registry=self._settings.registry_url,
+                    registry=destination(self._settings, self._exporter),
                     agent_id=self._settings.agent_id,
                 )
-                pace = shared_pace(self._registry, self._settings.db)
-                self._sender = Sender(outbox, self._registry, pace=pace, clock=time.time)
+                self._sender = Sender(outbox, self._exporter, pace=self._pace(), clock=time.time)
                 self._go_on(self._sender)
         except Exception:
             words = (
@@ -133,6 +133,12 @@ class SendingWorker:
         finally:
             self._thread = None
             self._rest_until(math.inf)
+
+    def _pace(self) -> PaceKeeper:
+        """Share the registry's with all processes; nobody else knows of an exporter's."""
+        if isinstance(self._exporter, Registry):
+            return shared_pace(self._exporter, self._settings.db)
+        return OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
 
     def _go_on(self, sender: Sender) -> None:
         while not self._stopping.is_set():
@@ -165,6 +171,11 @@ class SendingWorker:
         self.trouble = str(words)
         self._rest_until(math.inf)
         self._stopping.wait(_LOOK_AGAIN_S)
+
+
+def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> str:
+    """Name in the outbox where runs go."""
+    return exporter.url if isinstance(exporter, OwnExporter) else settings.registry_url
 
 
 def shared_pace(registry: Registry, db: Path) -> SharedPace:

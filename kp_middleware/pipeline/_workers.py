@@ -8,7 +8,7 @@ from typing import Final
 from kp_middleware.core.gates import Gate
 from kp_middleware.database import TROUBLE
 from kp_middleware.embedding import Embedder
-from kp_middleware.export import Registry
+from kp_middleware.export import Exporter, OwnExporter, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._exit import close_at_exit, may_be_killed_here, still_open
@@ -38,15 +38,23 @@ class Workers:
         settings: Of the pipeline.
         embedder: Measures novelty, or None.
         gate: The user's own rule for what may leave, or None.
+        exporter: Where runs go in place of the registry, or None.
 
     Attributes:
         closed: Whether nothing more is taken.
     """
 
-    def __init__(self, settings: Settings, embedder: Embedder | None, gate: Gate | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        embedder: Embedder | None,
+        gate: Gate | None,
+        exporter: Exporter | None = None,
+    ) -> None:
         self._settings = settings
         self._embedder = embedder
         self._gate = gate
+        self._exporter = None if exporter is None else OwnExporter(exporter)
         self._start_afresh()
         self.closed = False
         close_at_exit(self)
@@ -129,12 +137,21 @@ class Workers:
         self._queue = RunQueue(self._settings.max_queue_bytes)
         self._sender = self._make_sender()
         self._scorer = ScoringWorker(
-            self._queue, self._settings, self._embedder, self._gate, on_queued=self._start_sending
+            self._queue,
+            self._settings,
+            self._embedder,
+            self._gate,
+            self._exporter,
+            on_queued=self._start_sending,
         )
 
     def _make_sender(self) -> SendingWorker | None:
+        if self._settings.visibility == "private" or self._settings.problems:
+            return None
+        if self._exporter is not None:
+            return SendingWorker(self._settings, self._exporter)
         api_key = self._settings.api_key
-        if api_key is None or self._settings.visibility == "private":
+        if api_key is None:
             return None
         registry = Registry(self._settings.registry_url, api_key, agent_id=self._settings.agent_id)
         return SendingWorker(self._settings, registry)
