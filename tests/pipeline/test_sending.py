@@ -153,7 +153,7 @@ def test_a_request_broken_off_counts_once_however_soon_its_thread_goes_on(queued
         queued(registry)
         ended = worker_for(registry)
         wait_until(lambda: registry.requests)
-        there, thread = ended._registry, ended._thread
+        there, thread = ended._exporter, ended._thread
         there.hang_up = lambda: (Registry.hang_up(there), thread.join(0.5))[0]
 
         ended.stop(0.0)
