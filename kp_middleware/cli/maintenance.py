@@ -128,7 +128,8 @@ def prune(
     with closing(connect(db, read_only=not yes or not db.exists())) as connection:
         pruning, before = Pruning(connection), db.stat().st_size
         doomed = pruning.doomed(before=older, **rules)
-        count, recorded = pruning.count(doomed), count_all(connection).recorded
+        count, counts = pruning.count(doomed), count_all(connection)
+        recorded = counts.recorded
         if yes:
             count = sum(_removed(pruning, doomed, count))
             if shrink:
@@ -136,6 +137,9 @@ def prune(
     sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
     result = {"dry_run": not yes, "removed": count, "kept": recorded - count, **sizes}
     _tell_pruned(result, as_json=as_json, shrink=shrink)
+    if not count and recorded:
+        waiting = counts.unscored + counts.pending + counts.paused
+        hint(f"what does not fit stays; so do {waiting:,} that wait to be scored, sent or resumed")
 
 
 @click.command()

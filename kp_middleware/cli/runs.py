@@ -37,7 +37,7 @@ from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import Arrivals, Filters, History, Listing, Neighbours, Row, TraceVector
 from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import explain_score
-from kp_middleware.views.trace import arithmetic, delivery_status
+from kp_middleware.views.trace import arithmetic, delivery_status, listed_state
 from kp_middleware.views.wording import short_id
 
 _SIMILAR: Final = ("id", "similarity", "domain", "score", "success", "objective")
@@ -175,7 +175,8 @@ def show_(
             show(*why_parts(account, trace["objective"], width))
         case "json":
             lines = [line._asdict() for line in arithmetic(trace)]
-            print_json({**trace, "arithmetic": lines, "delivery_status": delivery_status(trace)})
+            told = {"state": listed_state(trace), "delivery_status": delivery_status(trace)}
+            print_json({**trace, "arithmetic": lines, **told})
         case "md":
             click.echo("\n".join(markdown(trace, steps=steps)))
         case _:
@@ -228,7 +229,7 @@ def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
     with closing(connect(db, read_only=True)) as connection:
         history = History(connection)
         ours, theirs = (history.trace(history.find(name)) for name in (left, right))
-    comparison = compared(ours, theirs)
+    comparison = compared(*(run | {"state": listed_state(run)} for run in (ours, theirs)))
     if as_json:
         print_json(comparison.as_row())
     else:

@@ -218,6 +218,15 @@ def delivery_status(trace: Row) -> str:
             return f"{state}: {outbox['reason']}"
 
 
+def listed_state(trace: Row) -> str:
+    """Return the state as a list has it: where the run is on its way, or why it has no score."""
+    if trace["outbox"] is not None:
+        return str(trace["outbox"]["state"])
+    if trace["state"] != "scored":
+        return str(trace["state"])
+    return "not queued" if trace["decision"] == "forward" else "withheld"
+
+
 def redaction_counts(trace: Row) -> Mapping[str, int]:
     """Count by kind what redaction removed: from what leaves, else from what is stored."""
     leaving: Mapping[str, int] = (trace["outbox"] or {}).get("redactions") or {}

@@ -153,9 +153,9 @@ def test_a_variable_that_is_no_setting_is_a_warning_with_the_one_that_is_meant(
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("KP_VISIBILITY", "publik", "private, org or network is needed"),
-        ("KP_REGISTRY_URL", "htp:/x", "it must begin with https://"),
-        ("KP_CACHE_SIZE", "many", "a whole number of at least 0 is needed"),
+        ("KP_VISIBILITY", "publik", "Input should be 'private', 'org' or 'network'"),
+        ("KP_REGISTRY_URL", "htp:/x", "must begin with https://"),
+        ("KP_CACHE_SIZE", "many", "Input should be a valid integer"),
     ],
 )
 def test_where_a_setting_is_wrong_the_doctor_looks_at_all_the_rest(

@@ -44,7 +44,9 @@ def test_nothing_goes_unless_it_is_said(type_command, left, manner):
 def test_where_nothing_would_go_there_is_nothing_to_say_yes_to(type_command):
     result = type_command("prune", "--keep", "3")
 
-    assert (result.stdout, result.stderr) == ("0 would be removed, 3 kept\n", "")
+    assert result.stdout == "0 would be removed, 3 kept\n"
+    assert "--yes" not in result.stderr
+    assert "so do 0 that wait to be scored, sent or resumed" in result.stderr
 
 
 @pytest.mark.usefixtures("three")

@@ -155,6 +155,14 @@ def test_a_step_says_its_tool_its_arguments_and_its_time(db):
 
 
 @pytest.mark.usefixtures("long_run")
+def test_the_state_is_named_as_in_the_list(type_command):
+    (listed,) = json.loads(type_command("list", "--json", "-n", "1").stdout)
+    shown = json.loads(type_command("show", "@last", "--json").stdout)
+
+    assert shown["state"] == listed["state"] == "withheld"
+
+
+@pytest.mark.usefixtures("long_run")
 def test_json_has_all_steps_and_names_the_nearest(type_command):
     shown = json.loads(type_command("show", "5555", "--steps", "1", "--json").stdout)
 
