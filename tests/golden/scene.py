@@ -30,6 +30,7 @@ _MASKS: Final = (
     (re.compile(r"(?:just now|\d+ (?:second|minute)s? ago|in \d+ (?:second|minute)s?)"), "<ago>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<registry>"),
     (re.compile(r"sha256:[0-9a-f]+"), "<digest>"),
+    (re.compile(r"(kp-redactor/1\+)[0-9a-f]+"), r"\1<rules>"),
     (re.compile(r"(\d\.\d{6})\d+"), r"\1"),
 )
 
