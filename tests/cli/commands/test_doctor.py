@@ -208,7 +208,7 @@ def test_a_gate_that_was_set_since_is_told(db, examine, monkeypatch):
 def test_a_file_of_an_older_version_is_not_said_to_have_no_runs(agent, examine, db):
     agent("one")
     with closing(connect(db)) as connection:
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute("PRAGMA user_version = 6")
 
     found, exit_code = examine()
 
