@@ -2,6 +2,8 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from importlib.resources import files
 
 import pages
@@ -196,8 +198,11 @@ def test_what_a_missing_engine_blocked_leaves_by_force_once_it_is_given_up(
 
 def test_a_damaged_file_is_saved_by_the_next_run(record, ask):
     record()
+    with closing(sqlite3.connect(database_file())) as connection:
+        query = "SELECT rootpage FROM sqlite_schema WHERE name = 'traces'"
+        start = (connection.execute(query).fetchone()[0] - 1) * 4096
     content = bytearray(database_file().read_bytes())
-    content[8192:16384] = b"\xff" * 8192
+    content[start : start + 4096] = b"\xff" * 4096
     database_file().write_bytes(content)
     damaged = ask("list")
 
