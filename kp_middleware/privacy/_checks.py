@@ -61,17 +61,17 @@ def is_of_account(name: str, value: str) -> bool:
 
 
 def is_usual(value: str) -> bool:
-    """A word of schemas, or what stands for a value."""
+    """Recognize a word of schemas, or what stands for a value."""
     return is_usual_word(value) or is_stand_in(value)
 
 
 def whole(match: re.Match[str]) -> str:
-    """The identifier that the ``name`` of a match is a part of."""
+    """Return the identifier that the ``name`` of a match is a part of."""
     return whole_name(match.string, match.start("name"), match.end("name"))
 
 
 def named(check: Check) -> Check:
-    """The same for a match whose ``name`` is first seen to be one."""
+    """Return the same for a match whose ``name`` is first seen to be one."""
 
     @wraps(check)
     def checked(match: re.Match[str]) -> bool:
@@ -171,7 +171,7 @@ def is_cell(match: re.Match[str]) -> bool:
 
 
 def is_line_of_password(match: re.Match[str]) -> bool:
-    """A line of Gradle: ``password 'secret'``."""
+    """Recognize a line of Gradle: ``password 'secret'``."""
     return is_of_password(match["name"]) and " " not in value_of(match)
 
 
@@ -207,7 +207,7 @@ def is_filled_in(match: re.Match[str]) -> bool:
 
 
 def is_of_router(match: re.Match[str]) -> bool:
-    """A line of a router's configuration: digits and letters, or a kind before it."""
+    """Recognize a line of a router's configuration: digits and letters, or a kind before it."""
     value = value_of(match)
     return any(map(str.isdigit, value)) and not is_stand_in(value)
 

@@ -79,7 +79,7 @@ class Reading:
         self.text = "".join([*parts, text[reached:]]) if parts else text
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
-        """Where a part that is not empty is in the original text."""
+        """Return where a part that is not empty is in the original text."""
         first, last = self._character(start)[0], self._character(end - 1)[1]
         return self._of.origin(first, last) if self._of else (first, last)
 
@@ -91,7 +91,7 @@ class Reading:
 
 
 def readings(text: str) -> list[Reading]:
-    r"""The text as it is seen; and, if that is another, the text that was meant by it.
+    r"""Return the text as it is seen; and, if that is another, the text that was meant by it.
 
     ``%3D`` hides where a value begins, and so do ``\n`` in a string that was written down, and
     the end of a colour: the last letter of each seems to belong to what follows. JSON that was
@@ -113,23 +113,23 @@ def _seen_and_meant(text: str, of: Reading | None = None) -> list[Reading]:
 
 
 def plain_readings(text: str) -> list[Reading]:
-    """The text as it is seen; and, if that is another, without any escapes, however deep."""
+    """Return the text as it is seen; and, if that is another, without any escapes, however deep."""
     kinds = [_SEEN, _PLAIN] if "\\" in text or _ESCAPED.search(text) else [_SEEN]
     return [Reading(text, signs) for signs in kinds]
 
 
 def plain(text: str) -> str:
-    """The text without any escapes, as the last of `plain_readings` has it."""
+    """Return the text without any escapes, as the last of `plain_readings` has it."""
     return Reading(text, _PLAIN).text
 
 
 def escapes_in(text: str) -> list[tuple[int, int]]:
-    """Where in a text what stands for one character begins and ends."""
+    """Return where in a text what stands for one character begins and ends."""
     return [sign.span() for sign in _ESCAPED.finditer(text)]
 
 
 def seen(text: str) -> str:
-    """The text without what nobody sees."""
+    """Return the text without what nobody sees."""
     return Reading(text, _SEEN).text
 
 
@@ -161,5 +161,5 @@ def _meaning(sign: re.Match[str]) -> str:
 
 
 def _printed(code: int) -> str:
-    """The character, if it is one on its own and could not be taken for a placeholder."""
+    """Return the character, if it is one on its own and could not be taken for a placeholder."""
     return chr(code) if code < 0xD800 or 0xE000 < code < 0x110000 else " "

@@ -35,7 +35,7 @@ class IndexedText:
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
 
     def held(self, words: Iterable[str]) -> list[str]:
-        """Those of ``Rule.starts`` that occur."""
+        """Return those of ``Rule.starts`` that occur."""
         lowered = self.lowered
         return [word for word in words if word in lowered or (word in _RUNS and self._starts(word))]
 
@@ -50,7 +50,7 @@ class IndexedText:
         return False
 
     def matches(self, rule: Rule, held: Iterable[str] | None = None) -> Iterator[re.Match[str]]:
-        """Where a rule's pattern is found; its check is not asked.
+        """Yield where a rule's pattern is found; its check is not asked.
 
         Args:
             rule: What to find.
@@ -110,7 +110,7 @@ class Beginnings:
                 self._by_three.setdefault(min(_threes(word), key=_frequency), []).append(word)
 
     def held_by(self, indexed: IndexedText) -> list[str]:
-        """Those that occur in a indexed."""
+        """Return those that occur in a text."""
         possible: set[str] = set()
         for start in range(0, len(indexed.lowered), _STRETCH):
             held = {*_threes(indexed.lowered[start : start + _STRETCH + 2])}

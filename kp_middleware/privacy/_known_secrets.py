@@ -71,7 +71,7 @@ class KnownSecrets:
         return self._labels.get(value, "")
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Where a text holds what is known, however it is escaped; spans may overlap."""
+        """Yield where a text holds what is known, however it is escaped; spans may overlap."""
         if not self._labels or len(text) < LEAST:
             return
         if self._index is None:
@@ -107,7 +107,7 @@ class _Index:
                 self._offsets.setdefault(value[offset : offset + self._SIZE], set()).add(offset)
 
     def places(self, text: str) -> Iterator[tuple[int, str]]:
-        """Where a value begins, and which."""
+        """Yield where a value begins, and which."""
         offsets, size = self._offsets, self._SIZE
         for place in range(0, len(text) - size + 1, self._STRIDE):
             if text[place : place + size] in offsets:
@@ -116,7 +116,7 @@ class _Index:
                         yield place - offset, value
 
     def _value_at(self, text: str, start: int) -> str:
-        """The longest value that begins here and is no part of a longer word."""
+        """Return the longest value that begins here and is no part of a longer word."""
         ahead = text[start : start + self._longest]
         at = bisect_right(self._values, ahead) - 1
         value = self._values[at] if at >= 0 else ""
@@ -134,7 +134,7 @@ def _stands_alone(text: str, start: int, value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """The value as it stands, as it is meant, without what is around it, and its parts."""
+    """Yield the value as it stands, as it is meant, without what is around it, and its parts."""
     bytewise = value.encode(errors="replace").decode("latin-1")  # as escapes of a URL are read
     for form in dict.fromkeys((value, plain(value), bytewise)):
         if "; " not in form:  # a header of cookies, of which each by itself is one

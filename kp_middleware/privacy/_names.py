@@ -53,7 +53,7 @@ _FAMILIES = {
 
 
 def _any_name() -> str:
-    """A pattern that looks at the first letter once for all words that begin with it."""
+    """Return a pattern that looks at the first letter once for all words that begin with it."""
     rests: dict[str, list[str]] = {}
     for end, family in _FAMILIES.items():
         for first in dict.fromkeys(word[0] for word in family):
@@ -136,7 +136,7 @@ _OF_NONE = frozenset(
 
 
 def whole_name(text: str, start: int, end: int) -> str:
-    """The identifier of which this is a part."""
+    """Return the identifier of which this is a part."""
     first, last = start, end
     while first > max(0, start - _LONGEST) and _continues(text[first - 1]):
         first -= 1

@@ -254,7 +254,7 @@ class Decoded:
         self._starts = [*accumulate(sizes, initial=0)]
 
     def origins(self, spans: Iterable[Span]) -> Iterator[Span]:
-        """The base64, all of it, in which something was found."""
+        """Yield the base64, all of it, in which something was found."""
         for span in spans:
             first = bisect_right(self._starts, span.start) - 1
             last = bisect_right(self._starts, span.end - 1)
@@ -265,7 +265,7 @@ class Decoded:
 
 
 def _pieces(text: str) -> Iterator[_Piece]:
-    """All that is the base64 of a text: whole, a line alone, or a part of a path."""
+    """Yield all that is the base64 of a text: whole, a line alone, or a part of a path."""
     for run in _RUN.finditer(text):
         if said := _said(run[0]):
             yield _Piece(*run.span(), said)
@@ -277,7 +277,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
 
 
 def _said(encoded: str) -> str:
-    """The text that this is the base64 of; empty if it is none."""
+    """Return the text that this is the base64 of; empty if it is none."""
     signs = "".join(encoded.split()).rstrip("=").translate(_ORDINARY)
     if len(encoded) < _LEAST or len(signs) % 4 == 1:
         return ""
@@ -303,7 +303,7 @@ _CLOSED_BY = (
 
 
 def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
-    """What goes because the text was cut after it."""
+    """Yield what goes because the text was cut after it."""
     if "[cut: " not in indexed.text:
         return
     for mark in _MARK.finditer(indexed.text):

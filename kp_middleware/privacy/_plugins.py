@@ -28,7 +28,7 @@ _seconds_left: ContextVar[Callable[[], float]] = ContextVar("_seconds_left")
 def document(
     limit_s: float = DOCUMENT_S, *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """What is looked at inside is one document, or a part of the one that has begun."""
+    """Take what is looked at inside as one document, or a part of the one that has begun."""
     if _seconds_left.get(None) is not None:
         yield
         return
@@ -60,7 +60,7 @@ _ENDS = (
 
 
 def pieces(text: str, size: int) -> Iterator[tuple[int, str]]:
-    r"""The parts of a text, each with its place; none is longer than ``size`` characters.
+    r"""Yield the parts of a text, each with its place; none is longer than ``size`` characters.
 
     Where there is no good place for a cut, a part repeats the end of the one before it.
 
@@ -189,7 +189,7 @@ class _Rule:
         )
 
     def find(self, text: str, lowered: str) -> Iterator[tuple[int, int]]:
-        """The places of its secrets."""
+        """Yield the places of its secrets."""
         if self.keywords and not any(word in lowered for word in self.keywords):
             return
         for match in self.pattern.finditer(text):
@@ -321,7 +321,7 @@ def presidio_finder(model: str) -> Finder:
 
 @cache
 def engine(name: str, regions: tuple[str, ...]) -> Engine:
-    """The engine that is meant by ``phonenumbers``, ``gitleaks:rules.toml`` and so on.
+    """Return the engine that is meant by ``phonenumbers``, ``gitleaks:rules.toml`` and so on.
 
     Raises:
         RedactionError: ``engine_missing``, with what to install or to mend.

@@ -44,7 +44,7 @@ class Policy:
 
     @classmethod
     def of(cls, settings: "Settings") -> Self:
-        """What the settings say."""
+        """Return what the settings say."""
         return cls(
             allow=settings.redact_allow,
             deny=settings.redact_deny,
@@ -74,7 +74,7 @@ class Policy:
         return replace(self, deny=(), keys_deny=(), phone_regions=(), engines=())
 
     def without_packages(self) -> Self:
-        """All that works without an extra: no engines, no patterns."""
+        """Return all that works without an extra: no engines, no patterns."""
         allow, deny = (
             tuple(entry for entry in entries if not is_pattern(entry))
             for entries in (self.allow, self.deny)

@@ -63,7 +63,7 @@ def words(divided: str) -> tuple[str, ...]:
 
 
 def spelled(words: Iterable[str]) -> tuple[str, ...]:
-    """The words, and those with accents also as a letter and an accent: two normal forms."""
+    """Return the words, and those with accents also as a letter and an accent: two normal forms."""
     return tuple(dict.fromkeys(form for word in words for form in (word, normalize("NFD", word))))
 
 
@@ -82,7 +82,7 @@ def in_any_case(pattern: str) -> str:
 
 
 def matched_value(match: re.Match[str]) -> tuple[int, int]:
-    """The start and end of what a rule's match would take out."""
+    """Return the start and end of what a rule's match would take out."""
     last = match.lastgroup
     if last is not None and last.startswith("value"):  # nearly always
         return match.span(last)
@@ -101,6 +101,6 @@ def _value_groups(pattern: re.Pattern[str]) -> list[int]:
 
 
 def value_of(match: re.Match[str]) -> str:
-    """What a rule's match would take out."""
+    """Return what a rule's match would take out."""
     start, end = matched_value(match)
     return match.string[start:end]

@@ -88,7 +88,7 @@ BARE = (
 
 
 def loose(least: int) -> str:
-    """A value in prose, perhaps in quotes, of so many characters or more."""
+    """Return a value in prose, perhaps in quotes, of so many characters or more."""
     return (
         r"""\\{0,7}(?:"(?P<value_double>[^"\n]{4,256}+)"|'(?P<value_single>[^'\n]{4,256}+)'"""
         rf"""|`(?P<value_back>[^`\n]{{4,256}}+)`|["'`(]?(?P<value>"""
@@ -97,7 +97,7 @@ def loose(least: int) -> str:
 
 
 def quoted(name: str = "value", least: int = 1, most: int = 512) -> str:
-    """A value in one of two kinds of quotes, that may hold the other kind."""
+    """Return a value in one of two kinds of quotes, that may hold the other kind."""
     size = f"{{{least},{most}}}+"
     return rf"""(?:"(?P<{name}_d>[^"\n]{size})"|'(?P<{name}_s>[^'\n]{size})')"""
 
@@ -109,7 +109,7 @@ def password(
     needs: tuple[str, ...] = (),
     check: Check | None = None,
 ) -> Rule:
-    """A rule for what stands beside the name of a secret."""
+    """Return a rule for what stands beside the name of a secret."""
     return Rule("password", "secret", pattern, starts, needs, check)
 
 

@@ -20,6 +20,7 @@ _HOOKS = (
     (r"open\.(?:feishu|larksuite)\.cn/open-apis", "open."),
     (r"open\.larksuite\.com/open-apis", "open."),
     (r"qyapi\.weixin\.qq\.com/cgi-bin/webhook", "qyapi."),
+    (r"[a-z0-9-]{1,60}\.logic\.azure\.com[:\w/]{0,40}/workflows", "http"),
     (r"hook\.(?:[a-z0-9]{2,4}\.)?(?:integromat|make)\.com", "hook."),
     (r"maker\.ifttt\.com/(?:trigger|use)", "maker."),
     (r"events\.pagerduty\.com/integration", "events."),
@@ -214,13 +215,6 @@ CREDENTIAL_RULES: tuple[Rule, ...] = (
         rf"(?<!\w)login{_S}{{1,4}}[^{SPACE}]{{1,128}}+{_S}{{1,8}}password{_S}{{1,4}}"
         rf"(?P<value>[^{SPACE}]{{1,256}}+)",
         ("login",),
-    ),
-    Rule(  # .pgpass
-        "password",
-        "secret",
-        r"(?<![\w.*-])[\w.*-]{1,64}:\d{4,5}:[\w*-]{1,64}:[\w*-]{1,64}:"
-        r"(?P<value>[^\s:\"'<>]{4,128}+)(?!:)",
-        needs=(":5432:", ":6432:", ":*:"),
     ),
 )
 

@@ -308,20 +308,6 @@ FORM_RULES: tuple[Rule, ...] = (
         ("://",),
         check=is_strong_user,
     ),
-    Rule(
-        "webhook_url",
-        "secret",
-        r"(?:hooks\.slack(?:-gov)?\.com/[a-z]{2,12}|[\w-]{1,60}\.webhook\.office\.com/\w{1,20}"
-        r"|[\w-]{1,60}\.logic\.azure\.com[:\w/]{0,40}workflows"
-        r"|outlook\.office(?:365)?\.com/webhook)[/?][\w/?=&%.@-]{8,400}",
-        needs=(
-            "hooks.slack",
-            ".webhook.office",
-            ".logic.azure",
-            "office.com/webhook",
-            "office365.com/webhook",
-        ),
-    ),
     Rule(  # the rest of a key, whose beginning is elsewhere
         "private_key",
         "secret",

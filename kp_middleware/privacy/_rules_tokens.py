@@ -12,12 +12,12 @@ UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def key(pattern: str, *starts: str, check: Check | None = None) -> Rule:
-    """A token that begins with one of these."""
+    """Return a token that begins with one of these."""
     return Rule("api_key", "secret", pattern, starts, check=check)
 
 
 def key_with(pattern: str, *needs: str, check: Check | None = None) -> Rule:
-    """A token that has one of these somewhere in it."""
+    """Return a token that has one of these somewhere in it."""
     return Rule("api_key", "secret", pattern, needs=needs, check=check)
 
 

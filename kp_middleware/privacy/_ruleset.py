@@ -94,7 +94,7 @@ class Ruleset:
         self.adds = bool(policy.deny or self._engines)
 
     def spans(self, indexed: IndexedText) -> Iterator[Span]:
-        """What has to go; spans may overlap."""
+        """Yield what has to go; spans may overlap."""
         yield from self._plain(indexed)
         for looks in self._engines:
             yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
@@ -103,7 +103,7 @@ class Ruleset:
         yield from self._left_open(indexed)
 
     def blanks(self, key: str) -> str:
-        """The label under which all below a key goes; empty if it may stay."""
+        """Return the label under which all below a key goes; empty if it may stay."""
         plain = _plain(key)
         if plain in self._denied_keys:
             return DENIED
@@ -114,7 +114,7 @@ class Ruleset:
         return _plain(key) in self._allowed_keys
 
     def _plain(self, indexed: IndexedText) -> Iterator[Span]:
-        """What our own rules and the user's find."""
+        """Yield what our own rules and the user's find."""
         yield from self._exempting(indexed, self._by_rules(indexed))
         yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
         yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
@@ -127,7 +127,7 @@ class Ruleset:
             yield from decoded.origins(self._plain(IndexedText(decoded.text)))
 
     def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Span]:
-        """What our own rules find, if it ends there or later."""
+        """Yield what our own rules find, if it ends there or later."""
         possible: dict[Rule, list[str]] = {rule: [] for rule in self._anywhere}
         for word in self._beginnings.held_by(indexed):
             for rule in self._by_start[word]:
@@ -146,7 +146,7 @@ class Ruleset:
                             yield span
 
     def _left_open(self, indexed: IndexedText) -> Iterator[Span]:
-        """What a cut keeps open: a value whose closing quote is beyond it."""
+        """Yield what a cut keeps open: a value whose closing quote is beyond it."""
         for start, before, closing in readings_of_cut(indexed.text):
             for span in self._by_rules(IndexedText(before + closing), beyond=len(before)):
                 end = start + len(before)
@@ -183,7 +183,7 @@ class Ruleset:
 
 @cache
 def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
-    """The one for a level and a policy, made at first use.
+    """Return the one for a level and a policy, made at first use.
 
     Raises:
         RedactionError: As `Ruleset`.
@@ -210,7 +210,7 @@ def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
 def _index(
     level: "PrivacyLevel", regions: tuple[str, ...]
 ) -> tuple[list[Rule], dict[str, list[Rule]]]:
-    """The rules of a level that can begin anywhere, and the others by how they begin."""
+    """Return the rules of a level that can begin anywhere, and the others by how they begin."""
     rules = [
         rule
         for rule in RULES
@@ -225,7 +225,7 @@ def _index(
 
 @cache
 def _shortest(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words without those that begin with another: each place is tried once."""
+    """Return the words without those that begin with another: each place is tried once."""
     return tuple(
         word
         for word in words
@@ -250,7 +250,7 @@ def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
 
 
 def _spellings(entry: str) -> set[str]:
-    """The same in both normal forms, and ß as ss: two texts that nobody would tell apart."""
+    """Return the same in both normal forms, and ß as ss: two texts that nobody would tell apart."""
     forms = {entry, entry.replace("ß", "ss"), entry.replace("ss", "ß")}
     return {normalize(name, form) for form in forms for name in ("NFC", "NFD")} | forms
 

@@ -65,7 +65,7 @@ class Numbers:
         return numbers
 
     def of(self, span: Span, value: str) -> str:
-        """What follows the label in the placeholder: ``#1``, or nothing."""
+        """Return what follows the label in the placeholder: ``#1``, or nothing."""
         if span.group != "contact":
             return ""
         key = span.label, value.casefold()
@@ -177,7 +177,7 @@ def is_too_large(text: str) -> bool:
 def find(
     text: str, book: Ruleset, *, cue: str = "", known: KnownSecrets | None = None
 ) -> list[Span]:
-    """The parts of a text that have to go, in order, not overlapping; placeholders stay.
+    """Return the parts of a text that have to go, in order, not overlapping; placeholders stay.
 
     Raises:
         RedactionError: ``too_large``.
@@ -199,7 +199,7 @@ def find(
 
 
 def known_in(text: str, known: KnownSecrets) -> list[Span]:
-    """The parts of a text that are secrets of another place, in order, not overlapping."""
+    """Return the parts of a text that are secrets of another place, in order, not overlapping."""
     return list(_whole(text, [*_united(known.spans(text))]))
 
 
@@ -227,7 +227,7 @@ def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
 
 
 def _parts(reading: Reading, book: Ruleset) -> Iterator[Span]:
-    """What has to go by one reading, counted in the original text."""
+    """Yield what has to go by one reading, counted in the original text."""
     for span in book.spans(IndexedText(reading.text)):
         for part in _outside_placeholders(reading.text, span):
             if part.end > part.start:
@@ -265,7 +265,7 @@ def _outside_placeholders(text: str, span: Span) -> Iterator[Span]:
 
 
 def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> str:
-    """The text with placeholders."""
+    """Return the text with placeholders."""
     parts, reached = [], 0
     for span in spans:
         number = numbers.of(span, text[span.start : span.end]) if numbers else ""

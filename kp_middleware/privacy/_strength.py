@@ -71,22 +71,22 @@ _HEX = re.compile(
 
 
 def is_code(value: str) -> bool:
-    """A call, an index, an attribute, a type."""
+    """Recognize a call, an index, an attribute, a type."""
     return _CODE.fullmatch(value) is not None
 
 
 def is_call(value: str) -> bool:
-    """A call or an index."""
+    """Recognize a call or an index."""
     return is_code(value) and ("(" in value or "[" in value)
 
 
 def is_stand_in(value: str) -> bool:
-    """A template, a mask, or a text that asks to be replaced."""
+    """Recognize a template, a mask, or a text that asks to be replaced."""
     return _STAND_IN.fullmatch(value.strip()) is not None
 
 
 def is_usual_word(value: str) -> bool:
-    """A word of schemas and programs."""
+    """Recognize a word of schemas and programs."""
     return _USUAL.fullmatch(value) is not None
 
 
@@ -101,12 +101,12 @@ def is_passphrase(value: str) -> bool:
 
 
 def is_sign_of_model(value: str) -> bool:
-    """A piece of text as language models count them: ``Yes``, `` the``, ``ization``."""
+    """Recognize a piece of text as language models count them: ``Yes``, `` the``, ``ization``."""
     return len(value) <= 17 and _LOGGED.fullmatch(value) is not None
 
 
 def is_hexadecimal(value: str) -> bool:
-    """A hash, an id, or a number."""
+    """Recognize a hash, an id, or a number."""
     return _HEX.fullmatch(value) is not None
 
 

@@ -42,7 +42,7 @@ class Place(NamedTuple):
     depth: int = 0
 
     def under(self, key: str, *, name: str, blank: str) -> "Place":
-        """The place of a member; ``name`` is its key, or what a sibling says that it is."""
+        """Return the place of a member; ``name`` is its key, or what a sibling says that it is."""
         dot = "." if self.path else ""
         return Place(
             f"{self.path}{dot}{key[:40]}",
@@ -53,7 +53,7 @@ class Place(NamedTuple):
         )
 
     def at(self, index: int, *, name: str, blank: str) -> "Place":
-        """The place of an item; ``name`` is the flag before it, if that says what it is."""
+        """Return the place of an item; ``name`` is the flag before it, if that says what it is."""
         return Place(
             f"{self.path}[{index}]",
             f"{self.pattern}[]",
@@ -77,7 +77,7 @@ def document_in(text: str) -> object:
 
 
 def _finite(literal: str) -> float:
-    """A number that can be written again."""
+    """Return a number that can be written again."""
     number = float(literal)
     if not math.isfinite(number):
         raise ValueError("not a number of JSON")
@@ -85,7 +85,7 @@ def _finite(literal: str) -> float:
 
 
 def unique(members: list[tuple[str, object]]) -> dict[str, object]:
-    """The members of a JSON object, none of which hides another.
+    """Return the members of a JSON object, none of which hides another.
 
     Raises:
         ValueError: If a key comes twice.
@@ -156,7 +156,7 @@ class Walk:
         self._nodes = 0
 
     def clean(self, value: object, place: Place = _TOP) -> Any:
-        """The value without what has to go.
+        """Return the value without what has to go.
 
         Raises:
             RedactionError: ``too_deep``, ``too_large``, or ``redactor_error`` for a type that JSON
@@ -247,7 +247,7 @@ class Walk:
         return told != "" and _plainly(key) in _TELLABLE
 
     def _told(self, value: Mapping[str, object]) -> str:
-        """What ``{"name": "DB_PASSWORD", "value": …}`` says that its value is."""
+        """Return what ``{"name": "DB_PASSWORD", "value": …}`` says that its value is."""
         if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
             return "password"
         told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
@@ -287,7 +287,7 @@ class Walk:
         return self._text(self._document(text, place), place)
 
     def _document(self, text: str, place: Place) -> str:
-        """A string that holds JSON, with the JSON cleaned; any other string as it is.
+        """Return a string that holds JSON, with the JSON cleaned; any other string as it is.
 
         JSON that is too large or too deep is a text like any other: a tool's output may hold a
         million numbers, and the document around it is none the worse.
