@@ -320,3 +320,16 @@ def test_three_programs_at_once_are_told_with_how_long_all_will_take(queue, prog
         " 2.2 s: 25 take about 53 s"
     )
     assert [trouble for trouble in found["troubles"] if "nothing is sent" in trouble] == []
+
+
+def test_a_program_that_has_closed_is_not_told_to_be_sending(db, type_command):
+    with LocalRegistry(answers=lambda _: 500) as registry:
+        with KnowledgePulse(
+            db=db, embedder=None, threshold=0, registry_url=registry.url, api_key=registry.api_key
+        ) as kp:
+            kp.capture(_thinking)("a question")
+            kp.flush(0.5)
+            (during,) = json.loads(type_command("status", "--json").stdout)["sending"]
+        (after,) = json.loads(type_command("status", "--json").stdout)["sending"]
+
+    assert (during["busy"], after["busy"]) == (True, False)
