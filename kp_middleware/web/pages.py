@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -74,7 +74,6 @@ class GateView:
     Attributes:
         last: How the gate decided last.
         curve: The share at each threshold.
-        curve_alone: The same without its table, which stands beside it.
         private: How many the curve does not count, in words.
         is_fixed: Whether one threshold is in force for all runs.
         by_domain: At the threshold, and a little on either side.
@@ -83,7 +82,6 @@ class GateView:
 
     last: LastDecisions
     curve: Chart
-    curve_alone: Chart
     private: str
     is_fixed: bool
     by_domain: Table
@@ -176,7 +174,7 @@ class SearchView:
     lead: str
     before: str | None
     after: str | None
-    rows: tuple[ListedRun, ...] = field(default=())
+    rows: tuple[ListedRun, ...] = ()
 
 
 def overview_html(overview: Overview, links: Links, *, memory_days: float | None = None) -> Markup:
@@ -215,11 +213,9 @@ def overview_html(overview: Overview, links: Links, *, memory_days: float | None
 
 def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
     """Render how the gate decided last, and what each threshold would let through."""
-    curve = threshold_curve(scores, links)
     page = GateView(
         last=last,
-        curve=curve,
-        curve_alone=replace(curve, table=Table()),
+        curve=threshold_curve(scores, links),
         private=_private(scores),
         is_fixed=scores.threshold is not None,
         by_domain=_by_domain(scores.leaving, links) if scores.leaving.traces else Table(),

@@ -38,8 +38,8 @@ def test_every_file_of_a_package_is_in_the_wheel(files, repository, package):
 @pytest.mark.parametrize(
     "pattern",
     [
-        *("kp_*/py.typed", "kp_middleware/database/*.sql", "page/*.css"),
-        *("templates/kp_page.html", "*.dist-info/licenses/LICENSE"),
+        *("kp_*/py.typed", "kp_middleware/database/*.sql", "templates/*.css"),
+        *("templates/frame.html", "*.dist-info/licenses/LICENSE"),
     ],
 )
 def test_what_is_no_code_is_in_the_wheel_too(files, pattern):
