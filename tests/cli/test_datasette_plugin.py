@@ -479,7 +479,7 @@ def test_what_a_trace_says_is_text_and_not_markup(show, db):
 
 def test_a_file_of_an_older_version_is_told_with_the_remedy(show, file):
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute("PRAGMA user_version = 6")
 
     page = show(file).get(OVERVIEW)
 
@@ -490,7 +490,7 @@ def test_a_file_of_an_older_version_is_told_with_the_remedy(show, file):
 
 def test_an_older_file_is_shown_as_soon_as_it_is_brought_up_to_date(show, file):
     with closing(connect(file)) as writer:  # it keeps what is written in the WAL
-        writer.execute("PRAGMA user_version = 1")
+        writer.execute("PRAGMA user_version = 6")
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         shown = show(file)
         before = shown.get(OVERVIEW)
@@ -504,7 +504,7 @@ def test_an_older_file_is_shown_as_soon_as_it_is_brought_up_to_date(show, file):
 
 def test_who_may_not_see_an_older_file_learns_nothing_of_it(show, file):
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute("PRAGMA user_version = 6")
 
     page = show(file, allow={"databases": {"kp": {"allow": ANNA}}}).get(OVERVIEW)
 
