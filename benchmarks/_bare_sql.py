@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kp_middleware import ReasoningTrace, Scorer, Step, VectorCache
+from kp_middleware.core.evaluation import Verdict
 from kp_middleware.core.formula import Score
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
 from kp_middleware.pipeline._reevaluate import trace_store
 from kp_middleware.runs import RecordedRun
-from kp_middleware.storage import Verdict
 
 ROUNDS: Final = 20
 EVALUATIONS: Final = 50  # in a round
