@@ -58,6 +58,8 @@ def ended_with(run: "Run | None", error: BaseException) -> None:
             root.survive(error, run)
     elif run.tool is not None and failure is Failure.ERROR:
         root.observe(type(error).__name__, run)
+    if run.ends_trace and failure is Failure.GIVEN_UP:
+        root.cut_short(error)
     if run.is_root:
         root.recover(ended_well=failure not in {Failure.ERROR, Failure.GIVEN_UP})
     if run.ends_trace:

@@ -75,6 +75,8 @@ class Root:
         self.one_ledger = False
         self._is_turn = owned and scope == "thread"
         self._asked = not owned
+        self._is_end_noted = False
+        self._around: object = None
         self._goes_on = self._began_late = self._is_unnamed = False
         self._questions: dict[str, None] = {}
         self._answer = ""
@@ -99,9 +101,10 @@ class Root:
             if not tag.startswith(_INTERNAL_TAGS)
         )
 
-    def begin_late(self, tool: str | None) -> None:
+    def begin_late(self, tool: str | None, around: object) -> None:
         """It becomes a root only now: whose run it is, the next thing in it says, else its tool."""
         self.recorder.agent_name = tool
+        self._around = around  # an agent without a name has that of the agent around it
         self._began_late = self._is_unnamed = True
 
     def belong(self, metadata: Mapping[str, object]) -> None:
@@ -118,7 +121,7 @@ class Root:
         self._is_unnamed = False
         self.within = namespace_of(metadata).rpartition("|")[0]
         self.agent_name = metadata.get("lc_agent_name")
-        if self.agent_name is not None:
+        if self.agent_name is not None and self.agent_name != self._around:
             self.recorder.agent_name = bounded_text(str(self.agent_name), _NAME_BYTES)
 
     def resume(self, resumption: Resumption, inputs: object, ledger: "Ledger") -> None:
@@ -253,12 +256,23 @@ class Root:
     @shield
     def recover(self, *, ended_well: bool) -> None:
         """Note what was given up inside, now that the root is over."""
+        left = given_up(self.silent, self._cancelled)
         self.recorder.note_late(
-            note
-            for run in given_up(self.silent, self._cancelled)
-            for note in _late_notes(run, ended_well=ended_well)
+            note for run in left for note in _late_notes(run, ended_well=ended_well)
         )
         self.silent = self._cancelled = []
+
+    def cut_short(self, error: BaseException) -> None:
+        """Note which tools were running when the run was given up: they have no other result."""
+        if self.recorder.thread_notes.awaits == "human":
+            return
+        for run in given_up(self.silent, self._cancelled):
+            if run.tool is not None and not is_survived(run, ended_well=False):
+                self.recorder.note(
+                    *("observation", None, run.tool, type(error).__name__, run.latency_ms),
+                    *(run.place, run.step_call_id),
+                )
+                self._is_end_noted = True
 
     @shield
     def be_asked(self, questions: Iterable[object], run: "Run") -> None:
@@ -297,7 +311,7 @@ class Root:
             case Failure.ERROR:
                 self.recorder.finish(error, complete=not self.closed_early)
             case Failure.GIVEN_UP if self.recorder.thread_notes.awaits != "human":
-                self.recorder.finish(error, complete=False)
+                self.recorder.finish(error, complete=False, is_noted=self._is_end_noted)
             case Failure.GIVEN_UP | Failure.PAUSED | Failure.HANDED_OVER | Failure.REFUSED:
                 self.recorder.finish(complete=False)
 

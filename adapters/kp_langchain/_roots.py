@@ -111,8 +111,13 @@ class Roots:
             root = roots[key] = Root(recorder, owned=True, scope="run")
             recorder.domain = self._domain
             recorder.sureness = Sureness(self._extractors)
-            root.begin_late(run.around)
+            root.begin_late(run.around, over.agent_name)
         self._runs.move(over, roots)
+        for root in roots.values():
+            for run in self._runs.inside(root):
+                if run.step_call_id is not None:
+                    told = root.recorder.repeat_call(run.step_call_id, over.recorder)
+                    run.after = told or run.after
 
     def open(self, run_id: "UUID", parent_id: "UUID | None", about: About) -> Run | None:
         """Begin a run that joined none: a root, unless told of twice or inside an ignored one.

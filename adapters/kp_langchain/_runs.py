@@ -128,6 +128,12 @@ class Runs:
         with self._lock:
             return [(key, inside[key]) for key, inside in self._chains(over).items()]
 
+    def inside(self, root: "Root") -> list[Run]:
+        """The live runs inside a root, in the order in which they began."""
+        with self._lock:
+            runs = [run for key in root.run_keys if (run := self._live.get(key)) is not None]
+        return sorted(runs, key=lambda run: run.number)
+
     def move(self, over: "Root", roots: "Mapping[int, Root]") -> None:
         """Make each chain that still goes on after its root a root, with what runs in it now."""
         abandoned = []

@@ -33,7 +33,7 @@ def agent_inside(
     if not isinstance(namespace, str) or "|" not in namespace:
         return None
     inside = namespace.removeprefix(f"{within}|").split("|")[:-1]
-    nodes = [node.partition(":")[0] for node in inside]
+    nodes = [node.partition(":")[0] for node in inside if not node.isdigit()]  # those count calls
     return bounded_text("/".join(nodes), _NAME_BYTES) if nodes else None
 
 

@@ -243,28 +243,36 @@ class Recorder:
                 self.input_tokens = (self.input_tokens or 0) + int(input_tokens)
                 self.output_tokens = (self.output_tokens or 0) + int(output_tokens)
 
-    def finish(self, error: BaseException | None = None, *, complete: bool = True) -> None:
+    def finish(
+        self,
+        error: BaseException | None = None,
+        *,
+        complete: bool = True,
+        is_noted: bool = False,
+    ) -> None:
         """The run has ended; only the first call counts.
 
         Args:
             error: What ended it, or None.
             complete: False where it was cancelled, timed out or abandoned.
+            is_noted: Whether a step tells of the error already.
         """
         with self._lock:
             if self.finished:
                 return
             self.finished = True
-        self._conclude(error, complete=complete)
+        self._conclude(error, complete=complete, is_noted=is_noted)
         self._sink(self)
 
     @shield
-    def _conclude(self, error: BaseException | None, *, complete: bool) -> None:
+    def _conclude(self, error: BaseException | None, *, complete: bool, is_noted: bool) -> None:
         self.duration_ms = round((perf_counter() - self._started) * 1000)
         self.complete = complete and self.thread_notes.awaits != "human"
         if error is not None:
             self.error_type = type(error).__name__
             self.success = False
-            self._end_with(error)
+            if not is_noted:
+                self._end_with(error)
         elif self.success is None:
             self._stop()
         self._errors.clear()
@@ -346,6 +354,21 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
             shield.swallow(f"a {kind}", error)
             return None
+        return step
+
+    @shield
+    def repeat_call(self, call_id: str, other: "Recorder") -> StepFields | None:
+        """Note the tool call of this id here too, whose result comes after another run's end.
+
+        Returns:
+            The step as it is kept, or None where the other has no such call.
+        """
+        found = other.log.call(call_id)
+        if found is None:
+            return None
+        with self._lock:
+            self.log.append(step := dict(found), len(str(found.get("input", ""))))
+            self.last_step = step
         return step
 
     @shield

@@ -116,6 +116,11 @@ class StepLog:
         self._shorten_head()
         self._shorten_tail()
 
+    def call(self, call_id: str) -> StepFields | None:
+        """Return the tool call of this id, if it is kept."""
+        calls = (step for step in self._kept() if step.get("call_id") == call_id)
+        return next((step for step in calls if step["type"] == "tool_call"), None)
+
     def demote(self, step: StepFields) -> None:
         """The error of this step was not survived: it is an observation, not a recovery."""
         if all(kept is not step for kept in self._kept()):

@@ -258,7 +258,7 @@ def test_what_was_survived_stays_a_recovery_where_the_run_is_cancelled_later(con
         SLOW,
         "error_recovery slow: timed out",
         "tool_call wait(seconds=60)",
-        "observation: CancelledError",
+        "observation wait: CancelledError",
     ]
     assert notebook.run.complete is False
 

@@ -30,7 +30,7 @@ ADDS = [calls("I add.", add={"a": 1, "b": 2}), says("3")]
 def test_case_20_a_cancelled_run_is_kept_as_incomplete(config, notebook):
     asyncio.run(cancelled(agent(calls(wait={"seconds": 60}), tools=[wait]), config))
 
-    assert notebook.story == ["tool_call wait(seconds=60)", "observation: CancelledError"]
+    assert notebook.story == ["tool_call wait(seconds=60)", "observation wait: CancelledError"]
     assert notebook.run.complete is False
     assert notebook.run.error_type == "CancelledError"
     assert notebook.trace.metadata.success is False
@@ -56,7 +56,7 @@ def test_a_tool_that_ends_after_its_run_was_cancelled_is_not_recorded(handler, c
 
     asyncio.run(cancel_while_blocked())
 
-    assert notebook.story == ["tool_call block(seconds=5)", "observation: CancelledError"]
+    assert notebook.story == ["tool_call block(seconds=5)", "observation block: CancelledError"]
     assert len(handler._runs) == 0
 
 
@@ -66,7 +66,7 @@ def test_case_20_a_run_that_took_too_long_is_kept_as_incomplete(config, notebook
     with pytest.raises(TimeoutError):
         asyncio.run(timed_out(waiting, config))
 
-    assert notebook.story == ["tool_call wait(seconds=60)", "observation: CancelledError"]
+    assert notebook.story == ["tool_call wait(seconds=60)", "observation wait: CancelledError"]
     assert notebook.run.complete is False
 
 

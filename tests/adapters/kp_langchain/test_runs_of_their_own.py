@@ -312,10 +312,49 @@ def test_what_a_background_run_gives_up_is_a_recovery_in_its_own_trace(handler, 
     handler.on_chain_end({}, run_id=background)
 
     assert [line(step) for step in notebook.runs[1].trace.steps] == [
+        "tool_call slow(input='x')",
         "error_recovery slow: CancelledError",
         "tool_call slow(input='x')",
         "observation slow: done",
     ]
+
+
+def test_the_result_of_a_background_run_stands_after_its_call(handler, notebook):
+    outer = began(handler, inside=None)
+    background = began(handler, inside=outer)
+    tool = uses_slow(handler, inside=background)
+
+    handler.on_chain_end({}, run_id=outer)
+    handler.on_tool_end("done", run_id=tool)
+    handler.on_chain_end({}, run_id=background)
+
+    told = [line(step) for step in notebook.runs[1].trace.steps]
+    assert told == ["tool_call slow(input='x')", "observation slow: done"]
+
+
+def test_the_second_agent_that_a_tool_begins_in_the_background_is_its_own(config, notebook):
+    async def run():
+        may, tasks = asyncio.Event(), []
+
+        @tool
+        async def later(what: str) -> str:
+            """Do it later, twice."""
+            for _ in range(2):
+                asking = adds_when_it_may(may).ainvoke({"messages": what})
+                tasks.append(asyncio.create_task(asking))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            return "it will be done"
+
+        outer = agent(calls(later={"what": "1 + 2?"}), says("soon"), tools=[later], name="outer")
+        await outer.ainvoke({"messages": "go"}, config)
+        may.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+
+    assert [run.agents for run in notebook.runs] == [{}, {}, {}]
+    assert [run.agent_name for run in notebook.runs[1:]] == ["later", "later"]
 
 
 def test_what_a_background_run_begins_while_the_run_around_it_ends_is_in_its_trace():
