@@ -121,7 +121,7 @@ def batch_ms(kp: KnowledgePulse) -> float:
 def end_one_run(kp: KnowledgePulse) -> float:
     """Record a run of eight steps; returns how many microseconds its end took."""
     recorder: Any = kp.start_recording("python")
-    recorder.asked(f"find the module that leaks, number {time.perf_counter_ns()}")
+    recorder.set_objective(f"find the module that leaks, number {time.perf_counter_ns()}")
     for number in range(4):
         recorder.tool_call("read", {"page": number})
         recorder.observation("a page of results " * 8, tool="read")

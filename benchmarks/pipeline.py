@@ -190,7 +190,7 @@ def _import_ms(statement: str) -> float:
 def record(kp: KnowledgePulse) -> Callable[[], None]:
     """Record a run of eight steps, unlike all before it, to its end; what ends it."""
     recorder: Any = kp.start_recording("python")
-    recorder.asked(f"{next(numbers)}: find the module that leaks")
+    recorder.set_objective(f"{next(numbers)}: find the module that leaks")
     for _ in range(8):
         recorder.thought(f"{next(numbers)} {TEXT}")
     recorder.outcome("the cache of the worker", confidence=0.9)

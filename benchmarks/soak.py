@@ -112,7 +112,7 @@ def work(site: Site, number: int, traces: int) -> Shift:
 
 def note(recorder: Recorder, number: int, trace: int) -> None:
     """Fifteen steps; one run in four is worth sharing."""
-    recorder.asked(f"find the cheapest way from {number} to {trace}")
+    recorder.set_objective(f"find the cheapest way from {number} to {trace}")
     for step in range(5):
         tool = f"tool {step}" if trace % 4 == 0 else "tool"
         recorder.thought("I look at the next item of the list. " * 5)

@@ -3,7 +3,7 @@
 Or all of them, without touching the agent: ``enable()``, or ``KP_TRACING=true`` in the environment.
 """
 
+from kp_langchain._autotrace import disable, enable, recording_runs
 from kp_langchain._handler import KPCallbackHandler
-from kp_langchain._switch import disable, enable, recording_runs
 
 __all__ = ["KPCallbackHandler", "disable", "enable", "recording_runs"]

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
+from kp_langchain._callbacks import parent_of
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import shield
+from kp_middleware.recording import Failure, Span, shield
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
@@ -20,16 +21,11 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
-from kp_langchain._failures import Failure, ended_with, failure_of
-from kp_langchain._graph_events import watch_graphs
-from kp_langchain._resumption import resumption_of
+from kp_langchain._callbacks import EventKwargs, callback
+from kp_langchain._langgraph import ended_with, failure_of, is_node, resumption_of, watch_graphs
+from kp_langchain._messages import result_of
+from kp_langchain._registry import Recording, Roots, runs_of
 from kp_langchain._root import Scope
-from kp_langchain._roots import Recording, Roots
-from kp_langchain._run import Run
-from kp_langchain._scope import is_node
-from kp_langchain._shared_runs import runs_of
-from kp_langchain._told import About, told
-from kp_langchain._tool_results import result_of
 from kp_langchain._turns import turn_of
 
 if TYPE_CHECKING:
@@ -97,7 +93,7 @@ class KPCallbackHandler(BaseCallbackHandler):
             ``agent.invoke(inputs, {"callbacks": [handler], "run_id": run_id})`` and, once it is
             known, ``kp.feedback(handler.trace_id(run_id), success=True)``
         """
-        return self._roots.last_trace_id if run_id is None else self._runs.trace_id(run_id)
+        return self._roots.last_trace_id if run_id is None else self._runs.trace_id(run_id.int)
 
     @property
     def ignore_retry(self) -> bool:
@@ -109,10 +105,10 @@ class KPCallbackHandler(BaseCallbackHandler):
         """They are for the program's own ends."""
         return True
 
-    @told
-    def on_chain_start(self, _: object, inputs: object, run_id: UUID, about: About) -> None:
+    @callback
+    def on_chain_start(self, _: object, inputs: object, run_id: int, about: EventKwargs) -> None:
         """A chain, a graph or a node begins."""
-        parent_id = about.get("parent_run_id")
+        parent_id = parent_of(about)
         run = self._runs.join(run_id, parent_id)
         if run is None:
             run = self._roots.open(run_id, parent_id, about)
@@ -121,101 +117,101 @@ class KPCallbackHandler(BaseCallbackHandler):
         elif not isinstance(inputs, dict | list) and (resumption := resumption_of(inputs, {})):
             run.root.hear_decision(resumption, inputs)
 
-    @told
-    def on_chain_end(self, outputs: object, run_id: UUID, about: About) -> None:
+    @callback
+    def on_chain_end(self, outputs: object, run_id: int, about: EventKwargs) -> None:
         """A chain, a graph or a node has ended well, or a chain's stream was closed early."""
         run = self._runs.end(run_id, streamed="inputs" in about)
         if run is None:
             return
         if run.is_root:
-            run.root.ask(about.get("inputs"))
-            run.root.hear(run.ledger.results(outputs) or (), run)
-            run.root.recover(ended_well=True)
-            run.root.rest(run)
+            run.root.set_objective(about.get("inputs"))
+            run.root.record_messages(run.ledger.results(outputs) or (), run)
+            run.root.record_late(ended_well=True)
+            run.root.pause(run)
             self._roots.go_on(run.root)
         elif run.paused or run.paused_inside:
             run.rest(is_node=is_node(about.get("tags")))
         if run.ends_trace:
             run.root.succeed(outputs)
 
-    @told
-    def on_chain_error(self, error: BaseException, run_id: UUID, about: About) -> None:
+    @callback
+    def on_chain_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
         """A chain, a graph or a node has failed."""
         closed = "inputs" in about and isinstance(error, GeneratorExit)
         run = self._runs.end(run_id, streamed=closed)
         if run is not None and run.is_root:
-            run.root.ask(about.get("inputs"))
+            run.root.set_objective(about.get("inputs"))
         self._ended_with(run, error)
 
     @shield
     def on_interrupt(self, event: "GraphInterruptEvent") -> None:
         """A graph waits for a human: LangGraph tells it from 1.1.8 on."""
-        run = self._runs.get(event.run_id)
+        run = None if event.run_id is None else self._runs.get(event.run_id.int)
         if run is not None and run.is_root:
             run.paused = True
-            run.root.be_asked(event.interrupts, run)
+            run.root.record_interrupt(event.interrupts, run)
 
     def on_resume(self, event: "GraphResumeEvent") -> None:
         """A graph goes on: its input has told so."""
 
-    @told
+    @callback
     def on_chat_model_start(
-        self, _: object, messages: list[list[BaseMessage]], run_id: UUID, about: About
+        self, _: object, messages: list[list[BaseMessage]], run_id: int, about: EventKwargs
     ) -> None:
         """A chat model is asked; its messages tell what no event told."""
         run = self._roots.begin_model(run_id, about)
         if run is None or run.internal or not messages:
             return
-        if news := run.ledger.news(messages[0]):
-            run.root.hear(news, run)
-        run.root.overhear(messages[0])
+        if news := run.ledger.unreported(messages[0]):
+            run.root.record_messages(news, run)
+        run.root.guess_objective(messages[0])
 
-    @told
-    def on_llm_start(self, _: object, prompts: list[str], run_id: UUID, about: About) -> None:
+    @callback
+    def on_llm_start(self, _: object, prompts: list[str], run_id: int, about: EventKwargs) -> None:
         """A completion model is asked."""
         run = self._roots.begin_model(run_id, about)
         if run is not None and not run.internal:
-            run.root.overhear(prompts[:1])
+            run.root.guess_objective(prompts[:1])
 
     @shield
     def on_llm_new_token(self, token: object, *, run_id: UUID, **_: Any) -> None:
         """A model goes on answering: where it never ends, this is what it said."""
-        run = self._runs.get(run_id)
+        run = self._runs.get(run_id.int)
         if run is not None and token:
-            run.hear(token)
+            run.add_part(token)
 
-    @told
-    def on_llm_end(self, response: LLMResult, run_id: UUID, _: About) -> None:
+    @callback
+    def on_llm_end(self, response: LLMResult, run_id: int, _: EventKwargs) -> None:
         """A model has answered."""
         run = self._runs.end(run_id)
         if run is None:
             return
         turn = turn_of(response)
         if run.internal:
-            run.root.say_aside(turn, run)
+            run.root.record_aside(turn, run)
             return
-        run.ledger.announce(turn)
-        run.root.say(turn, run)
+        run.ledger.add_turn(turn)
+        run.root.record_turn(turn, run)
         if run.around is None:
             run.root.recorder.unfinished = turn.unfinished
         if run.root.recorder.sureness.listens:
-            run.root.weigh(response, run)
+            run.root.record_logprobs(response, run)
         if run.is_root:
             self._roots.go_on(run.root)
         if run.ends_trace:
             run.root.succeed(turn.text or None)
 
-    @told
-    def on_llm_error(self, error: BaseException, run_id: UUID, about: About) -> None:
+    @callback
+    def on_llm_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
         """A model has failed, perhaps after a part of its answer."""
         run = self._runs.end(run_id)
         if run is not None and failure_of(error) is Failure.GIVEN_UP:
-            run.root.say(turn_of(about.get("response")), run)
+            run.root.record_turn(turn_of(about.get("response")), run)
         self._ended_with(run, error)
 
-    @told
+    @callback
     def on_tool_start(
-        self, serialized: Mapping[str, Any] | None, said: str, run_id: UUID, about: About
+        self, serialized: Mapping[str, Any] | None, said: str, run_id: int, about: EventKwargs
     ) -> None:
         """A tool begins; its call is a step already where a model announced it."""
         run = self._roots.begin(run_id, about)
@@ -235,10 +231,10 @@ class KPCallbackHandler(BaseCallbackHandler):
                 call_id=run.step_call_id,
             )
         if run.is_root:
-            run.root.ask(f"{tool} {said}")
+            run.root.set_objective(f"{tool} {said}")
 
-    @told
-    def on_tool_end(self, output: object, run_id: UUID, _: About) -> None:
+    @callback
+    def on_tool_end(self, output: object, run_id: int, _: EventKwargs) -> None:
         """A tool gave its result, which may be that it failed."""
         run = self._runs.end(run_id)
         if run is None or run.answered:
@@ -246,24 +242,24 @@ class KPCallbackHandler(BaseCallbackHandler):
         run.ledger.end(run.tool, run.call_id)
         result, failed = result_of(output, run.call_id)
         if failed:
-            run.root.stumble(str(result), run)
+            run.root.record_error(str(result), run)
         else:
-            run.root.observe(result, run)
+            run.root.record_result(result, run)
         if run.is_root:
-            run.root.recover(ended_well=True)
+            run.root.record_late(ended_well=True)
             self._roots.go_on(run.root)
         if run.ends_trace:
             run.root.succeed(result)
 
-    @told
-    def on_tool_error(self, error: BaseException, run_id: UUID, _: About) -> None:
+    @callback
+    def on_tool_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
         """A tool raised."""
         self._ended_with(self._runs.end(run_id), error)
 
-    @told
-    def on_retriever_start(self, _: object, query: str, run_id: UUID, about: About) -> None:
+    @callback
+    def on_retriever_start(self, _: object, query: str, run_id: int, about: EventKwargs) -> None:
         """A retriever begins: a tool like others, except inside a tool that wraps it."""
-        parent = self._runs.get(about.get("parent_run_id"))
+        parent = self._runs.get(parent_of(about))
         run = self._roots.begin(run_id, about)
         if run is None:
             return
@@ -279,36 +275,36 @@ class KPCallbackHandler(BaseCallbackHandler):
             call_id=run.step_call_id,
         )
         if run.is_root:
-            run.root.ask(query)
+            run.root.set_objective(query)
 
-    @told
-    def on_retriever_end(self, documents: Sequence[Document], run_id: UUID, _: About) -> None:
+    @callback
+    def on_retriever_end(self, documents: Sequence[Document], run_id: int, _: EventKwargs) -> None:
         """A retriever gave its documents."""
         run = self._runs.end(run_id)
         if run is None or run.tool is None:
             return
         found = "\n\n".join(str(getattr(found, "page_content", found)) for found in documents)
-        run.root.observe(found, run)
+        run.root.record_result(found, run)
         if run.is_root:
             self._roots.go_on(run.root)
         if run.ends_trace:
             run.root.succeed(found)
 
-    @told
-    def on_retriever_error(self, error: BaseException, run_id: UUID, _: About) -> None:
+    @callback
+    def on_retriever_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
         """A retriever raised."""
         self._ended_with(self._runs.end(run_id), error)
 
-    def _begin(self, run: Run, inputs: object, metadata: Mapping[str, object]) -> None:
+    def _begin(self, run: Span, inputs: object, metadata: Mapping[str, object]) -> None:
         """A root begins: with its input, or where an earlier one waits for a human."""
         watch_graphs(self)
         resumption = resumption_of(inputs, metadata)
         if resumption is None:
-            run.root.ask(inputs)
+            run.root.set_objective(inputs)
         else:
             run.root.resume(resumption, inputs, run.ledger)
 
-    def _ended_with(self, run: Run | None, error: BaseException) -> None:
+    def _ended_with(self, run: Span | None, error: BaseException) -> None:
         if run is not None and run.is_root:
             self._roots.go_on(run.root)
         ended_with(run, error)

@@ -1,10 +1,12 @@
-"""What messages say, in each of the forms that LangChain accepts: pure functions of messages."""
+"""What messages, inputs, results and outputs say, in each form that LangChain accepts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from kp_langchain._turns import said_in
 
 _ROLES: Final = {"user": "human", "assistant": "ai", "developer": "system", "function": "tool"}
 _FARTHEST: Final = 1000
@@ -118,3 +120,201 @@ def _from_mapping(message: Mapping[object, object]) -> Message:
 
 def _is_pair(value: tuple[object, ...]) -> bool:
     return len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+_MOST_PARTS: Final = 100  # of a list that a tool gave: it may be a million numbers
+
+
+def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
+    """The result of one call: a message, a Command, a list of these, or any value.
+
+    An artifact beside the message is for the program, not for the model, and is left out.
+
+    Returns:
+        Its text, or the value itself where the tool gave no message; and whether the tool says
+        that it failed. A plain tuple, because one is made for each call.
+    """
+    message = output if isinstance(output, ToolMessage) else _message_in(output, call_id)
+    if message is not None:
+        return text_of(message.content), message.status == "error"
+    return "None" if output is None else output, False
+
+
+def _message_in(output: object, call_id: str | None) -> ToolMessage | None:
+    parts = output[:_MOST_PARTS] if isinstance(output, list) else [output]
+    messages = [
+        message
+        for part in parts
+        for message in ([part] if isinstance(part, ToolMessage) else _messages_of_command(part))
+    ]
+    answers = [message for message in messages if message.tool_call_id == call_id]
+    return next(reversed(answers or messages), None)
+
+
+def _messages_of_command(command: object) -> list[ToolMessage]:
+    if type(command).__name__ != "Command":  # langgraph's, which may not be installed
+        return []
+    update = getattr(command, "update", None)
+    return [message for message in messages_of(update) if isinstance(message, ToolMessage)]
+
+
+_MAX_FIELDS: Final = 100
+_MAX_MESSAGES: Final = 100
+
+
+def fields_of(value: object) -> Mapping[str, object] | None:
+    """A mapping itself, the fields of a dataclass or a pydantic model; else None."""
+    if isinstance(value, Mapping):
+        return value
+    for name in ("__dataclass_fields__", "model_fields"):
+        fields = getattr(type(value), name, None)
+        if isinstance(fields, Mapping):
+            shown = [name for name, field in fields.items() if getattr(field, "repr", True)]
+            return {name: getattr(value, name, None) for name in shown}
+    return None
+
+
+def told_by(fields: Mapping[str, object]) -> object | None:
+    """What stands in a state beside its conversation: a single text as it is; None: nothing.
+
+    >>> told_by({"request": {"subject": "cats"}, "report": "", "messages": []})
+    {'request': {'subject': 'cats'}}
+    """
+    told = {
+        key: _plain(value)
+        for key, value in islice(fields.items(), _MAX_FIELDS)
+        if key != "messages" and not _is_empty(value)
+    }
+    only = next(iter(told.values())) if len(told) == 1 else None
+    return only if isinstance(only, str) else told or None
+
+
+def said_by(message: object) -> str:
+    """What a message says; not what a model thought before."""
+    if isinstance(message, AIMessage):
+        return said_in(message).text
+    return text_of(message.content) if isinstance(message, BaseMessage) else ""
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, str | list | tuple | dict | set) and not value)
+
+
+def _plain(value: object) -> object:
+    """The value, with messages as what they say."""
+    if isinstance(value, BaseMessage):
+        return said_by(value)
+    if isinstance(value, list) and value and isinstance(value[0], BaseMessage):
+        return [_plain(one) for one in value[-_MAX_MESSAGES:]]
+    return value
+
+
+SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
+"""Keys of an input that tell what is asked, the first before the others."""
+
+
+def objective_of(inputs: object) -> object | None:
+    """The last human message of a run's input, else what else says it, else all of it, or None.
+
+    >>> objective_of({"messages": [("user", "add 1 and 2"), ("ai", "3"), ("user", "and 4")]})
+    'and 4'
+    >>> objective_of({"language": "French", "length": 3})
+    {'language': 'French', 'length': 3}
+    """
+    if type(inputs).__name__ == "Command":  # langgraph's, which may not be installed
+        inputs = getattr(inputs, "update", None)
+    if isinstance(inputs, str | int | float):
+        return inputs or None
+    if spoken := last_human_text(messages_of(inputs)):
+        return spoken
+    if isinstance(inputs, list | tuple):
+        return inputs or None
+    if isinstance(text := getattr(inputs, "text", None), str) and text:
+        return text
+    fields = fields_of(inputs)
+    if fields is None:
+        return None
+    for key in SAYS_IT:
+        if isinstance(text := fields.get(key), str) and text:
+            return text
+    return told_by(fields)
+
+
+def last_human_text(messages: Sequence[object]) -> str | None:
+    """What a human said last; where none spoke, what was said last; else None."""
+    last = None
+    for message in newest_first(messages):
+        said = read(message)
+        if said.role == "human" and said.text:
+            return said.text
+        last = last or said.text
+    return last or None
+
+
+_ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
+_BESIDE: Final = frozenset((*SAYS_IT, "context", "history"))
+"""Keys of texts that an answer was made of."""
+
+
+class Answer(NamedTuple):
+    """What a run came to.
+
+    Attributes:
+        result: The final answer, or None where the output names none.
+        structured: The structured response, or None where there is none.
+    """
+
+    result: object | None
+    structured: object | None
+
+
+def answer_of(output: object) -> Answer:
+    """The structured response, else the last thing said, else what else is an answer, else all.
+
+    >>> answer_of({"question": "1+2", "answer": "3", "confidence": 0.9})
+    Answer(result='3', structured=None)
+    """
+    structured = _field(output, "structured_response")
+    return Answer(_result(output) if structured is None else structured, structured)
+
+
+def _result(output: object) -> object | None:
+    if isinstance(output, BaseMessage):
+        return said_by(output) or None
+    if said := _last_said(messages_of(output)):
+        return said
+    if not isinstance(output, Mapping):
+        return output
+    for key in _ANSWERS:
+        if isinstance(text := output.get(key), str) and text:
+            return text if _is_alone(output, key) else told_by(output)
+    return told_by(output)
+
+
+def _is_alone(output: Mapping[str, object], answer: str) -> bool:
+    """Whether nothing else in it is an answer as well."""
+    return not any(
+        isinstance(value, str | Mapping | BaseMessage) and value
+        for key, value in output.items()
+        if key != answer and key not in _BESIDE
+    )
+
+
+def _last_said(messages: Sequence[object]) -> str | None:
+    """What the agent said last, or the tool's result where that is returned directly."""
+    for distance, message in enumerate(newest_first(messages)):
+        role = read(message).role
+        if role == "human":
+            return None
+        answers = role == "ai" or (role == "tool" and distance == 0)
+        if answers and (text := _text(message)):
+            return text
+    return None
+
+
+def _text(message: object) -> str:
+    return said_by(message) if isinstance(message, BaseMessage) else read(message).text
+
+
+def _field(value: object, name: str) -> object | None:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -4,31 +4,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import time
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from kp_langchain._answer import answer_of
-from kp_langchain._failures import Failure, failure_of
-from kp_langchain._given_up import given_up, is_survived
-from kp_langchain._log_probabilities import told_beside
-from kp_langchain._messages import messages_of
-from kp_langchain._objective import last_human_text, objective_of
-from kp_langchain._resumption import Resumption
-from kp_langchain._scope import namespace_of
-from kp_langchain._turns import Call, Turn
+from kp_langchain._conversation import Conversation
+from kp_langchain._langgraph import Resumption, failure_of, namespace_of
+from kp_langchain._messages import answer_of, last_human_text, messages_of, objective_of, text_of
+from kp_langchain._turns import Call, Turn, told_beside
 from kp_middleware.recording import (
     BEGINNING,
+    Failure,
     LateNote,
     ModelCall,
     Place,
     Recorder,
+    RootSpan,
+    Span,
     bounded_text,
+    given_up,
+    is_survived,
     shield,
 )
 
 if TYPE_CHECKING:
     from langchain_core.outputs import LLMResult
 
-    from kp_langchain._ledger import Ledger
     from kp_langchain._messages import Message
-    from kp_langchain._run import Run
 
 Scope: TypeAlias = Literal["run", "thread"]
 """What one trace holds: one root run, or all of a thread's."""
@@ -40,39 +38,21 @@ NOWHERE: Final = Place()
 _UNNAMED: Final = ("LangGraph", "Runnable")
 
 
-class Root:
+class Root(RootSpan):
     """A root run being recorded.
 
     Attributes:
-        recorder: Takes the notes.
-        owned: False where the trace is that of a captured function or of a run around this one,
-            which will say how it ended.
-        run_keys: Of the live runs inside it.
-        begun: How many have begun.
-        silent: Once it is over, those that never said how they ended.
-        outliving: Once it is over, whether chains in it go on in the background, not yet moved.
-        closed_early: Whether its stream was closed while runs in it were live.
         agent_name: As LangChain says it, or None.
-        place: Where in the trace of a captured function it runs, or None.
         within: Where in a graph it runs itself: in the background of another root, or in its child.
         follows: Whether it goes on with an earlier run that waited for a human.
-        one_ledger: Whether that was in this very recorder: what agents inside it owe, it knows.
     """
 
     def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
-        self.recorder = recorder
-        self.owned = owned
-        self.run_keys: set[int] = set()
-        self.begun = 0
-        self.silent: list[Run] = []
-        self._cancelled: list[Run] = []
-        self.outliving = False
-        self.closed_early = False
+        super().__init__(recorder, owned=owned, new_calls=Conversation)
+        self._cancelled: list[Span] = []
         self.agent_name: object = None
         self.within = ""
-        self.place: Place | None = None
         self.follows = False
-        self.one_ledger = False
         self._is_turn = owned and scope == "thread"
         self._asked = not owned
         self._is_end_noted = False
@@ -87,7 +67,7 @@ class Root:
         recorder = self.recorder
         self.agent_name = metadata.get("lc_agent_name")
         self.within = namespace_of(metadata)
-        self.belong(metadata)
+        self.set_thread(metadata)
         if not self.owned:
             return
         if self._is_turn:
@@ -107,7 +87,7 @@ class Root:
         self._around = around  # an agent without a name has that of the agent around it
         self._began_late = self._is_unnamed = True
 
-    def belong(self, metadata: Mapping[str, object]) -> None:
+    def set_thread(self, metadata: Mapping[str, object]) -> None:
         """Note the thread and the agent, once they are told: of a chain, by the graph inside it."""
         recorder, thread_id = self.recorder, metadata.get("thread_id")
         if self._is_unnamed:
@@ -124,12 +104,12 @@ class Root:
         if self.agent_name is not None and self.agent_name != self._around:
             self.recorder.agent_name = bounded_text(str(self.agent_name), _NAME_BYTES)
 
-    def resume(self, resumption: Resumption, inputs: object, ledger: "Ledger") -> None:
+    def resume(self, resumption: Resumption, inputs: object, ledger: "Conversation") -> None:
         """Note what a human decided, and which calls may still have to be answered."""
         self._goes_on = True
         notes = self.recorder.thread_notes
         waited_here = notes.awaits is not None
-        ledger.owe(notes.go_on(resumption.questions))
+        ledger.expect(notes.go_on(resumption.questions))
         self.follows = ledger.follows = not waited_here
         notes.repeats_calls = notes.repeats_calls or self.follows
         self.one_ledger = waited_here
@@ -143,24 +123,24 @@ class Root:
             self.recorder.note("observation", resumption.decision)
 
     @shield
-    def ask(self, inputs: object) -> None:
+    def set_objective(self, inputs: object) -> None:
         """Note what the run is for, from its input; a stream tells that only at its end."""
         if self._asked:
             return
         objective = objective_of(inputs)
         if objective is not None:
             self._asked = True
-            self.recorder.asked(objective)
+            self.recorder.set_objective(objective)
 
     @shield
-    def overhear(self, messages: Sequence[object]) -> None:
+    def guess_objective(self, messages: Sequence[object]) -> None:
         """Note what the run may be for, from what its first model was told."""
         if not self._asked and not self.recorder.objective:
-            self.recorder.asked(last_human_text(messages) or "")
+            self.recorder.set_objective(last_human_text(messages) or "")
             self.recorder.thread_notes.overheard = self._goes_on
 
     @shield
-    def hear(self, messages: "Iterable[Message]", run: "Run") -> None:
+    def record_messages(self, messages: "Iterable[Message]", run: "Span") -> None:
         """Note messages that came without an event of their own."""
         for message in messages:
             place, call_id = run.place, message.call_id
@@ -175,7 +155,7 @@ class Root:
                     "observation", None, message.name, message.text, None, place, call_id
                 )
 
-    def say(self, turn: Turn, run: "Run") -> None:
+    def record_turn(self, turn: Turn, run: "Span") -> None:
         """Note what a model said, used and called."""
         recorder, place = self.recorder, run.place
         for step in turn.served:
@@ -206,55 +186,39 @@ class Root:
         if turn.model:
             recorder.model = bounded_text(str(turn.model), _NAME_BYTES)
 
-    def say_aside(self, turn: Turn, run: "Run") -> None:
+    def record_aside(self, turn: Turn, run: "Span") -> None:
         """Note what a middleware's own model said: it is no thought of the agent's."""
         model_call = self._model_call(turn, run)
         said = turn.text or [call.args for call in turn.calls]
         if said:
             self.recorder.note("observation", None, None, said, model_call, run.place)
 
-    def _model_call(self, turn: Turn, run: "Run") -> ModelCall:
+    def _model_call(self, turn: Turn, run: "Span") -> ModelCall:
         read, written = turn.tokens or (None, None)
         if turn.tokens is not None:
             self.recorder.used_tokens(input_tokens=turn.tokens[0], output_tokens=turn.tokens[1])
         return ModelCall(turn.model or run.model, read, written, run.latency_ms)
 
     @shield
-    def weigh(self, response: "LLMResult", run: "Run") -> None:
+    def record_logprobs(self, response: "LLMResult", run: "Span") -> None:
         """Note how readily a model answered."""
         self.recorder.sureness.hear(told_beside(response), inside=run.around is not None)
 
-    def observe(self, result: object, run: "Run") -> None:
-        """Note what a tool or a retriever gave."""
-        self.recorder.note(
-            "observation", None, run.tool, result, run.latency_ms, run.place, run.step_call_id
-        )
-
-    def stumble(self, error: BaseException | str, run: "Run") -> None:
-        """Note what went wrong inside; should the same error end the run, it will be fatal."""
-        self.recorder.error(
-            error,
-            tool=run.tool,
-            latency_ms=run.latency_ms if run.tool is not None else None,
-            place=run.place or NOWHERE,
-            call_id=run.step_call_id,
-        )
-
-    def survive(self, error: BaseException, run: "Run") -> None:
+    def record_recovery(self, error: BaseException, run: "Span") -> None:
         """Note what was raised inside, if it is an error."""
         match failure_of(error):
             case Failure.ERROR:
-                self.stumble(error, run)
+                self.record_error(error, run)
             case Failure.REFUSED:
                 self.recorder.error(error)
             case Failure.GIVEN_UP if not isinstance(error, GeneratorExit):  # one had enough
                 if not run.is_root:
                     self._cancelled.append(run)
                 elif not self.owned:  # should it end the run around this one, it will be fatal
-                    self.stumble(error, run)
+                    self.record_error(error, run)
 
     @shield
-    def recover(self, *, ended_well: bool) -> None:
+    def record_late(self, *, ended_well: bool) -> None:
         """Note what was given up inside, now that the root is over."""
         left = given_up(self.silent, self._cancelled)
         self.recorder.note_late(
@@ -275,7 +239,7 @@ class Root:
                 self._is_end_noted = True
 
     @shield
-    def be_asked(self, questions: Iterable[object], run: "Run") -> None:
+    def record_interrupt(self, questions: Iterable[object], run: "Span") -> None:
         """Note what a human is asked; each is told of by every run that it comes out of."""
         for question in questions:
             number = str(getattr(question, "id", question))
@@ -287,7 +251,7 @@ class Root:
                 )
 
     @shield
-    def rest(self, run: "Run") -> None:
+    def pause(self, run: "Span") -> None:
         """The root is over; its thread may go on."""
         notes = self.recorder.thread_notes
         if run.paused or run.paused_inside:
@@ -315,26 +279,22 @@ class Root:
             case Failure.GIVEN_UP | Failure.PAUSED | Failure.HANDED_OVER | Failure.REFUSED:
                 self.recorder.finish(complete=False)
 
-    def give_up(self) -> None:
-        """End without having heard how it ended."""
-        if self.owned:
-            self.recorder.finish(complete=False)
-
     @shield
     def _conclude(self, output: object) -> None:
         answer = answer_of(output)
         if self._began_late and not self.recorder.objective:
-            self.recorder.asked(last_human_text(messages_of(output)) or "")
+            self.recorder.set_objective(last_human_text(messages_of(output)) or "")
         if answer.result is not None or self._answer:
             self.recorder.outcome(self._answer if answer.result is None else answer.result)
         self.recorder.extract_confidence(answer.structured, output)
 
 
-def _late_notes(run: "Run", *, ended_well: bool) -> Iterator[LateNote]:
+def _late_notes(run: "Span", *, ended_well: bool) -> Iterator[LateNote]:
     """A run that was given up: what it had said, and that it was survived."""
     after, began = run.after or BEGINNING, time() - (run.latency_ms or 0.0) / 1000
     where = run.place, run.step_call_id, began
-    if run.heard and not run.internal:
-        yield LateNote("thought", run.heard, after, None, *where)
+    said = "".join(map(text_of, run.parts or ()))
+    if said and not run.internal:
+        yield LateNote("thought", said, after, None, *where)
     if is_survived(run, ended_well=ended_well):
         yield LateNote("error_recovery", run.cancelled_by, after, run.tool, *where)

@@ -1,4 +1,4 @@
-"""What a model said in one turn: its reasoning, its text, and the tools that it calls."""
+"""What a model said in one turn: reasoning, text, tool calls, log-probabilities."""
 
 import re
 from collections.abc import Mapping
@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import LLMResult
+
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from langchain_core.outputs import LLMResult
+
 
 _OPENING: Final = re.compile(r"<think(?:ing)?>")
 _CLOSING: Final = re.compile(r"</think(?:ing)?>")
@@ -241,3 +248,28 @@ def _tokens(usage: object) -> tuple[int, int] | None:
         case {"prompt_tokens": int(read), "completion_tokens": int(written)}:
             return read, written
     return None
+
+
+def told_beside(response: "LLMResult") -> Mapping[str, object]:
+    """Of a chat model's message, or of a completion; nothing where the log-probabilities are cut.
+
+    LangChain's streaming of version 3 keeps those of the last chunk alone: the full stop's.
+    """
+    if not response.generations or not response.generations[0]:
+        return {}
+    generation = response.generations[0][0]
+    message = getattr(generation, "message", None)
+    if message is None:
+        return generation.generation_info or {}
+    about: Mapping[str, object] = message.response_metadata
+    may_be_cut = about.get("output_version") == "v1" and "logprobs" in about
+    return {} if may_be_cut and not _cover(about["logprobs"], message.text) else about
+
+
+def _cover(logprobs: object, text: str) -> bool:
+    """Whether they are of most of a text: blanks at its ends, and thinking, may be left out."""
+    match logprobs:
+        case {"content": [*tokens]} | [*tokens]:
+            said = (token.get("token") for token in tokens if isinstance(token, Mapping))
+            return 2 * sum(len(str(token)) for token in said) >= len(text)
+    return False

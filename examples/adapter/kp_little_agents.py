@@ -61,7 +61,7 @@ class KPListener:
             return
         if around is None:
             recorder.agent_name, recorder.domain = agent, self._domain
-            recorder.asked(task)
+            recorder.set_objective(task)
             _recorder.set(recorder)
         self._runs[run_id] = _Run(recorder, None if around is None else Place(agent), {})
         if len(self._runs) > _MOST_RUNS:

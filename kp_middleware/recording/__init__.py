@@ -19,11 +19,14 @@ from kp_middleware.recording._limits import Limits, bounded_text
 from kp_middleware.recording._place import Place, place_here
 from kp_middleware.recording._recorder import LateNote, Recorder, Sink, causes
 from kp_middleware.recording._shield import shield
+from kp_middleware.recording._span import Failure, RootSpan, Span, given_up, is_survived
+from kp_middleware.recording._spans import SpanTree
 from kp_middleware.recording._step_log import BEGINNING, ModelCall
 
 __all__ = [
     "BEGINNING",
     "GIVEN_UP",
+    "Failure",
     "Here",
     "LateNote",
     "Limits",
@@ -31,7 +34,10 @@ __all__ = [
     "Naming",
     "Place",
     "Recorder",
+    "RootSpan",
     "Sink",
+    "Span",
+    "SpanTree",
     "Sureness",
     "alone",
     "assemble",
@@ -45,7 +51,9 @@ __all__ = [
     "current_trace",
     "ended",
     "extractors_of",
+    "given_up",
     "inside",
+    "is_survived",
     "joined",
     "jsonable",
     "place_here",

@@ -217,10 +217,10 @@ def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
     recorder.domain = naming.domain
     recorder.sureness = Sureness(naming.confidence)
     if naming.objective is not None:
-        recorder.asked(call.arguments.get(naming.objective, str(call)))
+        recorder.set_objective(call.arguments.get(naming.objective, str(call)))
         return
     texts = (text for text in call.arguments.values() if isinstance(text, str) and text)
-    recorder.asked(next(texts, str(call)))
+    recorder.set_objective(next(texts, str(call)))
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -5,12 +5,10 @@ plain JSON at once, and the frozen document is built later, on the worker's thre
 """
 
 import json
-import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
-from numbers import Real
 from time import perf_counter, time
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -25,6 +23,7 @@ from kp_middleware.recording._step_log import (
     ModelCall,
     StepFields,
     StepLog,
+    set_duration,
 )
 from kp_middleware.recording._thread_notes import ThreadNotes
 from kp_middleware.traces import StepType, fresh_id
@@ -230,7 +229,7 @@ class Recorder:
         return f"{self.trace_id}#{next(self._calls)}"
 
     @shield
-    def asked(self, objective: object) -> None:
+    def set_objective(self, objective: object) -> None:
         """What the run is for."""
         if not self.finished:
             self.objective = self._text(objective)
@@ -343,9 +342,9 @@ class Recorder:
                 text = step["output_summary"] = self._text(output_summary)
                 taken += size_bytes(text)
             if took is not None:
-                _time(step, took)
+                set_duration(step, took)
             if call_id is not None:
-                step["call_id"] = bounded_text(str(call_id), NAME_BYTES)
+                step["call_id"] = call_id if type(call_id) is str else str(call_id)
             with self._lock:
                 if self.finished:
                     return None
@@ -415,26 +414,6 @@ class Recorder:
         if issubclass(type(value), str):
             return bounded_text(str.__str__(value), limit)  # a subclass may read as another text
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
-
-
-def _time(step: StepFields, took: float | ModelCall) -> None:
-    if type(took) is ModelCall:
-        step["model_call"] = took
-    elif (took_ms := _duration_ms(took)) is not None:
-        step["latency_ms"] = took_ms
-
-
-def _duration_ms(value: object) -> float | None:
-    """A time that something can have taken; anything else is left out."""
-    if type(value) is float and 0 <= value < math.inf:
-        return value
-    if not isinstance(value, Real):
-        return None
-    try:
-        duration_ms = float(value)
-    except OverflowError:
-        return None
-    return duration_ms if 0 <= duration_ms < math.inf else None
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,9 +1,11 @@
 """The steps of a running agent, in order and in bounded memory."""
 
+import math
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from numbers import Real
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.core.formula import Shape
@@ -202,3 +204,24 @@ def is_marker(step: Step) -> bool:
         and step.content is None
         and _MARKER.fullmatch(step.output_summary or "") is not None
     )
+
+
+def set_duration(step: StepFields, took: float | ModelCall) -> None:
+    """Set how long a tool took in milliseconds, or the model call that the step came from."""
+    if type(took) is ModelCall:
+        step["model_call"] = took
+    elif (took_ms := _duration_ms(took)) is not None:
+        step["latency_ms"] = took_ms
+
+
+def _duration_ms(value: object) -> float | None:
+    """A time that something can have taken; anything else is left out."""
+    if type(value) is float and 0 <= value < math.inf:
+        return value
+    if not isinstance(value, Real):
+        return None
+    try:
+        duration_ms = float(value)
+    except OverflowError:
+        return None
+    return duration_ms if 0 <= duration_ms < math.inf else None

@@ -129,7 +129,7 @@ def _run(kp, domain, objective, steps, confidence, started_at_s, *, fails=False)
     recorder = kp.start_recording("example")
     recorder.started_at_s = min(started_at_s, time.time())
     recorder.domain, recorder.agent_name, recorder.model = domain, "worker", "scripted-1"
-    recorder.asked(objective)
+    recorder.set_objective(objective)
     for number, tool in enumerate(islice(cycle(_TOOLS[domain]), steps)):
         recorder.thought(_thought(chance))
         recorder.tool_call(tool, {"about": " ".join(objective.split()[:4]), "most": 10 + number})

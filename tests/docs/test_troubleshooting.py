@@ -94,7 +94,7 @@ def test_runs_that_are_recorded_twice_are_found_by_the_query(ask):
     query = re.search(r'kp-middleware sql "(.*)"', section("A run is recorded twice"))[1]
     with KnowledgePulse() as one, KnowledgePulse() as other:
         both = [one.start_recording("python"), other.start_recording("python")]
-        [recorder.asked("the same") for recorder in both]
+        [recorder.set_objective("the same") for recorder in both]
         [recorder.thought("the same") for recorder in both]
         [recorder.finish() for recorder in both]
 

@@ -455,7 +455,7 @@ def thread(kp):
     def turn(thread_id="T", *, error=None, awaits="turn"):
         recorder = kp.start_recording("test")
         recorder.domain, recorder.thread_id = "medical", thread_id
-        recorder.asked("Diagnose")
+        recorder.set_objective("Diagnose")
         recorder.thread_notes.go_on()
         recorder.thought("said")
         recorder.observation("seen")

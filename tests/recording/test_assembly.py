@@ -129,7 +129,7 @@ def test_the_run_s_own_domain_wins(recorder, domain, kept):
 )
 def test_a_document_always_has_an_objective(recorder, objective, agent_name, kept):
     recorder.thought("well")
-    recorder.asked(objective)
+    recorder.set_objective(objective)
     recorder.agent_name = agent_name
     recorder.finish()
 

@@ -12,7 +12,7 @@ def part(note=lambda recorder: recorder.thought("said"), *, asked="go", error=No
     """What is recorded of one part of thread T."""
     recorder = Recorder(lambda _: None, Limits(), framework="test")
     recorder.thread_id = "T"
-    recorder.asked(asked)
+    recorder.set_objective(asked)
     for name, value in notes.items():
         setattr(recorder.thread_notes, name, value)
     note(recorder)

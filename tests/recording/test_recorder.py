@@ -26,7 +26,7 @@ def story(run):
 
 
 def test_a_run_is_told_step_by_step(recorder):
-    recorder.asked("find the fare")
+    recorder.set_objective("find the fare")
     recorder.thought("look it up")
     recorder.tool_call("search", {"q": "fare"}, mcp_server="web")
     recorder.observation(tool="search", output_summary={"fare": 7}, latency_ms=3)
@@ -64,7 +64,7 @@ def test_what_comes_after_the_end_is_dropped(recorder):
 
     recorder.thought("late")
     recorder.error(ValueError("late"))
-    recorder.asked("late")
+    recorder.set_objective("late")
     recorder.outcome("late", confidence=0.1)
     recorder.used_tokens(input_tokens=1, output_tokens=1)
 
@@ -267,7 +267,7 @@ def test_a_latency_is_kept_as_a_number(recorder, latency_ms):
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_object_can_be_noted_anywhere_and_the_run_is_kept(recorder, make):
     recorder.thought("before")
-    recorder.asked(make())
+    recorder.set_objective(make())
     recorder.thought(make())
     recorder.tool_call(make(), make(), mcp_server=make())
     recorder.observation(make(), tool=make(), output_summary=make(), latency_ms=make())

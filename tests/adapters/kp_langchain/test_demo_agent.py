@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import ToolException
 from versions import how_sure, run_tasks
 
-from kp_langchain._demo_tools import Project, convert, monthly_payment, share_of_income
+from kp_langchain.demo import Project, convert, monthly_payment, share_of_income
 from kp_middleware.embedding import MiniLMEmbedder, Scorer
 
 

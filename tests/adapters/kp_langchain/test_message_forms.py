@@ -10,10 +10,7 @@ from pydantic import BaseModel
 from scripted_models import ScriptedModel
 from versions import Command
 
-from kp_langchain._answer import answer_of
-from kp_langchain._messages import read
-from kp_langchain._objective import objective_of
-from kp_langchain._tool_results import result_of
+from kp_langchain._messages import answer_of, objective_of, read, result_of
 from kp_langchain._turns import Call, Served, turn_of
 from kp_middleware.recording import Sureness
 

@@ -17,7 +17,6 @@ from scripted_models import ScriptedModel, calls, says
 from versions import Command, InMemorySaver, interrupt
 
 from kp_langchain import KPCallbackHandler, recording_runs
-from kp_langchain._runs import _REMEMBERED
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
 from kp_middleware.storage import History
@@ -226,7 +225,7 @@ def test_an_id_that_the_resuming_process_told_leads_to_the_trace(kp, led_to, tmp
 def test_an_unknown_run_and_one_of_long_ago_have_none(kp):
     handler, early = KPCallbackHandler(kp), uuid.uuid4()
     handler.on_chain_start({}, {}, run_id=early)
-    for _ in range(_REMEMBERED):
+    for _ in range(4096):
         handler.on_chain_start({}, {}, run_id=uuid.uuid4())
 
     assert (handler.trace_id(early), handler.trace_id(uuid.uuid4())) == (None, None)

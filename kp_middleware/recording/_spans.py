@@ -1,23 +1,17 @@
-"""Which runs are going on, and which root each belongs to."""
+"""Which spans are going on, and which root each belongs to; it knows no framework."""
 
 import threading
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kp_langchain._ledger import Ledger
-from kp_langchain._run import Run
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from kp_langchain._root import Root
+from kp_middleware.recording._span import RootSpan, Span
 
 _MAX_ROOTS: Final = 2048
 _REMEMBERED: Final = 4096  # runs at the least: enough to know what comes late
 
 
-class Runs:
+class SpanTree:
     """The live runs by id. What is kept of a root goes at its end, all at once.
 
     Args:
@@ -30,8 +24,8 @@ class Runs:
     def __init__(self, kp: object) -> None:
         self.kp = kp
         self._lock = threading.RLock()
-        self._live: dict[int, Run] = {}  # by int: hashing a UUID takes longer than all the rest
-        self._roots: dict[Root, int] = {}
+        self._live: dict[int, Span] = {}  # by int: hashing a UUID takes longer than all the rest
+        self._roots: dict[RootSpan, int] = {}
         self._over = Remembered()
         self._ignored = Remembered()
         self._trace_ids: dict[int, str] = {}
@@ -45,50 +39,50 @@ class Runs:
     def __len__(self) -> int:
         return len(self._live)
 
-    def get(self, run_id: "UUID | None") -> Run | None:
+    def get(self, run_id: int | None) -> Span | None:
         """A live run, else None."""
-        return None if run_id is None else self._live.get(run_id.int)
+        return None if run_id is None else self._live.get(run_id)
 
-    def trace_id(self, run_id: "UUID") -> str | None:
+    def trace_id(self, run_id: int) -> str | None:
         """Of a root's trace, live or over; None where it is none, or too long ago."""
-        return self._trace_ids.get(run_id.int)
+        return self._trace_ids.get(run_id)
 
-    def join(self, run_id: "UUID", parent_id: "UUID | None") -> Run | None:
+    def join(self, run_id: int, parent_id: int | None) -> Span | None:
         """Begin a run inside a live one; None where there is none, or it has begun already."""
         if parent_id is None:
             return None
-        key = run_id.int
+        key = run_id
         with self._lock:
-            parent = self._live.get(parent_id.int)
+            parent = self._live.get(parent_id)
             if parent is None or key in self._live:
                 return None
             ledger = parent.ledger if parent.tool is None else parent.inner_ledger()
             parent.paused_inside = False
             root = parent.root
-            run = self._live[key] = Run(root, ledger, parent)
+            run = self._live[key] = Span(root, ledger, parent)
             root.run_keys.add(key)
             root.begun += 1
             run.number = root.begun
             return run
 
-    def is_news(self, run_id: "UUID", parent_id: "UUID | None") -> bool:
+    def is_news(self, run_id: int, parent_id: int | None) -> bool:
         """Whether a run that joined none is neither told of twice nor inside an ignored one."""
         with self._lock:
-            if run_id.int in self._live:
+            if run_id in self._live:
                 return False
-            if parent_id is not None and parent_id.int in self._ignored:
-                self._ignored.add(run_id.int)
+            if parent_id is not None and parent_id in self._ignored:
+                self._ignored.add(run_id)
                 return False
             return True
 
-    def is_over(self, run_id: "UUID | None") -> bool:
+    def is_over(self, run_id: int | None) -> bool:
         """Whether a run was recorded and has ended, or is the parent's of this forked process."""
-        return run_id is not None and run_id.int in self._over
+        return run_id is not None and run_id in self._over
 
-    def open(self, run_id: "UUID", root: "Root") -> Run:
+    def open(self, run_id: int, root: RootSpan) -> Span:
         """Begin a root; where there are too many, the oldest is given up."""
-        key = run_id.int
-        run = Run(root, Ledger(), None)
+        key = run_id
+        run = Span(root, root.new_calls(), None)
         with self._lock:
             self._live[key] = run
             abandoned = self._add_root(key, root)
@@ -96,7 +90,7 @@ class Runs:
             abandoned.give_up()
         return run
 
-    def end(self, run_id: "UUID", *, streamed: bool = False) -> Run | None:
+    def end(self, run_id: int, *, streamed: bool = False) -> Span | None:
         """The run is over, and with a root all that is left of it; None if it was not live.
 
         Args:
@@ -104,7 +98,7 @@ class Runs:
             streamed: Whether it is a chain's stream. One that is closed early ends before the runs
                 inside it, which will yet tell what they said: its trace ends with the last of them.
         """
-        key = run_id.int
+        key = run_id
         with self._lock:
             run = self._live.pop(key, None)
             if run is None:
@@ -123,18 +117,18 @@ class Runs:
                 self._close(root)
             return run
 
-    def outliving(self, over: "Root") -> list[tuple[int, Run]]:
+    def outliving(self, over: RootSpan) -> list[tuple[int, Span]]:
         """The chains that go on after their root, by their ids."""
         with self._lock:
             return [(key, inside[key]) for key, inside in self._chains(over).items()]
 
-    def inside(self, root: "Root") -> list[Run]:
+    def inside(self, root: RootSpan) -> list[Span]:
         """The live runs inside a root, in the order in which they began."""
         with self._lock:
             runs = [run for key in root.run_keys if (run := self._live.get(key)) is not None]
         return sorted(runs, key=lambda run: run.number)
 
-    def move(self, over: "Root", roots: "Mapping[int, Root]") -> None:
+    def move(self, over: RootSpan, roots: Mapping[int, RootSpan]) -> None:
         """Make each chain that still goes on after its root a root, with what runs in it now."""
         abandoned = []
         with self._lock:
@@ -148,20 +142,20 @@ class Runs:
         for root in filter(None, abandoned):
             root.give_up()
 
-    def ignore(self, run_id: "UUID") -> None:
+    def ignore(self, run_id: int) -> None:
         """Record neither this run nor what runs inside it."""
         with self._lock:
-            self._ignored.add(run_id.int)
+            self._ignored.add(run_id)
 
-    def _awaits(self, root: "Root") -> bool:
+    def _awaits(self, root: RootSpan) -> bool:
         """Whether a run inside it will yet say something; of other chains, some never end."""
         return any(self._live[key].tells for key in root.run_keys)
 
-    def _chains(self, root: "Root") -> dict[int, dict[int, Run]]:
+    def _chains(self, root: RootSpan) -> dict[int, dict[int, Span]]:
         """The outermost chains inside a root that is over, and what runs in each."""
         left = {key: run for key in root.run_keys if (run := self._live.get(key)) is not None}
         keys = {id(run): key for key, run in left.items()}
-        found: dict[int, dict[int, Run]] = {}
+        found: dict[int, dict[int, Span]] = {}
         for key, run in sorted(left.items(), key=lambda item: item[1].number):
             outermost = run
             while outermost.parent is not None and id(outermost.parent) in keys:
@@ -170,7 +164,7 @@ class Runs:
                 found.setdefault(keys[id(outermost)], {})[key] = run
         return found
 
-    def _move(self, key: int, inside: Mapping[int, Run], root: "Root") -> "Root | None":
+    def _move(self, key: int, inside: Mapping[int, Span], root: RootSpan) -> RootSpan | None:
         outermost, around = inside[key], inside[key].around
         for run in inside.values():
             run.root, run.after = root, None
@@ -181,7 +175,7 @@ class Runs:
         root.begun = max(run.number for run in inside.values())
         return self._add_root(key, root)
 
-    def _add_root(self, key: int, root: "Root") -> "Root | None":
+    def _add_root(self, key: int, root: RootSpan) -> RootSpan | None:
         """Keep a root and its trace's id; the oldest root, where there are too many."""
         self._roots[root] = key
         self._trace_ids[key] = root.recorder.trace_id
@@ -195,13 +189,13 @@ class Runs:
         self._close(oldest)
         return oldest
 
-    def _close(self, root: "Root") -> None:
+    def _close(self, root: RootSpan) -> None:
         del self._roots[root]
         staying = {*chain.from_iterable(self._chains(root).values())} if root.outliving else set()
         root.silent = self._leave(root.run_keys - staying)
         root.run_keys = staying
 
-    def _leave(self, keys: set[int]) -> list[Run]:
+    def _leave(self, keys: set[int]) -> list[Span]:
         """These are over, for all that we know."""
         self._over.update(keys)
         return [run for key in keys if (run := self._live.pop(key, None)) is not None]

@@ -11,13 +11,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from typing import Final, TypeAlias, cast
-from uuid import UUID
 
+from kp_langchain._callbacks import EventKwargs, callback, parent_of
 from kp_langchain._handler import KPCallbackHandler
+from kp_langchain._registry import Recording, run_id_here
 from kp_langchain._root import Scope
-from kp_langchain._roots import Recording
-from kp_langchain._shared_runs import run_id_here
-from kp_langchain._told import About, told
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import extractors_of, shield
 
@@ -110,18 +108,21 @@ class _Off:
         """Nothing is recorded."""
 
 
+_begin_chain: Final = KPCallbackHandler.on_chain_start.__wrapped__  # type: ignore[attr-defined]
+
+
 class _ProcessHandler(KPCallbackHandler):
     """Leaves out the rest of a run that had begun before it was switched on."""
 
-    @told
-    def on_chain_start(self, said: object, inputs: object, run_id: UUID, about: About) -> None:
+    @callback
+    def on_chain_start(self, said: object, inputs: object, run_id: int, about: EventKwargs) -> None:
         """A chain, a graph or a node begins."""
-        parent_id = about.get("parent_run_id")
+        parent_id = parent_of(about)
         is_part = parent_id is not None and parent_id == run_id_here()
         if is_part and self._runs.get(parent_id) is None and not self._runs.is_over(parent_id):
             self._runs.ignore(run_id)
         else:
-            super().on_chain_start(said, inputs, run_id=run_id, **about)
+            _begin_chain(self, said, inputs, run_id, about)
 
 
 class _Switch:

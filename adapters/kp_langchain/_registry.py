@@ -1,28 +1,77 @@
-"""Which runs are recorded, and into which trace."""
+"""Which runs are recorded, into which trace: one registry for all handlers of a pipeline."""
 
 import logging
+import threading
 from collections.abc import Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
+from uuid import UUID
+from weakref import WeakValueDictionary
 
+from langchain_core.runnables.config import var_child_runnable_config
+
+from kp_langchain._callbacks import EventKwargs, parent_of
+from kp_langchain._langgraph import agent_inside
 from kp_langchain._root import Root, Scope
-from kp_langchain._run import Run
-from kp_langchain._scope import agent_inside
-from kp_langchain._shared_runs import run_id_here, runs_of
-from kp_langchain._told import About
 from kp_middleware.confidence import Confidences
+from kp_middleware.forks import at_fork
 from kp_middleware.recording import (
+    Here,
     Recorder,
+    Span,
+    SpanTree,
     Sureness,
     bounded_text,
     captured_recorder,
     extractors_of,
     place_here,
+    register_finder,
     shield,
 )
 
 if TYPE_CHECKING:
-    from uuid import UUID
+    pass
+
+
+_lock = threading.RLock()
+_runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictionary()
+
+
+def runs_of(kp: "Recording") -> SpanTree:
+    """The live runs that a pipeline records: the same as long as one of its handlers lives."""
+    with _lock:
+        return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
+
+
+def run_id_here() -> int | None:
+    """Of the LangChain run whose code is running here, or None."""
+    manager = (var_child_runnable_config.get() or {}).get("callbacks")
+    run_id: UUID | None = getattr(manager, "parent_run_id", None)
+    return None if run_id is None else run_id.int
+
+
+def run_here() -> Here | None:
+    """Where we are in the LangChain run whose code is running here, or None."""
+    run_id = run_id_here()
+    if run_id is None:
+        return None
+    shared = (reference() for reference in _runs_by_pipeline.valuerefs())
+    found = (runs.get(run_id) for runs in shared if runs is not None)
+    run = next((run for run in found if run is not None), None)
+    return None if run is None else Here(run.root.recorder, run.place_inside)
+
+
+def _start_afresh() -> None:
+    """In a forked child: what runs is the parent's, and a thread that it lost may hold locks."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+    for runs in [*_runs_by_pipeline.values()]:
+        runs.leave_to_the_parent()
+
+
+register_finder(run_here)
+at_fork(after_in_child=_start_afresh)
+
 
 _NAME_BYTES: Final = 256
 
@@ -60,9 +109,9 @@ class Roots:
         self._has_warned = False
         self.last_trace_id: str | None = None
 
-    def begin(self, run_id: "UUID", about: About) -> Run | None:
+    def begin(self, run_id: int, about: EventKwargs) -> Span | None:
         """Begin a model, a tool or a retriever; where its parent is unknown, it is left out."""
-        parent_id = about.get("parent_run_id")
+        parent_id = parent_of(about)
         run = self._runs.join(run_id, parent_id)
         if run is None:
             return self._begin_alone(run_id, parent_id, about)
@@ -70,7 +119,7 @@ class Roots:
         run.after = run.root.recorder.last_step
         if metadata := about.get("metadata"):
             if run.root.recorder.thread_id is None and run.around is None:
-                run.root.belong(metadata)
+                run.root.set_thread(metadata)
             root = run.root
             run.agent = agent_inside(
                 metadata, own=root.agent_name, around=run.around, within=root.within
@@ -79,7 +128,7 @@ class Roots:
             run.agent = run.around
         return run
 
-    def begin_model(self, run_id: "UUID", about: About) -> Run | None:
+    def begin_model(self, run_id: int, about: EventKwargs) -> Span | None:
         """Begin a model; what answers may not say its name, or never answer."""
         run = self.begin(run_id, about)
         if run is None:
@@ -119,7 +168,7 @@ class Roots:
                     told = root.recorder.repeat_call(run.step_call_id, over.recorder)
                     run.after = told or run.after
 
-    def open(self, run_id: "UUID", parent_id: "UUID | None", about: About) -> Run | None:
+    def open(self, run_id: int, parent_id: int | None, about: EventKwargs) -> Span | None:
         """Begin a run that joined none: a root, unless told of twice or inside an ignored one.
 
         Args:
@@ -144,7 +193,7 @@ class Roots:
         root.introduce(about.get("name"), metadata, about.get("tags") or ())
         return self._runs.open(run_id, root)
 
-    def _begin_alone(self, run_id: "UUID", parent_id: "UUID | None", about: About) -> Run | None:
+    def _begin_alone(self, run_id: int, parent_id: int | None, about: EventKwargs) -> Span | None:
         if (
             parent_id is None
             or parent_id != run_id_here()  # LangSmith's own run is between

@@ -1,22 +1,90 @@
-"""One run that is going on: what a step of it is said beside, and where its error began."""
+"""One span of a run: an agent, a model call, a tool call, or a chain around them."""
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from kp_langchain._failures import Failure
-from kp_langchain._ledger import Ledger
-from kp_langchain._messages import text_of
-from kp_middleware.recording import Place, causes
-
-if TYPE_CHECKING:
-    from kp_langchain._root import Root
+from kp_middleware.recording._place import Place
+from kp_middleware.recording._recorder import Recorder, causes
 
 _MAX_ERRORS: Final = 20
 _MAX_PARTS: Final = 20_000
 
 
-class Run:
+class RootSpan:
+    """The root of a tree of spans, whose trace one recorder writes; adapters add to it.
+
+    Args:
+        recorder: Takes the notes.
+        owned: False where the trace is that of a captured function or of a run around this one,
+            which will say how it ended.
+        new_calls: Makes what keeps the tool calls of one conversation: of the root's own, and of
+            each tool's in which agents run.
+
+    Attributes:
+        place: Where in the trace of a captured function it runs, or None.
+        run_keys: Of the live spans inside it.
+        begun: How many have begun.
+        silent: Once it is over, those that never said how they ended.
+        outliving: Once it is over, whether spans in it go on in the background, not yet moved.
+        closed_early: Whether its stream was closed while spans in it were live.
+        one_ledger: Whether the calls inside its tools are those of its own conversation.
+    """
+
+    def __init__(
+        self, recorder: Recorder, *, owned: bool, new_calls: Callable[[], Any] = lambda: None
+    ) -> None:
+        self.recorder = recorder
+        self.owned = owned
+        self.new_calls = new_calls
+        self.place: Place | None = None
+        self.run_keys: set[int] = set()
+        self.begun = 0
+        self.silent: list[Span] = []
+        self.outliving = False
+        self.closed_early = False
+        self.one_ledger = False
+
+    def record_result(self, result: object, span: "Span") -> None:
+        """Note what a tool or a retriever gave."""
+        self.recorder.note(
+            "observation", None, span.tool, result, span.latency_ms, span.place, span.step_call_id
+        )
+
+    def record_error(self, error: BaseException | str, span: "Span") -> None:
+        """Note what went wrong inside; should the same error end the run, it will be fatal."""
+        self.recorder.error(
+            error,
+            tool=span.tool,
+            latency_ms=span.latency_ms if span.tool is not None else None,
+            place=span.place or Place(),
+            call_id=span.step_call_id,
+        )
+
+    def give_up(self) -> None:
+        """End without having heard how it ended."""
+        if self.owned:
+            self.recorder.finish(complete=False)
+
+
+class Failure(Enum):
+    """Why a run ended without a result."""
+
+    ERROR = auto()
+    """Something went wrong."""
+    GIVEN_UP = auto()
+    """It was cancelled, timed out, or nobody wanted the rest."""
+    PAUSED = auto()
+    """It waits for a human, or was drained: it may go on later."""
+    HANDED_OVER = auto()
+    """A parent graph goes on with it."""
+    REFUSED = auto()
+    """A person's answer was not what the graph takes: it waits for another."""
+
+
+class Span:
     """A chain, a model, a tool or a retriever that is running.
 
     Attributes:
@@ -60,10 +128,10 @@ class Run:
     started_s = 0.0
     step_call_id: str | None = None
     model: str | None = None
-    _inner: Ledger | None = None
-    _heard: list[object] | None = None
+    _inner: Any = None
+    parts: list[object] | None = None
 
-    def __init__(self, root: "Root", ledger: Ledger, parent: "Run | None") -> None:
+    def __init__(self, root: Any, ledger: Any, parent: "Span | None") -> None:
         self.root = root
         self.ledger = ledger
         self.parent = parent
@@ -83,7 +151,8 @@ class Run:
     def place(self) -> Place | None:
         """Where its steps happen; a tool's own are beside it, not inside."""
         if self.agent is None and self.within is None:
-            return self.root.place
+            place: Place | None = self.root.place
+            return place
         return Place(self.agent, self.within)
 
     @property
@@ -111,12 +180,12 @@ class Run:
         inside = [*self.failed_inside]
         return all(vars(cause) is not noted for cause in causes(error) for noted in inside)
 
-    def inner_ledger(self) -> Ledger:
+    def inner_ledger(self) -> Any:
         """The ledger of the runs inside this tool."""
         if self.root.one_ledger:
             return self.ledger
         if self._inner is None:
-            self._inner = Ledger()
+            self._inner = self.root.new_calls()
             self._inner.follows = self.ledger.follows
         return self._inner
 
@@ -126,7 +195,7 @@ class Run:
         if self.parent is not None:
             self.parent.paused = True
         if self._inner is not None:
-            self.ledger.owe(self._inner.owed)
+            self.ledger.expect(self._inner.owed)
 
     def rest(self, *, is_node: bool) -> None:
         """It ended well, while something in it waits for a human.
@@ -136,17 +205,12 @@ class Run:
         if self.parent is not None and not is_node:
             self.parent.paused_inside = True
 
-    def hear(self, part: object) -> None:
+    def add_part(self, part: object) -> None:
         """A model says the next part of its answer, a text or a list of blocks."""
-        if self._heard is None:
-            self._heard = [part]
-        elif len(self._heard) < _MAX_PARTS:
-            self._heard.append(part)
-
-    @property
-    def heard(self) -> str:
-        """What a model has said so far, where it streams."""
-        return "".join(map(text_of, self._heard or ()))
+        if self.parts is None:
+            self.parts = [part]
+        elif len(self.parts) < _MAX_PARTS:
+            self.parts.append(part)
 
     def stop(self, error: BaseException, failure: Failure) -> None:
         """It ended without a result."""
@@ -162,3 +226,46 @@ class Run:
         if not self.started_s:
             return None
         return (perf_counter() - self.started_s) * 1000
+
+
+def given_up(silent: Iterable[Span], cancelled: Iterable[Span]) -> list[Span]:
+    """One run for each attempt that was given up, in the order in which they began.
+
+    Args:
+        silent: Those inside a root that is over, which never said how they ended.
+        cancelled: Those that said they were. A chain is none of its own where it was cancelled with
+            what it waited for.
+    """
+    left = [run for run in silent if _is_left(run)]
+    around = {id(outer) for run in (*left, *cancelled) for outer in _around(run)}
+    found = [*left, *(run for run in cancelled if id(run) not in around)]
+    return sorted(filter(_is_own, found), key=lambda run: run.number)
+
+
+def is_survived(run: Span, *, ended_well: bool) -> bool:
+    """Whether the run around one that was given up went on; ``ended_well``: its root did so."""
+    cancelled = run if run.cancelled_at is not None else run.parent
+    if cancelled is None or cancelled.raised:
+        return False  # the error says it
+    if cancelled.cancelled_at is None:
+        return True
+    return ended_well or run.root.begun > cancelled.cancelled_at
+
+
+def _is_left(run: Span) -> bool:
+    """Whether it was given up, for all that we know: what began it is over."""
+    return run.tells and not run.answered and run.parent is not None and run.parent.is_over
+
+
+def _is_own(run: Span) -> bool:
+    """Whether it is an attempt of its own: not so within a tool that was given up with it."""
+    return run.tool is not None or all(
+        outer.tool is None or outer.is_over for outer in _around(run)
+    )
+
+
+def _around(run: Span) -> Iterator[Span]:
+    outer = run.parent
+    while outer is not None:
+        yield outer
+        outer = outer.parent

@@ -4,20 +4,17 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kp_langchain._messages import Message, messages_of, newest_first, read, role_of
 from kp_langchain._turns import Call, Turn
-from kp_middleware.recording import shield
-
-if TYPE_CHECKING:
-    from kp_langchain._run import Run
+from kp_middleware.recording import Span, shield
 
 _MOST_CALLS: Final = 1024  # that may wait for a result, of models whose calls nobody runs
 _REMEMBERED: Final = 64  # messages: enough to know the last turns of agents that talk in parallel
 
 
-class Ledger:
+class Conversation:
     """The tool calls and turns of one scope: the root's own, or those inside one tool.
 
     Attributes:
@@ -29,7 +26,7 @@ class Ledger:
         self.follows = False
         self._lock = threading.RLock()  # several threads may tell one ledger
         self._announced: dict[str, deque[Call]] = {}  # until a tool run begins; ids need not differ
-        self._begun: dict[str, Run] = {}  # calls whose tool runs report their results, or never
+        self._begun: dict[str, Span] = {}  # calls whose tool runs report their results, or never
         self._reported: deque[str | None] = deque(maxlen=_MOST_CALLS)  # ids, or else the tools
         self._nameless = count()
         self._said: deque[str] = deque(maxlen=_REMEMBERED)
@@ -43,12 +40,12 @@ class Ledger:
             begun = {call_id: run.tool or "" for call_id, run in dict(self._begun).items()}
             return {**announced, **begun}
 
-    def owe(self, calls: Mapping[str, str]) -> None:
+    def expect(self, calls: Mapping[str, str]) -> None:
         """These calls have no result either."""
         for call_id, tool in calls.items():
             self._await(call_id, Call(tool, {}))
 
-    def announce(self, turn: Turn) -> None:
+    def add_turn(self, turn: Turn) -> None:
         """A model spoke."""
         self.follows = False
         if turn.message_id is not None:
@@ -60,7 +57,7 @@ class Ledger:
                 self._await(call_id, call)
 
     def begin(
-        self, run: "Run", tool: str, call_id: str | None, inputs: object = None
+        self, run: "Span", tool: str, call_id: str | None, inputs: object = None
     ) -> str | None:
         """A tool run began; the id of the call that was announced for it, or None if none was."""
         if call_id is None:  # before langchain-core 1.1.3, and in AgentExecutor
@@ -78,7 +75,7 @@ class Ledger:
         if self.follows:
             self._reported.append(call_id or tool)
 
-    def news(self, messages: Sequence[object]) -> Sequence[Message]:
+    def unreported(self, messages: Sequence[object]) -> Sequence[Message]:
         """What came since a model last spoke, and no event told: results and later human turns."""
         owes_nothing = not (self._announced or self._begun or self.follows)
         if not messages or (owes_nothing and role_of(messages[-1]) == "tool"):

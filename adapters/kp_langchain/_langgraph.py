@@ -1,0 +1,165 @@
+"""What only LangGraph does: pauses, resumptions, its errors, and agents inside agents."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Final, NamedTuple
+
+from langchain_core.callbacks import BaseCallbackHandler
+
+from kp_middleware.recording import GIVEN_UP, Failure, Span, bounded_text, causes
+
+_told: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
+
+
+def watch_graphs(handler: BaseCallbackHandler) -> None:
+    """Let a handler hear of pauses, if LangGraph is loaded and can tell.
+
+    Not before: loading LangGraph takes seconds, and a program without graphs has no use for it.
+    """
+    own = type(handler)
+    callbacks = sys.modules.get("langgraph.callbacks")  # since 1.1.8
+    if callbacks is None or issubclass(own, callbacks.GraphCallbackHandler):
+        return
+    if own not in _told:
+        bases = (own, callbacks.GraphCallbackHandler)
+        _told[own] = type(own.__name__, bases, {"__module__": own.__module__})
+    handler.__class__ = _told[own]
+
+
+class Resumption(NamedTuple):
+    """What a graph that waits was told.
+
+    Attributes:
+        decision: What a person decided, or None where the graph was only told to go on.
+        questions: Ids of the interrupts that are answered; none: of whatever was asked last.
+    """
+
+    decision: object | None = None
+    questions: tuple[str, ...] = ()
+
+
+def resumption_of(inputs: object, metadata: Mapping[str, object]) -> Resumption | None:
+    """What the input tells a graph that waits, or None where it begins a run of its own.
+
+    A graph goes on when it is given ``Command(resume=…)``, or nothing at all.
+    """
+    if inputs is None:  # with a checkpoint's id it goes back to that one, and makes a run of it
+        goes_on = "thread_id" in metadata and "checkpoint_id" not in metadata
+        return Resumption() if goes_on else None
+    kinds = (kind.__name__ for kind in type(inputs).__mro__)
+    if "Command" not in kinds:  # langgraph's, which may not be installed
+        return None
+    decision = getattr(inputs, "resume", None)
+    if decision is None:
+        return None
+    if isinstance(decision, Mapping) and decision and all(map(_is_question, decision)):
+        return Resumption(_alone(decision), tuple(decision))
+    return Resumption(decision)
+
+
+def _is_question(key: object) -> bool:
+    """Whether this is how LangGraph names an interrupt: 32 hexadecimal digits."""
+    return isinstance(key, str) and len(key) == 32 and not key.strip("0123456789abcdef")
+
+
+def _alone(decisions: Mapping[str, object]) -> object:
+    """Of one question the answer, without the id that nobody can read."""
+    return next(iter(decisions.values())) if len(decisions) == 1 else dict(decisions)
+
+
+_NAME_BYTES: Final = 256
+
+
+def agent_inside(
+    metadata: Mapping[str, object], *, own: object, around: str | None, within: str = ""
+) -> str | None:
+    """The agent inside the root's own that a run belongs to, or None where it is the root's.
+
+    An agent without a name goes by the tool that it runs in, a subgraph by its node.
+
+    Args:
+        metadata: Of the run.
+        own: The name of the root's agent, or None.
+        around: The tool that the run is inside of, or None.
+        within: Where the root itself runs, in the words of LangGraph.
+
+    >>> agent_inside({"langgraph_checkpoint_ns": "billing:1f|model:2e"}, own=None, around=None)
+    'billing'
+    """
+    agent = metadata.get("lc_agent_name")
+    if agent is not None and agent != own:
+        return bounded_text(str(agent), _NAME_BYTES)
+    if around is not None:
+        return bounded_text(around, _NAME_BYTES)
+    namespace = metadata.get("langgraph_checkpoint_ns")
+    if not isinstance(namespace, str) or "|" not in namespace:
+        return None
+    inside = namespace.removeprefix(f"{within}|").split("|")[:-1]
+    nodes = [node.partition(":")[0] for node in inside if not node.isdigit()]  # those count calls
+    return bounded_text("/".join(nodes), _NAME_BYTES) if nodes else None
+
+
+def namespace_of(metadata: Mapping[str, object]) -> str:
+    """Where in a graph something runs, in the words of LangGraph; nothing where it is in none."""
+    namespace = metadata.get("langgraph_checkpoint_ns")
+    return namespace if isinstance(namespace, str) else ""
+
+
+def is_node(tags: Sequence[str] | None) -> bool:
+    """Whether a run is a graph's node."""
+    return any(tag.startswith("graph:step:") for tag in tags or ())
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What the exception means; LangGraph's own are known by class, once LangGraph is loaded."""
+    if isinstance(error, GIVEN_UP):
+        return Failure.GIVEN_UP
+    errors = sys.modules.get("langgraph.errors")
+    if errors is None:
+        return Failure.ERROR
+    if not isinstance(error, errors.GraphBubbleUp):
+        return Failure.REFUSED if _refuses_an_answer(error, errors) else Failure.ERROR
+    if isinstance(error, errors.ParentCommand):
+        return Failure.HANDED_OVER
+    return Failure.PAUSED
+
+
+def ended_with(run: "Span | None", error: BaseException) -> None:
+    """A run has ended with an exception; nothing, where nobody listens to it any more."""
+    if run is None or run.answered:
+        return
+    root, failure = run.root, failure_of(error)
+    run.stop(error, failure)
+    if failure is Failure.PAUSED:
+        root.record_interrupt(_questions_in(error), run)
+    if run.is_root:
+        run.paused &= failure is not Failure.ERROR
+        root.pause(run)
+    if run.fail(error) or (run.is_root and failure is Failure.GIVEN_UP):
+        run.raised = failure is Failure.ERROR
+        if run.tool is not None or not run.ends_trace:
+            root.record_recovery(error, run)
+    elif run.tool is not None and failure is Failure.ERROR:
+        root.record_result(type(error).__name__, run)
+    if run.ends_trace and failure is Failure.GIVEN_UP:
+        root.cut_short(error)
+    if run.is_root:
+        root.record_late(ended_well=failure not in {Failure.ERROR, Failure.GIVEN_UP})
+    if run.ends_trace:
+        root.fail(error)
+
+
+def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
+    """Whether it says so of what a graph was told, and the graph has forgotten that answer."""
+    unknown = getattr(errors, "UnknownInterruptError", ())  # since 1.2
+    is_invalid = getattr(errors, "is_invalid_resume", None)
+    return isinstance(error, unknown) or (
+        is_invalid is not None and any(map(is_invalid, causes(error)))
+    )
+
+
+def _questions_in(error: BaseException) -> Sequence[object]:
+    """What a human is asked, where this is why the run is paused: LangGraph's ``Interrupt``s."""
+    asked = error.args[0] if error.args else ()
+    return asked if isinstance(asked, tuple | list) else ()
