@@ -1,46 +1,43 @@
 """Record runs of little_agents: ``Agent(…, listeners=[KPListener(kp)])``.
 
-An adapter to copy: events become notes, which the recorder bounds and copies as plain JSON.
+An adapter to copy: events become spans, whose steps the recorder bounds and copies as plain JSON.
 """
 
-import time
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.recording import (
     GIVEN_UP,
     Here,
-    Place,
-    Recorder,
+    ModelCall,
+    RootSpan,
+    Span,
+    SpanTree,
     current_recorder,
+    place_here,
     register_finder,
     shield,
 )
 
-_MOST_RUNS: Final = 1000  # a framework may forget to say that a run has ended
-_recorder: ContextVar[Recorder | None] = ContextVar("kp_little_agents_recorder", default=None)
+_span: Final[ContextVar[Span | None]] = ContextVar("kp_little_agents_span", default=None)
 
 
 def _run_here() -> Here | None:
     """For ``current_trace()`` and ``@kp.tool`` inside a run; what comes after it is no part."""
-    recorder = _recorder.get()
-    return None if recorder is None or recorder.finished else Here(recorder)
+    span = _span.get()
+    over = span is None or span.root.recorder.finished
+    return None if span is None or over else Here(span.root.recorder, span.place_inside)
 
 
 register_finder(_run_here)
 
 
-class _Run(NamedTuple):
-    recorder: Recorder
-    place: Place | None  # of a run inside another one, whose trace it is a part of
-    calls: dict[str, float]  # when each began, in seconds
-
-
 class KPListener:
     """Hears little_agents, in the agent's own thread.
 
-    What goes wrong in here is counted, and the agent goes on. None of its objects is kept.
+    What goes wrong in here is counted, and the agent goes on. None of its objects is kept. Of runs
+    that never end, the oldest is given up when there are thousands.
 
     Args:
         kp: Takes the traces; None means ``KnowledgePulse.default()``.
@@ -50,55 +47,61 @@ class KPListener:
     def __init__(self, kp: KnowledgePulse | None = None, *, domain: str | None = None) -> None:
         self._kp = KnowledgePulse.default() if kp is None else kp
         self._domain = domain
-        self._runs: dict[str, _Run] = {}
+        self._spans = SpanTree(self._kp)
 
     @shield
     def on_start(self, run_id: str, parent_id: str | None, agent: str, task: str) -> None:
-        parent = self._runs.get(parent_id or "")
-        around = parent.recorder if parent else current_recorder()
+        span = self._spans.join(_key(run_id), None if parent_id is None else _key(parent_id))
+        if span is not None:
+            span.agent = agent  # inside another one, whose trace it is a part of
+            return
+        around = current_recorder()
         recorder = around or self._kp.start_recording("little_agents")
         if recorder is None:  # recording is switched off
             return
-        if around is None:
+        root = RootSpan(recorder, owned=around is None)
+        root.place = place_here()
+        if root.owned:
             recorder.agent_name, recorder.domain = agent, self._domain
             recorder.set_objective(task)
-            _recorder.set(recorder)
-        self._runs[run_id] = _Run(recorder, None if around is None else Place(agent), {})
-        if len(self._runs) > _MOST_RUNS:
-            self.on_end(next(iter(self._runs)), None, GeneratorExit())
+        _span.set(self._spans.open(_key(run_id), root))
 
     @shield
     def on_model(self, run_id: str, text: str, tokens: tuple[int, int]) -> None:
-        if run := self._runs.get(run_id):
-            run.recorder.note("thought", text, place=run.place)
-            run.recorder.used_tokens(input_tokens=tokens[0], output_tokens=tokens[1])
+        if span := self._spans.get(_key(run_id)):
+            recorder, call = span.root.recorder, ModelCall(None, *tokens)
+            recorder.note("thought", text, took=call, place=span.place)
+            recorder.used_tokens(input_tokens=tokens[0], output_tokens=tokens[1])
 
     @shield
     def on_tool(self, run_id: str, call_id: str, tool: str, arguments: dict[str, Any]) -> None:
-        if run := self._runs.get(run_id):
-            run.calls[call_id] = time.perf_counter()
-            run.recorder.note(
-                "tool_call", tool=tool, input=arguments, place=run.place, call_id=call_id
+        if span := self._spans.join(_key(call_id), _key(run_id)):
+            span.agent = None if span.parent is None else span.parent.agent
+            span.use(tool, call_id)
+            span.root.recorder.note(
+                "tool_call", tool=tool, input=arguments, place=span.place, call_id=call_id
             )
 
     @shield
     def on_tool_end(
         self, run_id: str, call_id: str, tool: str, result: object, error: BaseException | None
     ) -> None:
-        run = self._runs.get(run_id)
-        if run is None or call_id not in run.calls:
+        span = self._spans.end(_key(call_id))
+        if span is None:
             return
-        took_ms = (time.perf_counter() - run.calls.pop(call_id)) * 1000
         if error is None:
-            run.recorder.note("observation", None, tool, result, took_ms, run.place, call_id)
-        elif not run.recorder.has_just_noted(error):  # by an agent that was the tool
-            run.recorder.error(
-                error, tool=tool, latency_ms=took_ms, place=run.place, call_id=call_id
-            )
+            span.root.record_result(result, span)
+        elif not span.root.recorder.has_just_noted(error):  # by an agent that was the tool
+            span.root.record_error(error, span)
 
     @shield
     def on_end(self, run_id: str, answer: str | None, error: BaseException | None) -> None:
-        run = self._runs.pop(run_id, None)
-        if run is not None and run.place is None:
-            run.recorder.outcome(answer)
-            run.recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
+        span = self._spans.end(_key(run_id))
+        if span is not None and span.ends_trace:
+            span.root.recorder.outcome(answer)
+            span.root.recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
+
+
+def _key(name: str) -> int:
+    """Return the number that stands for an id: little_agents has hexadecimal ones."""
+    return int(name, 16)

@@ -206,7 +206,7 @@ def test_long_values_are_cut_and_odd_ones_are_told_as_they_are(listener, rows):
 
 
 def test_a_run_whose_end_is_never_told_is_given_up(listener, rows):
-    for number in range(1001):
+    for number in range(2049):
         listener.on_start(str(number), None, "lost", "Go.")
         listener.on_model(str(number), "on my way", (1, 1))
 
