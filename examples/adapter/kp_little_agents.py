@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002 - little_agents' own signatures
 """Record runs of little_agents: ``Agent(…, listeners=[KPListener(kp)])``.
 
 An adapter to copy: events become spans, whose steps the recorder bounds and copies as plain JSON.

@@ -513,7 +513,7 @@ def test_where_the_part_that_came_later_began_first_both_ids_lead_to_it(kp, thre
     second, late = thread(), kp.start_recording("test")
     late.started_at_s -= 60
     late.domain, late.thread_id = "medical", "T"
-    late.asked("Diagnose")
+    late.set_objective("Diagnose")
     late.thread_notes.go_on()
     late.thought("said")
     late.finish()
