@@ -42,7 +42,7 @@ NOTES = st.one_of(
         st.tuples(JSON),
         st.fixed_dictionaries({"confidence": NUMBERS, "success": st.none() | st.booleans()}),
     ),
-    st.tuples(st.just("asked"), st.tuples(JSON), st.just({})),
+    st.tuples(st.just("set_objective"), st.tuples(JSON), st.just({})),
 )
 
 
