@@ -16,8 +16,8 @@ from kp_middleware.cli.user_settings import hint_at_another_gate, read_settings
 from kp_middleware.database import Connection, bring_up_to_date, connect
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.storage import (
-    Doomed,
     PastRuns,
+    PruneSelection,
     Pruning,
     Row,
     Selection,
@@ -182,7 +182,7 @@ def rescore(
         hint(_NOT_COMPARED)
 
 
-def _removed(pruning: Pruning, doomed: Doomed, count: int) -> Iterator[int]:
+def _removed(pruning: Pruning, doomed: PruneSelection, count: int) -> Iterator[int]:
     """Batch after batch."""
     batches = pruning.batches(doomed)
     for batch in progress(batches, total=count, what="runs removed", size=int):

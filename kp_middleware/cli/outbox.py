@@ -35,7 +35,7 @@ from kp_middleware.cli.rows import (
 from kp_middleware.cli.user_settings import read_settings
 from kp_middleware.database import Connection, connect
 from kp_middleware.instants import instant
-from kp_middleware.storage import History, OutboxCare, Row, lift_stops
+from kp_middleware.storage import History, OutboxAdmin, Row, lift_stops
 from kp_middleware.views.wording import in_words, printable, short_id
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
@@ -92,7 +92,7 @@ def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
     """
     wanted = [state for kind, typed in kinds.items() if typed for state in _STATES[kind]]
     with closing(connect(db, read_only=True)) as connection:
-        care = OutboxCare(connection)
+        care = OutboxAdmin(connection)
         rows, count = care.rows(limit, states=wanted), care.count(states=wanted)
         obstacles = find_obstacles(connection, db)
     output.print([_with_reason(row, obstacles) for row in rows], _COLUMNS, for_people=_for_people)
@@ -117,7 +117,7 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
     """
     with closing(connect(db, read_only=True)) as connection:
         seq = History(connection).find(trace_id)
-        entry = OutboxCare(connection).entry(seq)
+        entry = OutboxAdmin(connection).entry(seq)
     if entry.body is None:
         raise click.ClickException(f"nothing would be sent: {entry.state}: {entry.reason}")
     if diff:
@@ -157,7 +157,7 @@ def retry(
     with closing(_opened(db)) as connection:
         if sum(map(lift_stops, locations.pacing_files(db))):
             click.echo("the API key that was refused is tried again", err=True)
-        care, history = OutboxCare(connection), History(connection)
+        care, history = OutboxAdmin(connection), History(connection)
         states = _STATES["sent"] if sent else _FAILED
         seqs = care.seqs(*states) if trace_id is None else [history.find(trace_id)]
         results = retry_rows(db, connection, seqs, force=alone) if seqs else []
@@ -180,7 +180,7 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
     kp-middleware outbox cancel 1339c0 a1b2c3
     """
     with closing(_opened(db)) as connection:
-        history, care = History(connection), OutboxCare(connection)
+        history, care = History(connection), OutboxAdmin(connection)
         seqs = dict.fromkeys(map(history.find, trace_ids))
         states = [_cancelled(care, seq) for seq in seqs]
     _tell(states, as_json=as_json)
@@ -283,7 +283,7 @@ def _opened(db: Path) -> Connection:
     return connect(db)
 
 
-def _cancelled(care: OutboxCare, seq: int) -> str:
+def _cancelled(care: OutboxAdmin, seq: int) -> str:
     """What became of its row: of what was cancelled before as well."""
     state = care.entry(seq).state
     return "cancelled" if care.cancel(seq, time.time()) else state

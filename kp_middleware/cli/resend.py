@@ -13,7 +13,7 @@ from kp_middleware.cli.delivery import find_obstacles
 from kp_middleware.cli.user_settings import read_settings
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import RegistryError
-from kp_middleware.storage import CANCELLED_BY_HAND, OutboxCare, Row
+from kp_middleware.storage import CANCELLED_BY_HAND, OutboxAdmin, Row
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Rescan
@@ -77,7 +77,7 @@ def send_what_waits(db: Path, connection: Connection, *, timeout_s: float) -> Dr
     Raises:
         click.ClickException: If it cannot be sent from here, with what to do.
     """
-    care = OutboxCare(connection)
+    care = OutboxAdmin(connection)
     seqs = care.seqs(*WAITING)
     if not seqs:
         return Drained(Counter())
@@ -110,7 +110,7 @@ def retry_rows(db: Path, connection: Connection, seqs: Sequence[int], *, force: 
     """
     from kp_middleware.pipeline import Rescan
 
-    settings, care = read_settings(db), OutboxCare(connection)
+    settings, care = read_settings(db), OutboxAdmin(connection)
     by_both, by_ours = Rescan(connection, settings), Rescan(connection, settings, alone=force)
 
     def retried(seq: int) -> str:
@@ -139,7 +139,7 @@ def reconcile_outbox(db: Path, connection: Connection) -> Reconciliation:
         raise click.ClickException("set KP_AGENT_ID to the agent whose API key it is")
     url, agent_id = settings.registry_url, settings.agent_id
     there = _ids_there(settings, agent_id)
-    sent = OutboxCare(connection).sent(url)
+    sent = OutboxAdmin(connection).sent(url)
     ours = {one.remote_id: one.seq for one in sent if one.agent_id == agent_id}
     return Reconciliation(
         url,
@@ -155,7 +155,7 @@ class _NotQueuedError(Exception):
     """What was sent is not queued again: the transaction is rolled back."""
 
 
-def _retried(care: OutboxCare, rescan: "Rescan", seq: int, agent_id: str | None) -> str:
+def _retried(care: OutboxAdmin, rescan: "Rescan", seq: int, agent_id: str | None) -> str:
     entry = care.entry(seq)
     if entry.state not in {"rejected", "blocked"} and entry.reason != CANCELLED_BY_HAND:
         force = "; --force sends it again" if entry.state == "sent" else ""

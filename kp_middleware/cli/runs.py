@@ -34,7 +34,7 @@ from kp_middleware.cli.run_text import comparison_parts, markdown, run_parts, wh
 from kp_middleware.cli.user_settings import profile_weights, wrong_settings
 from kp_middleware.database import Connection, connect
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import Arrivals, Filters, History, Listing, Neighbours, Row, TraceVector
+from kp_middleware.storage import Filters, History, Listing, Neighbours, Row, Tail, TraceVector
 from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.trace import arithmetic, delivery_status, listed_state
@@ -253,7 +253,7 @@ def follow(
             hint(f"waiting for {db}: it is made when a program records")
             first = sys.maxsize  # of a new file, all is new
         with closing(_opened(db, sleep)) as connection:
-            arrivals, place = Arrivals(connection, first=first), _place(db)
+            arrivals, place = Tail(connection, first=first), _place(db)
             while _place(db) == place:
                 yield from arrivals.new()
                 sleep(_EVERY_S)
@@ -314,7 +314,7 @@ def _why_no_vector(trace: Row) -> str:
 
 def _last(db: Path, limit: int) -> Iterator[Row]:
     with closing(connect(db, read_only=True)) as connection:
-        yield from Arrivals(connection, first=limit).new()
+        yield from Tail(connection, first=limit).new()
 
 
 def _opened(db: Path, sleep: Callable[[float], None]) -> Connection:

@@ -12,7 +12,7 @@ from kp_middleware.cli.delivery import Obstacles, find_obstacles
 from kp_middleware.cli.rows import Output, format_options, print_json
 from kp_middleware.cli.user_settings import wrong_settings
 from kp_middleware.database import connect
-from kp_middleware.storage import Row, count_all, read_condition, read_last_decisions
+from kp_middleware.storage import Row, count_all, file_status, read_last_decisions
 from kp_middleware.views.wording import one_line
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def status(db: Path, *, format_: str | None) -> None:
 
 def _status(db: Path) -> Row:
     with closing(connect(db, read_only=True)) as connection:
-        counts, condition = count_all(connection)._asdict(), read_condition(connection, db)
+        counts, condition = count_all(connection)._asdict(), file_status(connection, db)
         last, obstacles = read_last_decisions(connection), find_obstacles(connection, db)
     counts["dropped"] = condition.dropped
     troubles = [f"nothing is sent: {words}" for words in wrong_settings()]

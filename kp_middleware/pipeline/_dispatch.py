@@ -10,7 +10,7 @@ from kp_middleware.errors import RedactionError
 from kp_middleware.export import OwnExporter, payload
 from kp_middleware.pipeline._call_words import with_calls_in_words
 from kp_middleware.settings import Settings
-from kp_middleware.storage import OutboxTable, TraceStore, adopt_registry, agree
+from kp_middleware.storage import OutboxTable, TraceStore, adopt_registry, sync_outbox_to_trace
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
@@ -136,7 +136,7 @@ class Dispatch:
                 body, redactions = leaving
                 self._outbox.add(seq, body, redactor=redactor, redactions=redactions)
             self._store.may_leave(seq)
-            agree(self._connection, seq, agent_id=self._settings.agent_id)
+            sync_outbox_to_trace(self._connection, seq, agent_id=self._settings.agent_id)
 
 
 def prepare_payload(

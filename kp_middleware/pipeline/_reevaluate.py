@@ -22,7 +22,7 @@ from kp_middleware.storage import (
     GateHistory,
     ScoredTraces,
     TraceStore,
-    agree,
+    sync_outbox_to_trace,
 )
 from kp_middleware.traces import default_confidence
 
@@ -115,7 +115,7 @@ class Reevaluation:
         """
         verdict, leaves = self._delivered(evaluation.verdict, before)
         self._store.save_score_again(seq, evaluation.score, verdict)
-        agree(self._connection, seq, agent_id=self._agent_id)
+        sync_outbox_to_trace(self._connection, seq, agent_id=self._agent_id)
         return leaves
 
     def queue(self, seq: int) -> None:

@@ -8,7 +8,7 @@ from kp_middleware.pipeline._call_words import without_call_words
 from kp_middleware.pipeline._dispatch import prepare_payload
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
-from kp_middleware.storage import LOST_ON_ITS_WAY, OutboxCare
+from kp_middleware.storage import LOST_ON_ITS_WAY, OutboxAdmin
 from kp_middleware.traces import ReasoningTrace
 
 Rescanned: TypeAlias = Literal["unchanged", "rewritten", "released", "blocked", "left"]
@@ -29,7 +29,7 @@ class Rescan:
     """
 
     def __init__(self, connection: Connection, settings: Settings, *, alone: bool = False) -> None:
-        self._care = OutboxCare(connection)
+        self._care = OutboxAdmin(connection)
         self._agent_id = settings.agent_id
         self._policy = Policy.of(settings)
         self._alone = alone

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import Signals, Weights, combine
 from kp_middleware.database import Connection, Cursor
-from kp_middleware.storage._history import Row
+from kp_middleware.storage._records import Row
 
 _SOME: Final = """
     score IS NOT NULL AND (:domain IS NULL OR domain = :domain)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kp_middleware.database import connect
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage._history import Row
+from kp_middleware.storage._records import Row
 
 _OFTEN: Final = 10_000  # virtual instructions: about a millisecond
 _TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" shows what there is'

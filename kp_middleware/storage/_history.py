@@ -1,17 +1,19 @@
-"""Questions people ask of the file. Reads only; loads nothing heavy."""
+"""Read runs one by one: find them, show them, those beside and like them."""
 
 import json
+import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.database import Connection
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.reasons import reason_text
-from kp_middleware.storage._totals import read_totals
-
-Row: TypeAlias = dict[str, Any]
-"""One row, by column name, as it is printed as JSON."""
+from kp_middleware.storage._records import Row
+from kp_middleware.storage._statistics import read_totals
 
 _ID_PREFIX = "kp:trace:"
 _OUTBOX_COLUMNS = (
@@ -163,3 +165,149 @@ def _candidates(found: Sequence[Row]) -> str:
     ids = [row["id"].removeprefix(_ID_PREFIX) for row in found[:_CANDIDATES]]
     more = " …" if len(found) > _CANDIDATES else ""
     return f"give more of the id; there are {', '.join(ids)}{more}"
+
+
+class AdjacentTraces(NamedTuple):
+    """The ids of those recorded just before and just after it; None where there is no such."""
+
+    earlier: str | None
+    later: str | None
+
+
+def adjacent_traces(connection: Connection, seq: int) -> AdjacentTraces:
+    """Those beside the trace at this ``seq``."""
+    found = connection.execute(
+        """
+        SELECT (SELECT id FROM traces WHERE seq < :seq ORDER BY seq DESC LIMIT 1),
+               (SELECT id FROM traces WHERE seq > :seq ORDER BY seq LIMIT 1)
+        """,
+        {"seq": seq},
+    )
+    return AdjacentTraces._make(found.fetchone())
+
+
+class TraceVector(NamedTuple):
+    """The embedding of one trace.
+
+    Attributes:
+        trace_seq: The trace.
+        embedder: The fingerprint of the model that made it: others' cannot be compared with it.
+        blob: float32, little-endian, of length 1 or all zero.
+    """
+
+    trace_seq: int
+    embedder: str
+    blob: bytes
+
+
+class Neighbours:
+    """The vectors of the traces in one file."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def vector(self, trace_seq: int) -> TraceVector | None:
+        """The newest vector of a trace; None where it has none."""
+        row = self._connection.execute(
+            "SELECT trace_seq, embedder, vector FROM vectors WHERE trace_seq = ?"
+            " ORDER BY seq DESC LIMIT 1",
+            (trace_seq,),
+        ).fetchone()
+        return None if row is None else TraceVector(*row)
+
+    def count(self) -> int:
+        """How many vectors belong to a trace, whoever made them."""
+        (count,) = self._connection.execute(
+            "SELECT count(*) FROM vectors WHERE trace_seq IS NOT NULL"
+        ).fetchone()
+        return int(count)
+
+    def others(self, of: TraceVector) -> Iterator[TraceVector]:
+        """The vectors of all other traces that may be compared with this one, in turn."""
+        rows = self._connection.execute(
+            "SELECT trace_seq, embedder, vector FROM vectors"
+            " WHERE trace_seq <> ? AND embedder = ? AND length(vector) = ? ORDER BY seq",
+            (of.trace_seq, of.embedder, len(of.blob)),
+        )
+        return map(TraceVector._make, rows)
+
+    def traces(self, trace_seqs: Sequence[int]) -> list[Row]:
+        """What a list tells of these traces, in this order."""
+        cursor = self._connection.execute(
+            f"""
+            SELECT seq, id, started_at, domain, score, success, objective FROM traces
+            WHERE seq IN ({", ".join("?" * len(trace_seqs))})
+            """,  # noqa: S608 - question marks
+            trace_seqs,
+        )
+        names = [column[0] for column in cursor.description]
+        rows = {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
+        return [rows[seq] for seq in trace_seqs]
+
+
+_LIMIT_S: Final = 0.2
+_OFTEN: Final = 1_000  # virtual instructions: some microseconds
+_MOST: Final = 50
+_DOMAINS: Final = """
+    WITH RECURSIVE names(name) AS (
+      SELECT min(domain) FROM traces WHERE domain >= :start
+      UNION ALL SELECT (SELECT min(domain) FROM traces WHERE domain > name) FROM names
+      WHERE name IS NOT NULL
+    )
+    SELECT name FROM names WHERE name < :end LIMIT :most
+"""
+_TOOLS: Final = """
+    WITH RECURSIVE names(name) AS (
+      SELECT min(tool) FROM steps WHERE tool >= :start
+      UNION ALL SELECT (SELECT min(tool) FROM steps WHERE tool > name) FROM names
+      WHERE name IS NOT NULL
+    )
+    SELECT name FROM names WHERE name < :end LIMIT :most
+"""
+
+
+def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
+    """The newest traces whose id begins so, with or without ``kp:trace:``, and their objectives.
+
+    Like the other lists of this module it is empty where the file cannot be read, or not in time.
+    """
+    with suppress(sqlite3.Error, OSError, RuntimeError), _quickly(path) as connection:
+        return connection.execute(
+            """
+            SELECT id, objective FROM traces WHERE seq IN (
+              SELECT seq FROM traces WHERE id >= :start AND id < :end ORDER BY seq DESC LIMIT :most
+            ) ORDER BY seq DESC
+            """,
+            _between(_ID_PREFIX + start.removeprefix(_ID_PREFIX)),
+        ).fetchall()
+    return []
+
+
+def domain_names(path: Path, start: str) -> list[str]:
+    """The domains that begin so."""
+    return _names(path, _DOMAINS, start)
+
+
+def tool_names(path: Path, start: str) -> list[str]:
+    """The tools that begin so."""
+    return _names(path, _TOOLS, start)
+
+
+def _names(path: Path, sql: str, start: str) -> list[str]:
+    """From one name to the next in the index, however many rows have each."""
+    with suppress(sqlite3.Error, OSError, RuntimeError), _quickly(path) as connection:
+        return [name for (name,) in connection.execute(sql, _between(start))]
+    return []
+
+
+def _between(start: str) -> dict[str, str | int]:
+    return {"start": start, "end": start + chr(sys.maxunicode), "most": _MOST}
+
+
+@contextmanager
+def _quickly(path: Path) -> Iterator[sqlite3.Connection]:
+    until = time.monotonic() + _LIMIT_S
+    uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=_LIMIT_S)) as connection:
+        connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN)
+        yield connection

@@ -1,14 +1,54 @@
-"""Which traces are meant, and their rows: what ``list`` and ``export`` ask for."""
+"""Read many runs: those that fit some filters, those that end now, those worth a look."""
 
 import json
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.database import Connection
-from kp_middleware.storage._history import History, Row, worded
-from kp_middleware.storage._search_words import in_both_spellings, undivided_words
+from kp_middleware.storage._history import History, worded
+from kp_middleware.storage._records import Row
+
+_UNDIVIDED: Final = (
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2190-\u2bff\u3040-\u30ff\u3400-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U0001f000-\U0001faff\U00020000-\U0003ffff]"
+)
+"""Scripts that are written without blanks, of which FTS5 makes one long word; and emoji, of which
+it makes none."""
+
+_GRAMMAR: Final = re.compile(r"[:(){}^+]|\b(OR|NOT|NEAR)\b")
+
+
+def undivided_words(text: str) -> list[str]:
+    """The words, to be looked for anywhere in a text; none where FTS5 can do it.
+
+    >>> undivided_words('"天気 予報" Tokyo'), undivided_words("天 OR 気")
+    (['天気', '予報', 'Tokyo'], [])
+    """
+    if not re.search(_UNDIVIDED, text) or _GRAMMAR.search(text):
+        return []
+    text = text.encode(errors="replace").decode()  # SQLite refuses lone surrogates
+    words = (word.rstrip("*") for word in text.replace('"', " ").split() if word != "AND")
+    return [word for word in words if word]
+
+
+def in_both_spellings(text: str) -> str:
+    """Words with ss or ß, for FTS5; other texts as they are.
+
+    >>> in_both_spellings("Strasse 7"), in_both_spellings("a leak"), in_both_spellings("class*")
+    ('("Strasse" OR "Straße") AND "7"', 'a leak', 'class*')
+    """
+    words = text.split()
+    if not re.search("ss|ß", text) or _GRAMMAR.search(text) or not all(map(str.isalnum, words)):
+        return text
+    return " AND ".join(map(_both, (word for word in words if word != "AND")))
+
+
+def _both(word: str) -> str:
+    other = word.replace("ß", "ss") if "ß" in word else word.replace("ss", "ß")
+    return f'"{word}"' if other == word else f'("{word}" OR "{other}")'
+
 
 COUNTED: Final = 100_000
 """`Listing.count` counts so far and no farther, unless it is told otherwise."""
@@ -237,3 +277,90 @@ class Listing:
 def _pattern(word: str) -> str:
     """For LIKE: anywhere, and nothing in it means another thing."""
     return f"%{re.sub('[!%_]', lambda sign: '!' + sign[0], word)}%"
+
+
+_ENDED: Final = frozenset(("scored", "incomplete", "failed"))
+_BEGIN: Final = """
+    SELECT CASE :first WHEN 0 THEN (SELECT coalesce(max(seq), 0) FROM traces) ELSE
+             coalesce((SELECT seq - 1 FROM traces WHERE state NOT IN ('recorded', 'paused')
+                       ORDER BY seq DESC LIMIT 1 OFFSET max(:first - 1, 0)), 0) END,
+           (SELECT json_group_array(seq) FROM traces WHERE state IN ('recorded', 'paused'))
+"""  # one statement: no trace slips between its halves
+_NEW: Final = """
+    SELECT seq, state FROM traces
+    WHERE seq > :last OR seq IN (SELECT value FROM json_each(:open)) ORDER BY seq
+"""
+
+
+class Tail:
+    """The traces of one file that end from now on: each once, whenever it was begun.
+
+    Args:
+        connection: Of the file; other programs write to it.
+        first: So many of the newest that have ended already come first.
+    """
+
+    def __init__(self, connection: Connection, *, first: int = 0) -> None:
+        self._connection = connection
+        self._listing = Listing(connection)
+        self._last, still_open = connection.execute(_BEGIN, {"first": first}).fetchone()
+        self._open: list[int] = json.loads(still_open)
+
+    def new(self) -> list[Row]:
+        """Those that have ended since it was asked last, in the order in which they began."""
+        (newest,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM traces").fetchone()
+        self._last = min(self._last, newest)  # places of removed traces are given again
+        states = self._connection.execute(
+            _NEW, {"last": self._last, "open": json.dumps(self._open)}
+        ).fetchall()
+        self._last = max([self._last, *(seq for seq, _ in states)])
+        ended = [seq for seq, state in states if state in _ENDED]
+        self._open = [seq for seq, state in states if state not in _ENDED]
+        return self._listing.rows(ended) if ended else []
+
+
+_BINS: Final = 20
+
+
+def best(connection: Connection, limit: int, *, first: int = 0) -> list[int]:
+    """Those that scored most."""
+    rows = connection.execute(
+        "SELECT seq FROM traces WHERE score IS NOT NULL AND seq >= ?"
+        " ORDER BY score DESC, seq DESC LIMIT ?",
+        (first, limit),
+    )
+    return [seq for (seq,) in rows]
+
+
+def newest(connection: Connection, limit: int, *, first: int = 0) -> list[int]:
+    """Those recorded last."""
+    rows = connection.execute(
+        "SELECT seq FROM traces WHERE seq >= ? ORDER BY seq DESC LIMIT ?", (first, limit)
+    )
+    return [seq for (seq,) in rows]
+
+
+def some_of_each_score(connection: Connection, limit: int, *, first: int = 0) -> Iterator[int]:
+    """For each twentieth of the scale so many, those that score most in it."""
+    for place in range(_BINS):
+        top = 2 if place == _BINS - 1 else (place + 1) / _BINS
+        rows = connection.execute(
+            "SELECT seq FROM traces WHERE score >= ? AND score < ? AND seq >= ?"
+            " ORDER BY score DESC LIMIT ?",
+            (place / _BINS, top, first, limit),
+        )
+        yield from (seq for (seq,) in rows)
+
+
+def listed(connection: Connection, seqs: Iterable[int]) -> list[Row]:
+    """These traces as a list shows them, the highest score first and those without one last."""
+    cursor = connection.execute(
+        """
+        SELECT h.seq, h.id, h.started_at, h.domain, h.objective, h.score, h.state
+        FROM json_each(?) wanted CROSS JOIN history h ON h.seq = wanted.value
+        ORDER BY h.score DESC NULLS LAST, h.seq DESC
+        """,
+        (json.dumps([*seqs]),),
+    )
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]

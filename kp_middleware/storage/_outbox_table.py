@@ -15,7 +15,7 @@ from kp_middleware.errors import (
 )
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
-from kp_middleware.storage._agreement import agree
+from kp_middleware.storage._outbox_sync import sync_outbox_to_trace
 from kp_middleware.storage._trace_store import CANCELLED_BY_HAND
 
 _LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
@@ -107,7 +107,7 @@ class OutboxTable:
 
     def _withdraw(self, seq: int) -> None:
         self._connection.execute("UPDATE outbox SET state = 'pending' WHERE trace_seq = ?", (seq,))
-        agree(self._connection, seq, agent_id=self._agent_id)
+        sync_outbox_to_trace(self._connection, seq, agent_id=self._agent_id)
 
     def next_due(self) -> float | None:
         """When the next row may be due, in epoch seconds; None: nothing waits.
@@ -181,7 +181,7 @@ class OutboxTable:
                 ),
                 attempts=int(counted),
             )
-            agree(self._connection, item.trace_seq, agent_id=self._agent_id)
+            sync_outbox_to_trace(self._connection, item.trace_seq, agent_id=self._agent_id)
 
     def release(self, item: OutboxItem, /) -> None:
         """It is due as before we claimed it. Waits for no other program that has locked the file.
@@ -194,7 +194,7 @@ class OutboxTable:
         try:
             with transaction(self._connection):
                 self._end(item, "state = 'pending'", (), attempts=0)
-                agree(self._connection, item.trace_seq, agent_id=self._agent_id)
+                sync_outbox_to_trace(self._connection, item.trace_seq, agent_id=self._agent_id)
         finally:
             self._connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
 

@@ -1,16 +1,172 @@
-"""What the pictures need, in a few questions that stay quick where the file is large."""
+"""Read what the pages show of all runs together."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from kp_middleware.database import Connection
-from kp_middleware.storage._history import Row
 from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
-from kp_middleware.storage._map_points import MapPoint, read_points
-from kp_middleware.storage._removals import Removal, read_removals, removes
+from kp_middleware.storage._records import Row
 from kp_middleware.storage._score_slices import ScoreSlices, read_score_slices
-from kp_middleware.storage._used_tools import ToolTotals, ToolUse, read_used_tools
+
+_MOST: Final = 10
+
+
+class ToolUse(NamedTuple):
+    """One tool: how often it was called, failed, and how long it took."""
+
+    tool: str
+    calls: int
+    failures: int
+    mean_ms: float | None
+
+
+class ToolTotals(NamedTuple):
+    """Of all tools together: how many there are, how often they were called, and failed."""
+
+    tools: int = 0
+    calls: int = 0
+    failures: int = 0
+
+
+def read_used_tools(connection: Connection, first: int) -> tuple[tuple[ToolUse, ...], ToolTotals]:
+    """The ten most used, and all together, from the trace ``first`` on.
+
+    Grouped as the index of the steps is, which needs no sorting.
+    """
+    rows = connection.execute(
+        """
+        WITH used AS (
+          SELECT tool, type, count(*) AS times, sum(latency_ms) AS took_ms,
+                 count(latency_ms) AS timed
+          FROM steps WHERE tool IS NOT NULL AND trace_seq >= ? GROUP BY tool, type)
+        SELECT tool, sum(iif(type = 'tool_call', times, 0)) AS calls,
+               sum(iif(type = 'error_recovery', times, 0)), sum(took_ms) / sum(timed)
+        FROM used GROUP BY tool ORDER BY calls DESC, tool
+        """,
+        (first,),
+    )
+    uses = tuple(map(ToolUse._make, rows))
+    calls, failures = sum(use.calls for use in uses), sum(use.failures for use in uses)
+    return uses[:_MOST], ToolTotals(len(uses), calls, failures)
+
+
+_WEEKS: Final = "-83 days"
+
+
+class Removal(NamedTuple):
+    """What was taken out before sending, in the week that begins on this Monday."""
+
+    week: str
+    kind: str
+    times: int
+
+
+def read_removals(connection: Connection, first: int) -> tuple[Removal, ...]:
+    """By week, of the twelve weeks up to the newest trace, from the trace ``first`` on.
+
+    Grouped by day and text first, so that few texts are read as JSON.
+    """
+    rows = connection.execute(
+        """
+        WITH daily AS (
+          SELECT t.day, o.redactions, count(*) AS rows
+          FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
+          WHERE o.redactions <> '{}' AND t.day >= (SELECT date(max(day), :weeks) FROM traces)
+            AND o.trace_seq >= max(:first, (
+              SELECT min(seq) FROM traces
+              WHERE started_at >= (SELECT date(max(started_at), :weeks) FROM traces)))
+          GROUP BY 1, 2)
+        SELECT date(day, 'weekday 0', '-6 days'), r.key, sum(r.value * rows)
+        FROM daily CROSS JOIN json_each(redactions) r GROUP BY 1, 2 ORDER BY 1, 2
+        """,
+        {"first": first, "weeks": _WEEKS},
+    )
+    return tuple(map(Removal._make, rows))
+
+
+def removes(connection: Connection, first: int) -> bool:
+    """Whether anything was taken out at all."""
+    (removes,) = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM outbox WHERE redactions <> '{}' AND trace_seq >= ?)", (first,)
+    ).fetchone()
+    return bool(removes)
+
+
+MOST_POINTS: Final = 2000
+"""How many traces are on a map, the newest first."""
+
+_COLUMNS: Final = (
+    "t.seq, t.id, t.domain, t.objective, t.score, coalesce(t.decision = 'forward', 0), v.vector"
+)
+_OF_THE_TRACE: Final = "WHERE trace_seq = :around"
+_NEAREST: Final = """
+    v.trace_seq = (SELECT nearest_seq FROM traces WHERE seq = :around)
+    AND v.embedder = (
+        SELECT embedder FROM vectors WHERE trace_seq = :around ORDER BY seq DESC LIMIT 1)
+"""
+
+
+class MapPoint(NamedTuple):
+    """One trace with its vector: float32, little-endian, of length 1."""
+
+    seq: int
+    id: str
+    domain: str
+    objective: str
+    score: float | None
+    cleared: bool
+    vector: bytes
+
+
+def read_points(
+    connection: Connection, *, first: int = 0, around: int | None = None
+) -> tuple[MapPoint, ...]:
+    """Traces whose vectors can be compared, the newest first.
+
+    Args:
+        connection: To the file.
+        first: Only from this ``seq`` on.
+        around: A trace whose embedder's vectors are wanted: it comes first, and then the trace that
+            was nearest when it was scored, however old it is. None means the embedder of the
+            newest vector.
+    """
+    chosen = _rows(connection, "v.trace_seq = :around", around)
+    if around is not None and not chosen:
+        return ()
+    chosen += _rows(connection, _NEAREST, around)
+    newest = connection.execute(
+        f"""
+        SELECT {_COLUMNS} FROM vectors v CROSS JOIN traces t ON t.seq = v.trace_seq
+        WHERE (v.embedder, length(v.vector)) = (
+            SELECT embedder, length(vector) FROM vectors {"" if around is None else _OF_THE_TRACE}
+            ORDER BY seq DESC LIMIT 1)
+          AND t.seq >= :first
+        ORDER BY v.seq DESC LIMIT :limit
+        """,  # noqa: S608 - ours
+        {"around": around, "first": first, "limit": MOST_POINTS},
+    )
+    size = len(chosen[0].vector) if chosen else None
+    comparable = [point for point in chosen if len(point.vector) == size]
+    named = {point.seq for point in comparable}
+    return (*comparable, *(point for point in map(_point, newest) if point.seq not in named))
+
+
+def _rows(connection: Connection, where: str, around: int | None) -> list[MapPoint]:
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM vectors v JOIN traces t ON t.seq = v.trace_seq"  # noqa: S608 - ours
+        f" WHERE {where} ORDER BY v.seq DESC LIMIT 1",
+        {"around": around},
+    )
+    return [*map(_point, rows)]
+
+
+def _point(row: tuple[int, str, str, str, float | None, int, bytes]) -> MapPoint:
+    point = MapPoint._make(row)
+    return point._replace(cleared=bool(point.cleared))
+
 
 _DAYS: Final = "-89 days"
 _SAMPLE: Final = 6_000  # of 90 days: a median of 66 traces a day
@@ -187,3 +343,37 @@ def _beside(connection: Connection, first: int, *, reached: bool) -> list[Row]:
     names = [column[0] for column in cursor.description]
     rows = [dict(zip(names, row, strict=True)) for row in cursor]
     return rows[::-1] if reached else rows
+
+
+_LASTS: Final = 10
+"""How many times as long as it took a reading is good: it never keeps a core busy."""
+
+
+class _Reading(NamedTuple):
+    file: tuple[int, int]
+    good_until_s: float
+    overview: Overview
+
+
+class RecentOverviews:
+    """The overviews of files: read anew, or as they were some moments ago.
+
+    Of an ordinary file that is less than a blink, of 100,000 traces about two seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._readings: dict[Path, _Reading] = {}
+
+    def read(self, connection: Connection, path: Path) -> Overview:
+        """Of the file that is at this place now."""
+        status, started_s = path.stat(), self._clock()
+        file = status.st_dev, status.st_ino
+        last = self._readings.get(path)
+        if last and last.file == file and started_s < last.good_until_s:
+            return last.overview
+        overview = read_overview(connection)
+        now_s = self._clock()
+        good_until_s = now_s + _LASTS * (now_s - started_s)
+        self._readings[path] = _Reading(file, good_until_s, overview)
+        return overview

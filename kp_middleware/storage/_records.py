@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kp_middleware.core.formula import Adjustment, Signals, Weights
+
+Row: TypeAlias = dict[str, Any]
+"""One row, by column name, as it is printed as JSON."""
 
 
 class RunSummary(NamedTuple):

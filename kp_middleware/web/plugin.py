@@ -21,14 +21,14 @@ from markupsafe import Markup
 from kp_middleware.database import TROUBLE, Connection, connect
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
 from kp_middleware.storage import (
-    Beside,
+    AdjacentTraces,
     Filters,
     History,
     Listing,
-    OutboxCare,
+    OutboxAdmin,
     RecentOverviews,
     Row,
-    read_beside,
+    adjacent_traces,
     read_domains,
     read_last_decisions,
     read_points,
@@ -230,11 +230,11 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
             row,
             MostAlike.among(read_points(connection, around=seq)),
             links,
-            body=OutboxCare(connection).body(seq),
+            body=OutboxAdmin(connection).body(seq),
             domains=read_domains(connection),
         )
         page = Page(f"Trace {short_id(row['id'])}", content)
-        return _beside(page, row, read_beside(connection, seq), links)
+        return _beside(page, row, adjacent_traces(connection, seq), links)
 
     return await _shown(datasette, request, read)
 
@@ -263,7 +263,7 @@ def _way(datasette: "Datasette", database: str, label: str) -> dict[str, str]:
     return {"href": Addresses(datasette, database).overview(), "label": label}
 
 
-def _beside(page: Page, row: Row, beside: Beside, links: Addresses) -> Page:
+def _beside(page: Page, row: Row, beside: AdjacentTraces, links: Addresses) -> Page:
     """Add what is beside a run: its neighbours, its rows, and itself in a terminal."""
     seq = row["seq"]
     ways = {

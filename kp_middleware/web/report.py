@@ -13,7 +13,7 @@ from kp_middleware.instants import instant
 from kp_middleware.storage import (
     History,
     MapPoint,
-    OutboxCare,
+    OutboxAdmin,
     Overview,
     Row,
     best,
@@ -273,7 +273,7 @@ def _runs(connection: Connection, seqs: list[int], cleaning: Cleaning) -> Iterat
     history = History(connection)
     for seq in seqs:
         alike = MostAlike.among(read_points(connection, around=seq)).without_others()
-        body = cleaning.body(OutboxCare(connection).body(seq))
+        body = cleaning.body(OutboxAdmin(connection).body(seq))
         yield FullRun(cleaning.trace(history.trace(seq)), cleaning.alike(alike), body)
 
 

@@ -11,7 +11,7 @@ from kp_middleware import ReasoningTrace, Step, Tool
 from kp_middleware.database import connect
 from kp_middleware.pipeline._dispatch import prepare_payload
 from kp_middleware.privacy import Policy
-from kp_middleware.storage import OutboxCare
+from kp_middleware.storage import OutboxAdmin
 from kp_middleware.testing import StandInEmbedder
 
 SECRET = "hunter2-" + "Qx9vT4mZ7pLw"
@@ -119,7 +119,7 @@ def test_the_local_copy_its_score_and_what_is_embedded_do_not_change(pulse, regi
     kp.flush()
 
     with closing(connect(db, read_only=True)) as connection:
-        entry = OutboxCare(connection).entry(1)
+        entry = OutboxAdmin(connection).entry(1)
     assert "content" not in json.loads(entry.document)["steps"][0]
     assert json.loads(entry.body)["metadata"]["quality_score"] == pytest.approx(stored()["score"])
     assert not any("convert(" in text for text in embedder.asked)

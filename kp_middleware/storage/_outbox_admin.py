@@ -1,4 +1,4 @@
-"""What people see of the outbox, and do about it. What was sent is left, but by force."""
+"""The outbox as a person sees and changes it."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -8,8 +8,8 @@ from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
 from kp_middleware.outbox_items import idempotency_key
-from kp_middleware.storage._agreement import agree
-from kp_middleware.storage._history import Row
+from kp_middleware.storage._outbox_sync import sync_outbox_to_trace
+from kp_middleware.storage._records import Row
 from kp_middleware.storage._trace_store import CANCELLED_BY_HAND
 
 Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
@@ -53,7 +53,7 @@ class Sent(NamedTuple):
     agent_id: str | None
 
 
-class OutboxCare:
+class OutboxAdmin:
     """The outbox of one file, for all registries and agents."""
 
     def __init__(self, connection: Connection) -> None:
@@ -179,7 +179,7 @@ class OutboxCare:
                 " idempotency_key = ? WHERE trace_seq = ?",
                 (rejections, idempotency_key(body, agent_id=agent_id, rejections=rejections), seq),
             )
-            agree(self._connection, seq, agent_id=agent_id)
+            sync_outbox_to_trace(self._connection, seq, agent_id=agent_id)
         return True
 
     def cancel(self, seq: int, now: float, /) -> bool:
@@ -245,5 +245,7 @@ class OutboxCare:
             if before is None:
                 self.retry(seq, agent_id=agent_id)
                 return "released"
-            agree(self._connection, seq, agent_id=agent_id)  # feedback may have come meanwhile
+            sync_outbox_to_trace(
+                self._connection, seq, agent_id=agent_id
+            )  # feedback may have come meanwhile
         return "rewritten"

@@ -8,7 +8,7 @@ from kp_middleware.errors import (
     TraceNotFoundError,
 )
 from kp_middleware.outbox_items import Receipt, idempotency_key
-from kp_middleware.storage import OutboxCare
+from kp_middleware.storage import OutboxAdmin
 
 BODY = '{"text": "naïve 日本"}'.encode()
 NOW = 2e9
@@ -16,7 +16,7 @@ NOW = 2e9
 
 @pytest.fixture
 def care(connection):
-    return OutboxCare(connection)
+    return OutboxAdmin(connection)
 
 
 @pytest.fixture

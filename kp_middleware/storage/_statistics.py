@@ -1,14 +1,124 @@
-"""Counts and means: in all, and by what traces have in common; read from indices in their order."""
+"""Count runs and tools, and take their means."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kp_middleware.database import Connection
-from kp_middleware.storage._verdict_kinds import WITHHELD
+from kp_middleware.storage._records import Row
+
+WITHHELD: Final = (
+    "below_threshold",
+    "below_share",
+    "tied_with_share",
+    "warming_up",
+    "daily_limit",
+    "gate_failed",
+    "custom",
+)
+"""Of those that were not let through; the migration that added the column has how it is told."""
+
+
+class Counts(NamedTuple):
+    """What the file says of its traces.
+
+    Attributes:
+        recorded: All.
+        unscored: Those that wait to be scored.
+        paused: Those that wait for a person, or for their thread's next turn.
+        incomplete: Cancelled, timed out or never resumed; they are not scored.
+        failed: Those that could not be scored.
+        pending: Those that wait to be sent, or are being sent.
+        blocked: Not certainly clean, or given up after too many attempts.
+    """
+
+    recorded: int = 0
+    unscored: int = 0
+    paused: int = 0
+    scored: int = 0
+    incomplete: int = 0
+    failed: int = 0
+    pending: int = 0
+    sent: int = 0
+    rejected: int = 0
+    blocked: int = 0
+
+
+def count_backlog(connection: Connection) -> tuple[int, int]:
+    """How many runs wait to be scored, and how many traces wait to be sent."""
+    row = connection.execute(
+        """
+        SELECT (SELECT count(*) FROM traces WHERE state = 'recorded'),
+               (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending'))
+        """
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def count_without_tokens(connection: Connection) -> tuple[int, int]:
+    """Of the runs that asked a model, how many have no token counts, and how many there are."""
+    row = connection.execute(
+        """
+        SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)
+        FROM traces WHERE model IS NOT NULL
+        """
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def count_all(connection: Connection) -> Counts:
+    """All of them, at one moment."""
+    return Counts._make(
+        connection.execute(
+            """
+            SELECT (SELECT count(*) FROM traces),
+                   (SELECT count(*) FROM traces WHERE state = 'recorded'),
+                   (SELECT count(*) FROM traces WHERE state = 'paused'),
+                   (SELECT count(*) FROM traces WHERE score IS NOT NULL),
+                   (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'incomplete'),
+                   (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'failed'),
+                   (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')),
+                   (SELECT count(*) FROM outbox WHERE state = 'sent'),
+                   (SELECT count(*) FROM outbox WHERE state = 'rejected'),
+                   (SELECT count(*) FROM outbox WHERE state = 'blocked')
+            """
+        ).fetchone()
+    )
+
+
+def read_tool_usage(
+    connection: Connection, *, domain: str | None = None, limit: int | None = None
+) -> list[Row]:
+    """The tools that were called most, from one index alone, in its order: the file may be large.
+
+    Args:
+        connection: Of the file.
+        domain: Only calls in traces of this domain; None means any.
+        limit: How many tools; None means all.
+    """
+    cursor = connection.execute(
+        """
+        WITH used AS (
+          SELECT tool, type, count(*) AS times, count(DISTINCT trace_seq) AS traces,
+                 sum(latency_ms) AS took_ms, count(latency_ms) AS timed, max(latency_ms) AS most_ms
+          FROM steps
+          WHERE tool IS NOT NULL AND (:domain IS NULL
+                OR trace_seq IN (SELECT seq FROM traces WHERE domain = :domain))
+          GROUP BY tool, type)
+        SELECT tool, sum(iif(type = 'tool_call', times, 0)) AS calls,
+               sum(iif(type = 'error_recovery', times, 0)) AS failures,
+               sum(iif(type = 'tool_call', traces, 0)) AS traces,
+               sum(took_ms) / sum(timed) AS mean_ms, max(most_ms) AS max_ms
+        FROM used GROUP BY tool ORDER BY calls DESC, tool LIMIT :limit
+        """,
+        {"domain": domain, "limit": -1 if limit is None else limit},
+    )
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
 
 if TYPE_CHECKING:  # it counts with this module
-    from kp_middleware.storage._history import Row
+    from kp_middleware.storage._records import Row
 
 _PART: Final = """
     SELECT {key} AS key, count(*) AS traces, sum(decision = 'forward') AS cleared,

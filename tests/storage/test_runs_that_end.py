@@ -3,7 +3,7 @@
 import pytest
 from stored_runs import run, scored, verdict
 
-from kp_middleware.storage import Arrivals
+from kp_middleware.storage import Tail
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def told(arrivals):
 
 def test_a_trace_is_told_once_when_it_is_scored(connection, keep, score):
     keep("before", score=0.5)
-    arrivals = Arrivals(connection)
+    arrivals = Tail(connection)
 
     seq = keep("new")
     assert told(arrivals) == []
@@ -30,7 +30,7 @@ def test_a_trace_is_told_once_when_it_is_scored(connection, keep, score):
 def test_one_that_was_waiting_already_is_told_when_it_ends(connection, keep, store, score):
     scored_later, given_up = keep("scored later"), keep("given up")
     keep("newest", score=0.5)
-    arrivals = Arrivals(connection)
+    arrivals = Tail(connection)
 
     score(scored_later)
     store.fail(given_up, "not_scored", "no")
@@ -42,13 +42,13 @@ def test_the_last_ones_come_first_if_they_are_wanted(connection, keep):
     [keep(name, score=0.5) for name in "abc"]
     keep("waits")
 
-    assert told(Arrivals(connection, first=2)) == ["b", "c"]
-    assert told(Arrivals(connection, first=9)) == ["a", "b", "c"]
-    assert told(Arrivals(connection, first=0)) == []
+    assert told(Tail(connection, first=2)) == ["b", "c"]
+    assert told(Tail(connection, first=9)) == ["a", "b", "c"]
+    assert told(Tail(connection, first=0)) == []
 
 
 def test_one_that_overtakes_another_is_told_at_once(connection, keep, score):
-    arrivals = Arrivals(connection)
+    arrivals = Tail(connection)
     slow = keep("slow")
     keep("fast", score=0.5)
 
@@ -58,7 +58,7 @@ def test_one_that_overtakes_another_is_told_at_once(connection, keep, score):
 
 
 def test_an_incomplete_one_is_told(connection, store):
-    arrivals = Arrivals(connection)
+    arrivals = Tail(connection)
 
     store.record(run("cancelled", complete=False))
 
@@ -67,7 +67,7 @@ def test_an_incomplete_one_is_told(connection, store):
 
 def test_places_that_became_free_are_no_reason_to_be_silent(connection, keep):
     [keep(name, score=0.5) for name in "abc"]
-    arrivals = Arrivals(connection)
+    arrivals = Tail(connection)
 
     connection.execute("DELETE FROM traces")
     assert told(arrivals) == []
@@ -78,7 +78,7 @@ def test_places_that_became_free_are_no_reason_to_be_silent(connection, keep):
 
 def test_one_that_is_removed_before_it_ends_is_forgotten(connection, keep):
     seq = keep("doomed")
-    arrivals = Arrivals(connection)
+    arrivals = Tail(connection)
 
     connection.execute("DELETE FROM traces WHERE seq = ?", (seq,))
 

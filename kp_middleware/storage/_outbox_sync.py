@@ -1,4 +1,4 @@
-"""The outbox follows the traces: what is sent is what is known, and what clears no more stays."""
+"""Let the outbox follow the traces: what clears no more stays."""
 
 import json
 from typing import Final
@@ -21,7 +21,7 @@ _PUT_RIGHT: Final = """
 """
 
 
-def agree(connection: Connection, seq: int, *, agent_id: str | None) -> None:
+def sync_outbox_to_trace(connection: Connection, seq: int, *, agent_id: str | None) -> None:
     """Let the outbox's row of a trace, if there is one, follow what the trace's row says now.
 
     What waits, and no longer clears, is cancelled; what is blocked stays so, or who queues it again

@@ -1,0 +1,287 @@
+"""Look after the file: its status, a copy of it, and fewer runs in it."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from glob import escape
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from kp_middleware.database import Connection, is_damage, transaction
+from kp_middleware.errors import DatabaseError
+
+
+class FileStatus(NamedTuple):
+    """Of one file.
+
+    Attributes:
+        size_bytes: With what is written, but not yet in the file itself.
+        schema: The version of its tables.
+        oldest: When the first trace had started; None if there is none.
+        newest: When the last one had.
+        waiting_since: When what waits had started, the first recorded, by state: ``unscored``,
+            ``paused`` and ``pending``; only those that there are.
+        registries: Where something waits to be sent to.
+        dropped: How many runs were lost because too many waited to be written.
+        set_aside: Damaged files that lie beside it.
+    """
+
+    size_bytes: int
+    schema: int
+    oldest: str | None
+    newest: str | None
+    waiting_since: Mapping[str, str]
+    registries: tuple[str, ...]
+    dropped: int
+    set_aside: tuple[str, ...]
+
+
+def file_status(connection: Connection, path: Path) -> FileStatus:
+    """What the file and its folder say."""
+    (schema,) = connection.execute("PRAGMA user_version").fetchone()
+    oldest, newest, *waiting = connection.execute(
+        """
+        SELECT (SELECT min(started_at) FROM traces), (SELECT max(started_at) FROM traces),
+               (SELECT started_at FROM traces WHERE state = 'recorded' ORDER BY seq LIMIT 1),
+               (SELECT started_at FROM traces WHERE state = 'paused' ORDER BY seq LIMIT 1),
+               (SELECT started_at FROM traces WHERE seq = (
+                  SELECT min(trace_seq) FROM outbox WHERE state IN ('pending', 'sending')))
+        """
+    ).fetchone()
+    since = dict(zip(("unscored", "paused", "pending"), waiting, strict=True))
+    registries = connection.execute(
+        "SELECT DISTINCT registry FROM outbox WHERE state IN ('pending', 'sending')"
+    )
+    return FileStatus(
+        sum(map(_size_bytes, (path, Path(f"{path}-wal")))),
+        schema,
+        oldest,
+        newest,
+        {name: instant for name, instant in since.items() if instant},
+        tuple(registry for (registry,) in registries),
+        _dropped(connection),
+        tuple(sorted(str(file) for file in path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))),
+    )
+
+
+def _dropped(connection: Connection) -> int:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'dropped'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _size_bytes(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+SQLITE_VERSION: Final = sqlite3.sqlite_version
+"""Of the SQLite that Python came with."""
+
+_PAGES: Final = 500  # 2 MB: some milliseconds
+_OFTEN: Final = 20_000  # virtual instructions: less than a millisecond
+_NO_ROOM: Final = "make room there, or name another folder"
+_DAMAGED: Final = (
+    "is damaged, and so would be its copy",
+    "record a run, which saves what can be saved, and try again",
+)
+
+Soundness: TypeAlias = Literal["sound", "damaged", "not known"]
+"""What `check_soundness` has found; ``not known`` where the time was up."""
+
+
+def back_up(connection: sqlite3.Connection, into: Path, *, tell: Callable[[int, int], None]) -> int:
+    """Write an exact copy of one moment, and check it; return how many traces are in it.
+
+    Other programs go on writing and never wait for this; their WAL grows until it is done. The copy
+    has no WAL, so that it can be read from a folder that nobody may write to. Not by
+    ``VACUUM INTO``, which fails on a file with generated columns that is only read (SQLite 3.40).
+
+    Args:
+        connection: Of the file to be copied.
+        into: An empty file, with the mode that the copy shall have.
+        tell: Is called after some pages, with how many are written and how many there are.
+
+    Raises:
+        DatabaseError: If the file is damaged, or the copy cannot be written.
+    """
+    (_, _, source) = connection.execute("PRAGMA database_list").fetchone()
+    try:
+        _copy(connection, into, tell)
+        count = _count_if_sound(into)
+    except sqlite3.Error as error:
+        if is_damage(error):
+            raise DatabaseError(source, *_DAMAGED) from error
+        raise DatabaseError(into.parent, f"cannot be written to ({error})", _NO_ROOM) from error
+    if count is None:
+        raise DatabaseError(source, *_DAMAGED)
+    return count
+
+
+def check_soundness(connection: sqlite3.Connection, *, limit_s: float = float("inf")) -> Soundness:
+    """Whether all pages and rows of a file make sense; indices are not compared with their rows.
+
+    Args:
+        connection: Of the file.
+        limit_s: How long it may take, in seconds.
+    """
+    until = time.monotonic() + limit_s
+    connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN)
+    try:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return "damaged"
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            return "not known"
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
+    return "sound" if found == "ok" else "damaged"
+
+
+def _copy(connection: sqlite3.Connection, into: Path, tell: Callable[[int, int], None]) -> None:
+    connection.execute("BEGIN")
+    try:
+        connection.execute("SELECT count(*) FROM meta")  # from here on we see this one moment
+        with closing(sqlite3.connect(into)) as copy:
+            connection.backup(
+                copy, pages=_PAGES, progress=lambda _, left, count: tell(count - left, count)
+            )
+            copy.execute("PRAGMA journal_mode = DELETE")  # a WAL cannot be read where none can be
+    finally:
+        connection.rollback()
+
+
+def _count_if_sound(path: Path) -> int | None:
+    with closing(sqlite3.connect(path)) as copy:
+        if check_soundness(copy) != "sound":
+            return None
+        return int(copy.execute("SELECT count(*) FROM traces").fetchone()[0])
+
+
+_AIM_S: Final = 0.015  # others wait for the lock so long; of the slowest batch, three times
+_FIRST: Final = 8
+_MOST: Final = 500
+_NEVER: Final = "9999"  # later than any instant
+_DOOMED: Final = """
+    FROM traces t
+    WHERE t.seq > :after AND t.seq < :newest AND t.started_at < :before
+      AND (:domain IS NULL OR t.domain = :domain) AND (:below IS NULL OR t.score < :below)
+      AND t.state IN ('scored', 'incomplete', 'failed')
+      AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.trace_seq = t.seq
+                      AND o.state IN ('pending', 'sending', iif(:keep_sent, 'sent', 'sending')))
+"""
+
+
+class PruneSelection(NamedTuple):
+    """Which traces go: those that no rule keeps.
+
+    Attributes:
+        newest: The traces from this ``seq`` on are kept.
+        before: What started at this instant or later is kept.
+        domain: All others are kept; None means that it may be any.
+        below: What scored so much or more is kept, and what has no score; None keeps nothing for
+            its score.
+        keep_sent: Whether what was sent is kept.
+    """
+
+    newest: int
+    before: str
+    domain: str | None
+    below: float | None
+    keep_sent: bool
+
+
+class Pruning:
+    """Removes traces of one file, in batches so small that nobody waits for them.
+
+    What waits to be scored, to be sent, for a person or for its thread's next turn, stays.
+
+    Args:
+        connection: Of the file.
+        timer: Seconds, of a clock that nobody sets.
+    """
+
+    def __init__(
+        self, connection: Connection, *, timer: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._connection = connection
+        self._timer = timer
+        self._size = _FIRST
+
+    def doomed(
+        self,
+        *,
+        before: str | None = None,
+        keep: int | None = None,
+        domain: str | None = None,
+        below: float | None = None,
+        keep_sent: bool = False,
+    ) -> PruneSelection:
+        """What goes: what none of these keeps.
+
+        Args:
+            before: What started at this instant or later is kept; None keeps nothing for its age.
+            keep: So many of the newest are kept; None keeps none for that.
+            domain: Only traces of this domain go, and only they are counted.
+            below: What scored so much or more is kept, and what has no score; None keeps nothing
+                for its score.
+            keep_sent: Whether what was sent is kept.
+        """
+        newest = self._newest(keep or 0, domain)
+        return PruneSelection(newest, before or _NEVER, domain, below, keep_sent)
+
+    def count(self, doomed: PruneSelection) -> int:
+        """How many go."""
+        (count,) = self._connection.execute(
+            f"SELECT count(*) {_DOOMED}",
+            {**doomed._asdict(), "after": 0},
+        ).fetchone()
+        return int(count)
+
+    def batches(self, doomed: PruneSelection) -> Iterator[int]:
+        """Remove them, the first recorded first; after each batch, how many have gone by it."""
+        last = 0
+        while seqs := self._next(doomed, last):
+            last = seqs[-1]
+            yield self._remove(seqs, doomed)
+
+    def _newest(self, keep: int, domain: str | None) -> int:
+        row = self._connection.execute(
+            "SELECT seq FROM traces WHERE :domain IS NULL OR domain = :domain"
+            " ORDER BY seq DESC LIMIT 1 OFFSET :kept",
+            {"domain": domain, "kept": max(0, keep - 1)},
+        ).fetchone()
+        if row is None:
+            return 0  # there are fewer
+        return int(row[0]) + (keep == 0)
+
+    def _next(self, doomed: PruneSelection, last: int) -> list[int]:
+        rows = self._connection.execute(
+            f"SELECT t.seq {_DOOMED} ORDER BY t.seq LIMIT :size",
+            {**doomed._asdict(), "after": last, "size": self._size},
+        )
+        return [seq for (seq,) in rows]
+
+    def _remove(self, seqs: list[int], doomed: PruneSelection) -> int:
+        with transaction(self._connection):
+            started = self._timer()
+            removed = self._connection.execute(
+                f"DELETE FROM traces WHERE seq IN (SELECT t.seq {_DOOMED}"  # noqa: S608
+                " AND t.seq IN (SELECT value FROM json_each(:seqs))) RETURNING seq",
+                {**doomed._asdict(), "after": 0, "seqs": json.dumps(seqs)},
+            ).fetchall()
+        took_s = max(self._timer() - started, 1e-6)
+        self._size = min(_MOST, max(1, min(2 * len(seqs), int(len(seqs) * _AIM_S / took_s))))
+        return len(removed)
+
+
+def vacuum(connection: Connection) -> None:
+    """Give unused room back to the disk. Others wait meanwhile: about a second per 100 MB.
+
+    Raises:
+        sqlite3.OperationalError: If another program writes for 5 s, or there is no room for a copy.
+    """
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
