@@ -14,10 +14,10 @@ from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.export import OwnExporter
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._drought import Drought
 from kp_middleware.pipeline._events import Feedback
 from kp_middleware.pipeline._intake import Intake
 from kp_middleware.pipeline._next_run import NextRun
+from kp_middleware.pipeline._no_forwarding_warning import NoForwardingWarning
 from kp_middleware.pipeline._reevaluate import Reevaluation, trace_store
 from kp_middleware.pipeline._retention import Retention
 from kp_middleware.pipeline._run_queue import FinishedRun
@@ -52,7 +52,7 @@ class Evaluation:
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._gate = gate or gate_of(settings)
-        self._drought = Drought(connection)
+        self._no_forwarding_warning = NoForwardingWarning(connection)
         self._warn_once = WarnOnce()
         policy = privacy.Policy.of(settings)
         self._store = trace_store(connection)
@@ -165,7 +165,7 @@ class Evaluation:
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
-        self._drought.note(verdict)
+        self._no_forwarding_warning.note(verdict)
         if verdict.decision == "forward" and blocking_reason is None:
             self._dispatch.queue(seq, trace, score.value)
 

@@ -10,9 +10,9 @@ from uuid import UUID
 from kp_middleware import privacy
 from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import RedactionError
+from kp_middleware.pipeline._conversations import Conversations
 from kp_middleware.pipeline._events import ThreadEnd
 from kp_middleware.pipeline._open_secrets import OpenSecrets
-from kp_middleware.pipeline._threads import Threads
 from kp_middleware.recording import Limits, Recorder, assemble, bounded, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
@@ -62,7 +62,7 @@ class Intake:
         self._settings = settings
         self._limits = Limits.of(settings)
         self._policy = policy
-        self._threads = Threads(connection, store, settings)
+        self._threads = Conversations(connection, store, settings)
         self._secrets = OpenSecrets()
         self._said: set[str] = set()
 

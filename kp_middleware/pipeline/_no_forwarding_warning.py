@@ -1,4 +1,4 @@
-"""That nothing comes through is said, once a day for each file."""
+"""Warn once a day per file when no recent run passed the gate."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ logger = logging.getLogger("kp_middleware")
 _EVERY: Final = 100  # runs that stay: one look takes a millisecond
 
 
-class Drought:
+class NoForwardingWarning:
     """Looks now and then whether any of a file's last runs cleared the gate, whoever scored them.
 
     It speaks of the gate alone: whether what clears may leave is another question.

@@ -17,7 +17,7 @@ from kp_middleware.storage import Aliases, FeedbackTable, TraceStore, WaitingRun
 _NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
 
 
-class Threads:
+class Conversations:
     """Puts the parts of a run together in the file: one trace, with the place and id of the first.
 
     The ids of the others lead to it: programs were told them before.
