@@ -1,1 +1,1 @@
-"""View models: typed values and the sentences about them, for pages, report and commands."""
+"""View models: typed values and sentences about them; each is loaded when it is asked for."""

@@ -78,7 +78,7 @@ def test_what_the_worked_adapter_imports_is_in_the_reference():
 
     text = text_of("reference.md")
 
-    assert "Recorder" in imported
+    assert "SpanTree" in imported
     assert [name for name in sorted(imported) if f"\n### {name}\n" not in text] == []
 
 
