@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _default_path() -> str:
-    command = [sys.executable, "-m", "kp_middleware", "path"]
+    command = [sys.executable, "-m", "kp_middleware", "config", "get", "db"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 

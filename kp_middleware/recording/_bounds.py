@@ -17,6 +17,7 @@ from kp_middleware.traces import (
     ReasoningTrace,
     Relationship,
     Step,
+    default_confidence,
 )
 
 T = TypeVar("T")
@@ -45,7 +46,12 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
         "source_skill": _text(trace.source_skill, limits.field_bytes),
         "knowledge_graph_delta": _delta(trace.knowledge_graph_delta, limits.field_bytes),
     }
-    return RecordedRun(trace=trace.model_copy(update=changes), shape=log.shape())
+    assumed = default_confidence(success=trace.metadata.success)
+    return RecordedRun(
+        trace=trace.model_copy(update=changes),
+        shape=log.shape(),
+        confidence_source="assumed" if trace.outcome.confidence == assumed else "said",
+    )
 
 
 def _step(step: Step, limit_bytes: int) -> StepFields:

@@ -135,7 +135,7 @@ def test_what_was_measured_stays(at_once, stored):
     assert changed <= {
         *("success", "confidence", "outcome_confidence", "score", "base_score", "margin", "above"),
         *("decision", "decided_at", "outbox", "feedback", "rules"),
-        *("reason", "reason_code", "reason_args", "verdict"),
+        *("reason", "reason_code", "reason_args", "verdict", "success_source"),
     }
     assert after["nearest_similarity"] > 0.99
     assert len(embedder.asked) == 2

@@ -281,7 +281,7 @@ def test_a_closed_pipeline_has_no_thread_left(pulse, registry):
     kp.close()
     [thread.join(30) for thread in ours]
 
-    assert sorted(thread.name for thread in ours) == ["kp-forwarding", "kp-scoring"]
+    assert sorted(thread.name for thread in ours) == ["kp-scoring", "kp-sending"]
     assert not any(thread.is_alive() for thread in ours)
 
 
