@@ -1,4 +1,4 @@
-"""Record every run without touching the agent: in the whole process, or in a block.
+"""Record every run without changing the agent: in the whole process, or in a block.
 
 LangChain asks a configure hook for a handler whenever a run begins. Nothing is patched, and one
 handler serves all runs.
@@ -57,7 +57,7 @@ def enable(
 
 
 def disable() -> None:
-    """Undo `enable` and ``KP_TRACING``; runs that are going on are recorded to their end."""
+    """Undo `enable` and ``KP_TRACING``; runs in progress are recorded to their end."""
     _switch.everywhere = _nothing
 
 
@@ -71,8 +71,8 @@ def recording_runs(
 ) -> Iterator[KPCallbackHandler]:
     """Record every run that begins in the block: in this thread, and in tasks that begin there.
 
-    It gives the block its handler, whose ``trace_id`` knows the ids of the traces. Inside the block
-    it counts more than `enable`. A run inside one that is recorded already stays a part of that.
+    The block receives its handler, whose ``trace_id`` returns the ids of the traces. It takes
+    precedence over `enable`. A run inside one that is already recorded stays a part of it.
     Where ``KP_ENABLED`` is false, nothing is switched on.
 
     Args:
@@ -102,21 +102,21 @@ def _nothing() -> None:
 
 
 class _Off:
-    """Takes no traces."""
+    """A pipeline that records nothing."""
 
     def start_recording(self, framework: str, /) -> None:
-        """Nothing is recorded."""
+        """Return None: nothing is recorded."""
 
 
 _begin_chain: Final = KPCallbackHandler.on_chain_start.__wrapped__  # type: ignore[attr-defined]
 
 
 class _ProcessHandler(KPCallbackHandler):
-    """Leaves out the rest of a run that had begun before it was switched on."""
+    """A handler that ignores the rest of runs begun before it was enabled."""
 
     @callback
     def on_chain_start(self, said: object, inputs: object, run_id: int, about: EventKwargs) -> None:
-        """A chain, a graph or a node begins."""
+        """Begin a chain, a graph or a node, unless its run began before recording did."""
         parent_id = parent_of(about)
         is_part = parent_id is not None and parent_id == run_id_here()
         if is_part and self._runs.get(parent_id) is None and not self._runs.is_over(parent_id):
@@ -126,7 +126,7 @@ class _ProcessHandler(KPCallbackHandler):
 
 
 class _Switch:
-    """Stands where LangChain wants a ContextVar, of which it only asks the value.
+    """A substitute for the ContextVar that LangChain expects, of which it only reads the value.
 
     A real one could not be set for threads that are running already.
     """
@@ -135,7 +135,7 @@ class _Switch:
         self.everywhere: _Source = _nothing
 
     def get(self) -> KPCallbackHandler | None:
-        """The handler of the block that we are in, else that of the process, or None."""
+        """Return the handler of the current block, else that of the process, or None."""
         return _of_block.get() or self.everywhere()
 
 

@@ -1,4 +1,4 @@
-"""What LangChain calls: by position what an event is about, by name the rest."""
+"""The signature of LangChain's callbacks: positional event data, keyword metadata."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -7,7 +7,7 @@ from uuid import UUID
 from kp_middleware.recording import shield
 
 EventKwargs: TypeAlias = Mapping[str, Any]
-"""What LangChain gives by name beside ``run_id``: ``parent_run_id``, ``name``, ``tags``, …"""
+"""A callback's keyword arguments except ``run_id``: ``parent_run_id``, ``name``, ``tags``, …"""
 
 
 def callback(method: Callable[..., None]) -> Callable[..., None]:
@@ -32,6 +32,6 @@ def callback(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def parent_of(about: EventKwargs) -> int | None:
-    """Return the id of the run around, or None."""
+    """Return the id of the parent run, or None."""
     parent_id: UUID | None = about.get("parent_run_id")
     return None if parent_id is None else parent_id.int

@@ -1,4 +1,4 @@
-"""What one agent's conversation owes: tool calls that wait for a result, turns already noted."""
+"""The state of one agent's conversation: pending tool calls and recorded turns."""
 
 import threading
 from collections import deque
@@ -24,7 +24,7 @@ class Conversation:
 
     def __init__(self) -> None:
         self.follows = False
-        self._lock = threading.RLock()  # several threads may tell one ledger
+        self._lock = threading.RLock()  # several threads may update one ledger
         self._announced: dict[str, deque[Call]] = {}  # until a tool run begins; ids need not differ
         self._begun: dict[str, Span] = {}  # calls whose tool runs report their results, or never
         self._reported: deque[str | None] = deque(maxlen=_MOST_CALLS)  # ids, or else the tools
@@ -34,19 +34,19 @@ class Conversation:
 
     @property
     def owed(self) -> Mapping[str, str]:
-        """The tools of the calls that have no result, by the calls' ids."""
+        """The tools of the calls without a result, by call id."""
         with self._lock:
             announced = {call_id: calls[0].name for call_id, calls in self._announced.items()}
             begun = {call_id: run.tool or "" for call_id, run in dict(self._begun).items()}
             return {**announced, **begun}
 
     def expect(self, calls: Mapping[str, str]) -> None:
-        """These calls have no result either."""
+        """Add calls of an earlier run that still wait for a result."""
         for call_id, tool in calls.items():
             self._await(call_id, Call(tool, {}))
 
     def add_turn(self, turn: Turn) -> None:
-        """A model spoke."""
+        """Add a model's turn, and wait for the results of its calls."""
         self.follows = False
         if turn.message_id is not None:
             self._said.append(turn.message_id)
@@ -59,7 +59,7 @@ class Conversation:
     def begin(
         self, run: "Span", tool: str, call_id: str | None, inputs: object = None
     ) -> str | None:
-        """A tool run began; the id of the call that was announced for it, or None if none was."""
+        """Begin a tool run, and return the id of the call announced for it, or None."""
         if call_id is None:  # before langchain-core 1.1.3, and in AgentExecutor
             call_id = self._first_for(tool, inputs)
         elif self._take(call_id) is None and call_id not in self._begun:
@@ -69,14 +69,14 @@ class Conversation:
         return call_id
 
     def end(self, tool: str | None, call_id: str | None) -> None:
-        """The call has its result; a call that failed may be begun again before that."""
+        """Mark a call as answered; a failed call may begin again before that."""
         if call_id is not None:
             self._begun.pop(call_id, None)
         if self.follows:
             self._reported.append(call_id or tool)
 
     def unreported(self, messages: Sequence[object]) -> Sequence[Message]:
-        """What came since a model last spoke, and no event told: results and later human turns."""
+        """Return the results and human turns since the last model turn that no event reported."""
         owes_nothing = not (self._announced or self._begun or self.follows)
         if not messages or (owes_nothing and role_of(messages[-1]) == "tool"):
             return ()
@@ -90,7 +90,7 @@ class Conversation:
 
     @shield
     def results(self, output: object) -> Sequence[Message]:
-        """What the root's output says of calls that still wait."""
+        """Return the results of pending calls found in the root's output."""
         if not (self._announced or self._begun or self.follows):
             return ()
         messages = messages_of(output)
@@ -105,7 +105,7 @@ class Conversation:
             self._announced.setdefault(call_id, deque(maxlen=_MOST_CALLS)).append(call)
 
     def _take(self, call_id: str) -> str | None:
-        """The tool of a call that was announced: it is not, after this."""
+        """Remove an announced call, and return its tool, or None."""
         if call_id not in self._announced:  # quicker than to wait for the lock
             return None
         with self._lock:
@@ -118,7 +118,7 @@ class Conversation:
             return call.name
 
     def _first_for(self, tool: str, inputs: object) -> str | None:
-        """The id of the first such call that was announced: it is not, after this."""
+        """Remove the first announced call that matches, and return its id, or None."""
         with self._lock:
             for call_id, calls in self._announced.items():
                 if calls[0].name == tool and _asks(calls[0], inputs):
@@ -127,7 +127,7 @@ class Conversation:
         return None
 
     def _new(self, message: object, place: str | None) -> Message | None:
-        """The message, if it is a result that was waited for, or a human turn that is news."""
+        """Return the message if it is an expected result or a new human turn, else None."""
         match role_of(message):
             case "tool":
                 return self._result(message)
@@ -156,12 +156,12 @@ class Conversation:
 
 
 def _asks(call: Call, inputs: object) -> bool:
-    """Whether this is what the tool was given, as far as that is told."""
+    """Return whether the call's arguments match the tool's inputs, as far as both are known."""
     return not call.args or not isinstance(inputs, dict) or call.args == inputs
 
 
 def _tail(messages: Sequence[object]) -> tuple[list[object], str | None]:
-    """The messages after the last one of a model, and that one's id."""
+    """Return the messages after the last model message, and that message's id."""
     tail: list[object] = []
     for message in newest_first(messages):
         if role_of(message) == "ai":

@@ -1,4 +1,4 @@
-"""The callback handler: LangChain's events become notes.
+"""The callback handler: LangChain's events become steps.
 
 It is called in the agent's own thread or event loop, and so does little: no scoring, no file, no
 network, and nothing is kept of the objects that it is shown.
@@ -75,11 +75,11 @@ class KPCallbackHandler(BaseCallbackHandler):
         self._roots = Roots(kp, domain=domain, confidence=confidence, scope=scope)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        """The same handler: copies of a config report to one place."""
+        """Return the same handler: copies of a config share it."""
         return self
 
     def trace_id(self, run_id: UUID | None = None) -> str | None:
-        """The id of a run's trace, for ``kp.feedback``.
+        """Return the id of a run's trace, for ``kp.feedback``.
 
         Args:
             run_id: That you gave in the config of a root run, which is the way where several run
@@ -97,17 +97,17 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @property
     def ignore_retry(self) -> bool:
-        """Each attempt is told by the run that failed."""
+        """True: the run that failed reports each attempt."""
         return True
 
     @property
     def ignore_custom_event(self) -> bool:
-        """They are for the program's own ends."""
+        """True: custom events belong to the program."""
         return True
 
     @callback
     def on_chain_start(self, _: object, inputs: object, run_id: int, about: EventKwargs) -> None:
-        """A chain, a graph or a node begins."""
+        """Begin a chain, a graph or a node."""
         parent_id = parent_of(about)
         run = self._runs.join(run_id, parent_id)
         if run is None:
@@ -119,7 +119,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @callback
     def on_chain_end(self, outputs: object, run_id: int, about: EventKwargs) -> None:
-        """A chain, a graph or a node has ended well, or a chain's stream was closed early."""
+        """End a chain, a graph or a node that succeeded, or whose stream was closed early."""
         run = self._runs.end(run_id, streamed="inputs" in about)
         if run is None:
             return
@@ -136,7 +136,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @callback
     def on_chain_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
-        """A chain, a graph or a node has failed."""
+        """End a chain, a graph or a node that failed."""
         closed = "inputs" in about and isinstance(error, GeneratorExit)
         run = self._runs.end(run_id, streamed=closed)
         if run is not None and run.is_root:
@@ -145,20 +145,20 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @shield
     def on_interrupt(self, event: "GraphInterruptEvent") -> None:
-        """A graph waits for a human: LangGraph tells it from 1.1.8 on."""
+        """Note that a graph waits for a human; LangGraph reports this from 1.1.8 on."""
         run = None if event.run_id is None else self._runs.get(event.run_id.int)
         if run is not None and run.is_root:
             run.paused = True
             run.root.record_interrupt(event.interrupts, run)
 
     def on_resume(self, event: "GraphResumeEvent") -> None:
-        """A graph goes on: its input has told so."""
+        """Ignore the event: the graph's input already says that it resumes."""
 
     @callback
     def on_chat_model_start(
         self, _: object, messages: list[list[BaseMessage]], run_id: int, about: EventKwargs
     ) -> None:
-        """A chat model is asked; its messages tell what no event told."""
+        """Begin a chat model, and note messages that no event reported."""
         run = self._roots.begin_model(run_id, about)
         if run is None or run.internal or not messages:
             return
@@ -168,21 +168,21 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @callback
     def on_llm_start(self, _: object, prompts: list[str], run_id: int, about: EventKwargs) -> None:
-        """A completion model is asked."""
+        """Begin a completion model."""
         run = self._roots.begin_model(run_id, about)
         if run is not None and not run.internal:
             run.root.guess_objective(prompts[:1])
 
     @shield
     def on_llm_new_token(self, token: object, *, run_id: UUID, **_: Any) -> None:
-        """A model goes on answering: where it never ends, this is what it said."""
+        """Keep a token, in case the model never ends."""
         run = self._runs.get(run_id.int)
         if run is not None and token:
             run.add_part(token)
 
     @callback
     def on_llm_end(self, response: LLMResult, run_id: int, _: EventKwargs) -> None:
-        """A model has answered."""
+        """End a model, and note its turn."""
         run = self._runs.end(run_id)
         if run is None:
             return
@@ -203,7 +203,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @callback
     def on_llm_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
-        """A model has failed, perhaps after a part of its answer."""
+        """End a model that failed, perhaps after part of its answer."""
         run = self._runs.end(run_id)
         if run is not None and failure_of(error) is Failure.GIVEN_UP:
             run.root.record_turn(turn_of(about.get("response")), run)
@@ -213,7 +213,7 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: Mapping[str, Any] | None, said: str, run_id: int, about: EventKwargs
     ) -> None:
-        """A tool begins; its call is a step already where a model announced it."""
+        """Begin a tool, and note its call unless a model announced it."""
         run = self._roots.begin(run_id, about)
         if run is None:
             return
@@ -235,7 +235,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @callback
     def on_tool_end(self, output: object, run_id: int, _: EventKwargs) -> None:
-        """A tool gave its result, which may be that it failed."""
+        """End a tool, and note its result or the failure it reports."""
         run = self._runs.end(run_id)
         if run is None or run.answered:
             return
@@ -253,12 +253,12 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @callback
     def on_tool_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
-        """A tool raised."""
+        """End a tool that raised."""
         self._ended_with(self._runs.end(run_id), error)
 
     @callback
     def on_retriever_start(self, _: object, query: str, run_id: int, about: EventKwargs) -> None:
-        """A retriever begins: a tool like others, except inside a tool that wraps it."""
+        """Begin a retriever: a tool like others, except inside a tool that wraps it."""
         parent = self._runs.get(parent_of(about))
         run = self._roots.begin(run_id, about)
         if run is None:
@@ -279,7 +279,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @callback
     def on_retriever_end(self, documents: Sequence[Document], run_id: int, _: EventKwargs) -> None:
-        """A retriever gave its documents."""
+        """End a retriever, and note its documents."""
         run = self._runs.end(run_id)
         if run is None or run.tool is None:
             return
@@ -292,11 +292,11 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     @callback
     def on_retriever_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
-        """A retriever raised."""
+        """End a retriever that raised."""
         self._ended_with(self._runs.end(run_id), error)
 
     def _begin(self, run: Span, inputs: object, metadata: Mapping[str, object]) -> None:
-        """A root begins: with its input, or where an earlier one waits for a human."""
+        """Begin a root with its input, or resume one that waits for a human."""
         watch_graphs(self)
         resumption = resumption_of(inputs, metadata)
         if resumption is None:

@@ -1,4 +1,4 @@
-"""What only LangGraph does: pauses, resumptions, its errors, and agents inside agents."""
+"""LangGraph specifics: pauses, resumptions, its errors, and nested agents."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _told: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
 
 
 def watch_graphs(handler: BaseCallbackHandler) -> None:
-    """Let a handler hear of pauses, if LangGraph is loaded and can tell.
+    """Subscribe a handler to graph pauses, if LangGraph is loaded and reports them.
 
     Not before: loading LangGraph takes seconds, and a program without graphs has no use for it.
     """
@@ -28,7 +28,7 @@ def watch_graphs(handler: BaseCallbackHandler) -> None:
 
 
 class Resumption(NamedTuple):
-    """What a graph that waits was told.
+    """The input that resumes a waiting graph.
 
     Attributes:
         decision: What a person decided, or None where the graph was only told to go on.
@@ -40,7 +40,7 @@ class Resumption(NamedTuple):
 
 
 def resumption_of(inputs: object, metadata: Mapping[str, object]) -> Resumption | None:
-    """What the input tells a graph that waits, or None where it begins a run of its own.
+    """Return the resumption that an input stands for, or None where it begins a new run.
 
     A graph goes on when it is given ``Command(resume=…)``, or nothing at all.
     """
@@ -59,12 +59,12 @@ def resumption_of(inputs: object, metadata: Mapping[str, object]) -> Resumption 
 
 
 def _is_question(key: object) -> bool:
-    """Whether this is how LangGraph names an interrupt: 32 hexadecimal digits."""
+    """Return whether a key is an interrupt id of LangGraph: 32 hexadecimal digits."""
     return isinstance(key, str) and len(key) == 32 and not key.strip("0123456789abcdef")
 
 
 def _alone(decisions: Mapping[str, object]) -> object:
-    """Of one question the answer, without the id that nobody can read."""
+    """Return the answer alone if there is one question, else a dict of answers by id."""
     return next(iter(decisions.values())) if len(decisions) == 1 else dict(decisions)
 
 
@@ -74,7 +74,7 @@ _NAME_BYTES: Final = 256
 def agent_inside(
     metadata: Mapping[str, object], *, own: object, around: str | None, within: str = ""
 ) -> str | None:
-    """The agent inside the root's own that a run belongs to, or None where it is the root's.
+    """Return the name of the nested agent that a run belongs to, or None for the root's.
 
     An agent without a name goes by the tool that it runs in, a subgraph by its node.
 
@@ -101,18 +101,18 @@ def agent_inside(
 
 
 def namespace_of(metadata: Mapping[str, object]) -> str:
-    """Where in a graph something runs, in the words of LangGraph; nothing where it is in none."""
+    """Return the LangGraph checkpoint namespace of a run, or an empty string."""
     namespace = metadata.get("langgraph_checkpoint_ns")
     return namespace if isinstance(namespace, str) else ""
 
 
 def is_node(tags: Sequence[str] | None) -> bool:
-    """Whether a run is a graph's node."""
+    """Return whether a run is a graph's node."""
     return any(tag.startswith("graph:step:") for tag in tags or ())
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What the exception means; LangGraph's own are known by class, once LangGraph is loaded."""
+    """Classify an exception; LangGraph's own are recognized once LangGraph is loaded."""
     if isinstance(error, GIVEN_UP):
         return Failure.GIVEN_UP
     errors = sys.modules.get("langgraph.errors")
@@ -126,7 +126,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def ended_with(run: "Span | None", error: BaseException) -> None:
-    """A run has ended with an exception; nothing, where nobody listens to it any more."""
+    """Record that a run ended with an exception, unless it was already answered."""
     if run is None or run.answered:
         return
     root, failure = run.root, failure_of(error)
@@ -151,7 +151,7 @@ def ended_with(run: "Span | None", error: BaseException) -> None:
 
 
 def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
-    """Whether it says so of what a graph was told, and the graph has forgotten that answer."""
+    """Return whether LangGraph rejected a resume value, and so forgot that answer."""
     unknown = getattr(errors, "UnknownInterruptError", ())  # since 1.2
     is_invalid = getattr(errors, "is_invalid_resume", None)
     return isinstance(error, unknown) or (
@@ -160,6 +160,6 @@ def _refuses_an_answer(error: BaseException, errors: ModuleType) -> bool:
 
 
 def _questions_in(error: BaseException) -> Sequence[object]:
-    """What a human is asked, where this is why the run is paused: LangGraph's ``Interrupt``s."""
+    """Return LangGraph's ``Interrupt``s from the exception that paused a run."""
     asked = error.args[0] if error.args else ()
     return asked if isinstance(asked, tuple | list) else ()

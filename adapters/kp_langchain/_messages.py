@@ -1,4 +1,4 @@
-"""What messages, inputs, results and outputs say, in each form that LangChain accepts."""
+"""Readers for messages, inputs, results and outputs in each form that LangChain accepts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -13,7 +13,7 @@ _FARTHEST: Final = 1000
 
 
 class Message(NamedTuple):
-    """One message, read.
+    """One parsed message.
 
     Attributes:
         role: ``human``, ``ai``, ``system``, ``tool`` or another name that its author chose.
@@ -33,7 +33,7 @@ class Message(NamedTuple):
 
 
 def read(message: object) -> Message:
-    """A message object, ``(role, text)``, ``{"role": …, "content": …}``, or a plain text.
+    """Parse a message object, ``(role, text)``, ``{"role": …, "content": …}``, or plain text.
 
     >>> read(("user", "hello"))
     Message(role='human', text='hello', id=None, call_id=None, name=None, failed=False)
@@ -58,7 +58,7 @@ def read(message: object) -> Message:
 
 
 def role_of(message: object) -> str:
-    """Who speaks in a message object: ``human``, ``ai``, ``tool``, …; of another object, nobody."""
+    """Return the role of a message object: ``human``, ``ai``, ``tool``, …; else an empty string."""
     if not isinstance(message, BaseMessage):
         return ""
     role = getattr(message, "role", "") if message.type == "chat" else message.type
@@ -66,7 +66,7 @@ def role_of(message: object) -> str:
 
 
 def messages_of(value: object) -> Sequence[object]:
-    """The conversation that a state, a prompt or a list of messages holds, else nothing."""
+    """Return the messages of a state, a prompt or a list of messages, else an empty list."""
     if isinstance(value, Mapping):
         value = value.get("messages")
     elif not isinstance(value, str | list | tuple):
@@ -79,12 +79,12 @@ def messages_of(value: object) -> Sequence[object]:
 
 
 def newest_first(messages: Sequence[object]) -> Iterable[object]:
-    """The last thousand messages, from the last one back."""
+    """Return the last thousand messages, newest first."""
     return islice(reversed(messages), _FARTHEST)
 
 
 def text_of(content: object) -> str:
-    """The text of a message's content: itself, or its blocks, each on a line.
+    """Return the text of a message's content: a string as it is, blocks one per line.
 
     >>> text_of([{"type": "text", "text": "Here:"}, {"type": "image", "url": "…"}]).splitlines()
     ['Here:', '[image]']
@@ -126,7 +126,7 @@ _MOST_PARTS: Final = 100  # of a list that a tool gave: it may be a million numb
 
 
 def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
-    """The result of one call: a message, a Command, a list of these, or any value.
+    """Return the result of one call from a message, a Command, a list of these, or any value.
 
     An artifact beside the message is for the program, not for the model, and is left out.
 
@@ -163,7 +163,7 @@ _MAX_MESSAGES: Final = 100
 
 
 def fields_of(value: object) -> Mapping[str, object] | None:
-    """A mapping itself, the fields of a dataclass or a pydantic model; else None."""
+    """Return a mapping itself, or the fields of a dataclass or a pydantic model; else None."""
     if isinstance(value, Mapping):
         return value
     for name in ("__dataclass_fields__", "model_fields"):
@@ -175,7 +175,7 @@ def fields_of(value: object) -> Mapping[str, object] | None:
 
 
 def told_by(fields: Mapping[str, object]) -> object | None:
-    """What stands in a state beside its conversation: a single text as it is; None: nothing.
+    """Return the non-empty fields of a state except its messages; a single text as it is.
 
     >>> told_by({"request": {"subject": "cats"}, "report": "", "messages": []})
     {'request': {'subject': 'cats'}}
@@ -190,7 +190,7 @@ def told_by(fields: Mapping[str, object]) -> object | None:
 
 
 def said_by(message: object) -> str:
-    """What a message says; not what a model thought before."""
+    """Return the text of a message, without a model's reasoning."""
     if isinstance(message, AIMessage):
         return said_in(message).text
     return text_of(message.content) if isinstance(message, BaseMessage) else ""
@@ -201,7 +201,7 @@ def _is_empty(value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """The value, with messages as what they say."""
+    """Return the value with messages replaced by their text."""
     if isinstance(value, BaseMessage):
         return said_by(value)
     if isinstance(value, list) and value and isinstance(value[0], BaseMessage):
@@ -210,11 +210,11 @@ def _plain(value: object) -> object:
 
 
 SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
-"""Keys of an input that tell what is asked, the first before the others."""
+"""The input keys that may hold the objective, in order of preference."""
 
 
 def objective_of(inputs: object) -> object | None:
-    """The last human message of a run's input, else what else says it, else all of it, or None.
+    """Return the last human message of a run's input, else a known key, else all of it, or None.
 
     >>> objective_of({"messages": [("user", "add 1 and 2"), ("ai", "3"), ("user", "and 4")]})
     'and 4'
@@ -241,7 +241,7 @@ def objective_of(inputs: object) -> object | None:
 
 
 def last_human_text(messages: Sequence[object]) -> str | None:
-    """What a human said last; where none spoke, what was said last; else None."""
+    """Return the last human text, else the last text of anyone, else None."""
     last = None
     for message in newest_first(messages):
         said = read(message)
@@ -253,11 +253,11 @@ def last_human_text(messages: Sequence[object]) -> str | None:
 
 _ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
 _BESIDE: Final = frozenset((*SAYS_IT, "context", "history"))
-"""Keys of texts that an answer was made of."""
+"""The keys of texts that an answer is based on."""
 
 
 class Answer(NamedTuple):
-    """What a run came to.
+    """The final answer of a run.
 
     Attributes:
         result: The final answer, or None where the output names none.
@@ -269,7 +269,7 @@ class Answer(NamedTuple):
 
 
 def answer_of(output: object) -> Answer:
-    """The structured response, else the last thing said, else what else is an answer, else all.
+    """Return the structured response, else the last message, else a known key, else the output.
 
     >>> answer_of({"question": "1+2", "answer": "3", "confidence": 0.9})
     Answer(result='3', structured=None)
@@ -292,7 +292,7 @@ def _result(output: object) -> object | None:
 
 
 def _is_alone(output: Mapping[str, object], answer: str) -> bool:
-    """Whether nothing else in it is an answer as well."""
+    """Return whether no other field of the output is an answer as well."""
     return not any(
         isinstance(value, str | Mapping | BaseMessage) and value
         for key, value in output.items()
@@ -301,7 +301,7 @@ def _is_alone(output: Mapping[str, object], answer: str) -> bool:
 
 
 def _last_said(messages: Sequence[object]) -> str | None:
-    """What the agent said last, or the tool's result where that is returned directly."""
+    """Return the agent's last text, or a tool result that is returned directly."""
     for distance, message in enumerate(newest_first(messages)):
         role = read(message).role
         if role == "human":

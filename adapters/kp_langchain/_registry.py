@@ -1,4 +1,4 @@
-"""Which runs are recorded, into which trace: one registry for all handlers of a pipeline."""
+"""The live runs and their traces: one registry for all handlers of a pipeline."""
 
 import logging
 import threading
@@ -38,20 +38,20 @@ _runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictiona
 
 
 def runs_of(kp: "Recording") -> SpanTree:
-    """The live runs that a pipeline records: the same as long as one of its handlers lives."""
+    """Return the live runs of a pipeline, shared by its handlers."""
     with _lock:
         return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
 
 
 def run_id_here() -> int | None:
-    """Of the LangChain run whose code is running here, or None."""
+    """Return the id of the LangChain run whose code is running here, or None."""
     manager = (var_child_runnable_config.get() or {}).get("callbacks")
     run_id: UUID | None = getattr(manager, "parent_run_id", None)
     return None if run_id is None else run_id.int
 
 
 def run_here() -> Here | None:
-    """Where we are in the LangChain run whose code is running here, or None."""
+    """Return the recorder and place of the LangChain run whose code is running here, or None."""
     run_id = run_id_here()
     if run_id is None:
         return None
@@ -62,7 +62,7 @@ def run_here() -> Here | None:
 
 
 def _start_afresh() -> None:
-    """In a forked child: what runs is the parent's, and a thread that it lost may hold locks."""
+    """Reset the locks in a forked child, and leave live runs to the parent."""
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
     for runs in [*_runs_by_pipeline.values()]:
@@ -79,14 +79,14 @@ logger: Final = logging.getLogger("kp_middleware")
 
 
 class Recording(Protocol):
-    """Where the traces go: a `KnowledgePulse`."""
+    """The pipeline that takes the traces: a `KnowledgePulse`."""
 
     def start_recording(self, framework: str, /) -> Recorder | None:
-        """A recorder for a run that begins now, or None where nothing is to be recorded."""
+        """Return a recorder for a run that begins now, or None if it is not recorded."""
 
 
 class Roots:
-    """Begins runs: in the trace of the run around them, or as the root of a new one.
+    """A factory of runs: in the trace of an enclosing run, or as the root of a new one.
 
     Args:
         kp: Makes the recorders.
@@ -110,7 +110,7 @@ class Roots:
         self.last_trace_id: str | None = None
 
     def begin(self, run_id: int, about: EventKwargs) -> Span | None:
-        """Begin a model, a tool or a retriever; where its parent is unknown, it is left out."""
+        """Begin a model, a tool or a retriever; return None if its parent is unknown."""
         parent_id = parent_of(about)
         run = self._runs.join(run_id, parent_id)
         if run is None:
@@ -129,7 +129,7 @@ class Roots:
         return run
 
     def begin_model(self, run_id: int, about: EventKwargs) -> Span | None:
-        """Begin a model; what answers may not say its name, or never answer."""
+        """Begin a model, and note its name, which the answer may lack."""
         run = self.begin(run_id, about)
         if run is None:
             return None
@@ -145,7 +145,7 @@ class Roots:
 
     @shield
     def go_on(self, over: Root) -> None:
-        """What outlives its root, in the background, is a run of its own from now on.
+        """Make runs that outlive their root, in the background, roots of their own.
 
         Args:
             over: That has ended.
@@ -169,7 +169,7 @@ class Roots:
                     run.after = told or run.after
 
     def open(self, run_id: int, parent_id: int | None, about: EventKwargs) -> Span | None:
-        """Begin a run that joined none: a root, unless told of twice or inside an ignored one.
+        """Begin a run without a recorded parent as a root, unless known or inside an ignored one.
 
         Args:
             run_id: Its own.
@@ -205,7 +205,7 @@ class Roots:
         return None
 
     def _around(self) -> Recorder | None:
-        """Of the run of ours that we are in: in a fallback, LangChain does not say which."""
+        """Return the recorder of the enclosing run: in a fallback, LangChain does not name it."""
         run = self._runs.get(run_id_here())
         return None if run is None else run.root.recorder
 
@@ -220,6 +220,6 @@ class Roots:
 
 
 def _framework(metadata: Mapping[str, object], name: object) -> str:
-    """LangGraph before 1.1.5 tells by its default name alone, also of LangChain's agents."""
+    """Return the framework; LangGraph before 1.1.5 is known by its default name alone."""
     kind = metadata.get("ls_integration", name)
     return "langgraph" if kind in {"langgraph", "LangGraph"} else "langchain"

@@ -1,4 +1,4 @@
-"""One root run: what its trace is for, and how it ended."""
+"""One root run: its objective and its outcome."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import time
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kp_langchain._messages import Message
 
 Scope: TypeAlias = Literal["run", "thread"]
-"""What one trace holds: one root run, or all of a thread's."""
+"""The extent of one trace: one root run, or all runs of a thread."""
 
 _NAME_BYTES: Final = 256
 _MAX_TAGS: Final = 32
@@ -63,7 +63,7 @@ class Root(RootSpan):
 
     @shield
     def introduce(self, name: object, metadata: Mapping[str, object], tags: Sequence[str]) -> None:
-        """Note whose run it is, from what LangChain says of the root."""
+        """Note the agent, thread and tags that LangChain gives for the root."""
         recorder = self.recorder
         self.agent_name = metadata.get("lc_agent_name")
         self.within = namespace_of(metadata)
@@ -82,13 +82,13 @@ class Root(RootSpan):
         )
 
     def begin_late(self, tool: str | None, around: object) -> None:
-        """It becomes a root only now: whose run it is, the next thing in it says, else its tool."""
+        """Make this a root now; its agent is named by the next run inside, else after its tool."""
         self.recorder.agent_name = tool
         self._around = around  # an agent without a name has that of the agent around it
         self._began_late = self._is_unnamed = True
 
     def set_thread(self, metadata: Mapping[str, object]) -> None:
-        """Note the thread and the agent, once they are told: of a chain, by the graph inside it."""
+        """Note the thread and the agent once known; a chain's come from the graph inside it."""
         recorder, thread_id = self.recorder, metadata.get("thread_id")
         if self._is_unnamed:
             self._be_named(metadata)
@@ -105,7 +105,7 @@ class Root(RootSpan):
             self.recorder.agent_name = bounded_text(str(self.agent_name), _NAME_BYTES)
 
     def resume(self, resumption: Resumption, inputs: object, ledger: "Conversation") -> None:
-        """Note what a human decided, and which calls may still have to be answered."""
+        """Note a human's decision, and the calls that may still need a result."""
         self._goes_on = True
         notes = self.recorder.thread_notes
         waited_here = notes.awaits is not None
@@ -116,7 +116,7 @@ class Root(RootSpan):
         self.hear_decision(resumption, inputs)
 
     def hear_decision(self, resumption: Resumption, inputs: object) -> None:
-        """Note what a human decided, once for all the runs that the input goes through."""
+        """Note a human's decision, once for all the runs that receive the input."""
         notes = self.recorder.thread_notes
         if resumption.decision is not None and inputs is not notes.heard:
             notes.heard = inputs
@@ -124,7 +124,7 @@ class Root(RootSpan):
 
     @shield
     def set_objective(self, inputs: object) -> None:
-        """Note what the run is for, from its input; a stream tells that only at its end."""
+        """Note the objective from the run's input; a stream reports that only at its end."""
         if self._asked:
             return
         objective = objective_of(inputs)
@@ -134,7 +134,7 @@ class Root(RootSpan):
 
     @shield
     def guess_objective(self, messages: Sequence[object]) -> None:
-        """Note what the run may be for, from what its first model was told."""
+        """Guess the objective from the messages to the first model."""
         if not self._asked and not self.recorder.objective:
             self.recorder.set_objective(last_human_text(messages) or "")
             self.recorder.thread_notes.overheard = self._goes_on
@@ -156,7 +156,7 @@ class Root(RootSpan):
                 )
 
     def record_turn(self, turn: Turn, run: "Span") -> None:
-        """Note what a model said, used and called."""
+        """Note a model's turn: its reasoning, text and tool calls."""
         recorder, place = self.recorder, run.place
         for step in turn.served:
             if isinstance(step, Call):
@@ -187,7 +187,7 @@ class Root(RootSpan):
             recorder.model = bounded_text(str(turn.model), _NAME_BYTES)
 
     def record_aside(self, turn: Turn, run: "Span") -> None:
-        """Note what a middleware's own model said: it is no thought of the agent's."""
+        """Note a middleware's own model turn, which is no thought of the agent."""
         model_call = self._model_call(turn, run)
         said = turn.text or [call.args for call in turn.calls]
         if said:
@@ -201,11 +201,11 @@ class Root(RootSpan):
 
     @shield
     def record_logprobs(self, response: "LLMResult", run: "Span") -> None:
-        """Note how readily a model answered."""
+        """Note the log-probabilities of a model's answer."""
         self.recorder.sureness.hear(told_beside(response), inside=run.around is not None)
 
     def record_recovery(self, error: BaseException, run: "Span") -> None:
-        """Note what was raised inside, if it is an error."""
+        """Note an exception raised inside, if it is an error."""
         match failure_of(error):
             case Failure.ERROR:
                 self.record_error(error, run)
@@ -219,7 +219,7 @@ class Root(RootSpan):
 
     @shield
     def record_late(self, *, ended_well: bool) -> None:
-        """Note what was given up inside, now that the root is over."""
+        """Note the runs given up inside, now that the root is over."""
         left = given_up(self.silent, self._cancelled)
         self.recorder.note_late(
             note for run in left for note in _late_notes(run, ended_well=ended_well)
@@ -227,7 +227,7 @@ class Root(RootSpan):
         self.silent = self._cancelled = []
 
     def cut_short(self, error: BaseException) -> None:
-        """Note which tools were running when the run was given up: they have no other result."""
+        """Note the tools that were running when the run was given up: they have no other result."""
         if self.recorder.thread_notes.awaits == "human":
             return
         for run in given_up(self.silent, self._cancelled):
@@ -240,7 +240,7 @@ class Root(RootSpan):
 
     @shield
     def record_interrupt(self, questions: Iterable[object], run: "Span") -> None:
-        """Note what a human is asked; each is told of by every run that it comes out of."""
+        """Note the questions to a human, once each: every enclosing run reports them."""
         for question in questions:
             number = str(getattr(question, "id", question))
             if number not in self._questions:
@@ -252,7 +252,7 @@ class Root(RootSpan):
 
     @shield
     def pause(self, run: "Span") -> None:
-        """The root is over; its thread may go on."""
+        """Note that the thread waits for a human or its next turn, if it does."""
         notes = self.recorder.thread_notes
         if run.paused or run.paused_inside:
             notes.wait("human", questions=tuple(self._questions), owed=run.ledger.owed)
@@ -290,7 +290,7 @@ class Root(RootSpan):
 
 
 def _late_notes(run: "Span", *, ended_well: bool) -> Iterator[LateNote]:
-    """A run that was given up: what it had said, and that it was survived."""
+    """Yield the notes of a run that was given up: its partial text, and its recovery."""
     after, began = run.after or BEGINNING, time() - (run.latency_ms or 0.0) / 1000
     where = run.place, run.step_call_id, began
     said = "".join(map(text_of, run.parts or ()))

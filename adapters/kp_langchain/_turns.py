@@ -1,4 +1,4 @@
-"""What a model said in one turn: reasoning, text, tool calls, log-probabilities."""
+"""A model's turn: reasoning, text, tool calls, log-probabilities."""
 
 import re
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ _CUT: Final = frozenset(
         *("unexpected_tool_call", "too_many_tool_calls"),
     )
 )
-"""Why a model did not say all that it would: providers' words, in small letters."""
+"""The providers' finish reasons that mean an incomplete answer, in lower case."""
 
 
 class Call(NamedTuple):
-    """A tool call that a model asked for; ``error`` says why nobody can do it, if so."""
+    """A tool call that a model asked for; ``error`` is set if it cannot be run."""
 
     name: str
     args: Mapping[str, object]
@@ -76,13 +76,13 @@ class Turn(NamedTuple):
 
     @property
     def thought(self) -> str:
-        """Reasoning and text; nothing where both are blank."""
+        """The reasoning and text; empty if both are blank."""
         thought = f"{self.reasoning}\n\n{self.text}" if self.reasoning else self.text
         return "" if thought.isspace() else thought
 
 
 class Said(NamedTuple):
-    """What a message says, in whichever of the providers' forms."""
+    """The content of a message, in whichever of the providers' forms."""
 
     reasoning: str
     text: str
@@ -90,7 +90,7 @@ class Said(NamedTuple):
 
 
 def turn_of(response: "LLMResult | None") -> Turn:
-    """The first candidate of a model's response; an empty turn where there is none."""
+    """Return the first candidate of a model's response, or an empty turn."""
     if response is None or not response.generations or not response.generations[0]:
         return Turn()
     generation = response.generations[0][0]
@@ -110,7 +110,7 @@ def turn_of(response: "LLMResult | None") -> Turn:
 
 
 def _turn_in(message: "BaseMessage", totals: Mapping[str, Any]) -> Turn:
-    """What a message says; of its model, what is told of the whole response may know more."""
+    """Return the turn of a message; ``totals`` fill in a missing model name and tokens."""
     said, about = said_in(message), message.response_metadata
     calls = _calls(message)
     return Turn(
@@ -133,7 +133,7 @@ def _unfinished(calls: tuple[Call, ...], about: Mapping[str, Any]) -> str | None
 
 
 def _cut(about: Mapping[str, Any]) -> str | None:
-    """Why a model stopped, where that is not because it had said all."""
+    """Return the reason a model stopped before it was finished, or None."""
     for name in _REASONS:
         if isinstance(reason := about.get(name), str) and reason.lower() in _CUT:
             return reason
@@ -144,7 +144,7 @@ def _cut(about: Mapping[str, Any]) -> str | None:
 
 
 def said_in(message: "BaseMessage") -> Said:
-    """The reasoning and the text of a message, and what its provider served."""
+    """Return the reasoning and text of a message, and the steps of its provider's tools."""
     content = message.content
     said = _split_thinking(content) if isinstance(content, str) else _from_blocks(content)
     extra = message.additional_kwargs
@@ -191,7 +191,7 @@ def _from_blocks(blocks: list[str | dict[str, object]]) -> Said:
 
 
 def _reasoning(block: object) -> str:
-    """The reasoning that a block holds, in any provider's form, else nothing."""
+    """Return the reasoning in a block, in any provider's form, or an empty string."""
     match block:
         case {"type": "reasoning", "reasoning": str(text)}:
             return text
@@ -216,7 +216,7 @@ def _summary_text(part: object) -> str:
 
 
 def _served(block: Mapping[str, object], names: dict[str, str]) -> Call | Served | None:
-    """A step of the provider's own tools; ``names`` tells whose result it is."""
+    """Return a step of the provider's own tools, or None; ``names`` maps call ids to tools."""
     match block:
         case {"type": "server_tool_call" | "server_tool_use", "name": str(name)}:
             args = block.get("args", block.get("input"))
@@ -251,7 +251,7 @@ def _tokens(usage: object) -> tuple[int, int] | None:
 
 
 def told_beside(response: "LLMResult") -> Mapping[str, object]:
-    """Of a chat model's message, or of a completion; nothing where the log-probabilities are cut.
+    """Return the metadata of a response, or nothing if its log-probabilities are incomplete.
 
     LangChain's streaming of version 3 keeps those of the last chunk alone: the full stop's.
     """
@@ -267,7 +267,7 @@ def told_beside(response: "LLMResult") -> Mapping[str, object]:
 
 
 def _cover(logprobs: object, text: str) -> bool:
-    """Whether they are of most of a text: blanks at its ends, and thinking, may be left out."""
+    """Return whether log-probabilities cover at least half of a text."""
     match logprobs:
         case {"content": [*tokens]} | [*tokens]:
             said = (token.get("token") for token in tokens if isinstance(token, Mapping))

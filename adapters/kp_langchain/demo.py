@@ -29,12 +29,12 @@ _SHOP: Final = {
 
 
 def finance_tools() -> list[BaseTool]:
-    """What an agent needs to talk about money."""
+    """Return the tools of an agent that answers questions about money."""
     return _tools(convert, monthly_payment, share_of_income)
 
 
 def code_tools() -> list[BaseTool]:
-    """What an agent needs to repair a small project: a fresh copy of it, which it may change."""
+    """Return the tools of an agent that repairs a small project, on a fresh copy of it."""
     project = Project()
     return _tools(project.search, project.read, project.replace, project.run_test, publish)
 
@@ -48,7 +48,7 @@ def convert(amount: float, source: str, target: str) -> float:
 
 
 def monthly_payment(amount: float, yearly_rate: float, years: int) -> float:
-    """What a loan costs a month; the rate is a fraction, such as 0.05."""
+    """Compute the monthly payment of a loan; the rate is a fraction, such as 0.05."""
     if not 0 < yearly_rate < 1:
         raise ToolException(f"a yearly rate of {yearly_rate} is no fraction: 4 % is 0.04")
     rate = yearly_rate / 12
@@ -56,7 +56,7 @@ def monthly_payment(amount: float, yearly_rate: float, years: int) -> float:
 
 
 def share_of_income(payment: float, income: float) -> str:
-    """How much of a monthly income a payment takes."""
+    """Compute the share of a monthly income that a payment takes."""
     return f"{payment / income:.0%}"
 
 
@@ -115,7 +115,7 @@ def _tools(*functions: Callable[..., Any]) -> list[BaseTool]:
 
 
 class ScriptedModel(BaseChatModel):
-    """A chat model without a model: it says one turn of its script after another.
+    """A fake chat model that returns one turn of its script after another.
 
     ``{convert}`` in a turn stands for what the tool ``convert`` returned last.
     """
@@ -127,7 +127,7 @@ class ScriptedModel(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> "ScriptedModel":
-        """The same model: its script knows the tools."""
+        """Return the same model: its script knows the tools."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -138,7 +138,7 @@ class ScriptedModel(BaseChatModel):
 
 
 class Task(NamedTuple):
-    """One task for the agent, and what its model will say."""
+    """One task for the agent, with its model's script."""
 
     domain: str
     objective: str
@@ -146,7 +146,7 @@ class Task(NamedTuple):
 
 
 def run_tasks(kp: Recording) -> None:
-    """Let the agent work on each task, and record it.
+    """Run the agent on each task, and record it.
 
     Args:
         kp: A `KnowledgePulse`, which takes the traces.
@@ -162,7 +162,7 @@ def run_tasks(kp: Recording) -> None:
 
 
 def how_sure(output: Any) -> float | None:
-    """What the agent says of itself in its last message: "I am 90 % sure"; None where it does not.
+    """Return the confidence in the last message, as in "I am 90 % sure", or None.
 
     >>> how_sure({"messages": [AIMessage("It is 7. I am 90 % sure.")]})
     0.9

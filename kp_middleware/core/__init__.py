@@ -1,4 +1,4 @@
-"""Decide what a run is worth and whether it may leave: pure functions, standard library alone.
+"""Score runs and gate them: pure functions on the standard library alone.
 
-A module at a time is imported from here, none by this front door.
+Import its modules directly; this package exports nothing.
 """

@@ -1,4 +1,4 @@
-"""The nearest run that one signal alone would have given the other verdict, rules included."""
+"""Counterfactuals: the nearest run that one signal alone would have given the other verdict."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from kp_middleware.core.formula import (
 )
 
 RECOVERY: Final = "error_recovery"
-"""The kind of step that counts twice."""
+"""The step type that counts twice: as a type and as a recovery."""
 
 _KINDS: Final = ("observation", "thought", "tool_call")  # the others
 _ENOUGH_STEPS: Final = 100  # with so many, complexity is 1; more only take from tool diversity
@@ -25,7 +25,7 @@ _THOUSAND: Final = 1000  # alternatives differ by thousandths, as they are print
 
 
 class Facts(NamedTuple):
-    """Everything of a run that its score depends on.
+    """The facts of a run that its score depends on.
 
     Attributes:
         kinds: The types of its steps.
@@ -46,7 +46,7 @@ class Facts(NamedTuple):
     success: bool
 
     def parts(self, weights: Weights) -> Parts:
-        """The parts of such a run's score."""
+        """Return the parts of the run's score."""
         signals = Signals(
             self.complexity,
             self.novelty,
@@ -57,22 +57,22 @@ class Facts(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """Its steps, as the formula counts them."""
+        """The run's steps, as the formula counts them."""
         return Shape(self.steps, self.kinds, self.tools, self.recoveries)
 
     @property
     def complexity(self) -> float:
-        """From 0 to 1."""
+        """The complexity signal, from 0 to 1."""
         return complexity(self.shape)
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The names of those that fire, in order."""
+        """The names of the rules that fire, in order."""
         return fired_rules(self.shape, success=self.success)
 
 
 class Case(NamedTuple):
-    """One signal of one score, held against a threshold.
+    """One signal of one score, compared with a threshold.
 
     Attributes:
         run: What was scored.
@@ -88,17 +88,17 @@ class Case(NamedTuple):
 
     @property
     def cleared(self) -> bool:
-        """Whether the score reaches the threshold."""
+        """True if the score reaches the threshold."""
         return self.parts.score >= self.threshold
 
     @property
     def value(self) -> float:
-        """Of the signal, from 0 to 1."""
+        """The value of the signal, from 0 to 1."""
         value: float = getattr(self.parts.signals, self.signal)
         return value
 
     def score(self, other: Facts) -> float:
-        """What another run would have scored."""
+        """Return the score that another run would have."""
         parts = other.parts(self.parts.weights)
         if other.complexity == self.run.complexity:  # of a run kept in part, not all are known
             parts = parts.changed("complexity", self.parts.signals.complexity)
@@ -106,25 +106,25 @@ class Case(NamedTuple):
 
     @property
     def is_kept_in_part(self) -> bool:
-        """Whether it had steps that are not stored, of kinds that are not known."""
+        """True if the run had steps, of unknown types, that are not stored."""
         return self.run.complexity != self.parts.signals.complexity
 
     def alternative(self) -> Facts | None:
-        """The nearest run with the other verdict that differs in this signal; None if none does."""
+        """Return the nearest run with the other verdict that differs in this signal, or None."""
         for other in _OTHERS[self.signal](self):
             if (self.score(other) >= self.threshold) != self.cleared:
                 return other
         return None
 
     def farthest(self) -> float:
-        """The score at the most, or at the least where it cleared, by this signal alone."""
+        """Return the highest score this signal alone can give; the lowest, if it cleared."""
         scores = [self.parts.score, *map(self.score, _OTHERS[self.signal](self))]
         if self.signal == "complexity" and self.is_kept_in_part:
             scores.append(self._complexity_edge())
         return min(scores) if self.cleared else max(scores)
 
     def _complexity_edge(self) -> float:
-        """With all or nothing of it, whatever steps it takes and they do to the other signals."""
+        """Return the score with complexity at its limit, and the rules that follow."""
         run, complexity = self.run, 0.0 if self.cleared else 1.0
         if self.cleared:
             run = run._replace(recoveries=0)
@@ -136,7 +136,7 @@ class Case(NamedTuple):
 
 
 def _other_complexities(case: Case) -> Iterator[Facts]:
-    """All runs that are more complex, or less where it cleared; those with fewest changes first."""
+    """Yield the runs of higher complexity, or lower if it cleared, by number of changes."""
     if case.is_kept_in_part:
         return
     others = (other for other in other_runs(case.run) if _is_beyond(case, other))
@@ -151,7 +151,7 @@ def _is_beyond(case: Case, other: Facts) -> bool:
 
 
 def _other_novelties(case: Case) -> Iterator[Facts]:
-    """By the similarity of the nearest trace."""
+    """Yield runs that differ in novelty, in steps of a thousandth, the nearest trace's first."""
     similarities = range(_THOUSAND + 1)
     for similarity in similarities if case.cleared else reversed(similarities):
         yield case.run._replace(novelty=1.0 - similarity / _THOUSAND)
@@ -182,10 +182,10 @@ _OTHERS: Final[Mapping[str, Callable[[Case], Iterator[Facts]]]] = {
 
 
 def other_runs(run: Facts) -> Iterator[Facts]:
-    """One for each score that other kinds of step, recoveries and numbers of steps can make.
+    """Yield a run for each score that other types and numbers of steps can give.
 
-    Which kinds they are does not matter, nor how many recoveries more than one or two: of those
-    that score alike it is the one that is most like the run.
+    Neither the kinds themselves nor recoveries beyond one or two matter to the score: of the runs
+    that score alike, the one most like the given run is yielded.
     """
     for kinds in dict.fromkeys(_kind_sets(run)):
         first = max(run.tools, len(kinds), 1)
@@ -197,14 +197,14 @@ def other_runs(run: Facts) -> Iterator[Facts]:
 
 
 def _step_counts(run: Facts, first: int) -> Iterator[int]:
-    """Where there are more than enough, the fewest and those near to the run's tell of all."""
+    """Yield numbers of steps to try; beyond enough, only those near the run's own."""
     enough = max(first, _ENOUGH_STEPS + MANY_RECOVERIES) + 1
     yield from range(first, enough)
     yield from range(max(enough, run.steps - _NEAR), run.steps + MANY_RECOVERIES + 1)
 
 
 def _kind_sets(run: Facts) -> Iterator[frozenset[str]]:
-    """Without recoveries: fewer and fewer than it had, those with a tool last; and more."""
+    """Yield sets of step types without recoveries: subsets of the run's, then supersets."""
     had = [kind for kind in _KINDS if kind in run.kinds]
     had.sort(key=lambda kind: (kind == "thought") == (run.tools > 0))
     missing = [kind for kind in _KINDS if kind not in run.kinds]
@@ -218,7 +218,7 @@ def _kind_sets(run: Facts) -> Iterator[frozenset[str]]:
 
 
 def _recoveries(run: Facts, steps: int, kinds: int) -> Iterator[int]:
-    """None, one or two, and many, each as near to those it had as there is room for."""
+    """Yield numbers of recoveries: none, one or two, and many, each near to the run's own."""
     if not kinds:
         yield steps
         return
@@ -229,13 +229,13 @@ def _recoveries(run: Facts, steps: int, kinds: int) -> Iterator[int]:
 
 
 def _has_room_for_tools(run: Facts, kinds: frozenset[str]) -> bool:
-    """A thought uses none, unless all that it had were thoughts."""
+    """Return whether steps of these types can use the run's tools; thoughts use none."""
     thought = frozenset({"thought"})
     return run.tools == 0 or kinds != thought or run.kinds == thought
 
 
 def distance(run: Facts, other: Facts) -> tuple[int, int]:
-    """How many steps are others; of as many, how many things there are to say of them."""
+    """Return how many steps differ, then how many kinds of change that takes."""
     changes = (
         len((run.kinds ^ other.kinds) - {RECOVERY}),
         abs(other.recoveries - run.recoveries),
@@ -245,6 +245,6 @@ def distance(run: Facts, other: Facts) -> tuple[int, int]:
 
 
 def plain_steps(run: Facts, other: Facts) -> int:
-    """How many steps another run has more, beside its recoveries and the first of a new kind."""
+    """Return how many more steps another run has, without recoveries and new types."""
     had, has = run.kinds - {RECOVERY}, other.kinds - {RECOVERY}
     return (other.steps - other.recoveries - len(has)) - (run.steps - run.recoveries - len(had))

@@ -1,4 +1,4 @@
-"""Evaluate a run: its score, and whether it may leave. Everything that decides calls `evaluate`."""
+"""Score a run and apply the gate. Every decision goes through `evaluate`."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from kp_middleware.core.gates import Decision, Gate, GateHistory, Reason, Reason
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an evaluation needs to know of a run.
+    """The input of an evaluation: what is known of a run.
 
     Attributes:
         shape: Its steps.
@@ -30,7 +30,7 @@ class Run:
         success: Whether the task was done.
         nearest: The most similar run before it; None if there was none.
         embedder: The fingerprint of the embedder; None means nothing was compared.
-        measured: Its signals as they were measured before: only the outcome is measured anew. None
+        measured: Its signals as they were measured before: only the outcome is measured again. None
             measures all four.
     """
 
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def signals(self) -> Signals:
-        """The four measures."""
+        """The four signals; only the outcome is recomputed if they were measured before."""
         if self.measured is None:
             return measure(
                 self.shape,
@@ -75,13 +75,13 @@ class Verdict(NamedTuple):
     reason: Reason
 
     def staying(self, delivery: str) -> "Verdict":
-        """Return the same verdict with why the run stays here all the same: see `DELIVERY`."""
+        """Return the same verdict with the reason why the run stays local: see `DELIVERY`."""
         args = {**self.reason.args, "delivery": delivery}
         return self._replace(reason=self.reason._replace(args=args))
 
 
 class Evaluation(NamedTuple):
-    """What a run is worth, and what the gate makes of it."""
+    """The score of a run and the gate's verdict."""
 
     score: Score
     verdict: Verdict
@@ -102,7 +102,7 @@ class Terms(NamedTuple):
 
 
 def evaluate(run: Run, history: GateHistory, settings: Terms) -> Evaluation:
-    """Score a run and decide whether it may leave.
+    """Score a run and decide whether to forward it.
 
     Args:
         run: What was measured of it.
@@ -114,7 +114,7 @@ def evaluate(run: Run, history: GateHistory, settings: Terms) -> Evaluation:
 
 
 def score_run(run: Run, weights: Weights) -> Score:
-    """Return how much a run is worth sharing."""
+    """Return the score of a run."""
     signals = run.signals
     rules = fired_rules(run.shape, success=run.success)
     value, adjustments = combine(signals, weights, rules)
@@ -122,7 +122,7 @@ def score_run(run: Run, weights: Weights) -> Score:
 
 
 def decide(score: Score, history: GateHistory, settings: Terms) -> Verdict:
-    """Ask the gate; a run that it fails to decide on stays.
+    """Return the gate's verdict; a run is withheld if its gate fails.
 
     Raises:
         Exception: What the history failed with: that is not the gate's fault, and may pass.

@@ -1,6 +1,6 @@
 """The protocol's formula: four signals, weighted by domain, then three rules.
 
-The one place that knows it. Source: the protocol's scoring specification; signals and scores are
+The only implementation of it. Source: the protocol's scoring specification; signals and scores are
 clamped to 0..1.
 """
 
@@ -11,17 +11,17 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 SIGNALS: Final = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
-"""In the order in which they are summed, which decides the last bit of the sum."""
+"""The signals in the order of summation, which decides the last bit of the sum."""
 
 STEP_TYPES: Final = ("thought", "tool_call", "observation", "error_recovery")
 
 DEFAULT_PROFILE: Final = "default"
 
 DEFAULT_THRESHOLD: Final = 0.75
-"""The score from which the protocol shares a run."""
+"""The protocol's threshold: a run that scores as much is shared."""
 
 MANY_RECOVERIES: Final = 3
-"""A success with so many recoveries is rewarded."""
+"""The number of recoveries from which a success is rewarded."""
 
 _UNKNOWN_NOVELTY: Final = 0.5
 _AFTER_FAILURE: Final = 0.3
@@ -46,7 +46,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The four measures of a run, each from 0 to 1; iterable in the order of `SIGNALS`."""
+    """The four signals of a run, each from 0 to 1; iterable in the order of `SIGNALS`."""
 
     complexity: float
     novelty: float
@@ -54,13 +54,13 @@ class Signals:
     outcome_confidence: float
 
     def __iter__(self) -> Iterator[float]:
-        """Their values."""
+        """Return an iterator over the values."""
         return iter((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each signal counts in one domain; iterable in the order of `SIGNALS`.
+    """The weight of each signal in one domain; iterable in the order of `SIGNALS`.
 
     Raises:
         ValueError: If they do not sum to 1 (within 1e-9), or one is outside 0 to 1.
@@ -75,7 +75,7 @@ class Weights:
     outcome_confidence: float
 
     def __post_init__(self) -> None:
-        """Refuse weights that would leave 0..1."""
+        """Raise if a weight is outside 0 to 1 or the sum is not 1."""
         for name, weight in zip(SIGNALS, self, strict=True):
             if not 0 <= weight <= 1:
                 raise ValueError(f"weights are from 0 to 1, {name} is {weight:g}")
@@ -83,7 +83,7 @@ class Weights:
             raise ValueError(f"weights must sum to 1, these sum to {total:g}")
 
     def __iter__(self) -> Iterator[float]:
-        """Their values."""
+        """Return an iterator over the values."""
         return iter((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
 
 
@@ -100,7 +100,7 @@ PROFILES: Final[Mapping[str, Weights]] = MappingProxyType(
 
 
 class Nearest(NamedTuple):
-    """The most similar run seen before."""
+    """The most similar earlier run."""
 
     id: str
     similarity: float
@@ -115,7 +115,7 @@ class Adjustment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How much a run is worth sharing, with everything that led to it.
+    """The score of a run, with everything that led to it.
 
     Attributes:
         value: From 0 (not) to 1 (very).
@@ -137,7 +137,7 @@ class Score:
     embedder: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no formula gives."""
+        """Raise if the value or a signal is outside 0 to 1."""
         for number in (self.value, *self.signals):
             if not 0 <= number <= 1:
                 raise ValueError(f"scores and signals are from 0 to 1, this one is {number:g}")
@@ -149,7 +149,7 @@ class Score:
 
 
 def measure(shape: Shape, *, similarity: float | None, confidence: float, success: bool) -> Signals:
-    """Measure a run.
+    """Return the four signals of a run.
 
     Args:
         shape: Its steps.
@@ -166,31 +166,31 @@ def measure(shape: Shape, *, similarity: float | None, confidence: float, succes
 
 
 def complexity(shape: Shape) -> float:
-    """Half for all four types of step, 0.3 for any recovery, 0.01 for each step; at most 1."""
+    """Return 0.5 for all four step types, plus 0.3 for any recovery, 0.01 per step; at most 1."""
     kinds = len(shape.types) / len(STEP_TYPES) * 0.5
     recovered = 0.3 if shape.recoveries else 0.0
     return min(1.0, kinds + recovered + shape.steps / 20 * 0.2)
 
 
 def novelty(similarity: float | None) -> float:
-    """1 for a run unlike all before, 0 for a repeat, 0.5 if nothing was compared."""
+    """Return 1 for a run unlike all before, 0 for a repeat, 0.5 if nothing was compared."""
     if similarity is None:
         return _UNKNOWN_NOVELTY
     return min(1.0, max(0.0, 1.0 - similarity))
 
 
 def tool_diversity(shape: Shape) -> float:
-    """Different tools for each step, times three; at most 1."""
+    """Return the number of different tools per step, times three; at most 1."""
     return min(1.0, shape.tools / max(1, shape.steps) * 3)
 
 
 def outcome_confidence(confidence: float, *, success: bool) -> float:
-    """The agent's own confidence; 0.3 of it after a failure."""
+    """Return the agent's own confidence, or 0.3 of it after a failure."""
     return confidence * (1.0 if success else _AFTER_FAILURE)
 
 
 def fired_rules(shape: Shape, *, success: bool) -> tuple[str, ...]:
-    """The names of the rules that fire for a run, in the order in which they apply."""
+    """Return the names of the rules that fire for a run, in the order in which they apply."""
     fires = {
         "single_thought": shape.steps == 1 and "thought" in shape.types,
         "many_recoveries": shape.recoveries >= MANY_RECOVERIES and success,
@@ -202,7 +202,7 @@ def fired_rules(shape: Shape, *, success: bool) -> tuple[str, ...]:
 def combine(
     signals: Signals, weights: Weights, rules: tuple[str, ...]
 ) -> tuple[float, tuple[Adjustment, ...]]:
-    """Weigh the signals and apply the rules, each on the result of the one before.
+    """Weigh the signals and apply the rules, each to the result of the one before.
 
     Returns:
         The score, from 0 to 1, and the effect of each rule.
@@ -217,7 +217,7 @@ def combine(
 
 
 class Parts(NamedTuple):
-    """The parts of a score, to ask what another signal or other weights would have given.
+    """The parts of a score, to compute what another signal or other weights would give.
 
     Attributes:
         signals: The four measures.
@@ -231,7 +231,7 @@ class Parts(NamedTuple):
 
     @property
     def score(self) -> float:
-        """From 0 to 1."""
+        """The score, from 0 to 1."""
         return combine(*self)[0]
 
     @property
@@ -240,11 +240,11 @@ class Parts(NamedTuple):
         return combine(*self)[1]
 
     def changed(self, signal: str, value: float) -> Self:
-        """The same, but for the value of one signal."""
+        """Return the same parts with another value of one signal."""
         return self._replace(signals=replace(self.signals, **{signal: value}))
 
     def least(self, signal: str, threshold: float) -> float | None:
-        """The least value of one signal that reaches a threshold, while the others stay.
+        """Return the lowest value of a signal that reaches a threshold, the others unchanged.
 
         The score never falls when a signal rises, so halving finds it to the last bit.
 

@@ -1,6 +1,6 @@
-"""Gates: whether a scored run may leave, from its score and what was decided before it.
+"""Gates: decide from a score and earlier decisions whether a run is forwarded.
 
-Reasons are codes with arguments; sentences are made where they are shown.
+Reasons are codes with arguments; they are put into words where they are shown.
 """
 
 import math
@@ -16,15 +16,15 @@ _TOP: Final = re.compile(r"\s*top\s*(\d{1,3}(?:\.\d{1,4})?)\s*(?:%|percent)\s*",
 _FEWEST_RUNS: Final = 50
 
 LAST_RUNS: Final = 500
-"""How many runs of a domain a gate looks back on."""
+"""The number of a domain's last runs that a gate considers."""
 
 DAY_S: Final = 24 * 3600
 WINDOW_S: Final = 30 * DAY_S
-"""How far it looks back."""
+"""The age of the oldest run that a gate considers, in seconds."""
 
 
 class ReasonCode(StrEnum):
-    """Why a gate decided so, and the arguments that come with it."""
+    """The kind of reason for a decision, with the arguments that come with it."""
 
     ABOVE_THRESHOLD = "above_threshold"
     """``score``, ``threshold``; while a share warms up also ``runs`` and ``needed``."""
@@ -47,7 +47,7 @@ class ReasonCode(StrEnum):
 
 
 class Reason(NamedTuple):
-    """Why a gate decided so.
+    """The reason for a gate's decision.
 
     Attributes:
         code: The kind of reason.
@@ -85,7 +85,7 @@ class Decision(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a score stands among the last runs of its domain.
+    """The rank of a score among the last runs of its domain.
 
     Attributes:
         runs: How many they are: of the last 30 days, at most 500.
@@ -99,7 +99,7 @@ class Standing(NamedTuple):
 
 
 def rank(scores: Sequence[float], tied: int, score: float, *, share: float) -> Standing:
-    """Rank a score among those of the last runs.
+    """Return the rank of a score among those of the last runs.
 
     Args:
         scores: Of those runs, the lowest first.
@@ -128,29 +128,29 @@ class GateHistory(Protocol):
         """
 
     def forwarded_in_a_day(self) -> int:
-        """Count the other runs that were let through in the last 24 hours and may leave."""
+        """Return the number of other runs forwarded in the last 24 hours that may leave."""
 
 
 class Gate(Protocol):
-    """Decides what may leave. Its name is stored with each decision."""
+    """A rule that decides which runs to forward. Its name is stored with each decision."""
 
     @property
     def name(self) -> str:
-        """Its rule in a few words."""
+        """The gate's rule in a few words."""
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
-        """Decide whether a run may leave."""
+        """Decide whether to forward a run."""
 
 
 class SettingsGate(Gate, Protocol):
-    """A gate that settings describe: it also decides without giving a reason, for many runs."""
+    """A gate made from settings, which can also decide without a reason, for many runs."""
 
     def admits(self, score: float, history: GateHistory) -> bool:
-        """Return whether a run with this score may leave: what `decide` goes by."""
+        """Return whether a run with this score is forwarded: the check behind `decide`."""
 
 
 class Threshold:
-    """Forward a run that scores at least so much.
+    """A gate that forwards runs with at least a given score.
 
     >>> Threshold(0.75).name
     'threshold 0.75'
@@ -174,7 +174,7 @@ class Threshold:
 
 
 class TopShare:
-    """Forward the best share of each domain's runs.
+    """A gate that forwards the best share of each domain's runs.
 
     The protocol's own threshold holds until the domain has enough runs. Of runs that score the
     same the first ones go.
@@ -193,7 +193,7 @@ class TopShare:
         self._until_then = Threshold(DEFAULT_THRESHOLD)
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
-        """Forward if fewer than the share of the last runs are ahead."""
+        """Forward if fewer than the share of the last runs rank ahead."""
         standing = history.standing(score.value, share=self._share)
         runs, _, bar = standing
         if runs < self._needed:
@@ -205,7 +205,7 @@ class TopShare:
         return Decision("withhold", Reason(code, args), bar)
 
     def admits(self, score: float, history: GateHistory) -> bool:
-        """Return whether fewer than the share of the last runs are ahead."""
+        """Return whether fewer than the share of the last runs rank ahead."""
         standing = history.standing(score, share=self._share)
         if standing[0] < self._needed:
             return self._until_then.admits(score, history)
@@ -224,7 +224,7 @@ class TopShare:
 
 
 class DailyLimit:
-    """Forward what another gate does, but no more than so many in 24 hours.
+    """A gate that forwards what another gate does, up to a limit in 24 hours.
 
     >>> DailyLimit(TopShare(0.1), 20).name
     'top 10%, at most 20 a day'
@@ -236,7 +236,7 @@ class DailyLimit:
         self._most = most
 
     def decide(self, score: Score, history: GateHistory) -> Decision:
-        """Forward what the other gate forwards, while there is room."""
+        """Forward what the other gate forwards, up to the limit."""
         decided = self._gate.decide(score, history)
         if decided.decision == "withhold" or self._has_room(history):
             return decided
@@ -244,7 +244,7 @@ class DailyLimit:
         return decided._replace(decision="withhold", reason=reason)
 
     def admits(self, score: float, history: GateHistory) -> bool:
-        """Return whether the other gate admits it, while there is room."""
+        """Return whether the other gate admits it and the limit is not reached."""
         return self._gate.admits(score, history) and self._has_room(history)
 
     def _has_room(self, history: GateHistory) -> bool:
@@ -260,11 +260,11 @@ class GateSettings(Protocol):
 
     @property
     def max_per_day(self) -> int | None:
-        """How many in 24 hours; None means any number."""
+        """The limit in 24 hours; None means no limit."""
 
 
 def gate_of(settings: GateSettings) -> SettingsGate:
-    """Make the gate that the settings describe.
+    """Return the gate that the settings describe.
 
     >>> from kp_middleware import Settings
     >>> gate_of(Settings(threshold="top 10%", max_per_day=20)).name
@@ -274,7 +274,7 @@ def gate_of(settings: GateSettings) -> SettingsGate:
 
 
 def make_gate(threshold: float | str, max_per_day: int | None = None) -> SettingsGate:
-    """Make the gate of a threshold and a daily limit.
+    """Return the gate for a threshold and a daily limit.
 
     >>> make_gate("top 10%", 20).name
     'top 10%, at most 20 a day'
@@ -285,7 +285,7 @@ def make_gate(threshold: float | str, max_per_day: int | None = None) -> Setting
 
 
 def exact(threshold: float) -> str:
-    """Write a threshold with as few digits as say it exactly.
+    """Format a threshold with as few digits as represent it exactly.
 
     >>> exact(0.7), exact(0.7500004), exact(1)
     ('0.7', '0.7500004', '1')
@@ -295,7 +295,7 @@ def exact(threshold: float) -> str:
 
 
 def top_share(words: str) -> float | None:
-    """Read a share, from 0.01 to 1; None if the words mean no such share.
+    """Parse a share such as ``top 10%``, from 0.01 to 1; return None for anything else.
 
     >>> top_share("top 10%"), top_share("Top 2.5 %"), top_share("0.75"), top_share("top 0%")
     (0.1, 0.025, None, None)
@@ -306,7 +306,7 @@ def top_share(words: str) -> float | None:
 
 
 def share_in_words(share: float) -> str:
-    """Write a share, always in the same words.
+    """Format a share, such as ``top 10%``.
 
     >>> share_in_words(0.1)
     'top 10%'
@@ -315,7 +315,7 @@ def share_in_words(share: float) -> str:
 
 
 def fewest_runs(share: float) -> int:
-    """Count the runs a domain needs before a share of them means something.
+    """Return the number of runs a domain needs before a share of them is meaningful.
 
     >>> fewest_runs(0.1), fewest_runs(0.01)
     (50, 100)

@@ -1,4 +1,4 @@
-"""Decide again on a history of runs, in the order of recording, for several gates at once."""
+"""Replay a history of runs, in the order of recording, against several gates at once."""
 
 import math
 from bisect import bisect_left, bisect_right, insort
@@ -16,11 +16,11 @@ _BINS: Final = 20
 _TELL_EVERY: Final = 5000
 
 _Entry: TypeAlias = tuple[int, int, float, tuple[int, ...]]
-"""When a run started, its number, its score, and the gates that rank and let it through."""
+"""A run's start, number and score, and the ranking gates that forwarded it."""
 
 
 class ScoredRun(NamedTuple):
-    """A scored run as gates look back on it.
+    """A scored run in a gate's history.
 
     Attributes:
         domain: Of the run.
@@ -39,7 +39,7 @@ class ScoredRun(NamedTuple):
 
 
 def replay(runs: Iterable[ScoredRun], gates: Sequence[SettingsGate]) -> Iterator[tuple[int, ...]]:
-    """Decide on runs in order, and yield for each the numbers of the gates that let it through.
+    """Decide on runs in order, and yield for each the numbers of the gates that forward it.
 
     Args:
         runs: In the order of recording.
@@ -65,7 +65,7 @@ def replay(runs: Iterable[ScoredRun], gates: Sequence[SettingsGate]) -> Iterator
 
 
 class Window:
-    """The last 500 scored runs of one domain, the young ones sorted by score.
+    """The last 500 scored runs of one domain, with those in the time window sorted by score.
 
     Args:
         gates: How many gates decide on them.
@@ -84,7 +84,7 @@ class Window:
         self._number = 0
 
     def look_back_to(self, since_ms: int) -> None:
-        """Leave out what started before."""
+        """Move the start of the time window."""
         old = bisect_left(self._by_start, (since_ms,))
         for at in range(self._old, old):
             self._leave(self._by_start[at])
@@ -93,7 +93,7 @@ class Window:
         self._old = old
 
     def add(self, started_ms: int, score: float, went: tuple[int, ...]) -> None:
-        """Add a run that was decided on; the oldest of more than 500 goes."""
+        """Add a run that was decided on, and drop the oldest beyond 500."""
         self._number += 1
         entry = (started_ms, self._number, score, went)
         self._last.append(entry)
@@ -155,7 +155,7 @@ class Past:
         self._let_through_ms: list[int] = []
 
     def add(self, decided_ms: int) -> None:
-        """Count a run that was let through, and may leave."""
+        """Count a forwarded run that may leave."""
         if not self._let_through_ms or self._let_through_ms[-1] <= decided_ms:
             self._let_through_ms.append(decided_ms)
         else:
@@ -168,13 +168,13 @@ class Past:
         return rank(self.window.scores, tied, score, share=share)
 
     def forwarded_in_a_day(self) -> int:
-        """Count the runs that were let through in the last 24 hours and may leave."""
+        """Return the number of runs forwarded in the last 24 hours that may leave."""
         until = bisect_right(self._let_through_ms, self.now_ms)
         return until - bisect_left(self._let_through_ms, self.now_ms - _DAY_MS)
 
 
 class Outcome(NamedTuple):
-    """What one gate would have let through.
+    """The runs that one gate would have forwarded, counted.
 
     Attributes:
         let_through: How many runs.
@@ -188,7 +188,7 @@ class Outcome(NamedTuple):
 
 
 class DomainScores(NamedTuple):
-    """How the scores of one domain are spread.
+    """The distribution of the scores of one domain.
 
     Attributes:
         domain: Its name.
@@ -208,13 +208,13 @@ class DomainScores(NamedTuple):
 
 
 class Trial:
-    """What gates would have let through of a history.
+    """A trial of gates on a history of runs.
 
     Private runs take part, but never leave, and are not counted.
 
     Args:
         runs: In the order of recording.
-        domain: Counts only this domain, beside which the others have their part of each day; None
+        domain: Counts only this domain, though the others still use up the daily limit; None
             means any.
         since_ms: Counts only what started then or later, in ms since the epoch; None means all.
     """
@@ -240,17 +240,17 @@ class Trial:
 
     @property
     def runs(self) -> int:
-        """How many are counted."""
+        """The number of runs counted."""
         return len(self._counted)
 
     @property
     def days(self) -> float:
-        """From the start of the first that is counted to that of the last, at least 1."""
+        """The days from the first counted run's start to the last one's, at least 1."""
         started_ms = [run.started_ms for run in self._counted] or [0]
         return max(1.0, (max(started_ms) - min(started_ms)) / _DAY_MS)
 
     def domains(self) -> list[DomainScores]:
-        """Return how the scores are spread in each domain, the most runs first."""
+        """Return the distribution of scores in each domain, the most runs first."""
         scores: defaultdict[str, list[float]] = defaultdict(list)
         for run in self._counted:
             scores[run.domain].append(run.score)
@@ -259,7 +259,7 @@ class Trial:
     def outcomes(
         self, gates: Sequence[SettingsGate], reach: Callable[[int, int], None] = lambda *_: None
     ) -> list[Outcome]:
-        """Return what each gate would have let through.
+        """Return the outcome of each gate.
 
         Args:
             gates: Each decides as if it had always been the gate.

@@ -1,4 +1,4 @@
-"""Stand-ins for what is slow, far away or moving; pass them in where the real ones go."""
+"""Test doubles for slow, remote or time-dependent parts; pass them in place of the real ones."""
 
 from kp_middleware.testing._answers import Fault
 from kp_middleware.testing._fakes import FakeClock, ListOutbox, Row, StandInEmbedder

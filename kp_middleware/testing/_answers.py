@@ -1,4 +1,4 @@
-"""What a registry answers, how it limits, and what may go wrong on the way."""
+"""The registry's answers, its rate limit, and the faults it can simulate."""
 
 import math
 import random
@@ -23,7 +23,7 @@ NO_REPUTATION: Final = Answer.of(403, {"error": "Minimum KP-REP score of 0.1 req
 
 
 def canned(status: int) -> Answer:
-    """The registry's own words for a status; from 502 on, a page of the proxy before it."""
+    """Return the registry's own answer for a status; above 500, an error page of the proxy."""
     match status:
         case 400:
             return invalid({"path": "steps.0.type", "message": "Invalid enum value"})
@@ -40,12 +40,12 @@ def canned(status: int) -> Answer:
 
 
 def invalid(*issues: dict[str, str]) -> Answer:
-    """A 400 with what is wrong, and where."""
+    """Return a 400 that lists the validation issues."""
     return Answer.of(400, {"error": "Invalid KnowledgeUnit", "issues": issues})
 
 
 def page(status: int) -> Answer:
-    """What a proxy shows to people."""
+    """Return an HTML error page, as a proxy would send it."""
     heading = f"<html><h1>{status} {HTTPStatus(status).phrase}</h1></html>"
     return Answer(status, heading.encode(), {"Content-Type": "text/html"})
 
@@ -73,7 +73,7 @@ class WriteLimit:
         self.revoked = False
 
     def allows(self) -> bool:
-        """Whether one more may be made; it is then counted."""
+        """Return whether one more request is allowed, and take a token for it."""
         now = self._clock()
         refilled = self._tokens + (now - self._counted_at) / self._refill_s
         self._tokens, self._counted_at = min(float(self._burst), refilled), now
@@ -83,7 +83,7 @@ class WriteLimit:
         return True
 
     def refusal(self) -> Answer:
-        """A 429, which is counted."""
+        """Return a 429 and count it; the third within an hour revokes the key."""
         now = self._clock()
         self.refused_at.append(now)
         within_an_hour = [at for at in self.refused_at[-3:] if now - at < _HOUR_S]
@@ -92,17 +92,17 @@ class WriteLimit:
         return over_limit(wait_s, **self.headers())
 
     def headers(self) -> dict[str, str]:
-        """What each answer says of the limit, hyphens as underscores."""
+        """Return the rate limit headers of each answer, with underscores for hyphens."""
         return _headers(limit=round(60 / self._refill_s), remaining=int(self._tokens))
 
 
 def dead_key() -> Answer:
-    """What a missing, unknown or revoked key gets."""
+    """Return the answer to a missing, unknown or revoked key."""
     return over_limit(60, **_headers(limit=0, remaining=0))
 
 
 def over_limit(wait_s: int, **headers: str) -> Answer:
-    """The registry's 429."""
+    """Return the registry's 429."""
     document = {"error": "Rate limit exceeded", "retry_after": wait_s}
     return Answer.of(429, document, Retry_After=str(wait_s), **headers)
 
@@ -113,7 +113,7 @@ def _headers(*, limit: int, remaining: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How one request is treated.
+    """The handling of one request.
 
     Attributes:
         manner: How the answer is brought.
@@ -127,16 +127,16 @@ class Treatment:
 
 
 class Fault(Enum):
-    """What a registry, or a proxy before it, does wrong to one request.
+    """A failure of the registry, or of a proxy in front of it, on one request.
 
-    What begins with ``STORE`` stores the document and keeps that to itself; the others, up to
-    ``DEAD_KEY``, do not look at it.
+    Faults named ``STORE…`` store the document without confirming it; the others, up to
+    ``DEAD_KEY``, ignore it.
 
     Attributes:
         HANG: Says nothing, until the client hangs up.
         RESET: Resets the connection.
         HANG_UP: Closes the connection without a word.
-        CUT: Begins a 201 and closes the connection in the midst of it.
+        CUT: Begins a 201 and closes the connection halfway through.
         NONSENSE: Answers 201 with a proxy's page.
         NO_REPUTATION: Answers 403: the agent is not in good standing.
         DEAD_KEY: Answers 429 with a limit of 0.
@@ -171,10 +171,10 @@ class Fault(Enum):
     def mixed(
         cls, weights: Mapping[int | Self | None, float], *, seed: int
     ) -> Callable[[Received], int | Self | None]:
-        """A script for a `LocalRegistry`: one of these for each request, the same for a seed.
+        """Return a script for a `LocalRegistry` that picks a fault at random for each request.
 
         Args:
-            weights: How often each comes, in any unit; None is a registry at its best.
+            weights: How often each comes, in any unit; None means no fault.
             seed: Of the choices.
 
         >>> script = Fault.mixed({None: 8, 503: 1, Fault.HANG: 1}, seed=7)

@@ -1,4 +1,4 @@
-"""Fakes of what is slow or far away: a clock, an embedder, an outbox."""
+"""Fakes of slow or remote parts: a clock, an embedder, an outbox."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ State: TypeAlias = Literal["pending", "sending", "sent", "rejected", "blocked"]
 
 
 class FakeClock:
-    """Call it for seconds since the epoch, as ``time.time``; its bound ``ms`` is the same in ms.
+    """A clock set by hand: call it as ``time.time``; its ``ms`` returns milliseconds.
 
     >>> clock = FakeClock(1000.0)
     >>> clock.advance(1.5)
@@ -32,20 +32,20 @@ class FakeClock:
         self._now = now
 
     def __call__(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return self._now
 
     def ms(self) -> int:
-        """Milliseconds since the epoch, rounded."""
+        """Return milliseconds since the epoch, rounded."""
         return round(self._now * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; a negative number sets the clock back."""
+        """Advance the clock; a negative number sets it back."""
         self._now += seconds
 
 
 class StandInEmbedder:
-    """Counts hashed words: texts that share words are near. The same everywhere, at once, no model.
+    """A deterministic embedder without a model: texts that share words are similar.
 
     Attributes:
         name: Its fingerprint.
@@ -64,7 +64,7 @@ class StandInEmbedder:
         self.asked: list[str] = []
 
     def embed(self, text: str, /) -> "NDArray[np.float32]":
-        """The vector of one text: float32, 384 numbers, of length 1, also where no word is."""
+        """Return the unit vector of a text: float32, 384 dimensions."""
         import numpy as np
 
         self.asked.append(text)
@@ -78,7 +78,7 @@ class StandInEmbedder:
 
 @dataclass(slots=True)
 class Row:
-    """One item and what became of it.
+    """One outbox item and its state.
 
     Attributes:
         item: With its counted attempts.
@@ -94,7 +94,7 @@ class Row:
 
 
 class ListOutbox:
-    """An ``Outbox`` for a ``Sender``: of the rows that are due, the first one goes first.
+    """An in-memory ``Outbox`` for a ``Sender``; due rows are claimed in order.
 
     >>> outbox = ListOutbox([Row(OutboxItem(1, b"{}", "key"), due_at=5.0)])
     >>> outbox.claim(4.0), outbox.next_due(), outbox.claim(5.0).trace_seq, outbox.states()
@@ -105,11 +105,11 @@ class ListOutbox:
         self.rows = list(rows)
 
     def states(self) -> list[State]:
-        """The state of each row."""
+        """Return the state of each row."""
         return [row.state for row in self.rows]
 
     def claim(self, now: float, /) -> OutboxItem | None:
-        """The first row that is due; its lease never ends."""
+        """Claim and return the first due item, or None; its lease never expires."""
         due = (row for row in self.rows if row.state == "pending" and row.due_at <= now)
         row = next(due, None)
         if row is None:
@@ -118,35 +118,35 @@ class ListOutbox:
         return row.item
 
     def next_due(self) -> float | None:
-        """When the next row is due, or None."""
+        """Return when the next row is due, or None."""
         return min((row.due_at for row in self.rows if row.state == "pending"), default=None)
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
-        """Keep the receipt."""
+        """Mark the item as sent, and keep the receipt."""
         self._set(item, "sent", receipt)
 
     def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        """Keep the error."""
+        """Mark the item as rejected, and keep the error."""
         self._set(item, "rejected", error)
 
     def block(self, item: OutboxItem, reason: str, /) -> None:
-        """Keep the reason."""
+        """Mark the item as blocked, and keep the reason."""
         self._set(item, "blocked", reason)
 
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        """Keep the error, and let the row wait."""
+        """Return the item to pending until ``retry_at``, and keep the error."""
         row = self._set(item, "pending", error)
         row.item = replace(item, attempts=item.attempts + counted)
         row.due_at = retry_at
 
     def release(self, item: OutboxItem, /) -> None:
-        """Let the row be due as before."""
+        """Return the item to pending; it is due as before."""
         self._row(item).state = "pending"
 
     def retry_now(self) -> None:
-        """Let the rows that have hardly been tried be due now."""
+        """Make pending rows with fewer than two attempts due now."""
         for row in self.rows:
             if row.state == "pending" and row.item.attempts < 2:
                 row.due_at = 0.0

@@ -1,4 +1,4 @@
-"""A registry on this machine, for tests."""
+"""A local registry for tests."""
 
 import secrets
 import threading
@@ -32,10 +32,10 @@ from kp_middleware.testing._wire import Answer, Received, WireServer
 from kp_middleware.traces import ReasoningTrace
 
 Behaviour: TypeAlias = int | Answer | Fault
-"""To one POST: a status as the real registry would answer it, an answer, or worse."""
+"""The response to one POST: a status, answered as by the real registry, an answer or a fault."""
 
 Script: TypeAlias = Iterable[Behaviour] | Callable[[Received], Behaviour | None]
-"""What happens to POSTs; a function's None, 201 and the end of a list mean: as the real one."""
+"""The responses to POSTs; None, 201 and the end of a list mean the real registry's own."""
 
 _LARGEST_BYTES: Final = 128 * 2**20
 
@@ -110,47 +110,47 @@ class LocalRegistry:
 
     @property
     def documents(self) -> Mapping[str, ReasoningTrace]:
-        """What is stored, by id."""
+        """The stored documents, by id."""
         return self._documents.traces()
 
     @property
     def times_stored(self) -> Mapping[str, int]:
-        """How often each document was stored, by id: more than once means it was overwritten."""
+        """The number of times each document was stored, by id; above 1, it was overwritten."""
         return self._documents.times_stored
 
     @property
     def times_received(self) -> Mapping[str, int]:
-        """How often each document arrived, by id, whatever became of it."""
+        """The number of times each document was received, by id, whatever the answer."""
         sent = (from_json(request.body) for request in self._requests if request.body)
         return Counter(document["id"] for document in sent if "id" in document)
 
     @property
     def most_at_once(self) -> int:
-        """How many requests waited for what to answer at once, at most."""
+        """The highest number of concurrent requests."""
         return self._most_at_once
 
     @property
     def requests(self) -> tuple[Received, ...]:
-        """What was received, in order, whatever the answer."""
+        """The requests received, in order, whatever the answer."""
         return tuple(self._requests)
 
     @property
     def refused_at(self) -> tuple[float, ...]:
-        """When it answered 429 with a positive limit, on its own clock."""
+        """The times of the 429 answers with a positive limit, by the registry's clock."""
         return tuple(self._limit.refused_at)
 
     @property
     def revoked(self) -> bool:
-        """Whether the key is dead."""
+        """True if the key is revoked."""
         return self._limit.revoked
 
     def forget(self) -> None:
-        """Lose what is stored, as a registry without a disk does when it starts again."""
+        """Delete all stored documents, as a restart without a disk does."""
         with self._lock:
             self._documents.clear()
 
     def revoke(self) -> None:
-        """Refuse the key from now on."""
+        """Revoke the key."""
         self._limit.revoked = True
 
     def __enter__(self) -> Self:
@@ -231,7 +231,7 @@ class LocalRegistry:
         return authorized and not self.revoked
 
     def _deletion(self, received: Received, name: str) -> Answer:
-        """No scope is asked for: a key that may only read may delete what is its agent's."""
+        """Delete a document; a read-only key may delete its own agent's."""
         if not self._knows(received):
             return NO_KEY
         trace = self._documents.traces().get(name)
@@ -266,7 +266,7 @@ class LocalRegistry:
 
 
 class _DocumentStore:
-    """Documents by id; the same id again overwrites.
+    """Documents by id; storing an id again overwrites it.
 
     Attributes:
         times_stored: How often, by id.
@@ -277,18 +277,18 @@ class _DocumentStore:
         self._stored: dict[str, tuple[ReasoningTrace, str]] = {}
 
     def traces(self) -> dict[str, ReasoningTrace]:
-        """What is stored, by id."""
+        """Return the stored traces, by id."""
         return {trace_id: trace for trace_id, (trace, _) in self._stored.items()}
 
     def put(self, trace: ReasoningTrace) -> dict[str, object]:
-        """Store one, and say what a 201 says."""
+        """Store a trace, and return the body of the 201."""
         self.times_stored[trace.id] += 1
         self._stored[trace.id] = trace, instant(time.time())
         entry = _entry(*self._stored[trace.id])
         return {"data": entry, "quality_score": trace.metadata.quality_score}
 
     def of_agent(self, agent_id: str) -> list[dict[str, object]]:
-        """Whole documents, as an export has them."""
+        """Return an agent's whole documents, as an export lists them."""
         return [
             trace.model_dump(mode="json")
             for trace, _ in self._stored.values()
@@ -296,15 +296,15 @@ class _DocumentStore:
         ]
 
     def remove(self, trace_id: str) -> None:
-        """Store it no longer."""
+        """Remove a document."""
         del self._stored[trace_id]
 
     def clear(self) -> None:
-        """Store nothing any more."""
+        """Remove all documents."""
         self._stored.clear()
 
     def search(self, query: str) -> dict[str, object]:
-        """The page for ``q=&types=&domain=&min_quality=&limit=20&offset=0``, each optional."""
+        """Return a page of ``q=&types=&domain=&min_quality=&limit=20&offset=0``, each optional."""
         asked = dict(parse_qsl(query))
         limit, offset = int(asked.get("limit", 20)), int(asked.get("offset", 0))
         found = [entry for entry in self._stored.values() if _is_meant(entry[0], asked)]

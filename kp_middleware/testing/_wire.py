@@ -1,4 +1,4 @@
-"""HTTP/1.1 over loopback: requests in, answers out."""
+"""A minimal HTTP/1.1 server on loopback."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ _RESET_WHEN_CLOSED: Final = struct.pack("ii", 1, 0)
 
 
 class Manner(Enum):
-    """How an answer is brought.
+    """The way an answer is delivered.
 
     Attributes:
         WHOLE: At once.
@@ -50,7 +50,7 @@ _FOLLOWED: Final = frozenset({Manner.WHOLE, Manner.DRIPPING, Manner.CRAWLING})
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request.
+    """One request, as it was received.
 
     Attributes:
         method: ``GET``, ``POST``, …
@@ -83,7 +83,7 @@ class Answer:
 
     @classmethod
     def of(cls, status: int, document: object, **headers: str) -> "Answer":
-        """An answer in JSON; underscores in header names become hyphens.
+        """Return a JSON answer; underscores in header names become hyphens.
 
         >>> Answer.of(429, {"error": "Rate limit exceeded"}, Retry_After="2").headers["Retry-After"]
         '2'
@@ -95,7 +95,7 @@ class Answer:
 
 
 class WireServer(ThreadingTCPServer):
-    """Asks ``answer`` for the answer to each request, in a thread per connection.
+    """A server that calls ``answer`` for each request, with a thread per connection.
 
     Not an ``HTTPServer``, which looks up this machine's name and may wait seconds for it.
     """
@@ -107,23 +107,23 @@ class WireServer(ThreadingTCPServer):
         self._open: set[socket.socket] = set()
 
     def get_request(self) -> tuple[socket.socket, object]:
-        """Accept a connection and remember it."""
+        """Accept a connection and keep track of it."""
         connection, address = super().get_request()
         self._open.add(connection)
         return connection, address
 
     def shutdown_request(self, request: _Request) -> None:
-        """Close a connection and forget it."""
+        """Close a connection and stop tracking it."""
         self._open.discard(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: _Request, client_address: object) -> None:
-        """Say nothing of clients that hung up: tests make them do it."""
+        """Ignore clients that disconnect: tests make them do so."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
     def stop(self) -> None:
-        """Hang up on everybody, and return when the last thread has ended."""
+        """Close all connections, and wait for the threads to end."""
         self.shutdown()
         for connection in tuple(self._open):
             _hang_up(connection)
