@@ -1,4 +1,4 @@
-"""The SQLite file: how it is opened, who may read it, and which schema it has."""
+"""The SQLite file: connections, permissions and schema."""
 
 from kp_middleware.database._connect import Upgrade, bring_up_to_date, connect, schema_of
 from kp_middleware.database._file import (

@@ -1,4 +1,4 @@
-"""How the stages get a connection: open, ours, and of today's schema."""
+"""Connections to the database file, upgraded to the current schema."""
 
 import sqlite3
 import time
@@ -21,13 +21,14 @@ from kp_middleware.errors import DatabaseError
 
 
 def connect(path: str | Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Open the file of traces, and bring it to today's schema unless it is only read.
+    """Open the database file, and upgrade its schema unless it is opened read-only.
 
-    The file is made for the user alone (mode 0600, its new folders 0700). The connection is in
+    A new file is private to the user (mode 0600, its new folders 0700). The connection is in
     autocommit mode: write inside `transaction`.
 
     Raises:
-        DatabaseError: If it cannot be opened, is another program's, or a newer version's.
+        DatabaseError: If the file cannot be opened, belongs to another program, or was written by
+            a newer version.
     """
     path, connection = _opened(Path(path), read_only=read_only)
     try:
@@ -41,10 +42,10 @@ def connect(path: str | Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def schema_of(path: str | Path) -> int:
-    """The version of the schema of a file that exists; 0 for an empty one.
+    """Return the schema version of an existing file, 0 for an empty one.
 
     Raises:
-        DatabaseError: If it does not exist, cannot be read, or is another program's.
+        DatabaseError: If it does not exist, cannot be read, or belongs to another program.
     """
     path, connection = _opened(Path(path), read_only=True)
     with closing(connection):
@@ -55,12 +56,12 @@ def schema_of(path: str | Path) -> int:
 
 
 class Upgrade(NamedTuple):
-    """What became of a file.
+    """The result of a schema upgrade.
 
     Attributes:
-        before: The version of the schema that it had.
-        now: The one that it has.
-        copy: The file as it was, beside it; None if it had today's schema.
+        before: The schema version before.
+        now: The schema version now.
+        copy: A copy of the old file in the same folder; None if the schema was current.
     """
 
     before: int
@@ -69,15 +70,15 @@ class Upgrade(NamedTuple):
 
 
 def bring_up_to_date(path: Path) -> Upgrade:
-    """Give a file that exists today's schema; one that has it is only read.
+    """Upgrade an existing file to the current schema; leave a current one unchanged.
 
     Raises:
-        DatabaseError: If it is empty, another program's or a newer version's, or if it or the copy
-            cannot be written.
+        DatabaseError: If the file is empty, belongs to another program or was written by a newer
+            version, or if it or the copy cannot be written.
     """
     before = schema_of(path)
     is_older = 0 < before < SCHEMA
-    connect(path, read_only=not is_older).close()  # this refuses an empty and a newer one
+    connect(path, read_only=not is_older).close()  # raises for an empty or newer file
     copy = copy_before(path.expanduser()) if is_older else None
     return Upgrade(before, SCHEMA, copy)
 
@@ -86,7 +87,7 @@ def _opened(path: Path, *, read_only: bool) -> tuple[Path, sqlite3.Connection]:
     try:
         path = path.expanduser()
         return path, open_to_read(path) if read_only else open_to_write(path)
-    except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: there is no home
+    except (sqlite3.Error, OSError, RuntimeError) as error:  # RuntimeError: no home folder
         raise in_words(path, error) from error
 
 
@@ -106,14 +107,14 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> 
     connection.execute("PRAGMA foreign_keys = ON")
     if read_only:
         return
-    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the process loses none
-    _use_wal(connection)  # also where a backup, which needs none, took the file's place
+    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a process crash loses nothing
+    _use_wal(connection)  # a backup without WAL may have replaced the file
     if version < SCHEMA:
         make_or_upgrade(connection, path)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """A reader never waits for a writer; set once, the file remembers."""
+    """Switch the file to WAL mode, so that readers never wait for a writer."""
     deadline = time.monotonic() + BUSY_S
     while True:
         try:

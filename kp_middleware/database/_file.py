@@ -1,4 +1,4 @@
-"""The file itself: made for the user alone, opened whatever schema it has."""
+"""The database file: creation with private permissions, opening, transactions."""
 
 import errno
 import os
@@ -12,31 +12,31 @@ from typing import Any, Final, Protocol
 
 
 class Cursor(Protocol):
-    """What a statement returned."""
+    """The result of a statement."""
 
     @property
     def description(self) -> Any:
-        """Return a tuple for each column; its name is the first."""
+        """A tuple for each column, starting with its name."""
 
     @property
     def lastrowid(self) -> int | None:
-        """Return the key of the row that it has inserted."""
+        """The key of the inserted row."""
 
     def fetchone(self) -> Any:
         """Return the next row, or None."""
 
     def fetchall(self) -> list[Any]:
-        """Return the rows that are left."""
+        """Return the remaining rows."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
 class Connection(Protocol):
-    """What the stages need of an `sqlite3.Connection`."""
+    """The part of `sqlite3.Connection` that the stages use."""
 
     @property
     def in_transaction(self) -> bool:
-        """Tell whether there is something to commit."""
+        """True while a transaction is open."""
 
     def execute(self, sql: str, parameters: Any = ..., /) -> Cursor:
         """Run one statement."""
@@ -45,21 +45,21 @@ class Connection(Protocol):
         """Run one statement for each of the parameters."""
 
     def commit(self) -> None:
-        """End the transaction."""
+        """Commit the transaction."""
 
     def rollback(self) -> None:
-        """Undo the transaction."""
+        """Roll back the transaction."""
 
     def close(self) -> None:
         """Close the file."""
 
 
 BUSY_S: Final = 5.0
-_BUSY_TO_READ_S: Final = 1.0  # a reader waits for no writer, only for who keeps the file to himself
+_BUSY_TO_READ_S: Final = 1.0  # readers wait only for an exclusive lock
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open it for somebody who changes nothing, in a folder that nobody may write to, too."""
+    """Open the file read-only, even in a folder that is not writable."""
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file", path)
     path = path.resolve()
@@ -68,27 +68,27 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _is_at_rest(path: Path) -> bool:
-    """Whether nobody writes to a file now, and we could not make what SQLite wants beside it."""
+    """Return True if no WAL exists, and none can be created because the folder is read-only."""
     beside = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
     return not os.access(path.parent, os.W_OK) and not any(file.exists() for file in beside)
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """Open it, and make it and its folder if they are not there."""
+    """Open the file for writing; create it and its folder if necessary."""
     _make_folder(path.parent)
     make_private(path)
     return open_uri(f"{path.resolve().as_uri()}?mode=rw")
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file for the user alone, unless it exists.
+    """Create an empty file private to the user, unless it exists.
 
-    One that exists is never opened here: to close it again would end the locks that SQLite holds on
+    An existing file is never opened here: closing it would release the locks that SQLite holds on
     it for other threads of this process, and another process could then remove the WAL that they
     write to.
 
     Raises:
-        OSError: If it cannot be made, or not be read and written.
+        OSError: If the file cannot be created, or cannot be read and written.
     """
     with suppress(FileExistsError):
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -101,11 +101,11 @@ def make_private(path: Path) -> None:
 
 
 def open_to_all(path: Path) -> str | None:
-    """What to do about a file that every user of this machine may read or write; None if none may.
+    """Return a warning if every user of this machine may open the file, else None.
 
-    Its mode is left as it is: somebody may want it so.
+    The mode is not changed: it may be intended.
     """
-    if os.name == "nt":  # who may open a file is not told by its mode
+    if os.name == "nt":  # the mode says nothing about permissions
         return None
     mode = path.expanduser().stat().st_mode & 0o777
     if not mode & stat.S_IRWXO:
@@ -121,23 +121,23 @@ def _make_folder(folder: Path) -> None:
 
 
 def open_uri(uri: str, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
-    """Open what SQLite calls by this URI; writes are one by one, or in a `transaction`."""
+    """Open an SQLite URI in autocommit mode; group writes with `transaction`."""
     return sqlite3.connect(
         uri,
         uri=True,
         timeout=busy_s,
         isolation_level=None,
-        check_same_thread=False,  # each stage guards its connection with a lock of its own
+        check_same_thread=False,  # each stage guards its connection with its own lock
         cached_statements=256,
     )
 
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """All of the block or nothing of it; joins the transaction that is open already.
+    """Run the block in a transaction, or join the one that is already open.
 
-    ``IMMEDIATE``, because a deferred one that reads before it writes fails at once when another
-    process writes in between, however long the busy timeout.
+    ``IMMEDIATE``, because a deferred transaction that reads before it writes fails at once when
+    another process writes in between, however long the busy timeout.
     """
     if connection.in_transaction:
         yield
@@ -146,6 +146,6 @@ def transaction(connection: Connection) -> Iterator[None]:
     try:
         yield
         connection.commit()
-    except BaseException:  # also of the commit: a full disk is often found out there
+    except BaseException:  # also if the commit fails, for example on a full disk
         connection.rollback()
         raise

@@ -1,4 +1,4 @@
-"""One at a time, among all threads and processes."""
+"""A lock shared by all threads and processes."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,19 +6,20 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-_LOOK_UP_S: Final = 0.5  # SQLite hears no Ctrl-C while it waits
+_LOOK_UP_S: Final = 0.5  # SQLite ignores Ctrl-C while it waits
 _TAKEN: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @contextmanager
 def alone(lock: Path, *, waits: bool) -> Iterator[bool]:
-    """Whether nobody else is in here: by a lock of SQLite's, which every system has.
+    """Hold an exclusive lock; yield True if it was acquired.
 
-    Where the drive knows no locks, everybody is alone.
+    The lock is an SQLite lock, which works on every platform. On a drive without file locks it is
+    always acquired.
 
     Args:
-        lock: A file for nothing else, made where it is not there. It stays, empty.
-        waits: Whether to come back until nobody else is; then it is always true.
+        lock: A dedicated lock file, created if missing. It remains, empty.
+        waits: Whether to wait for the lock; then the result is always True.
     """
     with closing(_opened(lock, wait_s=_LOOK_UP_S if waits else 0.0)) as connection:
         while (taken := not _locked(connection)) and waits:

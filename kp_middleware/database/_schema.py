@@ -1,4 +1,4 @@
-"""Which schema the file has: a new one is made at once, an older one is brought over once."""
+"""The schema of the database file: creation and upgrades."""
 
 import logging
 import sqlite3
@@ -15,22 +15,22 @@ from kp_middleware.errors import DatabaseError
 logger = logging.getLogger("kp_middleware")
 
 APPLICATION_ID: Final = 1263553869
-"""``PRAGMA application_id`` of our files: the letters KPMM."""
+"""The ``PRAGMA application_id`` of our files: the letters KPMM."""
 
 SCHEMA: Final = 8
-"""``PRAGMA user_version`` of ``schema.sql``, which is the whole of it."""
+"""The current schema version: the ``PRAGMA user_version`` of ``schema.sql``."""
 
 OLDEST: Final = 6
-"""The oldest that is brought over: by ``from_6.sql`` to 7, by ``from_7.sql`` to 8."""
+"""The oldest version that can be upgraded: ``from_6.sql`` leads to 7, ``from_7.sql`` to 8."""
 
 
 def our_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the schema's version, 0 for an empty file.
+    """Return the schema version, 0 for an empty file.
 
     Raises:
-        DatabaseError: If it is another program's.
+        DatabaseError: If the file belongs to another program.
     """
-    connection.execute("BEGIN")  # one view of all three, while another process makes the file
+    connection.execute("BEGIN")  # one snapshot: another process may be creating the file
     try:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -43,14 +43,14 @@ def our_version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def too_old(path: Path, version: int) -> DatabaseError:
-    """Say that nothing brings a file from before the first release over."""
+    """Return the error for a file from before the first release, which cannot be upgraded."""
     problem = f"has schema {version}, of a kp-middleware that was never released"
     return DatabaseError(path, problem, f"move it away, and a new one is begun, or {ANOTHER}")
 
 
 def make_or_upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """Give a file today's schema, all or nothing; one that had a schema is copied before."""
-    with transaction(connection):  # a second process waits here, and finds nothing left to do
+    """Create or upgrade the schema in one transaction; copy an older file first."""
+    with transaction(connection):  # a second process waits here, then has nothing to do
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == SCHEMA:
             return
@@ -65,12 +65,12 @@ def make_or_upgrade(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def copy_before(path: Path) -> Path:
-    """Return where a file is copied to before it is brought to today's schema."""
+    """Return the path of the copy that is made before an upgrade."""
     return path.with_name(f"{path.name}.before-{SCHEMA}")
 
 
 def _keep_a_copy(path: Path) -> None:
-    """Copy the file as it is, beside it; the copy stays until the user removes it."""
+    """Copy the file within its folder before an upgrade; the user may remove the copy."""
     copy = copy_before(path)
     unfinished = copy.with_name(f"{copy.name}.unfinished")
     unfinished.unlink(missing_ok=True)
@@ -95,7 +95,7 @@ def _run(connection: sqlite3.Connection, script: str) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """One by one, because ``executescript`` would commit first."""
+    """Yield the statements of a script, because ``executescript`` would commit first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

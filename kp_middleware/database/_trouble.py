@@ -1,4 +1,4 @@
-"""What opening and using the file may raise, and what it is in words."""
+"""Database errors, and their messages for the user."""
 
 import os
 import sqlite3
@@ -8,13 +8,13 @@ from typing import Final
 from kp_middleware.errors import DatabaseError
 
 TROUBLE: Final = (DatabaseError, sqlite3.Error)
-"""What opening and using the file may raise."""
+"""The exceptions that opening and using the file may raise."""
 
 PASSING_TROUBLE: Final = (DatabaseError, sqlite3.OperationalError)
-"""Of these, what may be over when it is tried again: a lock, a full disk, a missing folder."""
+"""The exceptions for which a retry may help: a lock, a full disk, a missing folder."""
 
 ANOTHER: Final = "name another file with KP_DB or --db"
-"""The remedy where nothing else helps."""
+"""The last-resort remedy."""
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _WRITABLE: Final = f"make the file and its folder writable for you, or {ANOTHER}"
@@ -27,14 +27,14 @@ _REMEDIES: Final = {
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether this error says that the file's content is damaged: no second try will help."""
+    """Return True if the error means that the file is corrupt, so that a retry cannot help."""
     if isinstance(error, DatabaseError):
         error = error.__cause__ or error
     return _primary_code(error) in _DAMAGED
 
 
 def in_words(path: Path, error: Exception) -> DatabaseError:
-    """The same error with the file's name, and with what the user can do."""
+    """Return the error as a `DatabaseError` with the path and a remedy."""
     if isinstance(error, DatabaseError):
         return error
     if isinstance(error, FileNotFoundError) and error.filename == path:
@@ -52,7 +52,7 @@ def in_words(path: Path, error: Exception) -> DatabaseError:
 
 
 def _is_readable(path: Path) -> bool:
-    """The file, or the folder in which it would be made."""
+    """Return True if the file, or the folder it would be created in, is readable."""
     return os.access(path if os.access(path, os.F_OK) else path.parent, os.R_OK)
 
 

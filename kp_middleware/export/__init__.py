@@ -1,4 +1,4 @@
-"""Bring to the registry, or to an exporter of the user's, what may leave, at a pace it likes."""
+"""Export of outbox items to the registry or a custom exporter, within the rate limit."""
 
 from kp_middleware.export._exporter import Exporter, OwnExporter
 from kp_middleware.export._payload import payload

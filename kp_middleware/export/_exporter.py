@@ -1,4 +1,4 @@
-"""Where runs that cleared go: the registry, or what the user puts in its place."""
+"""Custom exporters: callables that replace the registry."""
 
 from typing import Protocol
 
@@ -7,34 +7,34 @@ from kp_middleware.outbox_items import OutboxItem, Receipt
 
 
 class Exporter(Protocol):
-    """Takes redacted runs to where they are shared, one at a time.
+    """A callable that exports redacted runs, one at a time.
 
-    Any callable will do: ``exported = []`` and ``KnowledgePulse(exporter=exported.append)``. It is
-    called in a thread of its own, never in the agent's, and at least once for each run.
+    Any callable works: ``exported = []`` and ``KnowledgePulse(exporter=exported.append)``. It is
+    called in a separate thread, never in the agent's, and at least once for each run.
     """
 
     def __call__(self, item: OutboxItem, /) -> Receipt | None:
-        """Take one run; None means that it arrived, and has no id there.
+        """Export one run; return None if the destination assigns no id.
 
         Args:
-            item: ``item.body`` is the document as UTF-8 JSON; ``item.idempotency_key`` is the same
-                where the same run comes again, because nobody knows whether it arrived.
+            item: ``item.body`` is the document as UTF-8 JSON; ``item.idempotency_key`` stays the
+                same when the same run is sent again because its delivery is unknown.
 
         Raises:
-            RegistryRejectedError: If this run will never be taken.
-            RegistryForbiddenError: If no run will, in this process.
-            RegistryUnavailableError: If it is worth trying again later; so is any other exception.
+            RegistryRejectedError: If this run will never be accepted.
+            RegistryForbiddenError: If no run will be accepted in this process.
+            RegistryUnavailableError: If a retry may succeed; any other exception means the same.
         """
 
 
 class OwnExporter:
-    """An exporter of the user's, as a `Sender` calls it.
+    """An adapter that lets a `Sender` call a custom exporter.
 
     Attributes:
-        url: Names it in the outbox, such as ``exporter list.append``.
+        url: The exporter's name in the outbox, such as ``exporter list.append``.
 
     Raises:
-        TypeError: If it cannot be called.
+        TypeError: If the exporter is not callable.
     """
 
     def __init__(self, exporter: Exporter) -> None:
@@ -45,7 +45,7 @@ class OwnExporter:
         self.url = f"exporter {named}"
 
     def export(self, item: OutboxItem, /) -> Receipt:
-        """Call it, and turn what it raises into what the sender knows."""
+        """Call the exporter; raise any unknown exception as a `RegistryUnavailableError`."""
         try:
             return self._exporter(item) or Receipt()
         except RegistryError:
@@ -55,8 +55,8 @@ class OwnExporter:
             raise RegistryUnavailableError(words) from error
 
     def hang_up(self) -> bool:
-        """Return that the item in hand may have arrived: nothing can break off a function."""
+        """Return True: a running function cannot be aborted, so the item may have arrived."""
         return True
 
     def close(self) -> None:
-        """Leave it open: it is the user's."""
+        """Do nothing: the user owns the exporter."""

@@ -1,4 +1,4 @@
-"""What the registry gets to see."""
+"""The request body for the registry."""
 
 import re
 
@@ -6,21 +6,21 @@ from pydantic_core import to_json
 
 from kp_middleware.traces import ReasoningTrace
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL answers 500 to either, for ever
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL fails on both: always a 500
 
 
 def payload(trace: ReasoningTrace, *, score: float, agent_id: str | None) -> bytes:
-    """The exact bytes to post: the trace as UTF-8 JSON with its score, no optional field null.
+    """Return the exact bytes to post: the trace and its score as UTF-8 JSON without nulls.
 
     U+0000 and lone surrogates, which no registry can store, become U+FFFD.
 
     Args:
-        trace: As it may leave: already redacted.
+        trace: The redacted trace.
         score: From 0 to 1, becomes ``metadata.quality_score``.
         agent_id: As registered, or the unit can never be deleted there; None keeps the trace's own.
 
     Raises:
-        ValueError: If the score is not from 0 to 1, or ``input`` holds what JSON cannot say.
+        ValueError: If the score is not from 0 to 1, or ``input`` cannot be represented in JSON.
     """
     if not 0 <= score <= 1:
         raise ValueError(f"a score is from 0 to 1, not {score}")

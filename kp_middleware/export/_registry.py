@@ -1,4 +1,4 @@
-"""The registry, over HTTP."""
+"""The HTTP client for the registry."""
 
 import hashlib
 import os
@@ -34,24 +34,24 @@ from kp_middleware.setting_values import api_key_text, is_loopback, registry_add
 
 _LONGEST_ANSWER_BYTES: Final = 8 * 2**20
 _LONGEST_EXPORT_BYTES: Final = 2**30
-_IDLE_S: Final = 5.0  # the registry hangs up on idle connections after 8: we are first
+_IDLE_S: Final = 5.0  # the registry closes idle connections after 8
 
 
 class Registry:
-    """A registry that takes documents in the name of one API key.
+    """A client for a registry with one API key.
 
-    Nothing is opened before the first request, nothing is tried twice: a connection that died
-    while idle is replaced before it is used, all else is the forwarder's to decide.
+    No connection is opened before the first request, and no request is retried: a connection that
+    died while idle is replaced before it is used, everything else is up to the sender.
 
     Args:
-        url: Where it is; ``https``, or ``http`` on this machine.
+        url: The registry's URL: ``https``, or ``http`` on this machine.
         api_key: Sent with each document, and never in a message, a log or a ``repr``.
-        agent_id: Whose key it is, or None where that is not known.
-        timeout_s: How long a whole request may take, from the connection to the answer's last byte.
-        clock: Any seconds that only grow.
+        agent_id: The agent that the key belongs to, or None if unknown.
+        timeout_s: The limit for a whole request, from connecting to the response's last byte.
+        clock: A monotonic clock, in seconds.
 
     Raises:
-        ValueError: If the key could be read on its way, or cannot be put into a header.
+        ValueError: If the key would be sent unencrypted, or is not valid in a header.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Registry:
         timeout_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.agent_id = agent_id  # first what a repr shows, in the traceback of a refusal
+        self.agent_id = agent_id  # set before the checks below, so that repr works in a traceback
         self.timeout_s = timeout_s
         self._url = _safe_url(url)
         self._api_key = api_key
@@ -73,12 +73,12 @@ class Registry:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The registry's URL."""
         return str(self._url)
 
     @property
     def key_hash(self) -> str:
-        """Tells one API key from another, and nobody what it is."""
+        """A hash that identifies the API key without revealing it."""
         key = self._api_key.get_secret_value()
         return hashlib.sha256(f"kp-middleware\n{key}".encode()).hexdigest()
 
@@ -89,9 +89,9 @@ class Registry:
         """Post one document.
 
         Raises:
-            RegistryUnavailableError: If it is worth trying again later.
+            RegistryUnavailableError: If a retry may succeed.
             RegistryRejectedError: If this document will never be accepted.
-            RegistryForbiddenError: If nothing will be, until the user acts.
+            RegistryForbiddenError: If no document will be accepted until the user acts.
         """
         headers = {
             **self._signed(),
@@ -101,7 +101,7 @@ class Registry:
         return receipt_of(self._ask("POST", headers=headers, content=item.body))
 
     def reach(self) -> None:
-        """Return if the registry answers. Asked without the key, so that it can cost nothing.
+        """Check that the registry answers; sends no key, so that no quota is used.
 
         Raises:
             RegistryUnavailableError: If it does not, with the reason.
@@ -109,38 +109,38 @@ class Registry:
         check_search(self._ask("GET", params={"limit": "1"}))
 
     def check_key(self) -> None:
-        """Return if the registry knows the key. Costs one read; asks to delete what is not there.
+        """Check that the registry knows the key, by deleting a random id; costs one read.
 
         Raises:
-            RegistryError: If it does not, or says something else.
+            RegistryError: If the key is unknown, or the registry answers anything else.
         """
         nothing = f"v1/knowledge/kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"
         check_deletion(self._ask("DELETE", nothing, headers=self._signed()))
 
     def check_scope(self) -> None:
-        """Return if the key may write. Costs one write; an empty document is never stored.
+        """Check that the key may write, by posting an empty document; costs one write.
 
         Raises:
-            RegistryError: If it may not, or the registry says something else.
+            RegistryError: If the key may not write, or the registry answers anything else.
         """
         headers = {**self._signed(), "Content-Type": "application/json"}
         check_empty(self._ask("POST", headers=headers, content=b"{}"))
 
     def export_ids(self, agent_id: str) -> frozenset[str]:
-        """The ids of all that it has of the agent whose key this is. Costs one read.
+        """Return the ids of all units that the registry stores for the agent; costs one read.
 
         Raises:
-            RegistryError: If it does not tell.
+            RegistryError: If the registry refuses, or answers anything else.
         """
         path = f"v1/export/{quote(agent_id, safe='')}"
         answer = self._ask("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
         return exported_ids(answer)
 
     def hang_up(self) -> bool:
-        """Break off what is under way, and ask nothing more; from any thread.
+        """Abort the current request and refuse any further one; may be called from any thread.
 
         Returns:
-            Whether the registry may have been asked: False if it was not even reached.
+            True if part of the request was sent, so that the registry may have received it.
         """
         return self._deadline.break_off()
 
@@ -160,7 +160,7 @@ class Registry:
         content: bytes = b"",
         most_bytes: int = _LONGEST_ANSWER_BYTES,
     ) -> Answer:
-        most_bytes += 2 * len(content)  # a 201 repeats the document
+        most_bytes += 2 * len(content)  # a 201 response echoes the document
         self._deadline.begin(self.timeout_s)
         try:
             with self._client().stream(
@@ -173,7 +173,7 @@ class Registry:
 
     def _read(self, response: httpx2.Response, most_bytes: int) -> bytes:
         if response.status_code == 429:
-            return b""  # its headers say all, and must count even if its body never ends
+            return b""  # the headers are enough, even if the body never ends
         body, status = bytearray(), response.status_code
         try:
             for chunk in response.iter_bytes():
@@ -207,7 +207,7 @@ class Registry:
             timeout=self.timeout_s,
             limits=httpx2.Limits(keepalive_expiry=_IDLE_S),
             verify=named_trust() or True,
-            trust_env=not is_loopback(self._url.host),  # a proxy has another loopback
+            trust_env=not is_loopback(self._url.host),  # a proxy's loopback is another machine
         )
         keep_deadline(client, self._deadline)
         return client

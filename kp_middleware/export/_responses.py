@@ -1,4 +1,4 @@
-"""What the registry's answers mean. What stands between us and it may answer anything."""
+"""Interpretation of HTTP responses, from the registry or from any proxy in between."""
 
 import math
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _MOST_DIGITS: Final = 9
 
 
 class Answer(NamedTuple):
-    """One HTTP answer; header names are found in any case."""
+    """One HTTP response; header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -67,10 +67,10 @@ class _Exported(BaseModel):
 
 
 def receipt_of(answer: Answer) -> Receipt:
-    """The receipt for what was posted.
+    """Return the receipt for a posted document.
 
     Raises:
-        RegistryError: Of the class that says what to do.
+        RegistryError: If it was not stored; the subclass says what to do.
     """
     if answer.status != 201:
         raise _refusal(answer)
@@ -82,10 +82,10 @@ def receipt_of(answer: Answer) -> Receipt:
 
 
 def check_search(answer: Answer) -> None:
-    """Return if this is how a registry answers a search, even if only to ask for patience.
+    """Check that a registry gave this answer to a search; a 429 with its rate limit also counts.
 
     Raises:
-        RegistryUnavailableError: If it is not.
+        RegistryUnavailableError: If it is anything else.
     """
     if answer.status == 429 and "X-RateLimit-Limit" in answer.headers:
         return
@@ -98,30 +98,30 @@ def check_search(answer: Answer) -> None:
 
 
 def check_deletion(answer: Answer) -> None:
-    """Return if this is how a registry answers a key that it knows, for what is not there.
+    """Check that the answer to deleting an unknown id is the 404 that a valid key gets.
 
     Raises:
-        RegistryError: If it is not.
+        RegistryError: If it is anything else.
     """
     if answer.status != 404 or _complaint(answer) is None:
         raise _refusal(answer)
 
 
 def check_empty(answer: Answer) -> None:
-    """Return if this is how a registry answers a key that may write, for an empty document.
+    """Check that the answer to an empty document is the 400 that a key with write scope gets.
 
     Raises:
-        RegistryError: If it is not.
+        RegistryError: If it is anything else.
     """
     if answer.status != 400 or _complaint(answer) is None:
         raise _refusal(answer)
 
 
 def exported_ids(answer: Answer) -> frozenset[str]:
-    """The ids of all that the registry has of an agent.
+    """Return the ids of all units in an agent's export.
 
     Raises:
-        RegistryError: If this is no export.
+        RegistryError: If the answer is not an export.
     """
     if answer.status != 200:
         raise _refusal(answer)
@@ -133,7 +133,7 @@ def exported_ids(answer: Answer) -> frozenset[str]:
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance:
-    """What ``X-RateLimit-Limit`` and ``-Remaining`` say; a limit of 0 is no rate.
+    """Parse ``X-RateLimit-Limit`` and ``-Remaining``; a limit of 0 becomes None.
 
     >>> allowance_of({"X-RateLimit-Limit": "30", "X-RateLimit-Remaining": "soon"})
     Allowance(per_minute=30, remaining=None)
@@ -148,9 +148,9 @@ def _count(text: str) -> int | None:
 
 
 def wait_asked_s(headers: Mapping[str, str]) -> float:
-    """What ``Retry-After`` asks for, in seconds, at most a day; a minute where it makes no sense.
+    """Return the seconds that ``Retry-After`` asks for, at most a day; 60 if it is invalid.
 
-    A date counts from the registry's own ``Date``: our clock may be wrong.
+    A date is relative to the registry's own ``Date``: our clock may be wrong.
 
     >>> wait_asked_s({"Retry-After": "2"}), wait_asked_s({"Retry-After": "soon"})
     (2.0, 60.0)
@@ -185,7 +185,7 @@ def _refusal(answer: Answer) -> RegistryError:
 def _complained(answer: Answer) -> RegistryError:
     complaint = _complaint(answer)
     if complaint is None:
-        return _nonsense(answer)  # a proxy's or a firewall's page, not the registry's words
+        return _nonsense(answer)  # the page of a proxy or firewall, not the registry's error
     match answer.status:
         case 400:
             return RegistryRejectedError(400, complaint)
@@ -241,7 +241,7 @@ def _of_an_answer(answer: Answer) -> Problem:
 
 
 def _place(headers: Mapping[str, str]) -> str:
-    """Where a redirect points to, without path and query: they may be anybody's secret."""
+    """Return a redirect's target without path and query, which may contain secrets."""
     try:
         scheme, host, *_ = urlsplit(headers.get("Location", ""))
     except ValueError:
@@ -251,7 +251,7 @@ def _place(headers: Mapping[str, str]) -> str:
 
 
 def _complaint(answer: Answer) -> str | None:
-    """The registry's words in one line with the path of each issue, or None if they are not its."""
+    """Return the registry's error and issues in one line; None if the registry did not answer."""
     try:
         complaint = _Complaint.model_validate_json(answer.body)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Empties the outbox, one item at a time."""
+"""The sender, which exports outbox items one at a time."""
 
 import logging
 import random
@@ -28,63 +28,64 @@ _Note: TypeAlias = Callable[[], None]
 
 
 class Outbox(Protocol):
-    """The rows that wait. Several methods, because each is one transition of the same row."""
+    """The outbox items of one destination; each method is one state transition."""
 
     def claim(self, now: float, /) -> OutboxItem | None:
-        """The next row that is due, ours until its lease ends, or None."""
+        """Claim the next item that is due and return it; return None if none is."""
 
     def next_due(self) -> float | None:
-        """When the next row is due or its lease ends, in epoch seconds; None: nothing waits."""
+        """Return when the next item is due or its lease expires, in epoch seconds, or None."""
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
-        """It arrived."""
+        """Mark the item as sent."""
 
     def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        """It will never be accepted."""
+        """Mark the item as rejected for good."""
 
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        """It is due again at ``retry_at``, epoch seconds; ``counted`` adds one to its attempts.
+        """Postpone the item to ``retry_at``, epoch seconds; ``counted`` adds one to its attempts.
 
-        A ``RegistryForbiddenError`` or a 429 was a 4xx answer: the next idempotency key is another.
+        After a 4xx answer (a ``RegistryForbiddenError`` or a 429) the idempotency key changes.
         """
 
     def block(self, item: OutboxItem, reason: str, /) -> None:
-        """It is not tried again by itself."""
+        """Block the item: it is not retried automatically."""
 
     def release(self, item: OutboxItem, /) -> None:
-        """Let it be due as before we claimed it. From any thread, for who ends and cannot wait."""
+        """Release the lease of an item without waiting; may be called from any thread at exit."""
 
     def retry_now(self) -> None:
-        """What waits because the registry was in trouble is due now."""
+        """Make items due now that were postponed while the registry was unavailable."""
 
 
 class Submitter(Protocol):
-    """Takes an item to where it goes: a ``Registry``, or an ``OwnExporter``."""
+    """A destination for outbox items: a ``Registry``, or an ``OwnExporter``."""
 
     def export(self, item: OutboxItem, /) -> Receipt:
-        """Post it, or raise the ``RegistryError`` that says what to do."""
+        """Export the item, or raise the ``RegistryError`` that says what to do."""
 
     def hang_up(self) -> bool:
-        """Break off what is posted, for good, from any thread; whether any of it was sent."""
+        """Abort the current request for good, from any thread; return True if any byte was sent."""
 
 
 class Sender:
-    """Sends what is due, as fast as the pace allows.
+    """A sender that exports due outbox items, as fast as the rate limit allows.
 
-    A failure counts against its row only if the answer before it was a sensible one. While nothing
-    succeeds, the registry is to blame: all sending pauses, and no row uses up its attempts. The
-    pause is shorter than the row's own wait: a document the registry chokes on holds up no other.
+    A failure counts as an attempt of its item only if the previous request succeeded. While every
+    request fails, the registry is to blame: all sending pauses, and no item uses up its attempts.
+    The pause is shorter than the item's own backoff, so that one document that the registry fails
+    on does not delay the others.
 
-    What the registry has answered is kept until it is written down, before anything else is sent.
+    An answer of the registry is kept in memory until it is stored, before anything else is sent.
 
     Args:
-        outbox: The rows.
-        registry: Where they go.
-        pace: What we may ask of the registry, and what all who share it have asked.
+        outbox: The outbox.
+        registry: The destination.
+        pace: The rate limit, shared by all processes of the agent.
         clock: Epoch seconds.
-        luck: A number from 0 to 1, another each time.
+        luck: A source of random numbers from 0 to 1, for the jitter.
     """
 
     def __init__(
@@ -109,48 +110,48 @@ class Sender:
         self._said: set[str] = set()
 
     def send_due(self, stop: threading.Event | None = None) -> float | None:
-        """Send what is due and allowed now, unless another process is sending.
+        """Send the items that are due, within the rate limit, unless another process is sending.
 
         Args:
-            stop: Once set, no further item is begun; None: nothing stops it.
+            stop: Once set, no further item is sent; None means that nothing stops it.
 
         Returns:
-            In how many seconds there may be more to do, infinity when the user has acted; None if
-            nothing waits.
+            The seconds until there may be more to do, infinity if the user has to act first; None
+            if the outbox is empty.
 
         Raises:
-            DatabaseError, sqlite3.Error: As the outbox does: come again. Nothing the registry does
-                raises.
+            DatabaseError, sqlite3.Error: If the outbox fails: call again later. Failures of the
+                registry do not raise.
         """
         try:
             self._write_down()
             wait_s = self._send_due(stop)
         finally:
             if self._unwritten and not (stop and stop.is_set()):
-                self._pace.settle(_unchanged)  # who had our turn now might post the same row
+                self._pace.settle(_unchanged)  # the next process might send the same item
             else:
                 self._pace.release(ended=bool(stop and stop.is_set()))
         due_at = self._outbox.next_due()
         return None if due_at is None else max(wait_s, due_at - self._clock())
 
     def abandon(self) -> bool:
-        """Begin nothing more, and leave what is posted just now to the next process; any thread.
+        """Stop sending, and release the current item to the next process; from any thread.
 
-        Whatever the registry says to it, this process does not hear it any more.
+        The registry's answer to the current item is discarded.
 
         Returns:
-            False if nothing is posted just now, so that `send_due` is about to return.
+            False if no request is in progress, so that `send_due` is about to return.
 
         Raises:
-            DatabaseError, sqlite3.Error: As the outbox does: then the row's lease has to end.
+            DatabaseError, sqlite3.Error: If the outbox fails; the item's lease then has to expire.
         """
         with self._handing_over:
             self._ended = True
             item, self._asked_for = self._asked_for, None
             if item is None:
                 return False
-            # Before the sending thread may go on: it would let the next process have our turn, and
-            # that one, too, would count a request that nobody has heard the answer to.
+            # Before the sending thread continues: it would hand over to the next process, which
+            # would also count the request without an answer.
             self._pace.settle_and_release(_unheard if self._registry.hang_up() else _unasked)
         self._outbox.release(item)
         return True
@@ -250,7 +251,7 @@ class Sender:
         self._note(partial(self._postpone, item, error, retry_at, counted=counted))
 
     def _pause_s(self, item: OutboxItem, error: RegistryUnavailableError, pause_s: float) -> float:
-        """For all others: not long where one row fails again and again, as it may be to blame."""
+        """Return the pause for all items, capped if the same item fails again and again."""
         if item.trace_seq == self._failed_last:
             pause_s = min(pause_s, _LONGEST_PAUSE_FOR_ONE_S)
         self._failed_last = item.trace_seq
@@ -273,7 +274,7 @@ class Sender:
             self._unwritten.popleft()
 
     def _say(self, words: str, *facts: object) -> None:
-        """Warn once for each kind of trouble: the outbox knows the rest."""
+        """Warn once for each kind of problem, and log repetitions at debug level."""
         kinds = (fact.problem.kind for fact in facts if isinstance(fact, RegistryError))
         kind = " ".join((words, *kinds))
         logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
@@ -281,7 +282,7 @@ class Sender:
 
 
 def _meeting(error: RegistryError, change: Change) -> Change:
-    """A change that also notes what was met."""
+    """Return a change that also stores the problem."""
     return lambda before, now: change(before, now).met(error.problem.kept, now)
 
 

@@ -1,4 +1,4 @@
-"""How one request meets the network: one deadline, whose certificates count, what went wrong."""
+"""The network side of a request: deadline, trusted certificates, proxies, diagnosis."""
 
 import math
 import os
@@ -21,26 +21,26 @@ from kp_middleware.problems import Problem, ProblemKind
 E = TypeVar("E", bound=BaseException)
 
 _UNTRUSTED: Final = frozenset({18, 19, 20, 21})
-"""OpenSSL's codes for a chain that ends nowhere known: all else is the certificate's own fault."""
+"""OpenSSL's codes for an untrusted chain; all others mean an invalid certificate."""
 
 _WHY: Final = {
     ProblemKind.REFUSED: "connection refused",
     ProblemKind.UNKNOWN_HOST: "no such host",
     ProblemKind.NO_CONNECTION: "no answer",
 }
-_PIECE_BYTES: Final = 4096  # what a socket takes at once: so each piece gets what time is left
+_PIECE_BYTES: Final = 4096  # small enough for one send, so that each has its own timeout
 _FILES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _HASHED: Final = re.compile(r"[0-9a-fA-F]{8}\.\d+")
 _DIRECTORIES: Final = "SSL_CERT_DIR"
 
 
 class Deadline:
-    """What is left of the time for the request in hand, and the way to break it off.
+    """The deadline of the current request, and a way to abort it.
 
-    Only `break_off` may be called from another thread than the one that asks.
+    Only `break_off` may be called from another thread than the requesting one.
 
     Args:
-        clock: Any seconds that only grow.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -52,16 +52,16 @@ class Deadline:
         self._socket: socket.socket | None = None
 
     def begin(self, seconds: float) -> None:
-        """Another request is to be over in so many seconds."""
+        """Start a request that must finish within this time."""
         self._until = self._clock() + seconds
         self._asked = False
 
     def left_s(self) -> float:
-        """The seconds that are left.
+        """Return the remaining seconds.
 
         Raises:
-            TimeoutError: If there are none.
-            ConnectionAbortedError: If it was broken off.
+            TimeoutError: If the deadline has passed.
+            ConnectionAbortedError: If the request was aborted.
         """
         if self._broken_off:
             raise ConnectionAbortedError("broken off")
@@ -72,18 +72,18 @@ class Deadline:
 
     @property
     def asked(self) -> bool:
-        """Whether a byte of the request in hand was sent."""
+        """True once a byte of the current request was sent."""
         return self._asked
 
     def meet(self, connected: socket.socket | None) -> None:
-        """This is the connection that is used from now on."""
+        """Set the socket in use, which `break_off` shuts down."""
         self._socket = connected
 
     def ask(self) -> None:
-        """The first byte, or the next, is about to be sent.
+        """Note that bytes are about to be sent.
 
         Raises:
-            ConnectionAbortedError: If it was broken off.
+            ConnectionAbortedError: If the request was aborted.
         """
         with self._lock:
             if self._broken_off:
@@ -91,21 +91,21 @@ class Deadline:
             self._asked = True
 
     def break_off(self) -> bool:
-        """End what is under way, and whatever is begun later; whether a byte of it was sent."""
+        """Abort the current request and all later ones; return True if a byte was sent."""
         with self._lock:
             self._broken_off = True
         if self._socket is not None:
-            with suppress(OSError):  # it is closed already; TLS is not asked: it may be in use
+            with suppress(OSError):  # already closed; bypasses TLS, which may be in use
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         return self._asked
 
 
 def keep_deadline(client: httpx2.Client, deadline: Deadline) -> None:
-    """Let every connection that a client makes from now on keep this deadline.
+    """Make every new connection of a client observe the deadline.
 
-    httpx2 gives every read the whole timeout anew: who sends a byte now and then is never given up.
-    It takes no network backend, its trace hook sees no single read, and a timer's thread cannot be
-    started where a process ends: so its pool's is replaced.
+    httpx2 applies the whole timeout to every read, so that a server that sends a byte now and then
+    never times out. It accepts no network backend, its trace hook does not see single reads, and a
+    timer thread cannot be started while a process exits: so the backend of its pool is replaced.
     """
     for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001
         if isinstance(transport, httpx2.HTTPTransport):
@@ -163,13 +163,13 @@ class _Stream(httpcore2.NetworkStream):
 
 
 def named_trust() -> ssl.SSLContext | None:
-    """Trust in what the environment names, and in nothing else; None where it names nothing.
+    """Return an SSL context that trusts only the certificates named in the environment, or None.
 
     ``SSL_CERT_FILE``, or else ``REQUESTS_CA_BUNDLE``, or ``CURL_CA_BUNDLE``; and the folders of
     ``SSL_CERT_DIR``.
 
     Raises:
-        RegistryUnavailableError: If one cannot be read.
+        RegistryUnavailableError: If one of them cannot be read.
     """
     named = [*_named()]
     if not named:
@@ -200,13 +200,13 @@ def _believe(context: ssl.SSLContext, path: Path) -> None:
 
 
 def _believe_folder(context: ssl.SSLContext, folder: Path) -> None:
-    """OpenSSL finds only names that ``openssl rehash`` makes: where there are none, read all."""
+    """Load a folder of certificates; if ``openssl rehash`` has not hashed it, load every file."""
     files = [*folder.iterdir()]
     if any(_HASHED.fullmatch(file.name) for file in files):
         context.load_verify_locations(capath=folder)
         return
     for file in filter(Path.is_file, files):
-        with suppress(ssl.SSLError):  # a key, or a text
+        with suppress(ssl.SSLError):  # not a certificate
             context.load_verify_locations(cafile=file)
     if not context.cert_store_stats()["x509"]:
         raise ValueError("no certificate is in it")
@@ -215,13 +215,13 @@ def _believe_folder(context: ssl.SSLContext, folder: Path) -> None:
 def diagnosis(
     error: BaseException, url: httpx2.URL, *, connected: bool, timeout_s: float
 ) -> Problem:
-    """What kept a request from being answered at all.
+    """Return the reason why a request got no answer.
 
     Args:
-        error: What httpx2 or the network raised.
-        url: The registry's.
-        connected: Whether a byte was sent, to it or to a proxy.
-        timeout_s: How long the request could take.
+        error: The exception from httpx2 or the network.
+        url: The registry's URL.
+        connected: Whether a byte was sent, to the registry or to a proxy.
+        timeout_s: The time limit of the request.
     """
     causes = [*_causes(error)]
     if certificate := _first(causes, ssl.SSLCertVerificationError):
@@ -241,7 +241,7 @@ def diagnosis(
 
 
 def proxy_variable(url: httpx2.URL) -> str | None:
-    """The variable whose proxy a request for this URL goes through, or None."""
+    """Return the environment variable that names the proxy for this URL, or None."""
     if proxy_bypass(url.host):
         return None
     names = (f"{url.scheme}_proxy", "all_proxy")
@@ -250,7 +250,7 @@ def proxy_variable(url: httpx2.URL) -> str | None:
 
 
 def unusable_proxy() -> Problem:
-    """The variable that no client can be made with, and why; without its value."""
+    """Return the proxy variable that httpx2 rejects, and why, without its value."""
     named = {
         spelling: os.environ[spelling]
         for name in ("https_proxy", "http_proxy", "all_proxy")
@@ -277,7 +277,7 @@ def _is_proxy(value: str) -> bool:
 def _of_the_way(error: BaseException, causes: list[BaseException], url: httpx2.URL) -> Problem:
     if _first(causes, ConnectionRefusedError):
         return Problem(ProblemKind.REFUSED)
-    if _first(causes, socket.gaierror) or _first(causes, UnicodeError):  # no name can be so
+    if _first(causes, socket.gaierror) or _first(causes, UnicodeError):  # not a valid host name
         return Problem(ProblemKind.UNKNOWN_HOST, url.host)
     if isinstance(error, httpx2.TimeoutException | TimeoutError):
         return Problem(ProblemKind.SILENCE)
