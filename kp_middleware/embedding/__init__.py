@@ -1,4 +1,4 @@
-"""Say how much a trace is worth sharing, and let through what is."""
+"""Embeddings of traces, and the score that says how much each is worth sharing."""
 
 from kp_middleware.embedding._embedder import Embedder, Reader, Vector
 from kp_middleware.embedding._evaluate import aevaluate_value, evaluate_value

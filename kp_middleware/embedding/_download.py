@@ -1,4 +1,4 @@
-"""The one download of the model that a process tries, in the background: nobody waits for it."""
+"""Download of the embedding model, in the background and at most once in each process."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ from loguru import logger as loguru
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 
 logger = logging.getLogger(__name__)
-loguru.disable("fastembed")  # its lines would land on the host's terminal
+loguru.disable("fastembed")  # or its log lines reach the host's terminal
 
 T = TypeVar("T")
 
@@ -44,17 +44,17 @@ _FILES = (
     "special_tokens_map.json",
     "tokenizer.json",
     "tokenizer_config.json",
-    "model.onnx",  # the last: fastembed takes a cache for complete when it has this one
+    "model.onnx",  # last, because fastembed considers a cache with this file complete
 )
 _CALLER_WAITS_S = 3.0
-_HUB_ANSWERS_S = 2.5  # less, so that the caller hears of a silent hub at once
+_HUB_ANSWERS_S = 2.5  # less, so that the caller learns of a silent hub at once
 
 
 def cached_folder() -> Path:
-    """The model in fastembed's own cache; the network is not touched.
+    """Return the model's folder in fastembed's own cache, without network access.
 
     Raises:
-        EmbedderUnavailableError: If it is not there.
+        EmbedderUnavailableError: If the model is not cached.
     """
     cache = define_cache_dir()
     try:
@@ -64,11 +64,11 @@ def cached_folder() -> Path:
 
 
 class Download:
-    """One attempt to download the model into fastembed's cache, begun when first asked for.
+    """One attempt to download the model into fastembed's cache, started on first use.
 
     Args:
-        deadline_s: Given up after so many seconds; what it still fetches is for the next process.
-        report_every_s: How often the progress is logged.
+        deadline_s: Timeout in seconds; files fetched after it serve the next process.
+        report_every_s: Interval between progress logs, in seconds.
     """
 
     def __init__(self, *, deadline_s: float = 600.0, report_every_s: float = 10.0) -> None:
@@ -79,11 +79,11 @@ class Download:
         self._wait_until = 0.0
 
     def folder(self) -> Path:
-        """The folder. Callers wait for the first 3 s of the attempt, and no longer.
+        """Return the model's folder, blocking only during the first 3 s of the attempt.
 
         Raises:
             EmbedderUnavailableError: If the hub did not answer in time, or the download failed.
-            EmbedderNotReadyError: While it runs.
+            EmbedderNotReadyError: While the download runs.
         """
         attempt = self._begun()
         wait([attempt], timeout=max(0.0, self._wait_until - time.monotonic()))
@@ -124,20 +124,20 @@ _downloads: dict[int, Download] = {}
 
 
 def process_download() -> Download:
-    """This process's one attempt; a fork takes no threads along, so a child makes its own."""
+    """Return this process's download; a forked child, which has no threads, starts its own."""
     pid = os.getpid()
     return _downloads.get(pid) or _downloads.setdefault(pid, Download())
 
 
 def _ask_hub() -> list[str]:
-    """Which of the files it has."""
+    """Return the names of the model's files that the hub has."""
     siblings = model_info(_REPOSITORY, timeout=_HUB_ANSWERS_S).siblings or []
     offered = {sibling.rfilename for sibling in siblings}
     return [name for name in _FILES if name in offered]
 
 
 def _fetch(names: list[str], cache: Path) -> Path:
-    # One by one: the hub's snapshots use a thread pool, for which a process waits when it exits.
+    # One by one: snapshot_download uses a thread pool, which delays the exit of the process.
     with _without_bars():
         for name in names:
             hf_hub_download(_REPOSITORY, name, cache_dir=cache)
@@ -162,7 +162,7 @@ def _size_bytes(folder: Path) -> int:
 
 
 def _in_background(work: Callable[[], T]) -> Future[T]:
-    """Do it on a daemon thread: what hangs there holds up neither a caller nor the exit."""
+    """Run ``work`` on a daemon thread, so that a hang blocks neither the caller nor the exit."""
     future: Future[T] = Future()
     Thread(target=_fulfil, args=(future, work), name="kp-model", daemon=True).start()
     return future
@@ -171,5 +171,5 @@ def _in_background(work: Callable[[], T]) -> Future[T]:
 def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
     try:
         future.set_result(work())
-    except BaseException as exc:  # noqa: BLE001  # it is raised where the result is asked for
+    except BaseException as exc:  # noqa: BLE001  # raised by `Future.result`
         future.set_exception(exc)

@@ -1,4 +1,4 @@
-"""What scoring needs from an embedding model."""
+"""Protocols of embedding models, as scoring uses them."""
 
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from kp_middleware.traces import ReasoningTrace
 
 Vector: TypeAlias = NDArray[np.float32]
-"""float32, shape ``(dimensions,)``; an embedder's has length 1, and MiniLM's 384 dimensions."""
+"""A float32 array of shape ``(dimensions,)``; embedders return unit vectors, MiniLM's of 384."""
 
 
 class Embedder(Protocol):
-    """Maps a text to a vector; like texts map to near vectors.
+    """A model that maps texts to vectors, similar texts to near vectors.
 
     ``name`` is a fingerprint: vectors are only ever compared with vectors of the same name, so
     anything that changes the numbers (weights, window, precision) must change the name.
@@ -20,24 +20,24 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The fingerprint that is stored with each vector."""
+        """The fingerprint stored with each vector."""
 
     def embed(self, text: str, /) -> Vector:
-        """The vector of one text.
+        """Return the vector of a text.
 
         Raises:
-            EmbedderUnavailableError: If there is no model: novelty is then 0.5.
-            EmbedderNotReadyError: If the model is on its way: ask again later.
+            EmbedderUnavailableError: If there is no model; novelty is then 0.5.
+            EmbedderNotReadyError: If the model is being downloaded; try again later.
         """
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """An embedder that reads a part of a long trace, and chooses which.
+    """An embedder that chooses which part of a long trace it reads.
 
-    Where an embedder is none, the specified text is embedded. Who wraps one passes this on, or
-    gives the whole another name.
+    For any other embedder, the specified text is embedded. A wrapper around a reader delegates
+    ``text_of``, or has another name.
     """
 
     def text_of(self, trace: ReasoningTrace, /) -> str:
-        """What is embedded of a trace. Raises as `Embedder.embed`."""
+        """Return the text to embed for a trace. Raises the errors of `Embedder.embed`."""

@@ -1,4 +1,4 @@
-"""The score as one function, stateful within a process."""
+"""The score as one function, with its state in the process."""
 
 import asyncio
 from typing import Final
@@ -11,7 +11,7 @@ _scorer: Final = Scorer(embedder=DEFAULT_EMBEDDER)  # nothing is loaded or alloc
 
 
 def evaluate_value(trace: ReasoningTrace) -> float:
-    """How much a trace is worth sharing, 0 to 1, against those evaluated before it here.
+    """Return how much a trace is worth sharing, 0 to 1, given those evaluated before it here.
 
     The first call loads the embedding model; without one, novelty is 0.5.
     """
@@ -19,5 +19,5 @@ def evaluate_value(trace: ReasoningTrace) -> float:
 
 
 async def aevaluate_value(trace: ReasoningTrace) -> float:
-    """The same as `evaluate_value`, in a thread: the event loop goes on meanwhile."""
+    """Return `evaluate_value` of a trace, run in a thread so as not to block the event loop."""
     return await asyncio.to_thread(evaluate_value, trace)

@@ -1,4 +1,4 @@
-"""The embedding model: all-MiniLM-L6-v2, loaded at first use, once in each process."""
+"""The embedding model all-MiniLM-L6-v2, loaded on first use, once in each process."""
 
 import logging
 import os
@@ -30,27 +30,28 @@ logger = logging.getLogger(__name__)
 
 EmbedderName: TypeAlias = Literal["minilm", "minilm-int8", "none"]
 Precision: TypeAlias = Literal["fp32", "int8"]
-"""Of the weights and what they are multiplied by: part of the fingerprint."""
+"""The number format of weights and activations; part of the fingerprint."""
 
 _RECENT: Final = 64  # vectors: 100 KB
 _THREADS: Final = 2  # of a backfill
-_AHEAD: Final = 8  # texts: enough that no thread waits for the caller, few enough for any memory
+_AHEAD: Final = 8  # texts: enough to keep the threads busy, few enough to fit in memory
 
 
 class MiniLMEmbedder:
-    """Embeds the first 256 tokens of a text with all-MiniLM-L6-v2; safe to share between threads.
+    """An embedder of the first 256 tokens of a text with all-MiniLM-L6-v2; thread-safe.
 
-    Nothing is looked for or loaded before the first use, which takes a second or two. Whether
-    there is a model is decided once in a process: later calls do not look again.
+    The model is located and loaded on first use, which takes a second or two. A process does so
+    once: if there is no model, later calls do not look again.
 
     Args:
-        threads: For one text; none of them spins. More than 1 is faster only while the machine has
-            nothing else to do.
-        precision: ``int8`` takes 0.55 of the time, and finds similarities that are 0.003 off on
-            average, at most 0.011. Its model is made once, with onnx (the extra ``weights``).
-        reading: What it reads of a trace that is longer than that: ``task-first`` what people said
-            and the agent thought, so that long tool results do not drown the task; ``specified``
-            the beginning of the protocol's text. A trace that fits is read the same way by both.
+        threads: Threads for one text, which do not spin. More than 1 is faster only on an idle
+            machine.
+        precision: ``int8`` takes 0.55 of the time; its similarities are off by 0.003 on average,
+            at most 0.011. Its model is made once, with onnx (the extra ``weights``).
+        reading: The part that is read of a trace longer than 256 tokens: ``task-first`` reads what
+            people said and the agent thought, so that long tool results do not drown the task;
+            ``specified`` reads the beginning of the protocol's text. Shorter traces are read whole
+            by both.
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class MiniLMEmbedder:
 
     @property
     def name(self) -> str:
-        """The fingerprint of weights, window, reading, precision; the model is loaded for it."""
+        """The fingerprint of weights, window, reading and precision; reading it loads the model."""
         return f"{self._loader().model().name}:{WINDOW_TOKENS}:{self._reading}:{self._precision}"
 
     def text_of(self, trace: ReasoningTrace, /) -> str:
-        """What it embeds of a trace. Raises as `embed`."""
+        """Return the text to embed for a trace. Raises the errors of `embed`."""
         match self._reading:
             case "task-first":
                 return task_first_text(trace, self._loader().model().window)
@@ -77,32 +78,32 @@ class MiniLMEmbedder:
                 assert_never(self._reading)
 
     def embed(self, text: str, /) -> Vector:
-        """The vector of a text: float32, shape ``(384,)``, of length 1.
+        """Return the vector of a text: float32, shape ``(384,)``, of length 1.
 
         Raises:
             EmbedderUnavailableError: If this process has no model; the message says what to do.
-            EmbedderNotReadyError: If it is being downloaded.
+            EmbedderNotReadyError: If the model is being downloaded.
         """
         return self._loader().model().embed(text)
 
     def _loader(self) -> "_Loader":
-        pid = os.getpid()  # a fork leaves locks as they were, and the session's threads behind
+        pid = os.getpid()  # a forked child inherits held locks, but not the session's threads
         return self._loaders.get(pid) or self._loaders.setdefault(pid, _Loader(self._load))
 
 
 def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
-    """The vectors of many texts, in their order.
+    """Yield the vectors of many texts, in order.
 
-    MiniLM embeds two at a time, one text in each run: batches pad all to the longest. Another
-    embedder, which need not be safe in two threads, is asked in the caller's thread.
+    MiniLM embeds two texts at a time, each on its own: a batch would pad all of them to the
+    longest. Any other embedder, which may not be thread-safe, is called in the caller's thread.
 
     Args:
         texts: Read in the caller's thread, at most 8 ahead.
         embedder: Shared by the threads.
 
     Raises:
-        EmbedderUnavailableError, EmbedderNotReadyError: In the place of the text's vector; what was
-            not begun by then is dropped, as it is where the caller stops.
+        EmbedderUnavailableError, EmbedderNotReadyError: Instead of the text's vector. Texts not
+            started by then are dropped, as they are if the caller stops iterating.
     """
     if isinstance(embedder, MiniLMEmbedder):
         yield from _in_threads(texts, embedder)
@@ -125,7 +126,7 @@ def _in_threads(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
 
 
 class _Loader:
-    """Loads the model once; what it says when there is none is remembered as well."""
+    """A loader that loads the model once, and remembers the error if there is none."""
 
     def __init__(self, load: Callable[[Path], "_Model"]) -> None:
         self._load_from = load
@@ -176,10 +177,10 @@ class _Model:
 
 
 class _RecentVectors:
-    """Embeds a text unless it is among the last 64 different ones. Safe in several threads.
+    """A thread-safe LRU cache of the vectors of the last 64 different texts.
 
     Args:
-        embed: Makes a vector; called without a lock.
+        embed: Computes a vector; called without the lock.
     """
 
     def __init__(self, embed: Callable[[str], Vector]) -> None:
@@ -188,7 +189,7 @@ class _RecentVectors:
         self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
 
     def of(self, text: str) -> Vector:
-        """The vector of a text, the caller's own to change."""
+        """Return the vector of a text, as a copy that the caller may change."""
         key = sha256(text.encode()).digest()
         with self._lock:
             vector = self._vectors.get(key)
@@ -233,9 +234,9 @@ def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":
 
 
 def _replace_session(embedding: "TextEmbedding", folder: Path, threads: int) -> None:
-    """Use a session whose threads sleep while they have nothing to do: fastembed cannot ask for it.
+    """Replace the session with one whose idle threads sleep; fastembed has no option for this.
 
-    By default they spin after each run, for as long as it took: the host's own work waits.
+    By default they spin after each run, for as long as it took, and slow down the host.
     """
     from onnxruntime import InferenceSession, SessionOptions
 
@@ -249,14 +250,14 @@ def _replace_session(embedding: "TextEmbedding", folder: Path, threads: int) -> 
 
 
 DEFAULT_EMBEDDER: Final = MiniLMEmbedder()
-"""Nothing is loaded yet."""
+"""The process's default embedder, whose model is loaded on first use."""
 
 _PRECISIONS: Final[dict[str, Precision]] = {"minilm": "fp32", "minilm-int8": "int8"}
 _shared = {("minilm", 1): DEFAULT_EMBEDDER}
 
 
 def shared_embedder(name: EmbedderName, *, threads: int = 1) -> MiniLMEmbedder | None:
-    """Return the process's embedder of a name and number of threads, or None for ``none``."""
+    """Return the process's embedder for a name and number of threads, or None for ``none``."""
     if name == "none":
         return None
     new = MiniLMEmbedder(threads=threads, precision=_PRECISIONS[name])

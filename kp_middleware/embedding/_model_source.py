@@ -1,4 +1,4 @@
-"""Where the model comes from: named, cached, installed with pip, or downloaded; in this order."""
+"""Sources of the model, in order: a named folder, the cache, a pip package, a download."""
 
 import hashlib
 import os
@@ -27,11 +27,11 @@ _REMEDIES = (
 
 
 def load_first(load: Callable[[Path], T]) -> T:
-    """What ``load`` makes of the first folder that it can load, converted or downloaded if need be.
+    """Return ``load`` of the first folder that it can load, converting or downloading if needed.
 
     Raises:
-        EmbedderUnavailableError: If ``KP_MODEL_PATH`` is of no use, or if no way works: the
-            message has all reasons and remedies.
+        EmbedderUnavailableError: If ``KP_MODEL_PATH`` has no model, or if no source has one; the
+            message lists all reasons and remedies.
         EmbedderNotReadyError: While the model is being downloaded.
     """
     _mute_onnxruntime()
@@ -47,12 +47,12 @@ def load_first(load: Callable[[Path], T]) -> T:
 
 
 def describe_source() -> str:
-    """Where the model would come from, for people; nothing is converted or downloaded.
+    """Describe the source of the model for people, without converting or downloading anything.
 
-    It takes up to a second: fastembed is imported, unless ``KP_MODEL_PATH`` is set.
+    This takes up to a second, because fastembed is imported unless ``KP_MODEL_PATH`` is set.
 
     Raises:
-        EmbedderUnavailableError: If ``KP_MODEL_PATH`` is of no use.
+        EmbedderUnavailableError: If ``KP_MODEL_PATH`` has no model.
     """
     _mute_onnxruntime()
     if named := _named():
@@ -64,14 +64,14 @@ def describe_source() -> str:
 
 
 def int8_folder(folder: Path, digest: str) -> Path:
-    """The same model in 8-bit integers, made of it once and kept in our cache.
+    """Return the folder of the model quantized to 8-bit integers, made once and kept in our cache.
 
     Args:
-        folder: Of the model in floats.
-        digest: What tells its ``model.onnx`` from others.
+        folder: The folder of the model in floats.
+        digest: The hash of its ``model.onnx``.
 
     Raises:
-        EmbedderError: If it cannot be made: no other folder would do.
+        EmbedderError: If it cannot be made; no other source is tried.
     """
     made = locations.cache_folder() / f"all-MiniLM-L6-v2-{digest}-int8"
     if not _missing(made):
@@ -84,13 +84,13 @@ def int8_folder(folder: Path, digest: str) -> Path:
 
 
 def file_sha256(path: Path) -> str:
-    """In hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _mute_onnxruntime() -> None:
-    """Keep it from reporting to its maker: it asks the environment when it is imported."""
+    """Disable onnxruntime's telemetry through the variable that it reads on import."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
@@ -135,7 +135,7 @@ def _conversion() -> Path:
 
 
 def _installed() -> Path:
-    """The folder of the package, found without importing it."""
+    """Return the model folder of the pip package, found without importing it."""
     package = find_spec(_PACKAGE.replace("-", "_"))
     if package is None or package.origin is None:
         raise EmbedderUnavailableError(f"the package {_PACKAGE} is not installed")
@@ -159,12 +159,12 @@ def _quantize(source: Path, target: Path) -> None:
 
 
 def _made(folder: Path, make: Callable[[Path], None]) -> Path:
-    """A folder of our cache, made by whoever comes first, and there as a whole or not at all."""
+    """Return a folder of our cache, making it atomically, under a lock, if it is not complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with alone(folder.with_suffix(".lock"), waits=True):
         if _missing(folder):
             partial_folder = folder.with_suffix(".partial")
-            for unusable in (partial_folder, folder):  # cut off while it was made, or by a cleaner
+            for unusable in (partial_folder, folder):  # interrupted, or partly deleted
                 shutil.rmtree(unusable, ignore_errors=True)
             make(partial_folder)
             partial_folder.replace(folder)

@@ -1,7 +1,7 @@
-"""The model as ONNX: from the official weights, and in 8-bit integers.
+"""ONNX export of the model: from the official weights, and quantized to 8-bit integers.
 
-Both are made with numpy and onnx alone, with the same bytes every time. Comments give shapes: B
-texts of S tokens; each token is 384 numbers, which are 12 heads of 32; I numbers in and O out.
+Both exports use numpy and onnx alone and are reproducible byte for byte. Comments give shapes: B
+texts of S tokens, each token 384 numbers in 12 heads of 32; I input and O output channels.
 """
 
 import json
@@ -29,23 +29,24 @@ _LAYERS = 6
 _EPSILON = 1e-12
 _WINDOW = 256
 
-_KEPT: Final = 32  # channels of each product, the largest: half as many err 1.2 times as much
-_LARGEST: Final = 63  # 7 bits: processors without VNNI add two products in 16 bits, and cut them
+_KEPT: Final = 32  # largest channels of each product; half as many give 1.2 times the error
+_LARGEST: Final = 63  # 7 bits: without VNNI, a sum of two products saturates at 16 bits
 _WORDS: Final = 30_522
 _DOMAIN: Final = "com.microsoft"
-_FIRST, _LAST = 101, 102  # the frame of a text
+_FIRST, _LAST = 101, 102  # [CLS] and [SEP]
 
 Floats: TypeAlias = NDArray[np.float32]
 Weights: TypeAlias = Mapping[str, Floats]
-"""By their names in the official file."""
+"""The tensors by their names in the official file."""
 
 
 def export_onnx(source: Path, target: Path) -> None:
-    """Write the ONNX folder of an official folder.
+    """Write a model folder with ONNX from a folder with the official weights.
 
     Args:
-        source: Has ``model.safetensors`` and the tokenizer's files.
-        target: Is made; files of the same names are overwritten. The window is set to 256 tokens.
+        source: A folder with ``model.safetensors`` and the tokenizer's files.
+        target: The folder to write, made if needed; files of the same names are overwritten. Its
+            window is set to 256 tokens.
     """
     target.mkdir(parents=True, exist_ok=True)
     onnx.save(build_model(read_safetensors(source / "model.safetensors")), target / "model.onnx")
@@ -58,7 +59,7 @@ def export_onnx(source: Path, target: Path) -> None:
 
 
 def read_safetensors(path: Path) -> Weights:
-    """The float32 tensors of a file, by name; mapped, so each is read only when used."""
+    """Return the float32 tensors of a file by name, memory-mapped and read only when used."""
     content = np.memmap(path, dtype=np.uint8, mode="r")
     (header_size,) = struct.unpack("<Q", content[:8].tobytes())
     header = json.loads(content[8 : 8 + header_size].tobytes())
@@ -71,10 +72,10 @@ def read_safetensors(path: Path) -> Weights:
 
 
 def build_model(weights: Weights) -> onnx.ModelProto:
-    """The checked graph.
+    """Build the model and check it.
 
-    It takes ``input_ids``, ``attention_mask`` and ``token_type_ids``. It gives first each token's
-    vector, ``last_hidden_state``, then their mean at length 1, ``sentence_embedding``.
+    Its inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``. Its outputs are each
+    token's vector, ``last_hidden_state``, and their normalized mean, ``sentence_embedding``.
     """
     graph = _Graph(weights)
     tokens, mask_bias = _look_up_tokens(graph)
@@ -97,7 +98,7 @@ def build_model(weights: Weights) -> onnx.ModelProto:
 
 
 class _Graph:
-    """Constants and nodes in the order they were asked for; each is known by its name."""
+    """The constants and nodes of a graph in the order they were added, identified by name."""
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
@@ -145,7 +146,7 @@ class _Graph:
 
 
 def _look_up_tokens(graph: _Graph) -> tuple[str, str]:
-    """The tokens' first vectors [B, S, 384], and what keeps attention off the padding."""
+    """Add the embeddings of the tokens [B, S, 384] and the attention mask of the padding."""
     for kind in ("word", "position", "token_type"):
         graph.floats(f"{kind}_emb", graph.weights[f"embeddings.{kind}_embeddings.weight"])
     zero = graph.integers("zero", [0])
@@ -174,7 +175,7 @@ def _mask_bias(graph: _Graph, lowest: str) -> str:
 
 
 def _attend(graph: _Graph, layer: str, tokens: str, mask_bias: str) -> str:
-    """Let each token look at the others."""
+    """Add the self-attention of a layer."""
     parts = [f"{layer}attention.self.{part}" for part in ("query", "key", "value")]
     matrix = np.concatenate([graph.weights[f"{part}.weight"] for part in parts]).T
     bias = np.concatenate([graph.weights[f"{part}.bias"] for part in parts])
@@ -193,7 +194,7 @@ def _by_head(graph: _Graph, values: str, order: list[int]) -> str:
 
 
 def _transform(graph: _Graph, layer: str, tokens: str) -> str:
-    """Widen each token's vector, bend it with GELU, and narrow it again."""
+    """Add the feed-forward network of a layer, with GELU."""
     dense = f"{layer}intermediate.dense"
     matrix, bias = graph.weights[f"{dense}.weight"].T, graph.weights[f"{dense}.bias"]
     wide = graph.affine(tokens, f"{layer}up", matrix, bias)
@@ -203,7 +204,7 @@ def _transform(graph: _Graph, layer: str, tokens: str) -> str:
 
 
 def _join(graph: _Graph, prefix: str, change: str, tokens: str) -> str:
-    """What a half of a layer found out, added to what was known."""
+    """Add the output projection of a sublayer, its residual connection and its layer norm."""
     scaling = graph.scaling(f"{prefix}LayerNorm")
     dense = f"{prefix}dense"
     matrix, bias = graph.weights[f"{dense}.weight"].T, graph.weights[f"{dense}.bias"]
@@ -212,7 +213,7 @@ def _join(graph: _Graph, prefix: str, change: str, tokens: str) -> str:
 
 
 def _pool(graph: _Graph, tokens: str) -> None:
-    """Sum the tokens, at length 1: it would be the same for their mean."""
+    """Add the normalized sum of the tokens, which equals their normalized mean."""
     mask = graph.node("Cast", "attention_mask", to=TensorProto.FLOAT)
     total = graph.node("MatMul", graph.node("Unsqueeze", mask, "one"), tokens)  # [B, 1, 384]
     total = graph.node("Squeeze", total, "one")
@@ -222,7 +223,7 @@ def _pool(graph: _Graph, tokens: str) -> None:
 
 
 def _closed(graph: _Graph) -> onnx.GraphProto:
-    """The graph with its inputs and outputs."""
+    """Return the ONNX graph with its inputs and outputs."""
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "seq"])
         for name in ("input_ids", "attention_mask", "token_type_ids")
@@ -236,14 +237,14 @@ def _closed(graph: _Graph) -> onnx.GraphProto:
 
 
 def export_int8(source: Path, target: Path) -> None:
-    """Write the folder of a model in 8-bit integers.
+    """Write a model folder quantized to 8-bit integers.
 
     Args:
-        source: Has ``model.onnx`` in floats and the tokenizer's files.
-        target: Is made; files of the same names are overwritten.
+        source: A folder with ``model.onnx`` in floats and the tokenizer's files.
+        target: The folder to write, made if needed; files of the same names are overwritten.
 
     Raises:
-        ValueError: If the model has no product of a matrix of weights.
+        ValueError: If the model has no product with a matrix of weights.
     """
     target.mkdir(parents=True, exist_ok=True)
     onnx.save(quantize(onnx.load(source / "model.onnx")), target / "model.onnx")
@@ -252,12 +253,12 @@ def export_int8(source: Path, target: Path) -> None:
 
 
 def quantize(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same model with integers where it multiplies by a matrix of weights.
+    """Return the model with its products with matrices of weights in 8-bit integers.
 
-    What comes into a product has one scale for all its numbers, chosen for each text. A few
-    channels of it are ten times as large as the others and would leave these a coarse scale: their
-    share of the product stays in floats. That did more for the vectors than to smooth the scales.
-    For onnxruntime alone: the product is an operator of its own. Raises as `export_int8`.
+    The input of a product is quantized dynamically, with one scale for each text. A few channels
+    are ten times as large as the others and would make the scale too coarse for these, so their
+    part of the product stays in floats. That kept the vectors more exact than smoothing the scales.
+    The operator is onnxruntime's own. Raises the errors of `export_int8`.
     """
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     products = {node.output[0] for node in model.graph.node if _is_product(node, weights)}
@@ -274,7 +275,7 @@ def quantize(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class _IntegerGraph:
-    """Nodes in their order, and the constants that some of them brought along."""
+    """The nodes of a quantized graph in order, and the constants of its products."""
 
     def __init__(self, weights: Mapping[str, Floats]) -> None:
         self._weights = weights
@@ -283,11 +284,11 @@ class _IntegerGraph:
         self.replaced: set[str] = set()
 
     def add_product(self, node: onnx.NodeProto, peaks: Floats) -> None:
-        """In the place of a product: that of the large channels in floats, the others' in integers.
+        """Add a product, with the large channels in floats and the others in integers.
 
         Args:
-            node: Multiplies [B, S, I] by weights [I, O].
-            peaks: The largest number of each channel of what comes in, [I].
+            node: The product of [B, S, I] and weights [I, O].
+            peaks: The largest absolute value of each input channel, [I].
         """
         values, name = node.input
         matrix = self._weights[name]
@@ -326,9 +327,9 @@ def _is_product(node: onnx.NodeProto, weights: Mapping[str, Floats]) -> bool:
 
 
 def _peaks(model: onnx.ModelProto, products: set[str]) -> dict[str, Floats]:
-    """By name of what comes into the products: each channel's largest number, for random words.
+    """Return the largest absolute value of each channel, by input of a product, for random tokens.
 
-    Which channels are large is in the weights: with real texts they are the same.
+    The weights determine which channels are large: real texts give the same ones.
     """
     names = sorted({node.input[0] for node in model.graph.node if node.output[0] in products})
     outputs = model.graph.output
@@ -337,7 +338,7 @@ def _peaks(model: onnx.ModelProto, products: set[str]) -> dict[str, Floats]:
     options = SessionOptions()
     options.intra_op_num_threads = 1
     session = InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-    del outputs[given:]  # a copy of the model would be 90 MB more
+    del outputs[given:]  # restored in place, because a copy of the model would take 90 MB
     return dict(zip(names, _largest(session, names), strict=True))
 
 

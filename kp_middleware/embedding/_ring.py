@@ -1,10 +1,10 @@
-"""Unit vectors in the order in which they came, in memory that never moves.
+"""A ring buffer of unit vectors in insertion order, in memory that never moves.
 
-Vectors lie dimension by dimension in blocks of 16: a product then reads at the speed of memory
-with each of OpenBLAS's AVX kernels; row by row it takes up to 2.8 times as long. Live vectors are
-at most two slices: one product each finds the nearest, without a copy. Dropping the oldest moves
-the head and touches no vector. The blocks are zero pages that the system backs once they are
-written: memory grows with use, not with the capacity.
+Vectors are stored dimension by dimension in blocks of 16, so that a product runs at the speed of
+memory with each of OpenBLAS's AVX kernels; row by row it takes up to 2.8 times as long. Live
+vectors are at most two slices, and one product for each finds the nearest without a copy. Dropping
+the oldest moves the head and touches no vector. The blocks start as zero pages that the system
+allocates on the first write: memory grows with use, not with the capacity.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 
 from kp_middleware.embedding._embedder import Vector
 
-_UNSHARED: Final = 8192  # numbers: OpenBLAS may give a larger product to threads, which then spin
-_WIDTH: Final = 16  # vectors in a block: narrower and wider ones were slower
+_UNSHARED: Final = 8192  # numbers: OpenBLAS may split a larger product among spinning threads
+_WIDTH: Final = 16  # vectors in a block: narrower and wider blocks were slower
 
 
 class Neighbour(NamedTuple):
-    """The most similar vector: its cosine similarity, -1 to 1, and whose it is."""
+    """The most similar vector: its cosine similarity, -1 to 1, and its key."""
 
     similarity: float
     key: str | None
 
 
 class Rows(NamedTuple):
-    """Rows as columns, oldest first.
+    """Rows of vectors as columns, oldest first.
 
     Attributes:
         units: float32, shape ``(rows, dimensions)``, each of length 1 or all zero.
-        keys: Whose each is.
-        stamps_ms: When each was added, in milliseconds since the epoch.
-        seqs: Their places in a file; 0 without one.
+        keys: The key of each.
+        stamps_ms: The time each was added, in milliseconds since the epoch.
+        seqs: Their sequence numbers in a file; 0 without one.
     """
 
     units: NDArray[np.float32]
@@ -43,10 +43,10 @@ class Rows(NamedTuple):
 
 
 class Ring:
-    """Keep at most ``capacity`` unit vectors; a further one takes the place of the oldest.
+    """A ring of at most ``capacity`` unit vectors, in which the newest replaces the oldest.
 
-    A look-up is one numpy call over many small products, each too small for OpenBLAS's threads. In
-    a Python loop each would release the GIL, and a busy agent returns it after 5 ms.
+    A look-up is one numpy call over many products, each too small for OpenBLAS's threads. In a
+    Python loop each would release the GIL, and wait up to 5 ms for a busy agent to return it.
     """
 
     def __init__(self, capacity: int, dimensions: int) -> None:
@@ -58,7 +58,7 @@ class Ring:
         self._similarities = self._products.reshape(-1)
         self._stamps_ms = np.zeros(capacity, dtype=np.int64)
         self._seqs = np.zeros(capacity, dtype=np.int64)
-        self._keys = np.empty(capacity, dtype=object)  # the garbage collector walks through lists
+        self._keys = np.empty(capacity, dtype=object)  # not traversed by the gc
         self._head = 0
         self._length = 0
 
@@ -67,11 +67,11 @@ class Ring:
 
     @property
     def newest_ms(self) -> int:
-        """When the newest row was added, or 0 if there is none."""
+        """The time the newest row was added, or 0 if there is none."""
         return int(self._stamps_ms[(self._head + self._length - 1) % self._capacity]) if self else 0
 
     def append(self, unit: Vector, *, key: str | None, stamp_ms: int, seq: int) -> int | None:
-        """Copy a row in; returns the ``seq`` of the row that had to go, or None."""
+        """Copy a row in, and return the ``seq`` of the evicted row, or None."""
         if not self._capacity:
             return seq
         at = (self._head + self._length) % self._capacity
@@ -87,7 +87,7 @@ class Ring:
         return evicted
 
     def extend(self, rows: Rows) -> None:
-        """Copy many rows in, of which none is stamped earlier than those before it."""
+        """Copy many rows in; a stamp earlier than the one before it is raised to that."""
         count = min(len(rows.seqs), self._capacity)
         stamps_ms = np.maximum.accumulate([self.newest_ms, *rows.stamps_ms])
         self._drop(max(0, self._length + count - self._capacity))
@@ -102,7 +102,7 @@ class Ring:
         self._length += count
 
     def drop_until(self, stamp_ms: int) -> list[int]:
-        """Let go the rows stamped up to and at this time; returns their ``seq``, oldest first."""
+        """Drop the rows stamped at this time or earlier, and return their ``seq``, oldest first."""
         if not self or self._stamps_ms[self._head] > stamp_ms:
             return []
         dropped: list[int] = []
@@ -115,12 +115,12 @@ class Ring:
         return dropped
 
     def clear(self) -> None:
-        """Let all rows go."""
+        """Drop all rows."""
         self._keys[:] = None
         self._head = self._length = 0
 
     def nearest(self, unit: Vector) -> Neighbour | None:
-        """The row most like this one, the oldest of several, or None if there is no row."""
+        """Return the most similar row, the oldest of equals, or None if there is no row."""
         found = None
         for rows in self._slices(self._head, self._length):
             blocks = slice(rows.start // self._width, -(-rows.stop // self._width))
@@ -136,7 +136,7 @@ class Ring:
         self._length -= count
 
     def _slices(self, start: int, count: int) -> Iterator[slice]:
-        """Where so many rows lie from a place on: one slice, or two where they pass the end."""
+        """Yield the slices of ``count`` rows from ``start``: one, or two if they wrap around."""
         start %= max(1, self._capacity)
         end = start + count
         if count:

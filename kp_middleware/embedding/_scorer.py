@@ -1,4 +1,4 @@
-"""Say how much a trace is worth sharing, against what was seen before."""
+"""The scorer of traces, which compares each with those seen before."""
 
 import logging
 import threading
@@ -23,13 +23,13 @@ logger = logging.getLogger("kp_middleware")
 
 
 class Scorer:
-    """Scores traces one after another, each against those before it. Safe in several threads.
+    """A thread-safe scorer that compares each trace with those scored before it.
 
     Args:
         embedder: Measures novelty; None means novelty is 0.5.
-        cache: What was seen before; None means a new one in memory.
-        profiles: Weights by domain, beside the protocol's own or in their place; ``"default"``
-            names those of every domain without its own.
+        cache: The vectors seen before; None means a new cache in memory.
+        profiles: Weights by domain, which add to the protocol's own or replace them; ``"default"``
+            is the profile of every domain without its own.
 
     Raises:
         ValueError: If a profile's weights do not sum to 1.
@@ -63,8 +63,8 @@ class Scorer:
 
         Args:
             trace: The document.
-            vector: Its embedding, where the caller has it already.
-            shape: The true counts of its steps, where the document holds only a part of them.
+            vector: Its embedding, if the caller has it already.
+            shape: The true counts of its steps, if the document holds only some of them.
         """
         if vector is None:
             vector = self._embed_if_ready(trace)
@@ -79,13 +79,13 @@ class Scorer:
         *,
         known: Nearest | None = None,
     ) -> Run:
-        """Compare one trace with those before it, then remember it; nothing is embedded.
+        """Compare one trace with those before it, then remember it, without embedding it.
 
         Args:
             trace: The document.
-            vector: Its embedding; None means that there is none.
+            vector: Its embedding, or None.
             shape: The true counts of its steps.
-            known: A trace before it that the cache does not hold any more.
+            known: An earlier trace that the cache no longer holds.
         """
         nearest = None if vector is None else self._look_up(trace.id, vector)
         candidates = [near for near in (nearest, known) if near is not None]
@@ -94,11 +94,11 @@ class Scorer:
         return Run(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
 
     def embed(self, trace: ReasoningTrace) -> Vector | None:
-        """The embedding of a trace, or None where there is no model: one warning says why.
+        """Return the embedding of a trace, or None without a model, which is warned about once.
 
         Raises:
-            EmbedderNotReadyError: If the model is on its way: ask again later.
-            ValueError: If the embedder has no name, or gives a vector that cannot be compared.
+            EmbedderNotReadyError: If the model is being downloaded; try again later.
+            ValueError: If the embedder has no name, or returns a vector that cannot be compared.
         """
         if self._embedder is None:
             return None
@@ -111,12 +111,12 @@ class Scorer:
             return None
 
     def load(self) -> None:
-        """Read from the file what traces are compared with, before a look-up that holds a lock."""
+        """Load the stored vectors from the file, ahead of a look-up that holds a lock."""
         if self._embedder is not None:
             self._cache.load(embedder=self._embedder.name)
 
     def weights(self, domain: str) -> Weights:
-        """What each signal counts in a domain."""
+        """Return the weights of the signals in a domain."""
         return self._profiles.get(domain, self._profiles[DEFAULT_PROFILE])
 
     def _embed_if_ready(self, trace: ReasoningTrace) -> Vector | None:

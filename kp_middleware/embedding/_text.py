@@ -1,4 +1,4 @@
-"""What is embedded of a trace."""
+"""The text of a trace that is embedded."""
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
@@ -9,24 +9,24 @@ from kp_middleware.embedding._window import WORD_TOKENS, Piece, Window
 from kp_middleware.traces import ReasoningTrace, Step
 
 Reading: TypeAlias = Literal["task-first", "specified"]
-"""How a text is made of a trace: part of the fingerprint, so other numbers need another name.
+"""The way a text is made from a trace; part of the fingerprint, so a change needs a new name.
 
 ``specified`` is the protocol's text, of which the model reads the beginning. ``task-first`` is the
-same where the window holds all of it. Of a longer one it takes the beginning and the end of each
-part, in the order of the run: what people said has the first claim on the window, then what the
-agent thought; what tools gave has no more room than these together.
+same if the window holds all of it. From a longer one it takes the beginning and the end of each
+part, in the order of the run. What people said comes first in the budget of the window, then what
+the agent thought; tool results get no more room than both together.
 """
 
 
 class _Ends(NamedTuple):
-    """How many tokens are read of the beginning and of the end of a text."""
+    """The numbers of tokens that are read from the beginning and from the end of a text."""
 
     first: int
     last: int
 
 
 class _Part(NamedTuple):
-    """A text of a run, its place there, and what is read of it."""
+    """A text of a run, its position there, and the tokens that are read of it."""
 
     place: int
     text: str
@@ -34,31 +34,31 @@ class _Part(NamedTuple):
 
 
 class _Source(Enum):
-    """Whose words the content of a step is."""
+    """The author of a step's content."""
 
     PERSON = auto()
     AGENT = auto()
     TOOL = auto()
 
 
-_OBJECTIVE = _Ends(32, 64)  # instructions that all runs share come before the task more often
+_OBJECTIVE = _Ends(32, 64)  # the task often follows instructions that all runs share
 _OF_A_PERSON = _Ends(32, 32)
 _OF_OTHERS = _Ends(16, 16)
 
 
 def embedded_text(trace: ReasoningTrace, embedder: Embedder | None = None) -> str:
-    """What an embedder embeds of a trace: the specified text, unless it chooses one itself."""
+    """Return the text to embed for a trace: the embedder's own choice, or the specified text."""
     return embedder.text_of(trace) if isinstance(embedder, Reader) else specified_text(trace)
 
 
 def specified_text(trace: ReasoningTrace) -> str:
-    """The objective, then each step's ``content``, single-spaced; none counts as empty."""
+    """Return the objective and each step's ``content``, or an empty text, joined by spaces."""
     contents = " ".join(step.content or "" for step in trace.steps)
     return f"{trace.task.objective} {contents}"
 
 
 def task_first_text(trace: ReasoningTrace, window: Window) -> str:
-    """The specified text where the window holds it, else what tells most of the task."""
+    """Return the specified text if the window holds it, else the parts that tell the task."""
     text = specified_text(trace)
     if window.holds(text):
         return text
@@ -71,7 +71,7 @@ def task_first_text(trace: ReasoningTrace, window: Window) -> str:
 
 
 def _parts(trace: ReasoningTrace, source: _Source) -> Iterator[_Part]:
-    """What one source gave to a run, in its order; 0 is the place of the objective."""
+    """Yield the parts of a run from one source, in order; position 0 is the objective's."""
     ends = _OF_A_PERSON if source is _Source.PERSON else _OF_OTHERS
     for place, step in enumerate(trace.steps, start=1):
         if step.content and _source(step) is source:
@@ -79,7 +79,7 @@ def _parts(trace: ReasoningTrace, source: _Source) -> Iterator[_Part]:
 
 
 def _take(parts: Iterable[_Part], window: Window, *, room: int) -> list[tuple[int, Piece]]:
-    """The ends of one part after another, each with its place, until there is no room left."""
+    """Return the ends of each part in turn, with its position, until there is no room left."""
     taken: list[tuple[int, Piece]] = []
     for part in parts:
         if room <= 0:

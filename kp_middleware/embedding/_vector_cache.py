@@ -1,4 +1,4 @@
-"""What was seen before: a bounded memory of vectors that forgets the oldest and the expired."""
+"""A bounded cache of vectors, which evicts the oldest and the expired."""
 
 import json
 import math
@@ -16,13 +16,13 @@ from kp_middleware.database import Connection, connect, transaction
 from kp_middleware.embedding._embedder import Vector
 from kp_middleware.embedding._ring import Neighbour, Ring, Rows
 
-_UNNAMED: Final = ""  # of a vector whose embedder was not said
-_SMALL: Final = 1e-200  # between these, a sum of squares has lost nothing
+_UNNAMED: Final = ""  # of a vector added without an embedder
+_SMALL: Final = 1e-200  # between these, a sum of squares neither underflows nor overflows
 _LARGE: Final = 1e200
 _CHUNK: Final = 1024  # rows: 1.6 MB
 
-# One row for a thousand: sqlite3 gives up the GIL for each, and a busy agent keeps it for 5 ms.
-# Flat lists: one for each vector would set off the garbage collector, 25 ms with the GIL.
+# One row for a thousand: sqlite3 releases the GIL for each, and a busy agent keeps it for 5 ms.
+# Flat lists: one for each vector would trigger the garbage collector, 25 ms with the GIL.
 _SINCE: Final = f"""
     SELECT json_group_array(seq), json_group_array(added_at_ms), json_group_array(key),
            CAST(group_concat(vector, '') AS BLOB)
@@ -33,20 +33,20 @@ _SINCE: Final = f"""
 
 
 class VectorCache:
-    """An exact nearest-neighbour memory, in this process or shared through an SQLite file.
+    """A thread-safe cache for exact nearest-neighbour search, in memory or in an SQLite file.
 
-    Entries live while ``age < ttl_ms``; beyond ``max_elements`` the oldest goes first. Vectors are
-    copied and normalised when they are added. Vectors of different embedders are kept apart, each
-    with room for ``max_elements``. May be used from several threads.
+    Entries live while ``age < ttl_ms``; beyond ``max_elements`` the oldest is evicted first.
+    Vectors are copied and normalised when they are added. Each embedder has a cache of its own, of
+    ``max_elements``.
 
     Args:
-        max_elements: How many vectors of one embedder are kept; 0 keeps none.
-        dimensions: Of every vector.
-        ttl_ms: How long an entry lives, in milliseconds; None means until it is the oldest.
-        path: A file of traces to keep the vectors in, so that the next process and other processes
-            find them; None keeps them in memory alone.
-        clock: Gives milliseconds since the epoch; None means the system's. If it goes back,
-            entries are stamped with the latest time seen.
+        max_elements: Capacity for each embedder; 0 keeps nothing.
+        dimensions: Length of every vector's array.
+        ttl_ms: Time to live of an entry, in milliseconds; None means no expiry.
+        path: SQLite file of traces that stores the vectors for later and other processes; None
+            keeps them in memory only.
+        clock: Returns milliseconds since the epoch; None means the system's clock. If it goes
+            back, entries are stamped with the latest time seen.
 
     Raises:
         ValueError: If a size is negative.
@@ -94,19 +94,19 @@ class VectorCache:
         ttl_ms: float | None = None,
         clock: Callable[[], float] | None = None,
     ) -> Self:
-        """A cache on a connection that is open, so that it takes part in its transactions."""
+        """Return a cache on an open connection, to take part in its transactions."""
         cache = cls(max_elements, ttl_ms=ttl_ms, clock=clock)
         cache._table = _VectorTable(connection, cache.dimensions)
         return cache
 
     def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED) -> None:
-        """Remember a vector.
+        """Add a vector.
 
         Args:
-            vector: ``dimensions`` finite numbers of any length; a zero vector is like nothing.
-            key: Whose it is, usually the id of a trace.
+            vector: ``dimensions`` finite numbers of any norm; a zero vector is similar to nothing.
+            key: Its owner, usually the id of a trace.
             embedder: The fingerprint of the model that made it; a vector without one is compared
-                with those of any.
+                with those of every embedder.
 
         Raises:
             ValueError: If it has another dimension, or holds NaN or infinity.
@@ -124,7 +124,7 @@ class VectorCache:
                 self._table.forget([evicted])
 
     def nearest(self, query: ArrayLike, *, embedder: str | None = None) -> Neighbour | None:
-        """The most similar entry that lives, as ``(similarity, key)``, or None if there is none.
+        """Return the most similar live entry as ``(similarity, key)``, or None if there is none.
 
         Similarity is the cosine, from -1 to 1; of a zero vector it is 0. With an ``embedder``,
         entries of other embedders are left out.
@@ -139,7 +139,7 @@ class VectorCache:
         return max(found, key=lambda near: near.similarity, default=None)
 
     def max_cosine_similarity(self, query: ArrayLike, *, embedder: str | None = None) -> float:
-        """The cosine similarity of the nearest entry, or 0 if there is none.
+        """Return the cosine similarity of the nearest entry, or 0 if there is none.
 
         Raises:
             ValueError: If the query has another dimension, or holds NaN or infinity.
@@ -152,19 +152,19 @@ class VectorCache:
 
     @property
     def size(self) -> int:
-        """How many entries live."""
+        """The number of live entries."""
         with self._lock:
             rings = [self._ring(name) for name in self._names()]
             self.evict_expired()
             return sum(map(len, rings))
 
     def evict_expired(self) -> int:
-        """Forget the entries whose time is over; returns how many they were."""
+        """Remove the expired entries, and return their number."""
         with self._lock:
             return sum(self._expire(ring) for ring in self._rings.values())
 
     def clear(self) -> None:
-        """Forget all entries; rows of the file that a trace owns stay with their trace."""
+        """Remove all entries, except the rows of the file that a trace owns."""
         with self._lock:
             for ring in self._rings.values():
                 ring.clear()
@@ -174,29 +174,29 @@ class VectorCache:
                 self._seen_seq = dict.fromkeys(self._rings, last)
 
     def load(self, *, embedder: str) -> None:
-        """Read from the file what a look-up needs, and is not read yet.
+        """Load the vectors that a look-up needs and that are not loaded yet.
 
-        The look-up does it otherwise. Before a transaction begins nobody waits for it: of 100,000
-        vectors it takes 0.3 s.
+        A look-up would load them itself; before a transaction this blocks nobody. 100,000 vectors
+        take 0.3 s.
         """
         with self._lock:
             for name in (embedder, _UNNAMED):
                 self._ring(name)
 
     def reload(self) -> None:
-        """Read the file anew: after a transaction on a shared connection was rolled back."""
+        """Discard the memory, to read the file again after a rollback on a shared connection."""
         with self._lock:
             self._rings.clear()
             self._seen_seq.clear()
 
     def close(self) -> None:
-        """Close the file that ``path`` opened."""
+        """Close the file at ``path``, if any."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
 
     def _names(self) -> set[str]:
-        """The embedders whose vectors there are, here or in the file."""
+        """Return the embedders that have vectors, in memory or in the file."""
         stored = [] if self._table is None else self._table.embedders()
         return {*self._rings, *stored}
 
@@ -211,7 +211,7 @@ class VectorCache:
         return Neighbour(min(1.0, max(-1.0, found.similarity)), found.key)
 
     def _ring(self, embedder: str) -> Ring:
-        """The memory of one embedder, with what other processes added since the last look."""
+        """Return the ring of an embedder, updated with the vectors other processes added."""
         if embedder not in self._rings:
             self._rings[embedder] = Ring(self.max_elements, self.dimensions)
             self._seen_seq[embedder] = 0
@@ -221,9 +221,9 @@ class VectorCache:
         return ring
 
     def _catch_up(self, embedder: str, ring: Ring, table: "_VectorTable") -> None:
-        """Copy in what the file has of an embedder since the last look, and what there is room for.
+        """Copy in an embedder's rows added to the file since the last look, as far as they fit.
 
-        Sequence numbers grow in the order of commits: nothing comes later below the last one.
+        Sequence numbers grow in the order of commits: no later row gets a lower one.
         """
         last_seq, seen_seq = table.last_seq(), self._seen_seq[embedder]
         if last_seq - seen_seq > self.max_elements:
@@ -249,11 +249,11 @@ class VectorCache:
             self._table.forget_all(up_to_ms=until_ms)
 
     def _expired_ms(self) -> int | None:
-        """Entries stamped at this time or before are over; None if none ever is."""
+        """Return the time at or before which entries have expired, or None without a TTL."""
         return None if self.ttl_ms is None else math.floor(self._now_ms() - self.ttl_ms)
 
     def _now_ms(self) -> int:
-        """Never less than before: entries lie in the order of their stamps."""
+        """Return the time, never earlier than before, because entries are ordered by stamp."""
         self._latest_ms = max(self._latest_ms, int(self._clock()))
         return self._latest_ms
 
@@ -261,7 +261,7 @@ class VectorCache:
         return nullcontext() if self._connection is None else transaction(self._connection)
 
     def unit(self, vector: ArrayLike) -> Vector:
-        """The vector as it is kept: float32 and of length 1, or all zero.
+        """Return the vector as it is stored: float32 and of length 1, or all zero.
 
         Raises:
             ValueError: If it has another dimension, or holds NaN or infinity.
@@ -273,7 +273,7 @@ class VectorCache:
                 f"a vector of {self.dimensions} dimensions is needed, this has {shape}"
             )
         squares = float(values.dot(values))
-        if not _SMALL < squares < _LARGE:  # nor is it where NaN is among them
+        if not _SMALL < squares < _LARGE:  # true for NaN as well
             values, squares = _within_range(values)
         if squares:
             values /= math.sqrt(squares)
@@ -281,14 +281,14 @@ class VectorCache:
 
 
 class _VectorTable:
-    """The rows of one file. A row with a trace lives as long as its trace, whatever caches do."""
+    """The vectors of one file. A cache never deletes a row that a trace owns."""
 
     def __init__(self, connection: Connection, dimensions: int) -> None:
         self._connection = connection
         self._size_bytes = 4 * dimensions
 
     def before_newest(self, embedder: str, limit: int) -> int:
-        """The highest ``seq`` below the last ``limit`` rows of an embedder, 0 if there is none."""
+        """Return the ``seq`` of the row before an embedder's last ``limit``, 0 if there is none."""
         row = self._connection.execute(
             "SELECT seq FROM vectors WHERE embedder = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
             (embedder, limit),
@@ -296,12 +296,12 @@ class _VectorTable:
         return 0 if row is None else int(row[0])
 
     def since(self, embedder: str, seq: int, *, after_ms: int | None = None) -> Iterator[Rows]:
-        """What an embedder's vectors are that were added after ``seq``, by any process, in order.
+        """Yield an embedder's vectors added after ``seq`` by any process, in order and in chunks.
 
         Args:
-            embedder: Whose vectors.
-            seq: The last that is known.
-            after_ms: Those added at this time or before are left out; None leaves none out.
+            embedder: The fingerprint of the embedder.
+            seq: The last known sequence number.
+            after_ms: Vectors added at this time or earlier are left out; None keeps all.
         """
         while True:
             *facts, units = self._connection.execute(
@@ -317,7 +317,7 @@ class _VectorTable:
             seq = seqs[-1]
 
     def embedders(self) -> list[str]:
-        """Whose vectors there are: one look into the index for each of them."""
+        """Return the embedders that have vectors, with one index look-up for each."""
         rows = self._connection.execute(
             """
             WITH RECURSIVE names (name) AS (
@@ -332,12 +332,12 @@ class _VectorTable:
         return [embedder for (embedder,) in rows]
 
     def last_seq(self) -> int:
-        """The highest ``seq`` there is, 0 for none."""
+        """Return the highest ``seq``, 0 if there is none."""
         (seq,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM vectors").fetchone()
         return int(seq)
 
     def insert(self, embedder: str, unit: Vector, *, key: str | None, added_at_ms: int) -> int:
-        """Add a row, tied to the trace whose id is its key where that is stored here."""
+        """Insert a row, owned by the trace with the key as id if stored, and return its ``seq``."""
         cursor = self._connection.execute(
             "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
             " VALUES ((SELECT seq FROM traces WHERE id = ?), ?, ?, ?, ?)",
@@ -347,7 +347,7 @@ class _VectorTable:
         return cursor.lastrowid
 
     def forget(self, seqs: Iterable[int]) -> None:
-        """Delete those of these rows that no trace owns."""
+        """Delete these rows, except those that a trace owns."""
         with transaction(self._connection):
             self._connection.executemany(
                 "DELETE FROM vectors WHERE seq = ? AND trace_seq IS NULL",
@@ -355,7 +355,7 @@ class _VectorTable:
             )
 
     def forget_all(self, *, up_to_ms: int | None = None) -> None:
-        """Delete the rows that no trace owns: all, or those added up to and at a time."""
+        """Delete the rows that no trace owns: all, or those added at this time or earlier."""
         with transaction(self._connection):
             self._connection.execute(
                 "DELETE FROM vectors WHERE trace_seq IS NULL AND (? IS NULL OR added_at_ms <= ?)",
@@ -364,7 +364,7 @@ class _VectorTable:
 
 
 def _within_range(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """The same direction, and the sum of its squares, where they were too large or too small."""
+    """Return the vector scaled so that its squares neither overflow nor vanish, and their sum."""
     largest = float(np.abs(values).max())
     if not math.isfinite(largest):
         raise ValueError("a vector must not hold NaN or infinity")

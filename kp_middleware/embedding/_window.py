@@ -1,4 +1,4 @@
-"""How much of a text the model reads: 256 tokens, the two that frame each text among them."""
+"""The model's window: 256 tokens of a text, including the two special tokens."""
 
 import re
 from itertools import islice
@@ -9,27 +9,27 @@ if TYPE_CHECKING:
 
 WINDOW_TOKENS: Final = 256
 WORD_TOKENS: Final = WINDOW_TOKENS - 2
-"""What is left for the text itself."""
+"""The tokens of the window without the two special ones."""
 
-_WORDS = re.compile(" [A-Za-z0-9]")  # where a token begins for certain
+_WORDS = re.compile(" [A-Za-z0-9]")  # certain starts of a token
 _LONG_WORDS = re.compile("([A-Za-z0-9]{101})[A-Za-z0-9]+")
 _GAPS = re.compile(r"[ \t\n\r]{2,}")
-_FIRST_SLICE = 6 * WINDOW_TOKENS  # characters: more than the window in most texts
+_FIRST_SLICE = 6 * WINDOW_TOKENS  # characters: more than the window holds of most texts
 _TOKEN_CHARACTERS = 8  # more than most tokens have
 
 
 class Piece(NamedTuple):
-    """A part of a text, and how many tokens it has."""
+    """A part of a text, and its number of tokens."""
 
     text: str
     tokens: int
 
 
 class Window:
-    """Measures texts with the model's own tokenizer, and never tokenises much more than it holds.
+    """A measure of texts with the model's tokenizer, which tokenises little more than it holds.
 
     Args:
-        tokenizer: From now on it truncates at the window: a folder's limit is 128, 256 or 512.
+        tokenizer: Set to truncate at the window, because a folder's own limit may be 128 or 512.
     """
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
@@ -37,16 +37,16 @@ class Window:
         self._tokenizer = tokenizer
 
     def holds(self, text: str) -> bool:
-        """Whether the model reads all of a text."""
+        """Return whether the model reads all of a text."""
         if _has_too_many_words(text):
             return False
         text = _compact(text)
         return len(self.beginning(text)) == len(text) and not self._encode(text).overflowing
 
     def beginning(self, text: str) -> str:
-        """As much of a text as decides its first 256 tokens, perhaps compacted.
+        """Return as much of a text as determines its first 256 tokens, perhaps compacted.
 
-        All of a text would be tokenised before it is truncated: 0.2 s for 400 KB.
+        The tokenizer truncates only after it has tokenised the whole text: 0.2 s for 400 KB.
         """
         size = _FIRST_SLICE
         if size < len(text) and not _is_decided(self._encode(text[:size])):
@@ -56,7 +56,7 @@ class Window:
         return text[:size]
 
     def ends(self, text: str, first: int, last: int) -> Piece:
-        """The first and the last tokens of a text, or all of one that has no more than these."""
+        """Return the first and the last tokens of a text, or all of it if it has no more."""
         head, tail = first * _TOKEN_CHARACTERS, last * _TOKEN_CHARACTERS
         if len(text) > head + tail:
             text = f"{text[:head]} {text[-tail:]}"
@@ -66,27 +66,27 @@ class Window:
         return Piece(f"{text[: spans[first - 1][1]]} {text[spans[-last][0] :]}", first + last)
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
-        """Where each token of a text begins and ends in it."""
+        """Return the offsets at which each token of a text begins and ends."""
         encoding = self._encode(text)
         spans = [span for part in (encoding, *encoding.overflowing) for span in part.offsets]
-        return [span for span in spans if span != (0, 0)]  # of the frame
+        return [span for span in spans if span != (0, 0)]  # a special token
 
     def _encode(self, text: str) -> "Encoding":
-        return self._tokenizer.encode_batch([text])[0]  # unlike `encode`, without the GIL
+        return self._tokenizer.encode_batch([text])[0]  # releases the GIL, unlike `encode`
 
 
 def _has_too_many_words(text: str) -> bool:
-    """True only where the tokens are too many, too: to count words takes a tenth of the time."""
+    """Return True only if the tokens are too many as well; counting words takes a tenth as long."""
     return any(islice(_WORDS.finditer(text), WORD_TOKENS, None))
 
 
 def _compact(text: str) -> str:
-    """The same tokens in fewer characters: words of more than 100 are all one unknown token."""
+    """Return the same tokens in fewer characters; any longer word than 100 is one unknown token."""
     return _GAPS.sub(" ", _LONG_WORDS.sub(r"\1", text))
 
 
 def _is_decided(encoding: "Encoding") -> bool:
-    """Whether the last two words, which the cut may have changed, are outside the window."""
+    """Return whether the last two words, which the cut may change, are outside the window."""
     if not encoding.overflowing:
         return False
     return _last_word(encoding) + 2 <= _last_word(encoding.overflowing[-1])
