@@ -1,4 +1,4 @@
-"""A running agent becomes a trace."""
+"""Recording of agent runs as traces."""
 
 from kp_middleware.recording._assembly import assemble
 from kp_middleware.recording._bounds import bounded

@@ -1,4 +1,4 @@
-"""Build the frozen document of a finished run, on the worker's thread."""
+"""Assembly of the frozen document of a finished run, on the worker's thread."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ from kp_middleware.traces import (
     default_confidence,
 )
 
-_NO_STEP: Final[StepFields] = {"type": "observation"}  # a document has at least one
+_NO_STEP: Final[StepFields] = {"type": "observation"}  # a document has at least one step
 
 
 def assemble(
@@ -32,16 +32,16 @@ def assemble(
     privacy_level: PrivacyLevel,
     agent_id: str | None,
 ) -> RecordedRun | None:
-    """The run that a recorder took notes of, or None if it has no step and goes on with no other.
+    """Assemble the run of a recorder, or return None if it has no step and resumes no other run.
 
-    Where it has none and goes on, ``shape.steps`` is 0, and the document's one step stands in.
+    A run without steps that resumes another has ``shape.steps`` 0 and one placeholder step.
 
     Args:
-        recorder: Of a run that has finished.
-        domain: Where the recorder names none.
-        visibility: Who may see the document.
-        privacy_level: How much is removed before it leaves.
-        agent_id: Of the agent at the registry, or None.
+        recorder: The recorder of a finished run.
+        domain: The default domain, if the recorder has none.
+        visibility: The visibility of the document.
+        privacy_level: The level of redaction before the document is sent.
+        agent_id: The agent's id at the registry, or None.
     """
     if recorder.log.count == 0 and not recorder.thread_notes.follows:
         return None
@@ -95,14 +95,14 @@ def _document(
 
 
 def numbered(steps: Iterable[StepFields]) -> tuple[Step, ...]:
-    """The steps of a document."""
+    """Return the validated steps of a document, numbered from 0."""
     return tuple(
         Step.model_validate({**step, "step_id": number}) for number, step in enumerate(steps)
     )
 
 
 def _document_fields(step: StepFields) -> StepFields:
-    """Return a copy with the document's fields alone, its time to the microsecond."""
+    """Return a copy with only the document's fields, and the latency to the microsecond."""
     fields = {name: value for name, value in step.items() if name not in BESIDE}
     if "latency_ms" in fields:
         fields["latency_ms"] = round(fields["latency_ms"], 3)
@@ -150,7 +150,7 @@ def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None
 
 
 def _calls(logged: Sequence[StepFields]) -> dict[int, str]:
-    """The ids of calls by the steps' positions; not those that we made up."""
+    """Return the fingerprints of call ids by step position, except of ids that we made."""
     return {
         at: fingerprint(step["call_id"])
         for at, step in enumerate(logged)
@@ -159,7 +159,7 @@ def _calls(logged: Sequence[StepFields]) -> dict[int, str]:
 
 
 def _name(given: object) -> str | None:
-    """What a user or a framework calls something: it may be of any type."""
+    """Return a name given by a user or a framework, of any type, as bounded text."""
     return None if given is None else bounded_text(str(given), NAME_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""The bounds of a run, for a document that somebody built himself."""
+"""Limits of a run, applied to a document that was not recorded here."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -26,9 +26,9 @@ _MOST_VALIDATORS: Final = 100
 
 
 def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
-    """The document within the limits of a captured run, with its true counts.
+    """Cut a document to the limits of a captured run, and return it with its true counts.
 
-    What is within them stays as it is.
+    Parts within the limits are unchanged.
     """
     log = StepLog(limits)
     for step in trace.steps:
@@ -80,7 +80,7 @@ def _names(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object(value: dict[str, Any] | None, limit_bytes: int) -> dict[str, Any] | None:
-    """As it is where it is small enough: what is too deep, redaction refuses."""
+    """Return a small enough object unchanged, even if too deep, since redaction refuses that."""
     if value is None or _json_bytes(value) <= limit_bytes:
         return value
     copied = jsonable(value, limit_bytes)
@@ -136,7 +136,7 @@ def _delta(delta: KnowledgeGraphDelta | None, limit_bytes: int) -> KnowledgeGrap
 
 
 def _first(items: Iterable[T], limit_bytes: int, marker: Callable[[str], T]) -> tuple[T, ...]:
-    """As many as fit, and where that is not all, how many there were."""
+    """Return the first items that fit, and a marker with the total if some do not."""
     given = [*items]
     totals = accumulate(len(str(item)) for item in given)
     fitting = sum(1 for _ in takewhile(lambda total: total <= limit_bytes, totals))

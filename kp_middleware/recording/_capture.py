@@ -1,4 +1,4 @@
-"""The decorators: a captured function is a run, a tool is a step of the run it is called in."""
+"""The decorators of captured functions, which are runs, and of tools, which are steps."""
 
 import inspect
 import json
@@ -19,7 +19,7 @@ from kp_middleware.recording._shield import shield
 from kp_middleware.recording._watched import F, Watch, watched
 
 GIVEN_UP: Final = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
-"""What ends a run that nobody wants to the end: it is incomplete, not failed."""
+"""The exceptions that abandon a run: it is incomplete, not failed."""
 
 _YIELDED_BYTES: Final = 60 * 1024
 _ARGUMENT_BYTES: Final = 8 * 1024
@@ -27,13 +27,13 @@ _ARGUMENT_BYTES: Final = 8 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What a captured function's runs are called.
+    """The names and settings of a captured function's runs.
 
     Attributes:
-        name: Of the agent; by default, the function's own.
+        name: The agent's name; by default, the function's.
         objective: The parameter that holds the objective; by default, the first text argument.
-        domain: Picks the weights of the score; by default, the pipeline's.
-        confidence: Tell from a result how sure the agent is, where it does not say so itself.
+        domain: The domain, which selects the weights of the score; by default, the pipeline's.
+        confidence: Extractors of the confidence from a result that does not state it.
     """
 
     name: str | None = None
@@ -43,9 +43,9 @@ class Naming:
 
 
 def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) -> F:
-    """The same function; a call outside any run is a run of its own, one inside belongs to that.
+    """Wrap a function so that a call outside any run is a run, and a call inside one is part of it.
 
-    ``start`` gives a new recorder, or None where nothing is to be recorded now.
+    ``start`` returns a new recorder, or None if nothing is recorded now.
     """
     signature = _signature(function)
 
@@ -64,7 +64,7 @@ def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) 
 
 
 def recorded_tool(function: F, name: str | None) -> F:
-    """The same function; called inside a run, it is a tool call and an observation there."""
+    """Wrap a function so that a call inside a run is a tool call and an observation there."""
     signature = _signature(function)
 
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
@@ -78,7 +78,7 @@ def recorded_tool(function: F, name: str | None) -> F:
 
 
 class _Call:
-    """A function and what it was called with, copied before its body could change it."""
+    """A function's name and a copy of its arguments, made before its body could change them."""
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
         self.name = getattr(function, "__name__", type(function).__name__)
@@ -89,7 +89,7 @@ class _Call:
 
 
 class _Yields:
-    """The items of a generator, as far as they are worth keeping."""
+    """The items of a generator, up to a limit in bytes."""
 
     def __init__(self) -> None:
         self._copy = BoundedCopy(_YIELDED_BYTES)
@@ -112,7 +112,7 @@ class _Yields:
 
 
 class _Run:
-    """A captured function's call: a run of its own, or a part of the run it is called in."""
+    """A call of a captured function: a run of its own, or part of the run around it."""
 
     def __init__(self, recorder: Recorder, call: _Call, *, agent: str | None = None) -> None:
         self._recorder = recorder
@@ -146,7 +146,7 @@ class _Run:
     @shield
     def raised(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit) and not self._is_root:
-            self.returned(None)  # its caller had enough
+            self.returned(None)  # the caller stopped iterating
             return
         if self._recorder.log.count == self._steps_before:
             self._recorder.note("thought", str(self._call), place=self._place)
@@ -163,7 +163,7 @@ class _Run:
 
 
 class _ToolUse:
-    """A tool's call inside a run, or nothing outside any."""
+    """A tool call inside a run; outside any run, it records nothing."""
 
     def __init__(self, recorder: Recorder | None, name: str, arguments: dict[str, Any]) -> None:
         self._recorder = recorder
@@ -198,7 +198,7 @@ class _ToolUse:
     @shield
     def raised(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):
-            self.returned(None)  # its caller had enough
+            self.returned(None)  # the caller stopped iterating
         elif self._recorder is not None and not self._recorder.has_just_noted(error):
             self._recorder.error(
                 error,
@@ -237,10 +237,10 @@ def _arguments(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> dict[str, Any]:
-    """The arguments by name, without the receiver of a method, as bounded JSON."""
+    """Return the arguments by name, without a method's ``self`` or ``cls``, as bounded JSON."""
     named: Mapping[str, Any] = {"args": args, **kwargs}
     if signature is not None:
-        with suppress(TypeError):  # wrong arguments: the call itself is about to say so
+        with suppress(TypeError):  # wrong arguments: the call itself will raise
             named = signature.bind_partial(*args, **kwargs).arguments
     if args and _is_receiver(args[0], function):
         named = dict(list(named.items())[1:])
@@ -249,7 +249,7 @@ def _arguments(
 
 
 def _is_receiver(first: object, function: Callable[..., Any]) -> bool:
-    """Whether the first argument is the object or class whose method this function is."""
+    """Return whether the first argument is the ``self`` or ``cls`` of this function."""
     owner: Any = first if issubclass(type(first), type) else type(first)
     name = getattr(function, "__name__", "")
     members = (vars(kind)[name] for kind in owner.__mro__ if name in vars(kind))
@@ -265,5 +265,5 @@ def _innermost(function: Any) -> Any:
 
 
 def _function_of(method: Any) -> Any:
-    """What a classmethod or staticmethod wraps, else the method itself."""
+    """Return the function that a classmethod or staticmethod wraps, else the method itself."""
     return method.__func__ if isinstance(method, classmethod | staticmethod) else method

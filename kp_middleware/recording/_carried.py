@@ -1,4 +1,4 @@
-"""Carry the current run into threads and event loops that would not know of it."""
+"""Propagation of the current run to threads and event loops that do not inherit it."""
 
 import asyncio
 import inspect
@@ -12,9 +12,9 @@ R = TypeVar("R")
 
 
 def carried(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function; wherever it is called, it runs in the context that is current now.
+    """Wrap a function so that it runs in the context of now, wherever it is called.
 
-    Each call has a copy of its own, so that many may run at once.
+    Each call gets its own copy of the context, so that calls can run concurrently.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> from contextvars import ContextVar

@@ -1,4 +1,4 @@
-"""How sure an agent is: what it says itself, else what extractors find."""
+"""The confidence of a run's agent: stated by itself, or found by extractors."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,12 +10,12 @@ _OWN: Final = "confidence"
 
 
 def extractors_of(given: Confidences) -> tuple[Confidence, ...]:
-    """What is asked of a run, in order: its own ``confidence`` field, then what was given.
+    """Return the extractors in order: the result's own ``confidence`` field, then those given.
 
-    Not the field where an extractor reads it: that one knows what its numbers mean.
+    The field is left out if a given extractor reads it, because that one knows its scale.
 
     Raises:
-        TypeError: If one of them cannot be called.
+        TypeError: If an extractor is not callable.
     """
     if given is None:
         return (_own_field,)
@@ -32,13 +32,13 @@ def extractors_of(given: Confidences) -> tuple[Confidence, ...]:
 
 
 class Sureness:
-    """How sure one run's agent is.
+    """The confidence of one run's agent.
 
     Args:
         extractors: See `extractors_of`; None means only the result's own field.
 
     Attributes:
-        listens: Whether log-probabilities were asked for, and so each answer of a model counts.
+        listens: True if log-probabilities are extracted, so that each answer of a model counts.
     """
 
     def __init__(self, extractors: tuple[Confidence, ...] | None = None) -> None:
@@ -47,20 +47,19 @@ class Sureness:
         self._heard: dict[bool, float | None] = {}
 
     def hear(self, answer: object, *, inside: bool) -> None:
-        """A model answered; of its log-probabilities only their mean is kept.
+        """Store the confidence of a model's answer, from the mean of its log-probabilities.
 
         Args:
-            answer: As `log_probabilities` takes it.
-            inside: Whether inside a tool: then it counts only where no other model answered.
+            answer: An answer as `log_probabilities` takes it.
+            inside: True inside a tool, where an answer counts only if no other model answered.
         """
         self._heard[inside] = confidence_by(log_probabilities, answer)
 
     def of(self, *results: object) -> float | None:
-        """From 0 to 1, by the first extractor that knows; None where none does.
+        """Return the confidence, 0 to 1, of the first extractor that finds one, or None.
 
         Args:
-            results: What the run returned, as the last; before it, parts of it whose fields count
-                like its own.
+            results: The run's result, last; before it, parts of it whose fields count like its own.
         """
         said = (self._say(extractor, results) for extractor in self._in_turn)
         return next((sure for sure in said if sure is not None), None)
@@ -77,15 +76,15 @@ class Sureness:
 
 @shield
 def confidence_by(extractor: Confidence, result: object) -> float | None:
-    """What an extractor says of a result; None also where it fails, or says what none can be."""
+    """Return the confidence an extractor finds, or None, also if it fails or is out of range."""
     stated = extractor(result)
     return None if stated is None else unit(stated)
 
 
 def _own_field(result: object) -> float | None:
-    """The ``confidence`` field of a result, where it holds a number from 0 to 1.
+    """Return the ``confidence`` field of a result if it is a number from 0 to 1, else None.
 
-    Nobody asked for it, so anything else there is no failure.
+    Other values are not failures, because nobody configured this extractor.
     """
     stated = result.get(_OWN) if isinstance(result, Mapping) else getattr(result, _OWN, None)
     if isinstance(stated, bool) or not isinstance(stated, int | float):

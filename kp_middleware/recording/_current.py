@@ -1,4 +1,4 @@
-"""Which run are we in? The one whose body is running here, by context and not by thread."""
+"""The current run: the one whose body is running, by context and not by thread."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,21 +14,21 @@ from kp_middleware.recording._shield import shield
 
 
 class Here(NamedTuple):
-    """The run that we are in, and where in it; no place means the run's own agent."""
+    """The current run and the place in it; no place means the run's own agent."""
 
     recorder: Recorder
     place: Place | None = None
 
 
 Finder: TypeAlias = Callable[[], Here | None]
-"""Finds the run that we are in by a framework's own means, or None."""
+"""A function that returns the current run by a framework's own means, or None."""
 
 _current: ContextVar[Recorder | None] = ContextVar("kp_middleware_recorder", default=None)
 _finders: list[Finder] = []
 
 
 def current_trace() -> Recorder:
-    """The recorder of the run we are in; outside any run, one that ignores everything.
+    """Return the recorder of the current run; outside any run, one that ignores everything.
 
     >>> current_trace().thought("nobody listens, nothing breaks")
     """
@@ -36,7 +36,7 @@ def current_trace() -> Recorder:
 
 
 def current_recorder() -> Recorder | None:
-    """The recorder of the run we are in, or None."""
+    """Return the recorder of the current run, or None."""
     recorder = captured_recorder()
     if recorder is not None:
         return recorder
@@ -45,19 +45,19 @@ def current_recorder() -> Recorder | None:
 
 
 def captured_recorder() -> Recorder | None:
-    """The recorder of the captured function that we are in, or None; no framework is asked."""
+    """Return the recorder of the current captured function, or None, without calling finders."""
     recorder = _current.get()
     return None if recorder is None or recorder.finished else recorder
 
 
 def register_finder(finder: Finder) -> None:
-    """Let an adapter say which of its runs we are in; asked where no captured function is."""
+    """Register an adapter's finder of the current run, used outside captured functions."""
     _finders.append(shield(finder))
 
 
 @contextmanager
 def inside(recorder: Recorder | None, place: Place | None = None) -> Iterator[None]:
-    """Make this the current run while the block runs, and only here."""
+    """Make this the current run for the duration of the block, in this context only."""
     token, place_token = _current.set(recorder), CURRENT_PLACE.set(place)
     try:
         yield
@@ -79,12 +79,12 @@ def _place_found() -> Place | None:
 @cache
 def _nobody() -> Recorder:
     recorder = Recorder(lambda _: None, Limits(), framework="none")
-    recorder.finish()  # what comes after the end of a run is dropped
+    recorder.finish()  # a finished recorder drops every note
     return recorder
 
 
 def _be_nowhere() -> None:
-    """In a forked child: the run that we were in is the parent's, and so are its notes."""
+    """Clear the current run in a forked child: the run and its notes are the parent's."""
     _current.set(None)
     CURRENT_PLACE.set(None)
 

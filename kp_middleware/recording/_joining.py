@@ -1,4 +1,4 @@
-"""One run out of two parts of a thread, and what becomes of a part that nothing follows."""
+"""Joining of the parts of a thread into one run, and the end of a part never resumed."""
 
 import json
 from collections import Counter
@@ -22,12 +22,11 @@ class _Placed(NamedTuple):
 
 
 def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedRun:
-    """The run that began with ``first``, waited, and went on with ``second``.
+    """Join the part of a run that paused, ``first``, and the part that resumed it, ``second``.
 
-    It is ``first``'s document, ended as ``second`` did. What ``second`` was asked is a step, unless
-    it only went on. A tool call that was cut short by the pause is made again from its beginning,
-    and a question that is still open is asked again: each is one step. The bounds of a run hold for
-    the whole of it.
+    The result is ``first``'s document with ``second``'s outcome. The input of ``second`` is a step,
+    unless it only resumed. A tool call that the pause interrupted is repeated from its beginning,
+    and an open question is asked again: each is one step. The limits of a run apply to the whole.
     """
     before = _placed(first)
     news = [*_turn(second), *_news(second, _part_of(first), [placed.step for placed in before])]
@@ -55,13 +54,13 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
 def ended(
     run: RecordedRun, *, success: bool | None = None, confidence: float | None = None
 ) -> RecordedRun:
-    """A run that waited, and nothing follows: one that waits for a person is not complete.
+    """End a paused run that nothing resumed; one that waits for a person is not complete.
 
     Args:
-        run: As it waits.
-        success: Whether its task was done, where somebody knows: then it is complete.
-        confidence: How sure of it, 0 to 1; None leaves it as the agent said it, or where it did
-            not say, as ``success`` suggests.
+        run: The paused run.
+        success: Whether its task was done; if given, the run is complete.
+        confidence: The confidence, 0 to 1; None keeps what the agent said or, if it said nothing,
+            the default for ``success``.
     """
     trace = run.trace
     sources: dict[str, Source] = {}
@@ -81,10 +80,10 @@ def ended(
 
 
 def alone(run: RecordedRun) -> RecordedRun | None:
-    """A part that goes on with nothing that we have; None where it tells nothing of its own.
+    """Return a part whose earlier parts are missing, or None if it has no steps of its own.
 
-    Results of calls that it did not make are left out: another trace has them, or nobody knows what
-    they are of.
+    Results of calls that it did not make are left out: they are in another trace, or their calls
+    are unknown.
     """
     kept = [*_news(run, ThreadPart(thread=""), [])]
     if all(placed.step.type == "observation" and placed.step.tool is None for placed in kept):
@@ -99,14 +98,14 @@ def alone(run: RecordedRun) -> RecordedRun | None:
 
 
 def _turn(run: RecordedRun) -> list[_Placed]:
-    """What a later part was asked, as a step."""
+    """Return the objective of a later part as a step, if it was given one."""
     if not _part_of(run).was_asked:
         return []
     return [_Placed(Step(step_id=0, type="observation", content=run.trace.task.objective))]
 
 
 def _placed(run: RecordedRun) -> list[_Placed]:
-    """Its steps, without what only stands for others."""
+    """Return the steps of a run, without placeholders and markers."""
     if run.shape.steps == 0:
         return []
     steps = enumerate(run.trace.steps)
@@ -118,14 +117,14 @@ def _facts(run: RecordedRun, at: int) -> StepFacts:
 
 
 def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
-    """The steps of a part that do not stand in the parts before it already."""
+    """Yield the steps of a part that are not in the earlier parts already."""
     if run.shape.steps == 0:
         return
     call_ids, made = _part_of(run).calls, set(earlier.owed)
     questions = {*_part_of(run).questions, *earlier.questions}
     for at, step in enumerate(run.trace.steps):
         call_id = call_ids.get(at)
-        if call_id is None:  # before langchain-core 1.1.3 calls have none
+        if call_id is None:  # before langchain-core 1.1.3 calls have no id
             again = step.type == "tool_call" and bool(earlier.owed) and _take_equal(step, before)
         elif call_id in questions:
             again = call_id in earlier.questions and _take_equal(step, before)
@@ -139,7 +138,7 @@ def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator
 
 
 def _take_equal(step: Step, before: list[Step]) -> bool:
-    """Whether the same stands there; each is the same as one only."""
+    """Remove the first equal step from ``before``, and return whether there was one."""
     said = step.model_dump(exclude={"step_id", "latency_ms"})
     for number, earlier in enumerate(before):
         if (
@@ -152,21 +151,21 @@ def _take_equal(step: Step, before: list[Step]) -> bool:
 
 
 def _gap(run: RecordedRun) -> int | None:
-    """After how many of its steps some were left out; None where none were."""
+    """Return the position at which steps were left out, or None if all are there."""
     return next((at for at, step in enumerate(run.trace.steps) if is_marker(step)), None)
 
 
 def _bounded(
     before: list[_Placed], news: list[_Placed], gap: int | None, count: int, limits: Limits
 ) -> list[_Placed]:
-    """The beginning and the end of all steps, as `StepLog` keeps them, with a marker between.
+    """Return the first and the last steps, as `StepLog` keeps them, with a marker between.
 
     Args:
         before: The steps of the first part.
-        news: What came then.
-        gap: Where steps of the first part were left out: there the beginning ends.
-        count: How many steps there were in all.
-        limits: What is kept of a run.
+        news: The steps of the second part.
+        gap: The position of steps left out of the first part, where the beginning ends, or None.
+        count: The total number of steps.
+        limits: The limits of a run.
     """
     steps = [*before, *news]
     sizes = [_size_bytes(placed.step) for placed in steps]
@@ -184,7 +183,7 @@ def _bounded(
 
 
 def _fitting(sizes: Sequence[int], most: int, most_bytes: int) -> int:
-    """How many of the first steps are within the limits."""
+    """Return how many of the first steps are within the limits."""
     totals = takewhile(lambda total: total <= most_bytes, accumulate(sizes[:most]))
     return sum(1 for _ in totals)
 
@@ -199,7 +198,7 @@ def _document(first: RecordedRun, second: RecordedRun, kept: Sequence[_Placed]) 
 
 
 def _numbered(kept: Sequence[_Placed]) -> tuple[Step, ...]:
-    if not kept:  # a document has at least one
+    if not kept:  # a document has at least one step
         return (Step(step_id=0, type="observation"),)
     return tuple(
         step if step.step_id == number else step.model_copy(update={"step_id": number})
@@ -223,7 +222,7 @@ def _recoveries(steps: Iterable[_Placed]) -> int:
 
 
 def _part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
-    """What the joined run waits for, and which calls it still owes; None: it has ended."""
+    """Return what the joined run waits for and the calls without a result, or None if it ended."""
     earlier, later = _part_of(first), _part_of(second)
     if later.awaits is None:
         return None
@@ -246,7 +245,7 @@ def _part_of(run: RecordedRun) -> ThreadPart:
 
 
 def _fatal(run: RecordedRun) -> RecordedRun:
-    """The last error was survived while something could follow: now it is what ended the run."""
+    """Turn the last error recovery into an observation: with no later part, it ended the run."""
     steps = [*run.trace.steps]
     last = next((at for at in range(len(steps))[::-1] if steps[at].type == "error_recovery"), None)
     if last is None:

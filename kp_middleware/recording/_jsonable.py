@@ -1,4 +1,4 @@
-"""Any Python value as bounded JSON: it cannot raise, run long, or change what it reads."""
+"""Bounded JSON copies of any Python value, which never raise, run long or change the value."""
 
 import json
 import math
@@ -17,16 +17,16 @@ from kp_middleware.recording._limits import NAME_BYTES, bounded_text, size_bytes
 
 _MAX_DEPTH: Final = 16
 _MAX_ITEMS: Final = 1000
-_VALUE_BYTES: Final = 2  # or a list of lists of nothing would have no end
+_VALUE_BYTES: Final = 2  # or a list of empty lists would be unbounded
 _MAX_EXACT_INT: Final = 2**53  # beyond it JSON readers round
 _PRINTABLE = (date, time, timedelta, Decimal, UUID, PurePath)
 
 
 def jsonable(value: object, limit_bytes: int) -> Any:
-    """A copy of the value in JSON's own types, of about ``limit_bytes`` at the most.
+    """Return a copy of the value in JSON's own types, of at most about ``limit_bytes``.
 
-    Objects that JSON does not know become ``<module.Class>``, NaN and infinity None, integers
-    beyond 2**53 text; what was cut is said in place.
+    Objects without a JSON type become ``<module.Class>``, NaN and infinity None, and integers
+    beyond 2**53 text; every cut is marked in place.
 
     >>> jsonable({"when": float("nan"), 1: (2, {3})}, 1000)
     {'when': None, '1': [2, [3]]}
@@ -35,23 +35,23 @@ def jsonable(value: object, limit_bytes: int) -> Any:
 
 
 class BoundedCopy:
-    """One value being copied, and how many bytes may still be spent on it."""
+    """A copy of a value in progress, with its remaining budget in bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = self._left = limit_bytes
 
     @property
     def size_bytes(self) -> int:
-        """About what the copy takes."""
+        """The approximate size of the copy so far."""
         return self._limit_bytes - self._left
 
     @property
     def has_room(self) -> bool:
-        """Whether anything more would be kept."""
+        """True if the budget is not spent yet."""
         return self._left > 0
 
     def of(self, value: object, depth: int = 0) -> Any:
-        """The copy of a value that lies ``depth`` containers deep."""
+        """Return the copy of a value inside ``depth`` containers."""
         self._left -= _VALUE_BYTES
         kind = type(value)
         if value is None or kind is bool:
@@ -72,7 +72,7 @@ class BoundedCopy:
             return f"<unreadable {_class_name(value)}>"
 
     def of_mapping(self, value: object) -> dict[str, Any]:
-        """The copy of a value that has to be an object: another is put under ``value``."""
+        """Return the copy of a value as an object; anything else is put under ``value``."""
         copied = self.of(value)
         return copied if isinstance(copied, dict) else {"value": copied}
 
@@ -103,10 +103,12 @@ class BoundedCopy:
 
     def _mapping(self, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> dict[str, Any]:
         copied: dict[str, Any] = {}
-        for key, value in [*islice(items, _MAX_ITEMS)]:  # at once: others may change it meanwhile
+        for key, value in [
+            *islice(items, _MAX_ITEMS)
+        ]:  # copied at once, as another thread may change it
             if self._left <= 0:
                 break
-            # first, or a long value would leave no room for it
+            # before the value, which may leave no room for it
             name = self._text(key) if type(key) is str else self._key(key, depth)
             if type(value) is str:  # as most are
                 self._left -= _VALUE_BYTES
@@ -153,13 +155,13 @@ class BoundedCopy:
 
 
 def _class_name(value: object) -> str:
-    """Of any object: a metaclass may say anything, or raise."""
+    """Return the class name of any object, without calling its metaclass, which may raise."""
     name = type.__repr__(type(value)).removeprefix("<class '").removesuffix("'>")
     return bounded_text(name, NAME_BYTES)
 
 
 def _field_names(value: object) -> list[str] | None:
-    """The fields of a dataclass or a pydantic model, which hold what its ``repr`` would show."""
+    """Return the fields that the ``repr`` of a dataclass or pydantic model shows, else None."""
     if isinstance(value, type):
         return None
     if is_dataclass(value):

@@ -1,4 +1,4 @@
-"""How much of a run is kept, and how a text is cut to size."""
+"""Limits on what is kept of a run, and the truncation of texts."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
 NAME_BYTES: Final = 256
-"""Of one name: of a tool, an agent, a class."""
+"""The limit of a name: of a tool, an agent or a class."""
 
 _MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
@@ -17,13 +17,13 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds at capture, so that no run can exhaust the agent's memory.
+    """Limits at capture, so that no run can exhaust the agent's memory.
 
     Attributes:
-        field_bytes: Of one text or one input, in UTF-8.
-        steps: Of one trace, at least 2; a longer run keeps its first and its last steps and a
-            marker between them, no more than this in all.
-        trace_bytes: Of one trace; a larger run keeps its beginning and its end, half of it each.
+        field_bytes: Size of one text or one input, in UTF-8.
+        steps: Number of steps of a trace, at least 2; a longer run keeps its first and last steps
+            and a marker between them, which counts as one.
+        trace_bytes: Size of a trace; a larger run keeps its beginning and its end, half of it each.
     """
 
     field_bytes: int = 64 * 1024
@@ -32,7 +32,7 @@ class Limits:
 
     @classmethod
     def of(cls, settings: "Settings") -> Self:
-        """As the user set them."""
+        """Return the limits that the user set."""
         return cls(
             field_bytes=min(settings.max_field_bytes, _MOST_FIELD_BYTES),
             steps=settings.max_steps,
@@ -41,9 +41,9 @@ class Limits:
 
 
 def bounded_text(text: str, limit_bytes: int) -> str:
-    """The text, cut to a size, with no character that a registry's database refuses.
+    """Return the text, truncated to a size, without characters that registry databases reject.
 
-    A cut is said in words, with the length it had. U+0000 and lone surrogates become U+FFFD.
+    A note at the cut gives the original length. U+0000 and lone surrogates become U+FFFD.
 
     >>> bounded_text("a long story", 6)
     'a long… [cut: 12 characters in all]'
@@ -62,5 +62,5 @@ def bounded_text(text: str, limit_bytes: int) -> str:
 
 
 def size_bytes(text: str) -> int:
-    """What a text takes in UTF-8; it must be `bounded_text`'s."""
+    """Return the size in UTF-8 of a text that `bounded_text` returned."""
     return len(text) if text.isascii() else len(text.encode())

@@ -1,4 +1,4 @@
-"""Where in a run a step happens: in which inner agent, inside of which tool call."""
+"""The place of a step in a run: its inner agent and the tool call around it."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -6,11 +6,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 
 class Place(NamedTuple):
-    """Where in a run a step happened.
+    """The place of a step in a run.
 
     Attributes:
-        agent: The agent inside the run's own that took it, or None.
-        parent: The id of the tool call that it happened inside of, or None.
+        agent: The inner agent that took the step, or None for the run's own agent.
+        parent: The id of the tool call around the step, or None.
     """
 
     agent: str | None = None
@@ -18,14 +18,14 @@ class Place(NamedTuple):
 
 
 PlaceFinder: TypeAlias = Callable[[], Place | None]
-"""Finds the place of the code that runs here by a framework's own means, or None."""
+"""A function that returns the place of the running code by a framework's means, or None."""
 
 CURRENT_PLACE: Final[ContextVar[Place | None]] = ContextVar("kp_middleware_place", default=None)
 PLACE_FINDERS: Final[list[PlaceFinder]] = []
 
 
 def place_here() -> Place | None:
-    """Return the place of the code that runs here; None means the run's own agent."""
+    """Return the place of the running code; None means the run's own agent."""
     place = CURRENT_PLACE.get()
     if place is not None:
         return place

@@ -1,7 +1,7 @@
-"""Take notes of one run, from any thread, for a few microseconds each.
+"""The recorder of one run, callable from any thread at a few microseconds for each note.
 
-Nothing here raises into the agent or keeps a reference to its objects: each note becomes bounded
-plain JSON at once, and the frozen document is built later, on the worker's thread.
+Recording neither raises into the agent nor keeps a reference to its objects: each note becomes
+bounded plain JSON at once, and the frozen document is built later, on the worker's thread.
 """
 
 import json
@@ -29,28 +29,28 @@ from kp_middleware.recording._thread_notes import ThreadNotes
 from kp_middleware.traces import StepType, fresh_id
 
 OWN_CALL_IDS: Final = "kp:trace:"
-"""What ids of tool calls begin with that we made."""
+"""The prefix of the ids that we make for tool calls."""
 
 _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
 
 
 class Sink(Protocol):
-    """Takes a recorder whose run has ended."""
+    """A function that takes the recorder of a finished run."""
 
     def __call__(self, recorder: "Recorder", /) -> None:
-        """Take it; must be quick and must not raise."""
+        """Take the recorder; must be quick and must not raise."""
 
 
 class _Noted(NamedTuple):
-    """An error that has a step; known by its ``__dict__``, because its ``id`` is soon another's."""
+    """An error with a step, identified by its ``__dict__``, because its ``id`` may be reused."""
 
     attributes: dict[str, Any]
     step: StepFields
 
 
 class LateNote(NamedTuple):
-    """A step that turned out late, as an adapter knows it."""
+    """A step that an adapter reports late, to be inserted after an earlier one."""
 
     kind: StepType
     text: str
@@ -62,7 +62,7 @@ class LateNote(NamedTuple):
 
 
 class Recorder:
-    """The notes of one run: what `current_trace()` gives inside it.
+    """The recorder of one run, which `current_trace()` returns inside it.
 
     ``thought``, ``tool_call``, ``observation``, ``error`` and ``outcome`` are for users; the rest
     is for adapters. Each may be called from any thread. Notes that come after ``finish`` are
@@ -72,7 +72,9 @@ class Recorder:
     def __init__(self, sink: Sink, limits: Limits, *, framework: str) -> None:
         self._sink = sink
         self._limits = limits
-        self._lock = threading.RLock()  # the garbage collector may end another run while we note
+        self._lock = (
+            threading.RLock()
+        )  # reentrant: the garbage collector may end another run during a note
         self._started = perf_counter()
         self._errors: deque[_Noted] = deque(maxlen=_MAX_ERRORS)
         self._tools: dict[str, StepFields] = {}
@@ -113,14 +115,14 @@ class Recorder:
         output_tokens: int | None = None,
         latency_ms: float | None = None,
     ) -> None:
-        """Note that the agent reasoned, or said something.
+        """Note a thought or an answer of the agent.
 
         Args:
-            content: The words.
-            model: The model that said them.
-            input_tokens: What the model read.
-            output_tokens: What it wrote.
-            latency_ms: How long it took.
+            content: The text.
+            model: The name of the model that wrote it.
+            input_tokens: Number of tokens that the model read.
+            output_tokens: Number of tokens that it wrote.
+            latency_ms: Duration of the model call, in milliseconds.
         """
         call = ModelCall(model, input_tokens, output_tokens, latency_ms)
         self.note("thought", content, took=call, place=place_here())
@@ -138,9 +140,9 @@ class Recorder:
         mcp_server: str | None = None,
         call_id: str | None = None,
     ) -> None:
-        """Note that the agent called a tool with these arguments.
+        """Note a tool call with its arguments.
 
-        Give the observation of its result the same ``call_id``, where calls run at once.
+        If calls run concurrently, give the observation of the result the same ``call_id``.
         """
         named = tool if mcp_server is None else (tool, mcp_server)
         self.note("tool_call", tool=named, input=input, place=place_here(), call_id=call_id)
@@ -155,9 +157,9 @@ class Recorder:
         latency_ms: float | None = None,
         call_id: str | None = None,
     ) -> None:
-        """The agent saw something: ``content`` is compared with other runs, a summary is only kept.
+        """Note an observation: ``content`` is compared with other runs, a summary is only stored.
 
-        Give what a person said as ``content``, and what a tool answered as ``output_summary``.
+        Pass what a person said as ``content``, and a tool's result as ``output_summary``.
         """
         place = place_here()
         self.note("observation", content, tool, output_summary, latency_ms, place, call_id)
@@ -172,7 +174,7 @@ class Recorder:
         call_id: str | None = None,
         place: Place | None = None,
     ) -> None:
-        """Something failed. It is an ``error_recovery``, unless it turns out to end the run."""
+        """Note an error, as an ``error_recovery`` unless the same error ends the run."""
         said = error if isinstance(error, str) else error_text(error)
         place = place_here() if place is None else place
         step = self.note("error_recovery", None, tool, said, latency_ms, place, call_id)
@@ -180,7 +182,7 @@ class Recorder:
             self._errors.append(_Noted(vars(error), step))
 
     def has_just_noted(self, error: BaseException) -> bool:
-        """Whether this error is the last thing noted: then it is on its way out of the run."""
+        """Return whether this error is the last step, and so is propagating out of the run."""
         noted = self._errors[-1] if self._errors else None
         return (
             noted is not None and noted.step is self.last_step and noted.attributes is vars(error)
@@ -194,11 +196,12 @@ class Recorder:
         confidence: float | None = None,
         success: bool | None = None,
     ) -> None:
-        """How the run ended; what is None is left as it was.
+        """Set the outcome of the run; None leaves a value as it was.
 
         Args:
             result_summary: The final answer.
-            confidence: How sure the agent is, 0 to 1; anything else is counted and ignored.
+            confidence: The agent's confidence, 0 to 1; other values are ignored and counted as
+                failures of recording.
             success: Whether the task was done; by default, whether the run ended without error.
         """
         if self.finished:
@@ -214,29 +217,28 @@ class Recorder:
 
     @shield
     def extract_confidence(self, *results: object) -> None:
-        """Read from what the run returned how sure its agent is, unless somebody has said it.
+        """Extract the confidence from the run's result, unless it is set already.
 
         Args:
-            results: What the run returned, as the last; before it, parts of it whose fields count
-                like its own.
+            results: The run's result, last; before it, parts of it whose fields count like its own.
         """
         if self.confidence is None and not self.finished:
             self.confidence = self.sureness.of(*results)
             self.is_extracted = self.confidence is not None
 
     def new_call_id(self) -> str:
-        """Make an id for a tool call that has none of its own."""
+        """Return a new id for a tool call without one."""
         return f"{self.trace_id}#{next(self._calls)}"
 
     @shield
     def set_objective(self, objective: object) -> None:
-        """What the run is for."""
+        """Set the objective of the run."""
         if not self.finished:
             self.objective = self._text(objective)
 
     @shield
     def used_tokens(self, *, input_tokens: int, output_tokens: int) -> None:
-        """Add what one model call used."""
+        """Add the tokens of one model call."""
         with self._lock:
             if not self.finished:
                 self.input_tokens = (self.input_tokens or 0) + int(input_tokens)
@@ -249,12 +251,12 @@ class Recorder:
         complete: bool = True,
         is_noted: bool = False,
     ) -> None:
-        """The run has ended; only the first call counts.
+        """Finish the run; only the first call counts.
 
         Args:
-            error: What ended it, or None.
-            complete: False where it was cancelled, timed out or abandoned.
-            is_noted: Whether a step tells of the error already.
+            error: The error that ended it, or None.
+            complete: False if the run was cancelled, timed out or abandoned.
+            is_noted: True if the error has a step already.
         """
         with self._lock:
             if self.finished:
@@ -278,7 +280,7 @@ class Recorder:
         self.thread_notes.heard = None  # the agent's own object
 
     def _stop(self) -> None:
-        """End as nobody says how: well, unless it waits, was closed, or its last word was cut."""
+        """Assume the outcome of a run without error or stated success: success if complete."""
         if self.unfinished is not None and self.thread_notes.awaits != "human":
             self.complete = False
             self.error_type = self.unfinished
@@ -309,22 +311,22 @@ class Recorder:
         call_id: str | None = None,
         input: Mapping[str, object] | None = None,
     ) -> StepFields | None:
-        """Add a step, unless the run is over: the way of adapters, which is the shorter.
+        """Add a step, unless the run is finished: the fast path for adapters.
 
-        No value can make it raise.
+        It never raises, whatever the values.
 
         Args:
-            kind: Of the step.
-            content: What is embedded and compared.
-            tool: Its name, or its name and that of its MCP server.
-            output_summary: What is only kept.
-            took: Milliseconds that a tool took, or the model call that the step came from.
-            place: Where in the run it happened; None means the run's own agent.
-            call_id: Of the tool call that it makes or answers.
-            input: Of a tool call.
+            kind: The type of the step.
+            content: The text that is embedded and compared.
+            tool: The tool's name, or its name and that of its MCP server.
+            output_summary: A value that is only stored.
+            took: The latency of a tool in milliseconds, or the model call behind the step.
+            place: The place in the run; None means the run's own agent.
+            call_id: The id of the tool call that the step makes or answers.
+            input: The arguments of a tool call.
 
         Returns:
-            The step as it is kept, or None.
+            The step as it is stored, or None.
         """
         step: StepFields = {"type": kind, "at": time(), "place": place}
         taken = 0
@@ -357,10 +359,10 @@ class Recorder:
 
     @shield
     def repeat_call(self, call_id: str, other: "Recorder") -> StepFields | None:
-        """Note the tool call of this id here too, whose result comes after another run's end.
+        """Copy a tool call from another recorder, whose run ended before the call's result.
 
         Returns:
-            The step as it is kept, or None where the other has no such call.
+            The step as it is stored, or None if the other recorder has no such call.
         """
         found = other.log.call(call_id)
         if found is None:
@@ -372,9 +374,9 @@ class Recorder:
 
     @shield
     def note_late(self, notes: Iterable[LateNote]) -> None:
-        """Add steps that turned out late where they belong: ``after`` what was the last step.
+        """Insert steps that are reported late, each after its step ``after``.
 
-        Those after the same step stand in the order in which they are given.
+        Steps after the same step keep the order in which they are given.
         """
         late = [self._late(note) for note in notes]
         with self._lock:
@@ -393,7 +395,7 @@ class Recorder:
         return step, size_bytes(text), note.after
 
     def _tool(self, name: str | tuple[str, str]) -> StepFields:
-        """The tool of a step; steps share it, because it is the same again and again."""
+        """Return the tool of a step, an object that steps with the same tool share."""
         if isinstance(name, tuple):
             names = (bounded_text(str(part), NAME_BYTES) for part in name)
             return dict(zip(("name", "mcp_server"), names, strict=True))
@@ -407,17 +409,17 @@ class Recorder:
         return known
 
     def _text(self, value: object) -> str:
-        """A text as it is, anything else as JSON."""
+        """Return a text as bounded text, and anything else as bounded JSON."""
         limit = self._limits.field_bytes
         if type(value) is str:
             return bounded_text(value, limit)
         if issubclass(type(value), str):
-            return bounded_text(str.__str__(value), limit)  # a subclass may read as another text
+            return bounded_text(str.__str__(value), limit)  # a subclass may override `__str__`
         return json.dumps(jsonable(value, limit), ensure_ascii=False)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, at most ten."""
+    """Yield the error and its causes, at most ten in all."""
     cause: BaseException | None = error
     for _ in range(10):
         if cause is None:
@@ -427,7 +429,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def error_text(error: BaseException) -> str:
-    """``ValueError: what it says``, also where saying it raises."""
+    """Return ``ValueError: message``, or the type alone if ``str(error)`` raises or is empty."""
     try:
         return f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # noqa: BLE001 - a user's __str__ may raise anything

@@ -1,4 +1,4 @@
-"""The one place where our own failures are kept from the agent."""
+"""The shield, the one place that keeps failures of recording from the agent."""
 
 import logging
 import threading
@@ -16,15 +16,15 @@ logger = logging.getLogger("kp_middleware")
 
 
 class Shield:
-    """Swallows failures of recording: counted by kind, each kind logged once."""
+    """A decorator that swallows and counts failures of recording, and logs the first of a kind."""
 
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
         self._renew_lock()
-        at_fork(after_in_child=self._renew_lock)  # or a lost thread may hold it
+        at_fork(after_in_child=self._renew_lock)  # a thread that the child lost may hold it
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """Wrap a function so that it returns None where it would have raised."""
+        """Wrap a function so that it returns None instead of raising."""
         name = getattr(function, "__qualname__", type(function).__qualname__)
 
         @wraps(function)
@@ -38,16 +38,16 @@ class Shield:
         return shielded
 
     def _renew_lock(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may come back here in the same thread
+        self._lock = threading.RLock()  # a finalizer may reenter in the same thread
 
     def count(self, kind: str) -> bool:
-        """Count a failure; whether it is the first of its kind."""
+        """Count a failure, and return whether it is the first of its kind."""
         with self._lock:
             self.failures[kind] += 1
             return self.failures[kind] == 1
 
     def swallow(self, what: str, error: Exception) -> None:
-        """Count a failure of ours, and log the first of its kind."""
+        """Count a failure of recording, and log the first of its kind."""
         kind = f"{what}: {type(error).__name__}"
         if self.count(kind):
             logger.warning(
@@ -58,4 +58,4 @@ class Shield:
 
 
 shield = Shield()
-"""Of this process: the decorator, the recorder and every adapter use it."""
+"""The process's shield, which the decorators, the recorder and every adapter use."""

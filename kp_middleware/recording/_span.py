@@ -1,4 +1,4 @@
-"""One span of a run: an agent, a model call, a tool call, or a chain around them."""
+"""Spans of a run: agents, model calls, tool calls, and the chains around them."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,23 +14,23 @@ _MAX_PARTS: Final = 20_000
 
 
 class RootSpan:
-    """The root of a tree of spans, whose trace one recorder writes; adapters add to it.
+    """The root of a tree of spans, with the recorder of its trace; adapters extend it.
 
     Args:
-        recorder: Takes the notes.
-        owned: False where the trace is that of a captured function or of a run around this one,
-            which will say how it ended.
-        new_calls: Makes what keeps the tool calls of one conversation: of the root's own, and of
-            each tool's in which agents run.
+        recorder: The recorder of the trace.
+        owned: False if the trace belongs to a captured function or to a run around this one, which
+            finishes it.
+        new_calls: Returns a new ledger of the tool calls of one conversation: for the root, and for
+            each tool in which agents run.
 
     Attributes:
-        place: Where in the trace of a captured function it runs, or None.
-        run_keys: Of the live spans inside it.
-        begun: How many have begun.
-        silent: Once it is over, those that never said how they ended.
-        outliving: Once it is over, whether spans in it go on in the background, not yet moved.
-        closed_early: Whether its stream was closed while spans in it were live.
-        one_ledger: Whether the calls inside its tools are those of its own conversation.
+        place: The place of the root in the trace of a captured function, or None.
+        run_keys: The ids of the live spans inside the root.
+        begun: The number of spans that began.
+        silent: After the end, the spans whose end was never reported.
+        outliving: After the end, True while spans go on in the background that were not moved yet.
+        closed_early: True if its stream was closed while spans in it were live.
+        one_ledger: True if the calls inside its tools belong to its own conversation.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class RootSpan:
         self.one_ledger = False
 
     def record_result(self, result: object, span: "Span") -> None:
-        """Note what a tool or a retriever gave."""
+        """Note the result of a tool or a retriever."""
         self.recorder.note(
             "observation", None, span.tool, result, span.latency_ms, span.place, span.step_call_id
         )
 
     def record_error(self, error: BaseException | str, span: "Span") -> None:
-        """Note what went wrong inside; should the same error end the run, it will be fatal."""
+        """Note an error in the run; if the same error ends the run, it is no recovery."""
         self.recorder.error(
             error,
             tool=span.tool,
@@ -64,49 +64,49 @@ class RootSpan:
         )
 
     def give_up(self) -> None:
-        """End without having heard how it ended."""
+        """Finish an owned trace as incomplete, because its end was never reported."""
         if self.owned:
             self.recorder.finish(complete=False)
 
 
 class Failure(Enum):
-    """Why a run ended without a result."""
+    """The reason why a span ended without a result."""
 
     ERROR = auto()
-    """Something went wrong."""
+    """An error."""
     GIVEN_UP = auto()
-    """It was cancelled, timed out, or nobody wanted the rest."""
+    """A cancellation, a timeout, or a stream closed by its consumer."""
     PAUSED = auto()
-    """It waits for a human, or was drained: it may go on later."""
+    """An interrupt for a human, or a drained graph: the run may resume later."""
     HANDED_OVER = auto()
-    """A parent graph goes on with it."""
+    """A handoff to a parent graph."""
     REFUSED = auto()
-    """A person's answer was not what the graph takes: it waits for another."""
+    """An answer of a person that the graph rejected: it waits for another."""
 
 
 class Span:
-    """A chain, a model, a tool or a retriever that is running.
+    """A span: a chain, a model call, a tool call or a retriever.
 
     Attributes:
-        is_root: Whether no run is around it.
-        tool, call_id: Where it is a tool.
-        around, within: The tool that it is inside of, and the id of its call, or None.
-        step_call_id: Where it is a tool, the id of its call, made where it has none.
-        model: Where it is a model, its name, or None.
-        started_s: When it started, where it is a tool or a model, by a clock of its own.
-        agent: Inside which agent of its root's it runs; None: the root's own.
-        tells: Whether it is a model, a tool or a retriever: it has something to say at its end.
-        number: Of those that began in its root.
-        after: The last step when it began, or when it said that it was cancelled.
-        internal: Whether it is a model that a middleware asks for its own ends.
-        answered: Whether another has told how it ended: what it says later is not heard.
-        is_over: Whether it has ended.
-        cancelled_at, cancelled_by: Where it said that it was cancelled: how many runs had begun,
-            and the name of the error.
-        raised: Whether its own error ended it.
-        is_last: Whether it is over, and nothing more comes of its root.
-        paused: Whether something in it waits for a human.
-        paused_inside: Whether a graph that it called waits for one; it may go on all the same.
+        is_root: True if the span has no parent.
+        tool, call_id: The name of a tool and the id of its call; None for other spans.
+        around, within: The innermost tool around the span and the id of its call, or None.
+        step_call_id: The id of a tool's call, made if it has none; None for other spans.
+        model: The name of a model; None for other spans.
+        started_s: The start of a tool or a model, by `time.perf_counter`.
+        agent: The inner agent that the span runs in; None means the root's own agent.
+        tells: True for a model, a tool or a retriever, whose end is noted.
+        number: The position among the spans that began in the root.
+        after: The last step of the trace when the span began or was cancelled.
+        internal: True for a model that a middleware calls for its own purposes.
+        answered: True if its end was reported by another span; its own later report is ignored.
+        is_over: True if the span has ended.
+        cancelled_at, cancelled_by: If it was cancelled, the number of spans begun by then and the
+            name of the error.
+        raised: True if its own error ended it.
+        is_last: True if the span has ended and was the last of its root.
+        paused: True if something in it waits for a human.
+        paused_inside: True if a graph that it called waits for a human; it may go on regardless.
     """
 
     tool: str | None = None
@@ -144,12 +144,12 @@ class Span:
 
     @property
     def ends_trace(self) -> bool:
-        """Whether it is over, and the trace ends with it."""
+        """True if the span has ended and its trace ends with it."""
         return self.is_last and self.root.owned
 
     @property
     def place(self) -> Place | None:
-        """Where its steps happen; a tool's own are beside it, not inside."""
+        """The place of the span's steps; a tool's own steps are outside its call."""
         if self.agent is None and self.within is None:
             place: Place | None = self.root.place
             return place
@@ -157,31 +157,31 @@ class Span:
 
     @property
     def place_inside(self) -> Place | None:
-        """Where the steps of what runs inside happen."""
+        """The place of the steps of the spans inside this one."""
         return self.place if self.tool is None else Place(self.agent, self.step_call_id)
 
     def use(self, tool: str, call_id: str | None) -> None:
-        """It is a tool that starts now: agents inside it have a ledger of their own."""
+        """Make this span a tool call that starts now."""
         self.tool = tool
         self.call_id = call_id
         self.step_call_id = call_id or self.root.recorder.new_call_id()
         self.started_s = perf_counter()
 
     def fail(self, error: BaseException) -> bool:
-        """Whether the error began here; else it came out of a run inside, and was noted there."""
+        """Register an error, and return whether it began here and not in a span inside."""
         around = self.parent
         if around is not None:
             noted = around.failed_inside
             if noted is None:
                 noted = around.failed_inside = deque(maxlen=_MAX_ERRORS)
-            noted.append(vars(error))  # not its id, which may soon be another's
+            noted.append(vars(error))  # not its id, which may be reused
         if self.failed_inside is None:
             return True
         inside = [*self.failed_inside]
         return all(vars(cause) is not noted for cause in causes(error) for noted in inside)
 
     def inner_ledger(self) -> Any:
-        """The ledger of the runs inside this tool."""
+        """Return the ledger of the spans inside this tool, made on first use."""
         if self.root.one_ledger:
             return self.ledger
         if self._inner is None:
@@ -190,7 +190,7 @@ class Span:
         return self._inner
 
     def pause(self) -> None:
-        """It waits for a human: so does what is around it, and the calls inside are still owed."""
+        """Pause the span and its parent for a human; the calls inside it stay without a result."""
         self.paused = True
         if self.parent is not None:
             self.parent.paused = True
@@ -198,22 +198,22 @@ class Span:
             self.ledger.expect(self._inner.owed)
 
     def rest(self, *, is_node: bool) -> None:
-        """It ended well, while something in it waits for a human.
+        """End without an error while something in the span waits for a human, as a graph does.
 
-        A graph does so. What called it waits too, unless it goes on: a node that ends has done so.
+        The parent is paused inside, unless this is a node, after which the parent went on.
         """
         if self.parent is not None and not is_node:
             self.parent.paused_inside = True
 
     def add_part(self, part: object) -> None:
-        """A model says the next part of its answer, a text or a list of blocks."""
+        """Add the next part of a model's streamed answer, a text or a list of blocks."""
         if self.parts is None:
             self.parts = [part]
         elif len(self.parts) < _MAX_PARTS:
             self.parts.append(part)
 
     def stop(self, error: BaseException, failure: Failure) -> None:
-        """It ended without a result."""
+        """End without a result: pause, or note the cancellation."""
         if failure in {Failure.PAUSED, Failure.REFUSED}:
             self.pause()
         elif failure is Failure.GIVEN_UP:
@@ -222,19 +222,19 @@ class Span:
 
     @property
     def latency_ms(self) -> float | None:
-        """Since the tool or the model started; None where it is neither."""
+        """The time since a tool or a model started; None for other spans."""
         if not self.started_s:
             return None
         return (perf_counter() - self.started_s) * 1000
 
 
 def given_up(silent: Iterable[Span], cancelled: Iterable[Span]) -> list[Span]:
-    """One run for each attempt that was given up, in the order in which they began.
+    """Return one span for each attempt that was given up, in the order in which they began.
 
     Args:
-        silent: Those inside a root that is over, which never said how they ended.
-        cancelled: Those that said they were. A chain is none of its own where it was cancelled with
-            what it waited for.
+        silent: The spans of a finished root whose end was never reported.
+        cancelled: The spans that reported a cancellation. A chain cancelled together with a span
+            inside it is no attempt of its own.
     """
     left = [run for run in silent if _is_left(run)]
     around = {id(outer) for run in (*left, *cancelled) for outer in _around(run)}
@@ -243,22 +243,22 @@ def given_up(silent: Iterable[Span], cancelled: Iterable[Span]) -> list[Span]:
 
 
 def is_survived(run: Span, *, ended_well: bool) -> bool:
-    """Whether the run around one that was given up went on; ``ended_well``: its root did so."""
+    """Return whether a run went on after a span was given up, or its root ``ended_well``."""
     cancelled = run if run.cancelled_at is not None else run.parent
     if cancelled is None or cancelled.raised:
-        return False  # the error says it
+        return False  # the error itself is noted
     if cancelled.cancelled_at is None:
         return True
     return ended_well or run.root.begun > cancelled.cancelled_at
 
 
 def _is_left(run: Span) -> bool:
-    """Whether it was given up, for all that we know: what began it is over."""
+    """Return whether a span with a step was presumably given up, because its parent has ended."""
     return run.tells and not run.answered and run.parent is not None and run.parent.is_over
 
 
 def _is_own(run: Span) -> bool:
-    """Whether it is an attempt of its own: not so within a tool that was given up with it."""
+    """Return whether a span is an attempt of its own, not part of a tool given up with it."""
     return run.tool is not None or all(
         outer.tool is None or outer.is_over for outer in _around(run)
     )

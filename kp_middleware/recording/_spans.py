@@ -1,4 +1,4 @@
-"""Which spans are going on, and which root each belongs to; it knows no framework."""
+"""The tree of live spans and their roots, independent of any framework."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -8,30 +8,32 @@ from typing import Final
 from kp_middleware.recording._span import RootSpan, Span
 
 _MAX_ROOTS: Final = 2048
-_REMEMBERED: Final = 4096  # runs at the least: enough to know what comes late
+_REMEMBERED: Final = 4096  # spans at least, enough to recognise late reports
 
 
 class SpanTree:
-    """The live runs by id. What is kept of a root goes at its end, all at once.
+    """The live spans by id. All spans of a root are removed when it ends.
 
     Args:
-        kp: Of the pipeline that records them. Kept here, so that no other can have its ``id``.
+        kp: The pipeline that records them, referenced so that its ``id`` is not reused.
 
-    Its owner may take the lock again: the garbage collector may close an abandoned stream, and so
-    report its end, while this very thread is in here.
+    The lock is reentrant, because the garbage collector may close an abandoned stream, and so
+    report its end, while the same thread holds the lock.
     """
 
     def __init__(self, kp: object) -> None:
         self.kp = kp
         self._lock = threading.RLock()
-        self._live: dict[int, Span] = {}  # by int: hashing a UUID takes longer than all the rest
+        self._live: dict[
+            int, Span
+        ] = {}  # by int, because hashing a UUID takes longer than all the rest
         self._roots: dict[RootSpan, int] = {}
         self._over = Remembered()
         self._ignored = Remembered()
         self._trace_ids: dict[int, str] = {}
 
     def leave_to_the_parent(self) -> None:
-        """In a forked child: what runs inside of a run of the parent's is a run of its own."""
+        """Drop all spans in a forked child: a span inside a parent's span is a root there."""
         self._lock = threading.RLock()
         self._over.update(self._live)
         self._live, self._roots = {}, {}
@@ -40,15 +42,15 @@ class SpanTree:
         return len(self._live)
 
     def get(self, run_id: int | None) -> Span | None:
-        """A live run, else None."""
+        """Return the live span with this id, or None."""
         return None if run_id is None else self._live.get(run_id)
 
     def trace_id(self, run_id: int) -> str | None:
-        """Of a root's trace, live or over; None where it is none, or too long ago."""
+        """Return the trace id of a root, live or ended; None if it is no root or too old."""
         return self._trace_ids.get(run_id)
 
     def join(self, run_id: int, parent_id: int | None) -> Span | None:
-        """Begin a run inside a live one; None where there is none, or it has begun already."""
+        """Begin a span inside a live one; return None without a live parent or if begun already."""
         if parent_id is None:
             return None
         key = run_id
@@ -66,7 +68,7 @@ class SpanTree:
             return run
 
     def is_news(self, run_id: int, parent_id: int | None) -> bool:
-        """Whether a run that joined none is neither told of twice nor inside an ignored one."""
+        """Return whether a span is new: not live already, nor inside an ignored span."""
         with self._lock:
             if run_id in self._live:
                 return False
@@ -76,11 +78,11 @@ class SpanTree:
             return True
 
     def is_over(self, run_id: int | None) -> bool:
-        """Whether a run was recorded and has ended, or is the parent's of this forked process."""
+        """Return whether a recorded span has ended, or was live in the parent before a fork."""
         return run_id is not None and run_id in self._over
 
     def open(self, run_id: int, root: RootSpan) -> Span:
-        """Begin a root; where there are too many, the oldest is given up."""
+        """Begin a root; if there are too many, give up the oldest."""
         key = run_id
         run = Span(root, root.new_calls(), None)
         with self._lock:
@@ -91,12 +93,12 @@ class SpanTree:
         return run
 
     def end(self, run_id: int, *, streamed: bool = False) -> Span | None:
-        """The run is over, and with a root all that is left of it; None if it was not live.
+        """End a span, and with a root the spans left in it; return None if it was not live.
 
         Args:
-            run_id: Its own.
-            streamed: Whether it is a chain's stream. One that is closed early ends before the runs
-                inside it, which will yet tell what they said: its trace ends with the last of them.
+            run_id: The id of the span.
+            streamed: True for a chain's stream. If closed early, it ends before the spans inside
+                it, which still report their output: its trace ends with the last of them.
         """
         key = run_id
         with self._lock:
@@ -118,18 +120,18 @@ class SpanTree:
             return run
 
     def outliving(self, over: RootSpan) -> list[tuple[int, Span]]:
-        """The chains that go on after their root, by their ids."""
+        """Return the outermost chains that go on after their root, with their ids."""
         with self._lock:
             return [(key, inside[key]) for key, inside in self._chains(over).items()]
 
     def inside(self, root: RootSpan) -> list[Span]:
-        """The live runs inside a root, in the order in which they began."""
+        """Return the live spans inside a root, in the order in which they began."""
         with self._lock:
             runs = [run for key in root.run_keys if (run := self._live.get(key)) is not None]
         return sorted(runs, key=lambda run: run.number)
 
     def move(self, over: RootSpan, roots: Mapping[int, RootSpan]) -> None:
-        """Make each chain that still goes on after its root a root, with what runs in it now."""
+        """Make each chain that goes on after its root a root, with the spans live in it."""
         abandoned = []
         with self._lock:
             for key, inside in self._chains(over).items():
@@ -143,16 +145,16 @@ class SpanTree:
             root.give_up()
 
     def ignore(self, run_id: int) -> None:
-        """Record neither this run nor what runs inside it."""
+        """Ignore a span and the spans inside it."""
         with self._lock:
             self._ignored.add(run_id)
 
     def _awaits(self, root: RootSpan) -> bool:
-        """Whether a run inside it will yet say something; of other chains, some never end."""
+        """Return whether a model, tool or retriever in it is live; a chain may never end."""
         return any(self._live[key].tells for key in root.run_keys)
 
     def _chains(self, root: RootSpan) -> dict[int, dict[int, Span]]:
-        """The outermost chains inside a root that is over, and what runs in each."""
+        """Return the outermost live chains inside an ended root, with the live spans of each."""
         left = {key: run for key in root.run_keys if (run := self._live.get(key)) is not None}
         keys = {id(run): key for key, run in left.items()}
         found: dict[int, dict[int, Span]] = {}
@@ -160,7 +162,7 @@ class SpanTree:
             outermost = run
             while outermost.parent is not None and id(outermost.parent) in keys:
                 outermost = outermost.parent
-            if not outermost.tells:  # of a tool or a model nobody says whether it was given up
+            if not outermost.tells:  # a tool or a model may have been given up
                 found.setdefault(keys[id(outermost)], {})[key] = run
         return found
 
@@ -176,7 +178,7 @@ class SpanTree:
         return self._add_root(key, root)
 
     def _add_root(self, key: int, root: RootSpan) -> RootSpan | None:
-        """Keep a root and its trace's id; the oldest root, where there are too many."""
+        """Store a root and its trace id; return the oldest root, removed, if too many."""
         self._roots[root] = key
         self._trace_ids[key] = root.recorder.trace_id
         if len(self._trace_ids) > _REMEMBERED:
@@ -196,13 +198,13 @@ class SpanTree:
         root.run_keys = staying
 
     def _leave(self, keys: set[int]) -> list[Span]:
-        """These are over, for all that we know."""
+        """Mark spans as ended, and return those that were live."""
         self._over.update(keys)
         return [run for key in keys if (run := self._live.pop(key, None)) is not None]
 
 
 class Remembered:
-    """The last thousands of runs, by their ids."""
+    """The ids of the last few thousand spans."""
 
     def __init__(self) -> None:
         self._last: set[int] = set()
@@ -212,11 +214,11 @@ class Remembered:
         return key in self._last or key in self._before
 
     def add(self, key: int) -> None:
-        """Remember one more."""
+        """Add an id."""
         self.update((key,))
 
     def update(self, keys: Iterable[int]) -> None:
-        """Remember these as well."""
+        """Add several ids."""
         self._last.update(keys)
         if len(self._last) > _REMEMBERED:
             self._before, self._last = self._last, set()

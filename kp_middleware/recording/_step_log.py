@@ -1,4 +1,4 @@
-"""The steps of a running agent, in order and in bounded memory."""
+"""The log of a run's steps, in order and in bounded memory."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from kp_middleware.traces import Step, StepType
 
 
 class ModelCall(NamedTuple):
-    """The model call that a step came from; each is None where it is not known."""
+    """The model call behind a step; unknown values are None."""
 
     model: str | None = None
     input_tokens: int | None = None
@@ -23,35 +23,35 @@ class ModelCall(NamedTuple):
 
 
 StepFields: TypeAlias = dict[str, Any]
-"""One step of the document, without its ``step_id``: plain JSON, never null.
+"""A step of the document without its ``step_id``: plain JSON, never null.
 
-`BESIDE` names the keys that are no part of the document.
+`BESIDE` lists the keys that are not in the document.
 """
 
 BESIDE: Final = ("at", "place", "call_id", "model_call")
-"""What is known of a step and the document has no place for."""
+"""The keys of a step that are not in the document."""
 
 STEP_OVERHEAD_BYTES: Final = 64
-"""About what a step takes in a document beside its texts and its input."""
+"""The approximate size of a step in a document without its texts and its input."""
 
 _MARKER: Final = re.compile(r"\[\d+ of \d+ steps left out here\]")
 
 
 BEGINNING: Final[StepFields] = {}
-"""Stands for the step before the first."""
+"""A sentinel for the step before the first."""
 
 _Entry: TypeAlias = tuple[StepFields, int]
-"""A step and its size in bytes: a plain tuple, because one is made for each note."""
+"""A step and its size in bytes: a plain tuple for speed, because each note makes one."""
 
 Late: TypeAlias = tuple[StepFields, int, StepFields]
-"""A step that turned out late, its size in bytes, and the step before it, or `BEGINNING`."""
+"""A step reported late, its size in bytes, and the step before it, or `BEGINNING`."""
 
 
 class StepLog:
-    """The beginning and the end of a run, each half of the limits, and true counts of all of it.
+    """A log of the first and the last steps of a run, half of the limits each, with true counts.
 
-    Where steps are left out, their marker is one of the limit. The last step is kept whatever its
-    size.
+    The marker for steps that are left out counts towards the limit. The last step is always kept,
+    whatever its size.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -68,21 +68,21 @@ class StepLog:
 
     @property
     def count(self) -> int:
-        """How many steps there were."""
+        """The number of steps of the run."""
         return self.kept + self._left_out.total()
 
     @property
     def kept(self) -> int:
-        """How many steps are kept."""
+        """The number of steps that are kept."""
         return len(self._head) + len(self._tail)
 
     @property
     def size_bytes(self) -> int:
-        """About what is kept, as it will be written."""
+        """The approximate size in the document of the steps that are kept."""
         return self._head_bytes + self._tail_bytes
 
     def append(self, step: StepFields, size_bytes: int) -> None:
-        """Add one step, of which ``size_bytes`` are texts and input."""
+        """Append a step, whose texts and input take ``size_bytes``."""
         size_bytes += STEP_OVERHEAD_BYTES
         if (
             not self._tail
@@ -97,10 +97,10 @@ class StepLog:
         self._shorten_tail()
 
     def insert(self, late: Iterable[Late]) -> None:
-        """Add steps that turned out late where they belong, in one pass.
+        """Insert steps reported late after their preceding steps, in one pass.
 
-        Where the step before one was left out, so is this; where none was, and that step is not
-        here at all, it comes last.
+        If the preceding step is not in the log, the late step is left out if others were, and is
+        last otherwise.
         """
         following: dict[int, list[_Entry]] = defaultdict(list)
         for step, size_bytes, after in late:
@@ -119,25 +119,25 @@ class StepLog:
         self._shorten_tail()
 
     def call(self, call_id: str) -> StepFields | None:
-        """Return the tool call of this id, if it is kept."""
+        """Return the tool call with this id, or None if it is not kept."""
         calls = (step for step in self._kept() if step.get("call_id") == call_id)
         return next((step for step in calls if step["type"] == "tool_call"), None)
 
     def demote(self, step: StepFields) -> None:
-        """The error of this step was not survived: it is an observation, not a recovery."""
+        """Turn the step of an error that ended the run from a recovery into an observation."""
         if all(kept is not step for kept in self._kept()):
             self._left_out[step["type"]] -= 1
             self._left_out["observation"] += 1
         step["type"] = "observation"
 
     def steps(self) -> list[StepFields]:
-        """What was kept, with a marker and the count where steps were left out."""
+        """Return the steps that are kept, with a marker and the count of those left out."""
         left_out = self._left_out.total()
         gap = [marker(left_out, self.count)] if left_out else []
         return [step for step, _ in self._head] + gap + [step for step, _ in self._tail]
 
     def shape(self) -> Shape:
-        """The true counts, also of the steps that were not kept."""
+        """Return the true counts, including the steps that are not kept."""
         types = self._left_out + Counter(step["type"] for step in self._kept())
         return Shape(
             steps=self.count,
@@ -147,12 +147,12 @@ class StepLog:
         )
 
     def tools(self) -> set[str]:
-        """The names of all tools."""
+        """Return the names of all tools, including those of steps that are not kept."""
         kept = {step["tool"]["name"] for step in self._kept() if "tool" in step}
         return kept | self._left_out_tools
 
     def _shorten_head(self) -> None:
-        """What no longer fits is the first of the rest, or left out where that begins later."""
+        """Move the steps that no longer fit to the tail, or leave them out if others were."""
         while (
             len(self._head) > self._most_head_steps or self._head_bytes > self._most_head_bytes
         ) and self._head:
@@ -184,20 +184,20 @@ class StepLog:
 
 
 def _with(following: dict[int, list[_Entry]], entries: Iterable[_Entry]) -> Iterator[_Entry]:
-    """Each entry and what follows it, which is taken out of ``following``."""
+    """Yield each entry and those that follow it, removing them from ``following``."""
     for entry in entries:
         yield entry
         yield from following.pop(id(entry[0]), ())
 
 
 def marker(left_out: int, count: int) -> StepFields:
-    """Stands where steps were left out."""
+    """Return the step that marks where steps were left out."""
     words = f"[{left_out} of {count} steps left out here]"
     return {"type": "observation", "output_summary": words}
 
 
 def is_marker(step: Step) -> bool:
-    """Whether it only stands for others."""
+    """Return whether a step is a marker for steps left out."""
     return (
         step.type == "observation"
         and step.tool is None
@@ -207,7 +207,7 @@ def is_marker(step: Step) -> bool:
 
 
 def set_duration(step: StepFields, took: float | ModelCall) -> None:
-    """Set how long a tool took in milliseconds, or the model call that the step came from."""
+    """Set the latency of a tool in milliseconds, or the model call behind the step."""
     if type(took) is ModelCall:
         step["model_call"] = took
     elif (took_ms := _duration_ms(took)) is not None:
@@ -215,7 +215,7 @@ def set_duration(step: StepFields, took: float | ModelCall) -> None:
 
 
 def _duration_ms(value: object) -> float | None:
-    """A time that something can have taken; anything else is left out."""
+    """Return a finite duration of at least 0 as a float, or None for anything else."""
     if type(value) is float and 0 <= value < math.inf:
         return value
     if not isinstance(value, Real):

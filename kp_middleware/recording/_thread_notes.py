@@ -1,4 +1,4 @@
-"""Notes of a run that goes on with an earlier one of its thread, or waits there for a later one."""
+"""Notes of a run that resumes an earlier one of its thread, or waits for a later one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ from kp_middleware.runs import Awaited
 
 @dataclass(slots=True)
 class ThreadNotes:
-    """What an adapter says of one recorder's place in its thread; see `ThreadPart`.
+    """An adapter's notes of a recorder's part in its thread; see `ThreadPart`.
 
     Attributes:
-        agent: The agent's own name, or None where it has none.
-        follows: Whether the run goes on with what waits.
-        overheard: Whether what it is for was said before it went on, and not by its own input.
-        answers: Ids of the questions that its input answers.
-        awaits: What it waits for at its end.
-        questions: Ids of what it asked then.
-        repeats_calls: Whether its steps may be those of an earlier part, known by their calls' ids.
-        heard: The input whose decision is noted already: it goes through several runs.
-        owed: The tool calls that had no result then: the names of the tools, by the calls' ids.
+        agent: The agent's own name, or None.
+        follows: True if the run resumes a paused one.
+        overheard: True if its objective was stated before it resumed, and not by its own input.
+        answers: The ids of the questions that its input answers.
+        awaits: The reason why it waits at its end, or None.
+        questions: The ids of the questions that it asked at its end.
+        repeats_calls: True if steps may repeat those of an earlier part, with the same call ids.
+        heard: The input whose decision is noted already, as it passes through several spans.
+        owed: The tool calls without a result at its end: the tools' names by call id.
     """
 
     agent: str | None = None
@@ -33,14 +33,14 @@ class ThreadNotes:
     heard: object = None
 
     def wait(self, awaits: Awaited, *, questions: tuple[str, ...], owed: Mapping[str, str]) -> None:
-        """The run stops here, and may go on later."""
+        """Pause the run, which may resume later."""
         self.awaits, self.questions, self.owed = awaits, questions, owed
 
     def go_on(self, answers: tuple[str, ...] = ()) -> Mapping[str, str]:
-        """The run goes on: with what waits elsewhere, or after it waited in this very recorder.
+        """Resume a run that paused, in this recorder or in an earlier one.
 
         Returns:
-            The tool calls without a result, where they are in this recorder.
+            The tool calls without a result, if they are in this recorder.
         """
         if self.awaits is None:
             self.follows, self.answers = True, answers

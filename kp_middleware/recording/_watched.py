@@ -1,4 +1,4 @@
-"""Watch a function without changing its kind: plain, async, generator or async generator."""
+"""Wrappers that watch a function and keep its kind: plain, async or (async) generator."""
 
 import inspect
 import types
@@ -11,26 +11,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Watch(Protocol):
-    """One call being watched. Its methods do not raise."""
+    """A watch on one call. Its methods do not raise."""
 
     def running(self) -> AbstractContextManager[None]:
-        """Entered whenever the function's own body runs."""
+        """Return a context manager to enter whenever the function's own body runs."""
 
     def yielded(self, item: object, /) -> None:
-        """The body yielded this."""
+        """Take an item that the body yielded."""
 
     def returned(self, result: object, /) -> None:
-        """The body returned this; the call has ended."""
+        """Take the result that the body returned; the call has ended."""
 
     def raised(self, error: BaseException, /) -> None:
-        """The body raised this; the call has ended."""
+        """Take the error that the body raised; the call has ended."""
 
 
 def watched(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], Watch]) -> F:
-    """The same function; ``watch`` is asked for a `Watch` when a call begins.
+    """Wrap a function so that each call is watched by the `Watch` that ``watch`` returns for it.
 
     Raises:
-        TypeError: If it is a class, a property, or nothing that can be called.
+        TypeError: If it is a class, a property, or not callable.
     """
     if isinstance(function, classmethod | staticmethod):
         return cast(F, type(function)(watched(function.__func__, watch)))
@@ -151,4 +151,4 @@ _LATER: Final[dict[type, Callable[..., Any]]] = {
     types.GeneratorType: _generator,
     types.AsyncGeneratorType: _async_generator,
 }
-"""What a plain function may return, for its body to run later."""
+"""The wrappers for what a plain function may return to run later."""
