@@ -1,4 +1,4 @@
-"""The file of traces: what was recorded, how it scored, what was sent."""
+"""Storage of runs, scores and the outbox in the database file."""
 
 from kp_middleware.storage._database import Database, Identity, no_fork
 from kp_middleware.storage._distribution import Distribution, Effect, Hundredth

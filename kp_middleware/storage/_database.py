@@ -1,4 +1,4 @@
-"""The file as the pipeline uses it: open while it is needed, closed around each fork."""
+"""A connection for the pipeline that opens on demand and closes before each fork."""
 
 import logging
 import os
@@ -18,19 +18,19 @@ from kp_middleware.forks import at_fork
 logger = logging.getLogger("kp_middleware")
 
 Identity: TypeAlias = tuple[int, int]
-"""Of a file, whatever it is called: its device and inode."""
+"""The identity of a file regardless of its name: its device and inode."""
 
-_FORK_WAITS_S: Final = 3.0  # the first step imports much, which a child could then never import
+_FORK_WAITS_S: Final = 3.0  # the first step imports a lot; a child could deadlock on it
 _USE_WAITS_S: Final = 5.0  # as for another process that has locked the file
 _IN_A_CHILD: Final = "this process was forked while its parent used the file"
 _TAKEN: Final = "another thread uses the file, or forks this process"
 
 
 class ForkLock:
-    """Shared by all threads that a fork must not interrupt; a fork has it alone.
+    """A lock that threads share and a fork holds exclusively.
 
-    A thread that is forked in the midst of Python or Rust leaves locks behind in the child, which
-    then waits for ever for an import or for a regular expression that is being set up.
+    A fork in the middle of Python or Rust code leaves locks held in the child, which then waits
+    forever for an import or for a regular expression that is being compiled.
     """
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class ForkLock:
         self._held = threading.local()
 
     def __enter__(self) -> None:
-        """Keep forks waiting; a thread may do so several times.
+        """Delay forks until `__exit__`; reentrant.
 
         Raises:
-            TimeoutError: If a fork takes too long, or the lock was the parent process's.
+            TimeoutError: If a fork takes too long, or the lock belongs to the parent process.
         """
         if self._pid != os.getpid():
             raise TimeoutError(_IN_A_CHILD)
@@ -66,7 +66,7 @@ class ForkLock:
         traceback: TracebackType | None = None,
     ) -> None:
         if self._pid != os.getpid():
-            return  # it may be locked for ever here
+            return  # it may stay locked forever in the child
         thread = threading.get_ident()
         with self._changed:
             self._at_work[thread] -= 1
@@ -75,9 +75,9 @@ class ForkLock:
                 self._changed.notify_all()
 
     def shut(self) -> float:
-        """Wait until no other thread is at work, three seconds at most; return when it is too late.
+        """Wait up to three seconds until no other thread holds the lock; return the deadline.
 
-        A program that hangs would be worse than what may be locked in the child.
+        A hanging program would be worse than a lock that stays held in the child.
         """
         deadline = time.monotonic() + _FORK_WAITS_S
         self._held.is_ours = self._changed.acquire(timeout=_FORK_WAITS_S)
@@ -90,7 +90,7 @@ class ForkLock:
         return deadline
 
     def open(self) -> None:
-        """End what `shut` began."""
+        """Release the lock that `shut` acquired."""
         if self._held.is_ours:
             self._forking -= 1
             self._changed.notify_all()
@@ -98,7 +98,7 @@ class ForkLock:
 
 
 class _Forks:
-    """Close the files of this process before it forks."""
+    """The fork hooks, which close the files of this process before it forks."""
 
     def __init__(self) -> None:
         self.lock = ForkLock()
@@ -107,29 +107,29 @@ class _Forks:
         self._left_to_the_parent: list[sqlite3.Connection] = []
 
     def add(self, file: "Database") -> None:
-        """Close this file, too."""
+        """Register a file to be closed before forks."""
         self._files[id(file)] = file
 
     def before(self) -> None:
-        """Shut all files."""
+        """Close all files."""
         deadline = self.lock.shut()
         self._shut.files = [file for file in self._all() if file.shut(deadline)]
 
     def after_in_parent(self) -> None:
-        """Let everybody go on."""
+        """Let the threads of the parent use the files again."""
         for file in self._shut.files:
             file.end_shut()
         self.lock.open()
 
     def after_in_child(self) -> None:
-        """Never close what is still open: that could end the parent's WAL."""
+        """Keep connections open that could not be closed: closing could delete the parent's WAL."""
         still_open = (file.still_open for file in self._all())
         self._left_to_the_parent += [one for one in still_open if one is not None]
         self.lock = ForkLock()
         self._files = WeakValueDictionary()
 
     def _all(self) -> "list[Database]":
-        """Made at once, while other threads may add some."""
+        """Return the files as a list, because other threads may add some meanwhile."""
         found = (reference() for reference in self._files.valuerefs())
         return [file for file in found if file is not None]
 
@@ -143,12 +143,12 @@ at_fork(
 
 
 def no_fork() -> ForkLock:
-    """Return what keeps forks waiting: use it in a `with` statement around one short step."""
+    """Return the lock that delays forks; use it in a `with` statement around one short step."""
     return _forks.lock
 
 
 class Rows:
-    """What a statement returned: read when its connection may be closed again."""
+    """The rows of a statement, fetched at once so that its connection may be closed."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self._rows = iter(cursor.fetchall())
@@ -166,17 +166,17 @@ class Rows:
 
 
 class Database:
-    """A `Connection` that opens its file when it is used, and again after a fork has closed it.
+    """A `Connection` that opens its file on demand, and again after a fork has closed it.
 
-    SQLite keeps in the memory of a process which locks the process has, and a forked child has none
-    of them: no child may inherit an open file.
+    SQLite keeps the locks of a process in its memory, and a forked child holds none of them: no
+    child may inherit an open file.
 
-    If another file has the name meanwhile, or none, because somebody set it aside or removed it,
-    that one is opened: what is written to a file without a name is lost.
+    If the path was removed or names another file by now, the connection is reopened: writes to an
+    unlinked file would be lost.
 
     Args:
-        path: Of the file.
-        read_only: Whether it is only read: then it must exist.
+        path: The path of the file.
+        read_only: Whether to open the file read-only; then it must exist.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
@@ -192,12 +192,12 @@ class Database:
 
     @property
     def file(self) -> Identity | None:
-        """Which file was opened last; None before the first use."""
+        """The identity of the file opened last; None before the first use."""
         return self._file
 
     @property
     def in_transaction(self) -> bool:
-        """Whether there is a transaction to commit; no fork closes the file in the midst of it."""
+        """True while a transaction is open; forks wait for its end."""
         return self._in_transaction
 
     def open(self) -> None:
@@ -218,7 +218,7 @@ class Database:
                 rows = Rows(connection.execute(sql, parameters))
                 began = self._in_transaction or not connection.in_transaction or not self._moved()
                 if not began:
-                    connection.rollback()  # it was set aside while we waited for our turn
+                    connection.rollback()  # the file was moved while we waited for the lock
         return rows
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Rows:
@@ -227,17 +227,17 @@ class Database:
             return Rows(connection.executemany(sql, parameters))
 
     def commit(self) -> None:
-        """End the transaction."""
+        """Commit the transaction."""
         with self._used() as connection:
             connection.commit()
 
     def rollback(self) -> None:
-        """Undo the transaction."""
+        """Roll back the transaction."""
         with self._used() as connection:
             connection.rollback()
 
     def close(self) -> None:
-        """Close the file, until the next use."""
+        """Close the file until the next use."""
         if self._pid != os.getpid():
             return
         self._enter()
@@ -248,24 +248,24 @@ class Database:
             self._leave()
 
     def shut(self, deadline: float) -> bool:
-        """Close the file before a fork unless it is in use, and let no thread in until `end_shut`.
+        """Close the file before a fork unless it is in use, and block threads until `end_shut`.
 
         Return False if another thread still uses it at the deadline.
         """
         if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return False
-        if not self._users:  # else this thread forks in the midst of a statement of its own
+        if not self._users:  # else this thread forks during its own statement
             with suppress(sqlite3.Error):
                 self._put_down()
         return True
 
     def end_shut(self) -> None:
-        """Let threads use the file again."""
+        """Allow threads to use the file again."""
         self._lock.release()
 
     @property
     def still_open(self) -> sqlite3.Connection | None:
-        """What no fork could close."""
+        """The connection, if the fork could not close it."""
         return self._connection
 
     @contextmanager
@@ -282,7 +282,7 @@ class Database:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is not None and not self._in_transaction and self._moved():
-            self._put_down()  # SQLite leaves the WAL alone that is another file's by now
+            self._put_down()  # SQLite does not touch the WAL of the new file
         if self._connection is None:
             found = self._on_disk()
             self._connection = connect(self._path, read_only=self._read_only)
@@ -326,7 +326,7 @@ class Database:
         _forks.lock.__exit__()
 
     def _stay(self, *, in_transaction: bool) -> None:
-        """From its first statement to its last, a transaction keeps forks and others waiting."""
+        """Hold the locks for the duration of a transaction, so that forks and threads wait."""
         before, self._in_transaction = self._in_transaction, in_transaction
         if in_transaction and not before:
             self._enter()

@@ -1,4 +1,4 @@
-"""How the scores are spread, as given or with other weights, and what a threshold does."""
+"""The distribution of scores, stored or with other weights, and the effect of a threshold."""
 
 import json
 import sqlite3
@@ -27,16 +27,16 @@ _ROUGHLY: Final = "CAST(score * 100 AS INTEGER)"  # of 0.29 it is 28: the produc
 HUNDREDTH: Final = (
     f"{_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0) - (score < {_ROUGHLY} / 100.0)"
 )
-"""SQL for the highest hundredth that a score reaches, exactly."""
+"""The SQL expression for the highest hundredth that a score reaches, exactly."""
 
 
 class Hundredth(NamedTuple):
-    """The traces of one domain that reach ``hundredth / 100``, and not the next.
+    """The number of traces of one domain that reach ``hundredth / 100`` but not the next.
 
     Attributes:
-        domain: Of all of them.
+        domain: Their domain.
         hundredth: From 0 to 100.
-        traces: How many.
+        traces: The number of traces.
     """
 
     domain: str
@@ -45,15 +45,15 @@ class Hundredth(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one threshold does to the traces of one domain that may leave: that are not private.
+    """The effect of a threshold on the traces of one domain that are not private.
 
     Attributes:
-        domain: Of all of them.
-        traces: How many have a score.
-        would_go: How many reach the threshold.
-        went: How many the gate of their day let through.
-        newly_go: How many reach this one, and were withheld.
-        newly_stay: How many were let through, and do not reach this one.
+        domain: Their domain.
+        traces: The number with a score.
+        would_go: The number that reach the threshold.
+        went: The number that their gate forwarded.
+        newly_go: The number that reach the threshold but were withheld.
+        newly_stay: The number that were forwarded but do not reach the threshold.
     """
 
     domain: str
@@ -65,13 +65,13 @@ class Effect(NamedTuple):
 
 
 class Distribution:
-    """The scores of the traces that have one.
+    """The distribution of the stored scores, or of scores computed with other weights.
 
     Args:
-        connection: To the file.
-        domain: Only of this domain; None means any.
-        since: Only what started at this instant or later; None means all.
-        weights: Scores them anew; None takes the scores as they were given.
+        connection: The connection to the file.
+        domain: Only traces of this domain; None means any.
+        since: Only traces that started at this instant or later; None means all.
+        weights: The weights to recompute the scores with; None uses the stored scores.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Distribution:
             self._score_anew(weights)
 
     def _score_anew(self, weights: Weights) -> None:
-        """In a table of this connection alone, once for all that is asked."""
+        """Compute the scores with other weights, once, in a temporary table."""
         self._scores, self._which = "temp.rescored", "TRUE"
         self._connection.execute("DROP TABLE IF EXISTS temp.rescored")
         score = partial(_score, weights)
@@ -98,7 +98,7 @@ class Distribution:
         self._connection.execute(_RESCORED, self._values)
 
     def threshold(self) -> float | None:
-        """The fixed one of the last scored trace; None where its gate's bar moves, or none is."""
+        """Return the fixed threshold of the last decision; None if it is relative or missing."""
         row = self._connection.execute(
             "SELECT iif(gate LIKE 'threshold%', threshold, NULL) FROM traces"
             " WHERE threshold IS NOT NULL ORDER BY seq DESC LIMIT 1"
@@ -106,11 +106,11 @@ class Distribution:
         return None if row is None or row[0] is None else float(row[0])
 
     def hundredths(self, *, cleared: bool = False, private: bool = False) -> list[Hundredth]:
-        """How many traces reach which hundredth, exactly; those with none are left out.
+        """Count traces by domain and hundredth, exactly; empty hundredths are omitted.
 
         Args:
-            cleared: Only those that the gate let through.
-            private: Only those that never leave.
+            cleared: Only traces that the gate forwarded.
+            private: Only private traces.
         """
         which = _CLEARED if cleared else _PRIVATE if private else "TRUE"
         rows = self._execute(
@@ -120,7 +120,7 @@ class Distribution:
         return [*map(Hundredth._make, rows)]
 
     def effects(self, threshold: float) -> list[Effect]:
-        """What a threshold does, by domain, the most traces first."""
+        """Return the effect of a threshold by domain, the largest domain first."""
         rows = self._execute(
             f"""
             SELECT domain, count(*) AS traces, sum(score >= :threshold),
@@ -135,12 +135,12 @@ class Distribution:
         return [*map(Effect._make, rows)]
 
     def newly_go(self, threshold: float, limit: int) -> list[Row]:
-        """Traces that may leave, reach this threshold and were withheld, least first."""
+        """Return withheld traces that reach the threshold, lowest score first; none private."""
         which = "decision = 'withhold' AND score >= :threshold ORDER BY score, seq"
         return self._traces(which, threshold, limit)
 
     def newly_stay(self, threshold: float, limit: int) -> list[Row]:
-        """Traces that may leave, were let through and do not reach this threshold, most first."""
+        """Return forwarded traces below the threshold, highest score first; none private."""
         which = f"{_CLEARED} AND score < :threshold ORDER BY score DESC, seq DESC"
         return self._traces(which, threshold, limit)
 

@@ -1,4 +1,4 @@
-"""What gates would see if scores were others: beside the file, which stays as it is."""
+"""A dry run of rescoring in a temporary table; the file is not changed."""
 
 from typing import Final
 
@@ -22,12 +22,12 @@ _SCRIPT: Final = (
 
 
 class DryRun:
-    """A table of this connection alone, which stands before the one of the same name.
+    """A temporary copy of the traces that shadows the table of the same name.
 
-    What gates look back on (`GateHistory`) is then read from here.
+    `GateHistory` then reads from the copy.
 
     Args:
-        connection: To the file; it may be for reading only.
+        connection: The connection to the file; it may be read-only.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -36,13 +36,13 @@ class DryRun:
             connection.execute(statement)
 
     def save(self, seq: int, score: float, decision: str, *, decided_at: str | None) -> None:
-        """A run would have this score, and the gate would have said so.
+        """Store the score and decision that a run would have.
 
         Args:
-            seq: Its place.
+            seq: The ``seq`` of the trace.
             score: From 0 to 1.
             decision: ``forward`` or ``withhold``.
-            decided_at: An instant; None means when it was decided before.
+            decided_at: An instant; None keeps the earlier one.
         """
         self._connection.execute(
             "UPDATE temp.traces SET score = ?, decision = ?, decided_at = coalesce(?, decided_at)"

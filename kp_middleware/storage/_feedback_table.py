@@ -1,4 +1,4 @@
-"""What is learned of runs after their end: kept with what was believed before."""
+"""Feedback on runs after their end, stored with the previous outcome."""
 
 import json
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ _COLUMNS: Final = "seq, trace_seq, given_at, success, confidence, success_before
 
 
 class Belief(NamedTuple):
-    """What the file says of how a run ended.
+    """The stored outcome of a run.
 
     Attributes:
-        seq: Of its trace.
-        state: Of its trace.
+        seq: The ``seq`` of its trace.
+        state: The state of its trace.
         success: Whether its task was done.
-        confidence: How sure of it, 0 to 1.
-        confidence_source: Who said that confidence, or ``assumed``.
-        last_told: The success and confidence of the last feedback; None where there was none.
+        confidence: The confidence in that, 0 to 1.
+        confidence_source: The source of the confidence, or ``assumed``.
+        last_told: The success and confidence of the last feedback; None if there was none.
     """
 
     seq: int
@@ -31,13 +31,13 @@ class Belief(NamedTuple):
 
 
 class FeedbackTable:
-    """The feedback of one file. Use it inside a transaction."""
+    """The feedback in one file; use it inside a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def belief(self, trace_id: str) -> Belief | None:
-        """What is believed of a run; None where no trace and no part of one has this id."""
+        """Return the stored outcome of a run, by id or alias; None if the id is unknown."""
         row = self._connection.execute(
             "SELECT seq, state, success, confidence, confidence_source FROM traces WHERE id = :id"
             " OR seq = (SELECT trace_seq FROM aliases WHERE id = :id)",
@@ -61,14 +61,14 @@ class FeedbackTable:
         success: bool,
         confidence: float,
     ) -> None:
-        """From now on the trace's row and its document say so.
+        """Store feedback, and update the trace's row and document.
 
         Args:
-            before: What was believed.
-            given_at: An instant, as every column has them.
-            told: The success and confidence that were given, None where nothing was said of it.
-            success: What is believed now.
-            confidence: What is believed now, 0 to 1.
+            before: The outcome before.
+            given_at: The instant of the feedback, in the format of the columns.
+            told: The success and confidence that were given; None for each that was not.
+            success: The new success.
+            confidence: The new confidence, 0 to 1.
         """
         seq = before.seq
         self._connection.execute(
@@ -88,12 +88,12 @@ class FeedbackTable:
         self._connection.execute(
             "UPDATE documents SET body = json_set(body, '$.metadata.success', json(?),"
             " '$.outcome.confidence', json(?)) WHERE trace_seq = ?",
-            (json.dumps(success), json.dumps(confidence), seq),  # as SQLite's own it is rounded
+            (json.dumps(success), json.dumps(confidence), seq),  # SQLite's own conversion rounds
         )
 
     @contextmanager
     def outliving(self, seq: int) -> Iterator[None]:
-        """Keep what is told of a trace while its row is written anew in the same place."""
+        """Preserve the feedback of a trace while its row is replaced under the same ``seq``."""
         kept = self._connection.execute(
             f"SELECT {_COLUMNS} FROM feedback WHERE trace_seq = ?",  # noqa: S608 - our own names
             (seq,),

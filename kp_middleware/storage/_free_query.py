@@ -1,4 +1,4 @@
-"""Whatever somebody asks of the file in SQL: it may read, and it may not take for ever."""
+"""User-supplied SQL queries: read-only, with a time limit."""
 
 import sqlite3
 import time
@@ -22,15 +22,15 @@ _TELLING: Final = frozenset(
         *("index_list", "index_info", "index_xinfo", "quick_check", "integrity_check"),
     )
 )
-"""Pragmas whose argument is no setting but says what to tell of."""
+"""The pragmas whose argument names a subject instead of changing a setting."""
 
 
 class Answer(NamedTuple):
-    """What a query found.
+    """The result of a query.
 
     Attributes:
-        columns: Their names, none of them twice.
-        rows: As they are found.
+        columns: The column names, made unique.
+        rows: The rows, read lazily.
     """
 
     columns: Sequence[str]
@@ -38,12 +38,12 @@ class Answer(NamedTuple):
 
 
 class FreeQuery:
-    """Runs a query on a file that it cannot change, nor any other file.
+    """A read-only connection for arbitrary SQL, without access to any other file.
 
     Args:
-        path: Of the file.
-        limit_s: How long a query may take, without the time that its rows wait to be taken.
-        timer: Seconds, of a clock that nobody sets.
+        path: The path of the file.
+        limit_s: The time limit of a query, not counting the time its rows wait to be read.
+        timer: A monotonic clock, in seconds.
 
     Raises:
         DatabaseError: If the file cannot be opened.
@@ -68,17 +68,17 @@ class FreeQuery:
         self._stopped = False
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def ask(self, sql: str, values: Mapping[str, object]) -> Answer:
         """Run one statement.
 
-        This and taking the rows raise the same.
+        Reading the rows may raise the same exceptions.
 
         Raises:
-            DatabaseError: If it is no SQL, wants to write, or takes too long.
-            KeyboardInterrupt: If Ctrl-C was typed, also while SQLite is at work.
+            DatabaseError: If the SQL is invalid, tries to write, or takes too long.
+            KeyboardInterrupt: If Ctrl-C was typed, also while SQLite is running.
         """
         self._until, self._stopped = self._timer() + self._limit_s, False
         with self._in_words():
@@ -104,11 +104,11 @@ class FreeQuery:
         except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
             code = getattr(error, "sqlite_errorcode", None)
             if code == sqlite3.SQLITE_INTERRUPT and not self._stopped:
-                raise KeyboardInterrupt from error  # SQLite swallows what `_is_over` was hit by
+                raise KeyboardInterrupt from error  # SQLite swallowed it inside `_is_over`
             raise DatabaseError(self._path, *self._told(error, code)) from error
 
     def _told(self, error: Exception, code: int | None) -> tuple[str, str]:
-        """What is wrong, and what to do."""
+        """Return the problem and its remedy."""
         if self._stopped:
             return f"this takes longer than {self._limit_s:g} s", _LESS
         if code in {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}:
@@ -118,7 +118,7 @@ class FreeQuery:
 
 
 def _verdict(action: int, what: str | None, setting: str | None, *_: object) -> int:
-    """No other file, no setting; that this one is only read is SQLite's own business."""
+    """Deny other files and settings; SQLite itself enforces read-only access."""
     sets = action == sqlite3.SQLITE_PRAGMA and setting is not None and what not in _TELLING
     return sqlite3.SQLITE_DENY if sets or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
@@ -128,7 +128,7 @@ def _decoded(text: bytes) -> str:
 
 
 def _different(names: Iterable[str]) -> list[str]:
-    """None of them twice.
+    """Make names unique by numbering repeated ones.
 
     >>> _different(["id", "n", "id"])
     ['id', 'n', 'id_2']

@@ -1,4 +1,4 @@
-"""What gates look back on, as the file has it: the same for every process."""
+"""The history that gates decide on, shared by all processes through the file."""
 
 import sqlite3
 import time
@@ -10,19 +10,19 @@ from kp_middleware.instants import epoch_s, instant
 
 
 class GateHistory:
-    """What was decided before one run.
+    """The scores and decisions before one run.
 
     Args:
-        connection: In the transaction that will store the decision.
-        domain: Of the run.
-        seq: Of the run; what came later is not looked at, so that scoring anew
-            in the order of recording decides the same.
-        started_at: Of the run; what began more than 30 days before is not looked at.
-        let_through_at: When it was let through, where it is decided on anew: it has its place in
-            the room of that day.
+        connection: The connection, in the transaction that will store the decision.
+        domain: The domain of the run.
+        seq: The ``seq`` of the run; later runs are ignored, so that rescoring in the order of
+            recording gives the same decisions.
+        started_at: The start of the run; runs that began more than 30 days before are ignored.
+        let_through_at: When the run was forwarded before, if it is decided again: it counts
+            towards the limit of that day.
 
     Attributes:
-        trouble: Why the file could not be asked; a gate has no part in that.
+        trouble: The database error, to tell it from an error of the gate.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class GateHistory:
         }
 
     def standing(self, score: float, *, share: float) -> Standing:
-        """Rank a score among the last runs of the domain, at most 500."""
+        """Rank a score among the last runs of the domain, at most 500 of them."""
         last = self._rows(
             """
             SELECT score, decision = 'forward' FROM (
@@ -60,7 +60,7 @@ class GateHistory:
         return rank(sorted(value for value, _ in last), tied, score, share=share)
 
     def forwarded_in_a_day(self) -> int:
-        """How many others that may leave this machine were let through in the last 24 hours."""
+        """Count the other runs, none private, that were forwarded in the last 24 hours."""
         then = self._let_through_at
         then_s = time.time() if then is None else epoch_s(then)
         ((count,),) = self._rows(

@@ -1,4 +1,4 @@
-"""Read runs one by one: find them, show them, those beside and like them."""
+"""Queries for single runs: lookup by id, details, adjacent and similar runs."""
 
 import json
 import sqlite3
@@ -32,7 +32,7 @@ class History:
         self._connection = connection
 
     def latest(self, limit: int) -> list[Row]:
-        """The newest traces, as the view ``history`` shows them; `Listing` can choose among all."""
+        """Return the newest traces, as in the view ``history``; use `Listing` to filter."""
         rows = self._rows(
             """
             SELECT h.id, h.started_at, h.domain, h.score, h.margin, h.success, h.step_count,
@@ -45,18 +45,18 @@ class History:
         return [*map(worded, rows)]
 
     def count(self) -> int:
-        """How many traces are stored."""
+        """Count the stored traces."""
         return int(self._connection.execute("SELECT count(*) FROM traces").fetchone()[0])
 
     def find(self, name: str) -> int:
-        """The ``seq`` of the trace whose id begins so, with or without ``kp:trace:``.
+        """Return the ``seq`` of the trace with this id prefix, with or without ``kp:trace:``.
 
-        Its id is also that of each part that was joined with the first.
+        The ids of parts that were joined to a trace also lead to it.
 
-        ``@last`` is the newest and ``@best`` the one that scored most.
+        ``@last`` is the newest trace and ``@best`` the one with the highest score.
 
         Raises:
-            TraceNotFoundError: If there is none, or more than one.
+            TraceNotFoundError: If no trace matches, or more than one.
         """
         order = _NAMES.get(name)
         if order:
@@ -72,10 +72,10 @@ class History:
         start = _whole(name)
         if len(found) > 1 and start not in (row["id"] for row in found):
             raise TraceNotFoundError(f"several traces start with {name}: {_candidates(found)}")
-        return int(found[0]["seq"])  # the whole id of one may begin another
+        return int(found[0]["seq"])  # a complete id may be the prefix of another
 
     def _beginning(self, name: str) -> list[Row]:
-        """Some of the traces with an id that begins so, and that id, in order."""
+        """Return up to six traces whose id or alias starts with a prefix, in order of that id."""
         start = _whole(name)
         return self._rows(
             """
@@ -88,7 +88,7 @@ class History:
         )
 
     def trace(self, seq: int) -> Row:
-        """One trace: all its columns, its nearest's, its steps, outbox row and feedback."""
+        """Return one trace with its columns, nearest trace, steps, outbox item and feedback."""
         (row,) = self._rows(
             """
             SELECT t.*, n.id AS nearest_id, n.objective AS nearest_objective
@@ -113,12 +113,12 @@ class History:
         return row
 
     def document(self, seq: int) -> str | None:
-        """The ReasoningTrace as it was recorded, as JSON; None where it was lost with the disk."""
+        """Return the recorded ReasoningTrace as JSON; None if it was lost in a damaged file."""
         rows = self._rows("SELECT body FROM documents WHERE trace_seq = ?", (seq,))
         return str(rows[0]["body"]) if rows else None
 
     def stats(self) -> Row:
-        """Counts and means: in all, by domain, by outbox state, and what tools were used."""
+        """Return counts and means: in total, by domain, by state, by gate and by tool."""
         return read_totals(self._connection)
 
     def _steps(self, seq: int) -> list[Row]:
@@ -142,7 +142,7 @@ class History:
 
 
 def worded(row: Row) -> Row:
-    """Word the reason of a listed row, where the outbox has none of its own."""
+    """Replace the reason code of a listed row by its text, unless the outbox gives a reason."""
     args, code = row.pop("reason_args"), row["reason_code"]
     if row["reason"] == code:
         row["reason"] = reason_text(code, args)
@@ -168,14 +168,14 @@ def _candidates(found: Sequence[Row]) -> str:
 
 
 class AdjacentTraces(NamedTuple):
-    """The ids of those recorded just before and just after it; None where there is no such."""
+    """The ids of the traces recorded just before and just after a trace; None if there is none."""
 
     earlier: str | None
     later: str | None
 
 
 def adjacent_traces(connection: Connection, seq: int) -> AdjacentTraces:
-    """Those beside the trace at this ``seq``."""
+    """Return the traces recorded just before and just after a ``seq``."""
     found = connection.execute(
         """
         SELECT (SELECT id FROM traces WHERE seq < :seq ORDER BY seq DESC LIMIT 1),
@@ -190,8 +190,8 @@ class TraceVector(NamedTuple):
     """The embedding of one trace.
 
     Attributes:
-        trace_seq: The trace.
-        embedder: The fingerprint of the model that made it: others' cannot be compared with it.
+        trace_seq: The ``seq`` of the trace.
+        embedder: The fingerprint of its embedding model; vectors of other models do not compare.
         blob: float32, little-endian, of length 1 or all zero.
     """
 
@@ -207,7 +207,7 @@ class Neighbours:
         self._connection = connection
 
     def vector(self, trace_seq: int) -> TraceVector | None:
-        """The newest vector of a trace; None where it has none."""
+        """Return the newest vector of a trace; None if it has none."""
         row = self._connection.execute(
             "SELECT trace_seq, embedder, vector FROM vectors WHERE trace_seq = ?"
             " ORDER BY seq DESC LIMIT 1",
@@ -216,14 +216,14 @@ class Neighbours:
         return None if row is None else TraceVector(*row)
 
     def count(self) -> int:
-        """How many vectors belong to a trace, whoever made them."""
+        """Count the vectors that belong to a trace, of any embedder."""
         (count,) = self._connection.execute(
             "SELECT count(*) FROM vectors WHERE trace_seq IS NOT NULL"
         ).fetchone()
         return int(count)
 
     def others(self, of: TraceVector) -> Iterator[TraceVector]:
-        """The vectors of all other traces that may be compared with this one, in turn."""
+        """Yield the comparable vectors of all other traces."""
         rows = self._connection.execute(
             "SELECT trace_seq, embedder, vector FROM vectors"
             " WHERE trace_seq <> ? AND embedder = ? AND length(vector) = ? ORDER BY seq",
@@ -232,7 +232,7 @@ class Neighbours:
         return map(TraceVector._make, rows)
 
     def traces(self, trace_seqs: Sequence[int]) -> list[Row]:
-        """What a list tells of these traces, in this order."""
+        """Return the list columns of these traces, in the given order."""
         cursor = self._connection.execute(
             f"""
             SELECT seq, id, started_at, domain, score, success, objective FROM traces
@@ -267,9 +267,10 @@ _TOOLS: Final = """
 
 
 def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
-    """The newest traces whose id begins so, with or without ``kp:trace:``, and their objectives.
+    """Return ids and objectives of the newest traces whose id starts with a prefix.
 
-    Like the other lists of this module it is empty where the file cannot be read, or not in time.
+    The prefix may omit ``kp:trace:``. Like the other completions of this module, the result is
+    empty if the file cannot be read in time.
     """
     with suppress(sqlite3.Error, OSError, RuntimeError), _quickly(path) as connection:
         return connection.execute(
@@ -284,17 +285,17 @@ def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
 
 
 def domain_names(path: Path, start: str) -> list[str]:
-    """The domains that begin so."""
+    """Return the domains that start with a prefix."""
     return _names(path, _DOMAINS, start)
 
 
 def tool_names(path: Path, start: str) -> list[str]:
-    """The tools that begin so."""
+    """Return the tools that start with a prefix."""
     return _names(path, _TOOLS, start)
 
 
 def _names(path: Path, sql: str, start: str) -> list[str]:
-    """From one name to the next in the index, however many rows have each."""
+    """Return distinct names, skipping through the index from one name to the next."""
     with suppress(sqlite3.Error, OSError, RuntimeError), _quickly(path) as connection:
         return [name for (name,) in connection.execute(sql, _between(start))]
     return []

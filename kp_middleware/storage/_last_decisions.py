@@ -1,4 +1,4 @@
-"""What the gate decided last: whether anything comes through, and what would."""
+"""The gate's latest decisions, and advice if no run clears."""
 
 import math
 from collections import Counter
@@ -18,17 +18,17 @@ _MORE: Final = "kp-middleware calibrate shows what each setting would do"
 
 
 class LastDecisions(NamedTuple):
-    """Of the last scored runs of a file, at most 100.
+    """The gate's decisions on the last scored runs of a file, at most 100.
 
     Attributes:
-        runs: How many they are.
-        cleared: How many of them the gate let through.
-        gate: Its name at the last of them; empty where there is none.
-        best: The highest score of them; 0 where there is none.
-        top_tenth: The score that the best tenth of them reach.
-        domains: The same of each domain that has 10 of them or more, the most first.
-        withheld: Why the others stayed: how many of each of `WITHHELD`.
-        gates: How many different ones decided on them.
+        runs: The number of these runs.
+        cleared: The number that the gate forwarded.
+        gate: The name of the last run's gate; empty if there is none.
+        best: The highest score; 0 if there is none.
+        top_tenth: The score that the best tenth reach.
+        domains: The same for each domain with 10 or more of these runs, the largest first.
+        withheld: The number of withheld runs by reason, one of `WITHHELD`.
+        gates: The number of different gates that decided.
     """
 
     runs: int = 0
@@ -42,11 +42,11 @@ class LastDecisions(NamedTuple):
 
     @property
     def is_dry(self) -> bool:
-        """Whether there are enough to tell, and none of them cleared."""
+        """True if there are 100 runs, and none of them cleared."""
         return self.runs >= _LAST and not self.cleared
 
     def in_words(self) -> str:
-        """How many cleared; where none of 100 did, what they reach and what to do about it."""
+        """Describe how many runs cleared; if none of 100 did, add their scores and a remedy."""
         if not self.runs:
             return "no run is scored yet"
         if not self.is_dry:
@@ -87,7 +87,7 @@ class LastDecisions(NamedTuple):
 
 
 def read_last_decisions(connection: Connection) -> LastDecisions:
-    """Of the last 100 scored runs, or as many as there are."""
+    """Read the decisions on the last 100 scored runs, or as many as there are."""
     rows = connection.execute(
         "SELECT domain, score, gate, verdict FROM traces WHERE score IS NOT NULL"
         " ORDER BY seq DESC LIMIT ?",
@@ -110,10 +110,10 @@ def read_last_decisions(connection: Connection) -> LastDecisions:
 
 
 def claim_to_say(connection: Connection, *, now_s: float) -> bool:
-    """Whether nobody was told for a day that none cleared; from now on somebody is.
+    """Claim the daily warning that no run cleared; return False if it was claimed within a day.
 
     Args:
-        connection: To the file, which all processes ask.
+        connection: The connection to the file, which all processes share.
         now_s: Seconds since the epoch.
     """
     changed = connection.execute(

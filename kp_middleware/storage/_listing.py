@@ -1,4 +1,4 @@
-"""Read many runs: those that fit some filters, those that end now, those worth a look."""
+"""Queries for many runs: filters, full-text search, new runs and samples."""
 
 import json
 import re
@@ -14,14 +14,14 @@ _UNDIVIDED: Final = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2190-\u2bff\u3040-\u30ff\u3400-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U0001f000-\U0001faff\U00020000-\U0003ffff]"
 )
-"""Scripts that are written without blanks, of which FTS5 makes one long word; and emoji, of which
-it makes none."""
+"""The scripts written without spaces, which FTS5 treats as one long word, and emoji, which it
+ignores."""
 
 _GRAMMAR: Final = re.compile(r"[:(){}^+]|\b(OR|NOT|NEAR)\b")
 
 
 def undivided_words(text: str) -> list[str]:
-    """The words, to be looked for anywhere in a text; none where FTS5 can do it.
+    """Split a query into words to search with LIKE; return none if FTS5 can handle it.
 
     >>> undivided_words('"天気 予報" Tokyo'), undivided_words("天 OR 気")
     (['天気', '予報', 'Tokyo'], [])
@@ -34,7 +34,7 @@ def undivided_words(text: str) -> list[str]:
 
 
 def in_both_spellings(text: str) -> str:
-    """Words with ss or ß, for FTS5; other texts as they are.
+    """Expand words with ss or ß to both spellings for FTS5; return other texts unchanged.
 
     >>> in_both_spellings("Strasse 7"), in_both_spellings("a leak"), in_both_spellings("class*")
     ('("Strasse" OR "Straße") AND "7"', 'a leak', 'class*')
@@ -51,7 +51,7 @@ def _both(word: str) -> str:
 
 
 COUNTED: Final = 100_000
-"""`Listing.count` counts so far and no farther, unless it is told otherwise."""
+"""The default limit of `Listing.count`."""
 
 _COLUMNS: Final = (
     "h.id, h.started_at, h.domain, h.score,"
@@ -88,7 +88,7 @@ _STATES: Final = {
 }
 
 STATES: Final = tuple(sorted(_STATES))
-"""What the view ``history`` says has become of a trace."""
+"""The states of a trace in the view ``history``."""
 
 _CONDITIONS: Final = {
     "domain": "t.domain = :domain",
@@ -103,18 +103,18 @@ _CONDITIONS: Final = {
 
 
 class Filters(NamedTuple):
-    """Which traces are meant: those that fit all that is said here.
+    """Filters for traces; a trace has to match all of them.
 
     Attributes:
-        domain: Of this domain.
-        above: That reached the threshold (True) or did not (False).
-        state: In this one of `STATES`.
-        tool: That used this tool.
-        failed: Whose task was not done.
-        slower_ms: That took so many milliseconds or more.
-        since: That started at this instant or later: ``2026-11-01T09:14:03.120Z``.
-        after: That were recorded later than the one whose id begins so; also ``@best``.
-        text: In whose objective or result this is found.
+        domain: Traces of this domain.
+        above: Traces that reached the threshold (True) or did not (False).
+        state: Traces in this state, one of `STATES`.
+        tool: Traces that used this tool.
+        failed: Traces whose task was not done.
+        slower_ms: Traces that took this many milliseconds or more.
+        since: Traces that started at this instant or later: ``2026-11-01T09:14:03.120Z``.
+        after: Traces recorded after the one with this id prefix; also ``@best``.
+        text: Traces with this text in the objective or result.
     """
 
     domain: str | None = None
@@ -129,23 +129,23 @@ class Filters(NamedTuple):
 
 
 class _Where(NamedTuple):
-    """A condition on ``t`` and ``o``, and the values in it."""
+    """An SQL condition on ``t`` and ``o``, and its parameters."""
 
     sql: str
     values: Mapping[str, Any]
 
 
 class Listing:
-    """The traces of one file that fit some filters.
+    """Queries for the traces of one file that match some filters.
 
-    Where ``after`` names no trace, or several, each method raises `TraceNotFoundError`.
+    If ``after`` names no trace, or several, each method raises `TraceNotFoundError`.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def newest(self, filters: Filters, *, limit: int) -> list[Row]:
-        """The newest of them, the last one first."""
+        """Return the newest matching traces, the newest first."""
         where = self._where(filters)
         return self._listed(
             f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq DESC LIMIT :limit",
@@ -154,7 +154,7 @@ class Listing:
         )
 
     def nearest(self, filters: Filters, *, limit: int) -> list[Row]:
-        """Those that scored nearest to their threshold, on both sides, the nearest first."""
+        """Return the matching traces nearest to their threshold, on both sides, nearest first."""
         where = self._where(filters)
         sides = " UNION ALL ".join(
             f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where.sql)} LIMIT :limit)"  # noqa: S608 - ours
@@ -166,10 +166,10 @@ class Listing:
         return nearest[:limit]
 
     def found(self, filters: Filters, *, limit: int, skip: int = 0) -> list[Row]:
-        """Those in which ``text`` is found, the best match first, with a ``snippet`` of it.
+        """Return the traces that contain ``text`` with a ``snippet``, the best match first.
 
-        The first ``skip`` of them are left out. What FTS5 cannot divide into words is found
-        anywhere; then the newest is the first.
+        The first ``skip`` of them are omitted. Text that FTS5 cannot split into words is searched
+        as a substring; then the newest trace comes first.
         """
         if undivided_words(filters.text or ""):
             return self._found_anywhere(filters, limit, skip)
@@ -185,7 +185,7 @@ class Listing:
         )
 
     def count(self, filters: Filters, *, most: int = COUNTED) -> int:
-        """How many they are; one more than ``most`` if there are more than that."""
+        """Count the matching traces; return ``most + 1`` if there are more than ``most``."""
         where = self._where(filters)
         (count,) = self._connection.execute(
             f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where.sql} LIMIT :most)",  # noqa: S608 - ours
@@ -194,17 +194,17 @@ class Listing:
         return int(count)
 
     def seqs(self, filters: Filters) -> list[int]:
-        """Where they are, the oldest first."""
+        """Return the ``seq`` of each matching trace, the oldest first."""
         where = self._where(filters)
         sql = f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq"
         return [seq for (seq,) in self._connection.execute(sql, where.values)]
 
     def rows(self, seqs: Sequence[int]) -> list[Row]:
-        """These traces, the oldest first."""
+        """Return these traces, the oldest first."""
         return self._at(seqs)
 
     def documents(self, seqs: Sequence[int]) -> list[Row]:
-        """The same, each with its ``document``: JSON, with its score as the quality."""
+        """Return these traces, each with its ``document``: JSON that includes the score."""
         return self._at(
             seqs,
             more=", iif(t.score IS NULL, d.body,"
@@ -237,7 +237,7 @@ class Listing:
         return _Where(" AND ".join(conditions) or "TRUE", said)
 
     def _text(self, text: str) -> _Where:
-        """Where FTS5 cannot divide it, each word may be anywhere."""
+        """Return the condition for a text: FTS5, or LIKE if FTS5 cannot split it into words."""
         words = undivided_words(text)
         if not words:
             return _Where(_CONDITIONS["text"], {"text": self._words(text)})
@@ -246,7 +246,7 @@ class Listing:
         return _Where(sql, {**patterns, "first": words[0]})
 
     def _words(self, text: str) -> str:
-        """A text as FTS5 wants it: as it is where it can be read so, or else word by word."""
+        """Return a text as an FTS5 query: unchanged if it is valid, else quoted word by word."""
         text = text.encode(errors="replace").decode().replace("\x00", " ")
         try:
             text = in_both_spellings(text)
@@ -263,7 +263,7 @@ class Listing:
     def _listed(
         self, seqs: str, order: str, values: Mapping[str, Any], *, more: str = ""
     ) -> list[Row]:
-        """The rows of the traces that a query ``f`` finds, in this order."""
+        """Return the rows of the traces selected by a subquery ``f``, in the given order."""
         cursor = self._connection.execute(
             f"SELECT {_COLUMNS}{more} FROM ({seqs}) f JOIN history h ON h.seq = f.seq"  # noqa: S608 - ours
             " JOIN traces t ON t.seq = f.seq LEFT JOIN documents d ON d.trace_seq = f.seq"
@@ -275,7 +275,7 @@ class Listing:
 
 
 def _pattern(word: str) -> str:
-    """For LIKE: anywhere, and nothing in it means another thing."""
+    """Return a LIKE pattern that matches a word anywhere, with wildcards escaped."""
     return f"%{re.sub('[!%_]', lambda sign: '!' + sign[0], word)}%"
 
 
@@ -285,7 +285,7 @@ _BEGIN: Final = """
              coalesce((SELECT seq - 1 FROM traces WHERE state NOT IN ('recorded', 'paused')
                        ORDER BY seq DESC LIMIT 1 OFFSET max(:first - 1, 0)), 0) END,
            (SELECT json_group_array(seq) FROM traces WHERE state IN ('recorded', 'paused'))
-"""  # one statement: no trace slips between its halves
+"""  # one statement, so that both halves see the same traces
 _NEW: Final = """
     SELECT seq, state FROM traces
     WHERE seq > :last OR seq IN (SELECT value FROM json_each(:open)) ORDER BY seq
@@ -293,11 +293,11 @@ _NEW: Final = """
 
 
 class Tail:
-    """The traces of one file that end from now on: each once, whenever it was begun.
+    """A tail of the traces of one file: each is returned once, when it has ended.
 
     Args:
-        connection: Of the file; other programs write to it.
-        first: So many of the newest that have ended already come first.
+        connection: The connection to the file; other programs write to it.
+        first: The number of already ended traces to start with.
     """
 
     def __init__(self, connection: Connection, *, first: int = 0) -> None:
@@ -307,9 +307,9 @@ class Tail:
         self._open: list[int] = json.loads(still_open)
 
     def new(self) -> list[Row]:
-        """Those that have ended since it was asked last, in the order in which they began."""
+        """Return the traces that ended since the last call, in the order in which they began."""
         (newest,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM traces").fetchone()
-        self._last = min(self._last, newest)  # places of removed traces are given again
+        self._last = min(self._last, newest)  # the seq of a removed trace is reused
         states = self._connection.execute(
             _NEW, {"last": self._last, "open": json.dumps(self._open)}
         ).fetchall()
@@ -323,7 +323,7 @@ _BINS: Final = 20
 
 
 def best(connection: Connection, limit: int, *, first: int = 0) -> list[int]:
-    """Those that scored most."""
+    """Return the ``seq`` of the traces with the highest scores."""
     rows = connection.execute(
         "SELECT seq FROM traces WHERE score IS NOT NULL AND seq >= ?"
         " ORDER BY score DESC, seq DESC LIMIT ?",
@@ -333,7 +333,7 @@ def best(connection: Connection, limit: int, *, first: int = 0) -> list[int]:
 
 
 def newest(connection: Connection, limit: int, *, first: int = 0) -> list[int]:
-    """Those recorded last."""
+    """Return the ``seq`` of the newest traces."""
     rows = connection.execute(
         "SELECT seq FROM traces WHERE seq >= ? ORDER BY seq DESC LIMIT ?", (first, limit)
     )
@@ -341,7 +341,7 @@ def newest(connection: Connection, limit: int, *, first: int = 0) -> list[int]:
 
 
 def some_of_each_score(connection: Connection, limit: int, *, first: int = 0) -> Iterator[int]:
-    """For each twentieth of the scale so many, those that score most in it."""
+    """Yield up to ``limit`` of the best traces from each twentieth of the score range."""
     for place in range(_BINS):
         top = 2 if place == _BINS - 1 else (place + 1) / _BINS
         rows = connection.execute(
@@ -353,7 +353,7 @@ def some_of_each_score(connection: Connection, limit: int, *, first: int = 0) ->
 
 
 def listed(connection: Connection, seqs: Iterable[int]) -> list[Row]:
-    """These traces as a list shows them, the highest score first and those without one last."""
+    """Return these traces for a list, the highest score first and those without one last."""
     cursor = connection.execute(
         """
         SELECT h.seq, h.id, h.started_at, h.domain, h.objective, h.score, h.state

@@ -1,4 +1,4 @@
-"""Look after the file: its status, a copy of it, and fewer runs in it."""
+"""Maintenance of the file: status, integrity check, backup, pruning and vacuum."""
 
 import json
 import sqlite3
@@ -14,18 +14,18 @@ from kp_middleware.errors import DatabaseError
 
 
 class FileStatus(NamedTuple):
-    """Of one file.
+    """The status of one file.
 
     Attributes:
-        size_bytes: With what is written, but not yet in the file itself.
-        schema: The version of its tables.
-        oldest: When the first trace had started; None if there is none.
-        newest: When the last one had.
-        waiting_since: When what waits had started, the first recorded, by state: ``unscored``,
-            ``paused`` and ``pending``; only those that there are.
-        registries: Where something waits to be sent to.
-        dropped: How many runs were lost because too many waited to be written.
-        set_aside: Damaged files that lie beside it.
+        size_bytes: The size of the file and its WAL.
+        schema: The schema version.
+        oldest: The start of the oldest trace; None if there is none.
+        newest: The start of the newest trace.
+        waiting_since: The start of the oldest waiting run by state: ``unscored``, ``paused`` and
+            ``pending``; empty states are omitted.
+        registries: The registries with a backlog.
+        dropped: The number of runs lost because the queue of unwritten runs was full.
+        set_aside: The copies of damaged files in the same folder.
     """
 
     size_bytes: int
@@ -39,7 +39,7 @@ class FileStatus(NamedTuple):
 
 
 def file_status(connection: Connection, path: Path) -> FileStatus:
-    """What the file and its folder say."""
+    """Return the status of a file."""
     (schema,) = connection.execute("PRAGMA user_version").fetchone()
     oldest, newest, *waiting = connection.execute(
         """
@@ -76,7 +76,7 @@ def _size_bytes(path: Path) -> int:
 
 
 SQLITE_VERSION: Final = sqlite3.sqlite_version
-"""Of the SQLite that Python came with."""
+"""The version of Python's SQLite library."""
 
 _PAGES: Final = 500  # 2 MB: some milliseconds
 _OFTEN: Final = 20_000  # virtual instructions: less than a millisecond
@@ -87,20 +87,20 @@ _DAMAGED: Final = (
 )
 
 Soundness: TypeAlias = Literal["sound", "damaged", "not known"]
-"""What `check_soundness` has found; ``not known`` where the time was up."""
+"""The result of `check_soundness`; ``not known`` after a timeout."""
 
 
 def back_up(connection: sqlite3.Connection, into: Path, *, tell: Callable[[int, int], None]) -> int:
-    """Write an exact copy of one moment, and check it; return how many traces are in it.
+    """Write a consistent copy of the file, check it, and return its number of traces.
 
-    Other programs go on writing and never wait for this; their WAL grows until it is done. The copy
-    has no WAL, so that it can be read from a folder that nobody may write to. Not by
-    ``VACUUM INTO``, which fails on a file with generated columns that is only read (SQLite 3.40).
+    Other programs continue writing and never wait for this; their WAL grows until it is done. The
+    copy has no WAL, so that it can be read from a read-only folder. ``VACUUM INTO`` is not used
+    because it fails on a read-only file with generated columns (SQLite 3.40).
 
     Args:
-        connection: Of the file to be copied.
-        into: An empty file, with the mode that the copy shall have.
-        tell: Is called after some pages, with how many are written and how many there are.
+        connection: The connection to the file to copy.
+        into: An empty file with the mode that the copy shall have.
+        tell: A progress callback that gets the numbers of written pages and of all pages.
 
     Raises:
         DatabaseError: If the file is damaged, or the copy cannot be written.
@@ -119,11 +119,11 @@ def back_up(connection: sqlite3.Connection, into: Path, *, tell: Callable[[int, 
 
 
 def check_soundness(connection: sqlite3.Connection, *, limit_s: float = float("inf")) -> Soundness:
-    """Whether all pages and rows of a file make sense; indices are not compared with their rows.
+    """Check the integrity of a file's pages and rows; indices are not compared with their rows.
 
     Args:
-        connection: Of the file.
-        limit_s: How long it may take, in seconds.
+        connection: The connection to the file.
+        limit_s: The time limit, in seconds.
     """
     until = time.monotonic() + limit_s
     connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN)
@@ -143,12 +143,12 @@ def check_soundness(connection: sqlite3.Connection, *, limit_s: float = float("i
 def _copy(connection: sqlite3.Connection, into: Path, tell: Callable[[int, int], None]) -> None:
     connection.execute("BEGIN")
     try:
-        connection.execute("SELECT count(*) FROM meta")  # from here on we see this one moment
+        connection.execute("SELECT count(*) FROM meta")  # starts the snapshot
         with closing(sqlite3.connect(into)) as copy:
             connection.backup(
                 copy, pages=_PAGES, progress=lambda _, left, count: tell(count - left, count)
             )
-            copy.execute("PRAGMA journal_mode = DELETE")  # a WAL cannot be read where none can be
+            copy.execute("PRAGMA journal_mode = DELETE")  # a WAL needs a writable folder
     finally:
         connection.rollback()
 
@@ -160,7 +160,7 @@ def _count_if_sound(path: Path) -> int | None:
         return int(copy.execute("SELECT count(*) FROM traces").fetchone()[0])
 
 
-_AIM_S: Final = 0.015  # others wait for the lock so long; of the slowest batch, three times
+_AIM_S: Final = 0.015  # how long others wait for the lock; three times that at worst
 _FIRST: Final = 8
 _MOST: Final = 500
 _NEVER: Final = "9999"  # later than any instant
@@ -175,15 +175,14 @@ _DOOMED: Final = """
 
 
 class PruneSelection(NamedTuple):
-    """Which traces go: those that no rule keeps.
+    """The traces to remove: those that no rule keeps.
 
     Attributes:
-        newest: The traces from this ``seq`` on are kept.
-        before: What started at this instant or later is kept.
-        domain: All others are kept; None means that it may be any.
-        below: What scored so much or more is kept, and what has no score; None keeps nothing for
-            its score.
-        keep_sent: Whether what was sent is kept.
+        newest: Traces from this ``seq`` on are kept.
+        before: Traces that started at this instant or later are kept.
+        domain: Traces of other domains are kept; None means any domain.
+        below: Traces with this score or more, or with none, are kept; None ignores the score.
+        keep_sent: Whether sent traces are kept.
     """
 
     newest: int
@@ -194,13 +193,13 @@ class PruneSelection(NamedTuple):
 
 
 class Pruning:
-    """Removes traces of one file, in batches so small that nobody waits for them.
+    """Removal of traces from one file, in batches small enough not to block other programs.
 
-    What waits to be scored, to be sent, for a person or for its thread's next turn, stays.
+    Runs that wait to be scored, to be sent, for a person or for their thread's next turn are kept.
 
     Args:
-        connection: Of the file.
-        timer: Seconds, of a clock that nobody sets.
+        connection: The connection to the file.
+        timer: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -219,21 +218,20 @@ class Pruning:
         below: float | None = None,
         keep_sent: bool = False,
     ) -> PruneSelection:
-        """What goes: what none of these keeps.
+        """Select the traces to remove: those that none of these options keeps.
 
         Args:
-            before: What started at this instant or later is kept; None keeps nothing for its age.
-            keep: So many of the newest are kept; None keeps none for that.
-            domain: Only traces of this domain go, and only they are counted.
-            below: What scored so much or more is kept, and what has no score; None keeps nothing
-                for its score.
-            keep_sent: Whether what was sent is kept.
+            before: Traces that started at this instant or later are kept; None ignores the age.
+            keep: The number of newest traces to keep; None keeps none for that.
+            domain: Only traces of this domain are removed, and counted for ``keep``.
+            below: Traces with this score or more, or with none, are kept; None ignores the score.
+            keep_sent: Whether sent traces are kept.
         """
         newest = self._newest(keep or 0, domain)
         return PruneSelection(newest, before or _NEVER, domain, below, keep_sent)
 
     def count(self, doomed: PruneSelection) -> int:
-        """How many go."""
+        """Count the selected traces."""
         (count,) = self._connection.execute(
             f"SELECT count(*) {_DOOMED}",
             {**doomed._asdict(), "after": 0},
@@ -241,7 +239,7 @@ class Pruning:
         return int(count)
 
     def batches(self, doomed: PruneSelection) -> Iterator[int]:
-        """Remove them, the first recorded first; after each batch, how many have gone by it."""
+        """Remove the selected traces, oldest first; yield the number removed by each batch."""
         last = 0
         while seqs := self._next(doomed, last):
             last = seqs[-1]
@@ -278,10 +276,10 @@ class Pruning:
 
 
 def vacuum(connection: Connection) -> None:
-    """Give unused room back to the disk. Others wait meanwhile: about a second per 100 MB.
+    """Return unused space to the disk; others wait meanwhile, about a second per 100 MB.
 
     Raises:
-        sqlite3.OperationalError: If another program writes for 5 s, or there is no room for a copy.
+        sqlite3.OperationalError: If another program writes for 5 s, or the disk is too full.
     """
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

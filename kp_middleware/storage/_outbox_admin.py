@@ -1,4 +1,4 @@
-"""The outbox as a person sees and changes it."""
+"""Administration of the outbox by the user."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -20,15 +20,15 @@ _NOT_SENT: Final = f"(state IN ('pending', 'blocked', 'rejected') OR {_BY_HAND})
 
 
 class Entry(NamedTuple):
-    """One trace and what would be sent of it.
+    """One outbox item with its trace.
 
     Attributes:
-        state: Of its row.
-        reason: Why it is blocked, or was rejected or cancelled.
-        body: Exactly the bytes that go, or went; None if it could not be redacted.
+        state: The state of the item.
+        reason: Why it is blocked, rejected or cancelled.
+        body: The exact bytes to send, or sent; None if redaction failed.
         document: The local copy, as JSON.
-        score: Of the trace.
-        redactor: Which rules made the body, or blocked it.
+        score: The score of the trace.
+        redactor: The redaction rules that made the body, or blocked it.
     """
 
     state: str
@@ -40,12 +40,12 @@ class Entry(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """One trace that arrived.
+    """One sent trace.
 
     Attributes:
-        seq: Of the trace.
-        remote_id: Under which the registry stored it.
-        agent_id: As its body has it, or None.
+        seq: The ``seq`` of the trace.
+        remote_id: Its id in the registry.
+        agent_id: The agent id in its body, or None.
     """
 
     seq: int
@@ -60,7 +60,7 @@ class OutboxAdmin:
         self._connection = connection
 
     def rows(self, limit: int, *, states: Collection[str] = ()) -> list[Row]:
-        """The newest rows, without their bodies; without states, those of any state."""
+        """Return the newest items without their bodies; no states means any state."""
         cursor = self._connection.execute(
             """
             SELECT t.id, o.state, o.attempts, length(CAST(o.body AS BLOB)) AS size_bytes,
@@ -78,7 +78,7 @@ class OutboxAdmin:
         return [row | {"redactions": json.loads(row["redactions"])} for row in rows]
 
     def count(self, *, states: Collection[str] = ()) -> int:
-        """How many rows there are in these states; without states, in any."""
+        """Count the items in these states; no states means any state."""
         (count,) = self._connection.execute(
             "SELECT count(*) FROM outbox"
             " WHERE :states = '[]' OR state IN (SELECT value FROM json_each(:states))",
@@ -87,7 +87,7 @@ class OutboxAdmin:
         return int(count)
 
     def body(self, seq: int) -> str | None:
-        """Exactly what goes, or went, of a trace; None where nothing does."""
+        """Return the exact body of a trace's item; None if there is no item or body."""
         try:
             body = self.entry(seq).body
         except TraceNotFoundError:
@@ -95,7 +95,7 @@ class OutboxAdmin:
         return None if body is None else body.decode()
 
     def entry(self, seq: int) -> Entry:
-        """One trace and what would be sent of it.
+        """Return the outbox item of a trace.
 
         Raises:
             TraceNotFoundError: If it is not in the outbox.
@@ -113,7 +113,7 @@ class OutboxAdmin:
         return Entry(*row)
 
     def seqs(self, *states: str) -> list[int]:
-        """The rows in these states, oldest first."""
+        """Return the ``seq`` of each item in these states, oldest first."""
         cursor = self._connection.execute(
             "SELECT trace_seq FROM outbox WHERE state IN (SELECT value FROM json_each(?))"
             " ORDER BY trace_seq",
@@ -122,7 +122,7 @@ class OutboxAdmin:
         return [seq for (seq,) in cursor]
 
     def states(self, seqs: Collection[int]) -> dict[str, int]:
-        """How many of these rows are in which state."""
+        """Count these items by state."""
         cursor = self._connection.execute(
             "SELECT state, count(*) FROM outbox"
             " WHERE trace_seq IN (SELECT value FROM json_each(?)) GROUP BY state",
@@ -131,7 +131,7 @@ class OutboxAdmin:
         return dict(cursor.fetchall())
 
     def sent(self, registry: str) -> list[Sent]:
-        """All that arrived at one registry, oldest first."""
+        """Return the traces sent to one registry, oldest first."""
         cursor = self._connection.execute(
             "SELECT trace_seq, coalesce(o.remote_id, t.id),"
             " json_extract(body, '$.metadata.agent_id')"
@@ -142,10 +142,10 @@ class OutboxAdmin:
         return [Sent(*row) for row in cursor]
 
     def reopen(self, seq: int) -> bool:
-        """Let what was sent be sent again; False if it was not.
+        """Reopen a sent item so that it can be sent again; return False if it was not sent.
 
-        It waits as if it was cancelled by hand. Its next idempotency key is another: the registry
-        may replay its answer to one that it knows, without storing anything.
+        The item becomes cancelled by hand. Its next idempotency key differs, because the registry
+        may replay its answer to a known key without storing anything.
         """
         with transaction(self._connection):
             found = self._connection.execute(
@@ -156,13 +156,13 @@ class OutboxAdmin:
         return found is not None
 
     def retry(self, seq: int, *, agent_id: str | None) -> bool:
-        """Send it again as if for the first time, unless its trace no longer clears.
+        """Queue an item again with no attempts, unless its trace no longer clears.
 
-        The registry replays its answer to an idempotency key that it has refused, so a rejected row
-        gets another.
+        A rejected item gets a new idempotency key, because the registry replays its answer to a key
+        that it has refused.
 
         Returns:
-            False unless it was rejected, is blocked, or was cancelled by hand.
+            False unless the item was rejected, blocked or cancelled by hand.
         """
         with transaction(self._connection):
             row = self._connection.execute(
@@ -183,11 +183,11 @@ class OutboxAdmin:
         return True
 
     def cancel(self, seq: int, now: float, /) -> bool:
-        """Nothing leaves of it, until a person has it tried again; False unless it was not sent.
+        """Cancel an unsent item until the user retries it; return False if it cannot be cancelled.
 
         Args:
-            seq: Of the trace.
-            now: Epoch seconds: whoever was sending it, and whose lease has ended, has died.
+            seq: The ``seq`` of the trace.
+            now: Epoch seconds; an item in state ``sending`` is cancelled if its lease has expired.
         """
         with transaction(self._connection):
             found = self._connection.execute(
@@ -201,7 +201,7 @@ class OutboxAdmin:
         return found is not None
 
     def block(self, seq: int, reason: str, *, redactor: str) -> None:
-        """It is not certain that what was not sent is clean: nothing of its body is kept."""
+        """Block an unsent item that may not be clean, and delete its body."""
         with transaction(self._connection):
             self._connection.execute(
                 "UPDATE outbox SET state = 'blocked', reason = ?, redactor = ?, body = NULL"  # noqa: S608 - ours
@@ -218,9 +218,9 @@ class OutboxAdmin:
         redactions: Mapping[str, int],
         agent_id: str | None,
     ) -> Renewal:
-        """Give what was not sent the body that today's rules make of it.
+        """Replace the body of an unsent item with one made by the current redaction rules.
 
-        A row that had no body, because it could not be redacted, is released: it will be sent.
+        An item without a body, because its redaction had failed, is released to be sent.
         """
         with transaction(self._connection):
             row = self._connection.execute(
@@ -229,7 +229,7 @@ class OutboxAdmin:
                 (seq,),
             ).fetchone()
             if row is None:
-                return "unchanged"  # it is on its way, or arrived, meanwhile
+                return "unchanged"  # it is being sent, or was sent, meanwhile
             before, rejections = row
             self._connection.execute(
                 "UPDATE outbox SET redactor = ?, redactions = ? WHERE trace_seq = ?",

@@ -1,4 +1,4 @@
-"""Let the outbox follow the traces: what clears no more stays."""
+"""Synchronization of outbox items with their traces."""
 
 import json
 from typing import Final
@@ -22,17 +22,17 @@ _PUT_RIGHT: Final = """
 
 
 def sync_outbox_to_trace(connection: Connection, seq: int, *, agent_id: str | None) -> None:
-    """Let the outbox's row of a trace, if there is one, follow what the trace's row says now.
+    """Update the outbox item of a trace, if there is one, after the trace has changed.
 
-    What waits, and no longer clears, is cancelled; what is blocked stays so, or who queues it again
-    might redact it by less than whoever blocked it. The body of what was not sent gets the trace's
-    success, confidence and score, which need no redaction. What was sent, or is on its way, stays
-    as it is, and so does what may have been sent before its file was damaged.
+    A pending item that no longer clears is cancelled; a blocked one stays blocked, because it might
+    be queued again with weaker redaction rules. The body of an unsent item gets the trace's
+    success, confidence and score, which need no redaction. An item that was sent, is being sent, or
+    may have been sent before its file was damaged, is not changed.
 
     Args:
-        connection: In the transaction that has changed the trace.
-        seq: Of the trace.
-        agent_id: Under which the API key was registered, or None.
+        connection: The connection, in the transaction that has changed the trace.
+        seq: The ``seq`` of the trace.
+        agent_id: The agent that the API key is registered for, or None.
     """
     row = connection.execute(
         """
@@ -74,7 +74,7 @@ def _put_right(
         "confidence": confidence,
         "score": score,
         "success_json": json.dumps(bool(success)),
-        "confidence_json": json.dumps(confidence),  # SQLite would write fewer digits
+        "confidence_json": json.dumps(confidence),  # SQLite's own conversion rounds
         "score_json": json.dumps(score),
     }
     row = connection.execute(_PUT_RIGHT, told).fetchone()

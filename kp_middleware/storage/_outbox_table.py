@@ -1,4 +1,4 @@
-"""What waits to be sent: one row for each trace that may leave, with exactly the bytes that go."""
+"""The outbox: one item for each trace to send, with its exact body."""
 
 import json
 import os
@@ -20,9 +20,9 @@ from kp_middleware.storage._trace_store import CANCELLED_BY_HAND
 
 _LEASE_S: Final = 40.0  # a request takes 10 s at most; as long as a turn of the shared pace
 _LOOK_AGAIN_S: Final = 1.0
-_LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry's makes a row wait longer
+_LONGEST_WAIT_S: Final = 86_400.0 + 600.0  # no answer of the registry postpones an item further
 _CLOCKS_DIFFER_S: Final = 60.0
-_LAST_WAIT_MS: Final = 300  # for a locked file, where a process ends
+_LAST_WAIT_MS: Final = 300  # for a locked file, when the process exits
 _TRIED_OFTEN: Final = 2
 _BY_OTHER_RULES: Final = (
     "it was prepared by other redact_ settings; kp-middleware outbox rescan --force applies these"
@@ -38,14 +38,14 @@ _SPELT_OTHERWISE: Final = """
 class OutboxTable:
     """The outbox of one file, for one registry and agent.
 
-    A row whose time lies further ahead than any wait is long was put off before the clock was set
+    An item postponed further ahead than the longest wait was postponed before the clock was set
     back: it is due.
 
     Args:
-        connection: Of the file.
-        registry: Its URL.
-        agent_id: Under which the key was registered, or None.
-        clock: Epoch seconds; may be set while we run.
+        connection: The connection to the file.
+        registry: The registry's URL.
+        agent_id: The agent that the API key is registered for, or None.
+        clock: Epoch seconds; the clock may be set meanwhile.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class OutboxTable:
     def add(
         self, trace_seq: int, body: bytes, *, redactor: str, redactions: Mapping[str, int]
     ) -> None:
-        """A trace may leave, with these bytes."""
+        """Add a pending item with this body."""
         self._insert(trace_seq, "pending", None, body, redactor, redactions)
 
     def add_blocked(self, trace_seq: int, reason: str, *, redactor: str) -> None:
-        """A trace would leave, but it is not certain that it is clean."""
+        """Add a blocked item without a body, for a trace that may not be clean."""
         self._insert(trace_seq, "blocked", reason, None, redactor, {})
 
     def claim(self, now: float, /) -> OutboxItem | None:
-        """The next row that is due at this epoch second, ours until its lease ends."""
+        """Claim the next item that is due at this epoch second, with a lease; return it or None."""
         with transaction(self._connection):
             while (row := self._due(now)) and row[-1]:
                 self._withdraw(row[0])
@@ -87,7 +87,7 @@ class OutboxTable:
         return OutboxItem(row[0], row[1].encode(), row[2], row[3])
 
     def _due(self, now: float) -> tuple[int, str, str, int, bool] | None:
-        """A row to claim; at the end, whether it cleared no more while its sender died."""
+        """Return an item to claim, and whether its trace was withheld after its sender died."""
         row: tuple[int, str, str, int, bool] | None = self._connection.execute(
             """
             SELECT trace_seq, body, idempotency_key, attempts,
@@ -110,10 +110,9 @@ class OutboxTable:
         sync_outbox_to_trace(self._connection, seq, agent_id=self._agent_id)
 
     def next_due(self) -> float | None:
-        """When the next row may be due, in epoch seconds; None: nothing waits.
+        """Return when the next item may be due, in epoch seconds; None if the outbox is empty.
 
-        What another process has claimed is looked at again soon: it may be sent before its lease
-        ends.
+        An item with a lease is checked again soon: it may be sent before its lease expires.
         """
         now = self._clock()
         row = self._connection.execute(
@@ -133,7 +132,7 @@ class OutboxTable:
         return epoch_s(row[0]) if row[0] else 0.0
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
-        """It arrived."""
+        """Mark the item as sent."""
         self._end(
             item,
             "state = 'sent', sent_at = ?, remote_id = ?, http_status = ?, last_error = NULL",
@@ -141,7 +140,7 @@ class OutboxTable:
         )
 
     def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        """It will never be accepted."""
+        """Mark the item as rejected for good."""
         self._end(
             item,
             "state = 'rejected', reason = ?, http_status = ?",
@@ -149,15 +148,15 @@ class OutboxTable:
         )
 
     def block(self, item: OutboxItem, reason: str, /) -> None:
-        """It is not tried again by itself."""
+        """Block the item: it is not retried automatically."""
         self._end(item, "state = 'blocked', reason = ?", (reason,))
 
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        """It is due again at an epoch second; ``counted`` adds one to its attempts.
+        """Postpone the item to an epoch second; ``counted`` adds one to its attempts.
 
-        If its trace was decided anew meanwhile, the row follows.
+        The item is also updated if its trace was rescored meanwhile.
         """
         status = None
         if isinstance(error, RegistryForbiddenError | RegistryUnavailableError):
@@ -167,7 +166,7 @@ class OutboxTable:
             row = self._connection.execute(
                 "SELECT rejections FROM outbox WHERE trace_seq = ?", (item.trace_seq,)
             ).fetchone()
-            rejections = refused + (row[0] if row else 0)  # no row: the trace is gone meanwhile
+            rejections = refused + (row[0] if row else 0)  # no row: the trace was removed meanwhile
             self._end(
                 item,
                 "state = 'pending', next_attempt_at = ?, last_error = ?, http_status = ?,"
@@ -184,10 +183,10 @@ class OutboxTable:
             sync_outbox_to_trace(self._connection, item.trace_seq, agent_id=self._agent_id)
 
     def release(self, item: OutboxItem, /) -> None:
-        """It is due as before we claimed it. Waits for no other program that has locked the file.
+        """Release the lease of an item; waits only briefly if another program has locked the file.
 
         Raises:
-            sqlite3.Error: Where it is locked: then the lease has to end.
+            sqlite3.Error: If the file is locked; the lease then has to expire.
         """
         ((wait_ms,),) = self._connection.execute("PRAGMA busy_timeout")
         self._connection.execute(f"PRAGMA busy_timeout = {_LAST_WAIT_MS}")
@@ -199,9 +198,9 @@ class OutboxTable:
             self._connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
 
     def retry_now(self) -> None:
-        """What waits because the registry was in trouble is due now.
+        """Make postponed items due now, because the registry is available again.
 
-        What has failed more than once beside others' success waits on: it may be to blame.
+        An item with two or more counted attempts stays postponed: it may itself be the cause.
         """
         with transaction(self._connection):
             self._connection.execute(
@@ -211,7 +210,7 @@ class OutboxTable:
             )
 
     def any_pending(self) -> bool:
-        """Whether a row waits to be sent to this registry."""
+        """Return True if an item for this registry is pending or being sent."""
         (found,) = self._connection.execute(
             "SELECT EXISTS (SELECT 1 FROM outbox"
             " WHERE state IN ('pending', 'sending') AND registry = ?)",
@@ -228,9 +227,9 @@ class OutboxTable:
         redactor: str,
         redactions: Mapping[str, int],
     ) -> None:
-        """Unless another process was first; what was cancelled begins anew, but by hand.
+        """Insert an item unless there is one; replace a cancelled one unless cancelled by hand.
 
-        Where other rules had prepared it, it waits for a person: ours may take out less.
+        An item that other redaction rules had prepared is blocked: the current ones may be weaker.
         """
         with transaction(self._connection):
             row = self._connection.execute(
@@ -263,7 +262,7 @@ class OutboxTable:
     def _end(
         self, item: OutboxItem, change: str, values: tuple[object, ...], *, attempts: int = 1
     ) -> None:
-        """End our lease with a change of the row; nothing happens if another took it over."""
+        """Change the item and release its lease; do nothing if another process has the lease."""
         with transaction(self._connection):
             self._connection.execute(
                 f"UPDATE outbox SET {change}, attempts = attempts + ?, claimed_by = NULL,"  # noqa: S608 - our own words
@@ -273,7 +272,7 @@ class OutboxTable:
 
 
 def _longest(now: float) -> dict[str, str]:
-    """Until when a row may wait, and a lease may last."""
+    """Return the latest plausible ends of a wait and of a lease."""
     return {
         "longest_wait": instant(now + _LONGEST_WAIT_S),
         "longest_lease": instant(now + _LEASE_S + _CLOCKS_DIFFER_S),
@@ -281,7 +280,7 @@ def _longest(now: float) -> dict[str, str]:
 
 
 def _rules(redactor: str) -> str:
-    """The digest of its rules, whichever version of ours has them.
+    """Return the digest of a redactor's rules, without the version.
 
     >>> _rules("kp-middleware 0.1+ab12")
     'ab12'
@@ -290,13 +289,13 @@ def _rules(redactor: str) -> str:
 
 
 class Queue(NamedTuple):
-    """What waits for one registry.
+    """The backlog of one registry.
 
     Attributes:
-        registry: Its URL.
-        waiting: How many traces.
-        due_at: When the first may be tried, in epoch seconds; 0 means at once.
-        claimed_until: Until when one of them is a program's to send, or None.
+        registry: The registry's URL.
+        waiting: The number of traces.
+        due_at: When the first is due, in epoch seconds; 0 means now.
+        claimed_until: When the last lease expires, or None.
     """
 
     registry: str
@@ -306,7 +305,7 @@ class Queue(NamedTuple):
 
 
 def read_queues(connection: Connection) -> list[Queue]:
-    """One for each registry that something waits for."""
+    """Read the backlog of each registry that has one."""
     cursor = connection.execute(
         """
         SELECT rtrim(registry, '/'), count(*), min(coalesce(
@@ -322,11 +321,11 @@ def read_queues(connection: Connection) -> list[Queue]:
 
 
 def adopt_registry(connection: Connection, registry: str) -> None:
-    """Let what waits for this registry be found, also where an earlier version kept a last slash.
+    """Update unsent items whose registry URL was stored with a trailing slash.
 
     Args:
-        connection: Of the file.
-        registry: Its URL, without a slash at its end.
+        connection: The connection to the file.
+        registry: The registry's URL, without a trailing slash.
     """
     said = {"registry": registry}
     (found,) = connection.execute(f"SELECT EXISTS (SELECT 1 {_SPELT_OTHERWISE})", said).fetchone()

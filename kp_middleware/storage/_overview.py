@@ -1,4 +1,4 @@
-"""Read what the pages show of all runs together."""
+"""Queries for the overview of all runs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ _MOST: Final = 10
 
 
 class ToolUse(NamedTuple):
-    """One tool: how often it was called, failed, and how long it took."""
+    """One tool with its calls, failures and mean latency."""
 
     tool: str
     calls: int
@@ -24,7 +24,7 @@ class ToolUse(NamedTuple):
 
 
 class ToolTotals(NamedTuple):
-    """Of all tools together: how many there are, how often they were called, and failed."""
+    """The totals of all tools: tools, calls and failures."""
 
     tools: int = 0
     calls: int = 0
@@ -32,9 +32,9 @@ class ToolTotals(NamedTuple):
 
 
 def read_used_tools(connection: Connection, first: int) -> tuple[tuple[ToolUse, ...], ToolTotals]:
-    """The ten most used, and all together, from the trace ``first`` on.
+    """Read the ten most used tools and the totals of all, from the trace ``first`` on.
 
-    Grouped as the index of the steps is, which needs no sorting.
+    Grouped in the order of the index of the steps, which avoids sorting.
     """
     rows = connection.execute(
         """
@@ -57,7 +57,7 @@ _WEEKS: Final = "-83 days"
 
 
 class Removal(NamedTuple):
-    """What was taken out before sending, in the week that begins on this Monday."""
+    """The number of redactions of one kind, in the week that begins on this Monday."""
 
     week: str
     kind: str
@@ -65,7 +65,7 @@ class Removal(NamedTuple):
 
 
 def read_removals(connection: Connection, first: int) -> tuple[Removal, ...]:
-    """By week, of the twelve weeks up to the newest trace, from the trace ``first`` on.
+    """Read redactions by week, for twelve weeks up to the newest trace, from ``first`` on.
 
     Grouped by day and text first, so that few texts are read as JSON.
     """
@@ -88,7 +88,7 @@ def read_removals(connection: Connection, first: int) -> tuple[Removal, ...]:
 
 
 def removes(connection: Connection, first: int) -> bool:
-    """Whether anything was taken out at all."""
+    """Return True if anything was redacted, from the trace ``first`` on."""
     (removes,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM outbox WHERE redactions <> '{}' AND trace_seq >= ?)", (first,)
     ).fetchone()
@@ -96,7 +96,7 @@ def removes(connection: Connection, first: int) -> bool:
 
 
 MOST_POINTS: Final = 2000
-"""How many traces are on a map, the newest first."""
+"""The maximum number of traces on a map, the newest first."""
 
 _COLUMNS: Final = (
     "t.seq, t.id, t.domain, t.objective, t.score, coalesce(t.decision = 'forward', 0), v.vector"
@@ -124,14 +124,13 @@ class MapPoint(NamedTuple):
 def read_points(
     connection: Connection, *, first: int = 0, around: int | None = None
 ) -> tuple[MapPoint, ...]:
-    """Traces whose vectors can be compared, the newest first.
+    """Read traces with comparable vectors, the newest first.
 
     Args:
-        connection: To the file.
-        first: Only from this ``seq`` on.
-        around: A trace whose embedder's vectors are wanted: it comes first, and then the trace that
-            was nearest when it was scored, however old it is. None means the embedder of the
-            newest vector.
+        connection: The connection to the file.
+        first: Only traces from this ``seq`` on.
+        around: A trace that selects the embedder: it comes first, then the trace that was nearest
+            when it was scored, however old. None selects the embedder of the newest vector.
     """
     chosen = _rows(connection, "v.trace_seq = :around", around)
     if around is not None and not chosen:
@@ -174,14 +173,14 @@ _SIDE: Final = 5
 
 
 class Funnel(NamedTuple):
-    """What became of the traces.
+    """The numbers of traces at each stage from recording to sending.
 
     Attributes:
-        recorded: All.
-        cleared: Those that the gate of their day let through.
-        queued: Those that are or were in the outbox.
-        waiting: Those that are to be sent.
-        reasons: Why those that are blocked are, with how many, the most first.
+        recorded: All traces.
+        cleared: Traces that the gate forwarded.
+        queued: Traces that are or were in the outbox.
+        waiting: Traces that are pending or being sent.
+        reasons: The number of blocked traces by reason, the most frequent first.
     """
 
     recorded: int
@@ -195,7 +194,7 @@ class Funnel(NamedTuple):
 
 
 class NoveltyDay(NamedTuple):
-    """The novelty of one day's traces: what 10, 50 and 90 % of them do not exceed."""
+    """The 10th, 50th and 90th percentile of the novelty of one day's traces."""
 
     day: str
     low: float
@@ -204,19 +203,19 @@ class NoveltyDay(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """What the pictures need.
+    """The data for the charts of the overview.
 
     Attributes:
-        scores: How they are spread.
-        funnel: What became of the traces.
-        novelty: By day, of the last 90 days; where there are many traces, of every nth.
-        tools: The ten most used.
-        last: How the gate decided last, whatever is asked for.
+        scores: The distribution of scores.
+        funnel: The numbers of traces at each stage.
+        novelty: The novelty by day, for the last 90 days; sampled if there are many traces.
+        tools: The ten most used tools.
+        last: The gate's latest decisions, regardless of ``since``.
         missed: The traces nearest to their threshold, those that reach it first.
         points: The newest traces that have vectors.
-        removals: By week and kind, of the twelve weeks up to the newest trace.
-        tool_totals: Of all tools, also of those that are not among the ten.
-        removed_earlier: Whether something was taken out before these weeks.
+        removals: The redactions by week and kind, for twelve weeks up to the newest trace.
+        tool_totals: The totals of all tools, not only of the ten.
+        removed_earlier: Whether something was redacted before these weeks.
     """
 
     scores: ScoreSlices
@@ -232,11 +231,11 @@ class Overview(NamedTuple):
 
 
 def read_overview(connection: Connection, *, since: str | None = None) -> Overview:
-    """All of it, at one moment.
+    """Read the overview from one snapshot of the file.
 
     Args:
-        connection: To the file.
-        since: Only what started at this instant or later; None means all.
+        connection: The connection to the file.
+        since: Only traces that started at this instant or later; None means all.
     """
     connection.execute("BEGIN")
     try:
@@ -261,7 +260,7 @@ def read_overview(connection: Connection, *, since: str | None = None) -> Overvi
 
 
 def read_domains(connection: Connection) -> tuple[str, ...]:
-    """Their names, from one to the next in the index: quick where the file is large."""
+    """Read the names of the domains, skipping through the index: fast even for a large file."""
     rows = connection.execute(
         """
         WITH RECURSIVE names(name) AS (
@@ -275,7 +274,7 @@ def read_domains(connection: Connection) -> tuple[str, ...]:
 
 
 def first_since(connection: Connection, since: str) -> int:
-    """The lowest ``seq`` of what started at this instant or later."""
+    """Return the lowest ``seq`` of the traces that started at this instant or later."""
     (seq,) = connection.execute(
         "SELECT coalesce(min(seq), (SELECT coalesce(max(seq), 0) + 1 FROM traces)) FROM traces"
         " WHERE started_at >= ?",
@@ -323,7 +322,7 @@ def _novelty(connection: Connection, first: int, *, nth: int) -> Iterator[Novelt
 
 
 def _quantile(values: list[float], part: float) -> float:
-    """Between the two that are nearest to it."""
+    """Return a quantile of sorted values by linear interpolation."""
     place = part * (len(values) - 1)
     below = int(place)
     above = min(below + 1, len(values) - 1)
@@ -331,7 +330,7 @@ def _quantile(values: list[float], part: float) -> float:
 
 
 def _beside(connection: Connection, first: int, *, reached: bool) -> list[Row]:
-    """The nearest on one side, from high to low."""
+    """Return the traces nearest to their threshold on one side, from high to low."""
     where, order = ("margin >= 0 AND above", "margin")
     if not reached:
         where, order = "margin <= 0 AND NOT above", "margin DESC"  # margin is rounded
@@ -346,7 +345,7 @@ def _beside(connection: Connection, first: int, *, reached: bool) -> list[Row]:
 
 
 _LASTS: Final = 10
-"""How many times as long as it took a reading is good: it never keeps a core busy."""
+"""The lifetime of a cached overview as a multiple of its read time, which limits the CPU load."""
 
 
 class _Reading(NamedTuple):
@@ -356,9 +355,9 @@ class _Reading(NamedTuple):
 
 
 class RecentOverviews:
-    """The overviews of files: read anew, or as they were some moments ago.
+    """A short-lived cache of the overviews of files.
 
-    Of an ordinary file that is less than a blink, of 100,000 traces about two seconds.
+    For an ordinary file an overview lasts a moment, for one with 100,000 traces about two seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -366,7 +365,7 @@ class RecentOverviews:
         self._readings: dict[Path, _Reading] = {}
 
     def read(self, connection: Connection, path: Path) -> Overview:
-        """Of the file that is at this place now."""
+        """Return the overview of the file now at this path, cached or fresh."""
         status, started_s = path.stat(), self._clock()
         file = status.st_dev, status.st_ino
         last = self._readings.get(path)

@@ -1,4 +1,4 @@
-"""How fast each agent may send, and who is sending: one small file for all processes of a user."""
+"""The rate limit and the sending lease of each agent, in one file for all processes of a user."""
 
 import logging
 import math
@@ -72,17 +72,17 @@ _INSTANTS: Final = frozenset(
 
 
 class PacingTable:
-    """What all processes know of one agent at one registry.
+    """The shared rate limit state of one agent at one registry.
 
-    The file is opened for each change: it is noticed when it is gone, and a fork inherits nothing.
+    The file is opened for each change, so that its removal is noticed and a fork inherits nothing.
 
     Args:
-        path: Where the file is, or will be.
-        registry: Its URL.
-        agent_id: Or None where that is not known: then the key stands for it.
-        key_hash: Of the API key.
-        patience_s: How long a file that another program keeps locked is waited for.
-        clock: Epoch seconds, for the name of a file that is set aside.
+        path: The path of the file, which need not exist.
+        registry: The registry's URL.
+        agent_id: The agent's id; if it is None, the key's hash identifies the agent.
+        key_hash: The hash of the API key.
+        patience_s: How long to wait for a file that another program has locked.
+        clock: Epoch seconds, for the name of a damaged file's copy.
     """
 
     def __init__(
@@ -105,17 +105,17 @@ class PacingTable:
     def change(
         self, change: Callable[[Pace | None], Pace], *, patience_s: float | None = None
     ) -> Pace:
-        """Replace the row by what becomes of it, in one transaction; None: there is none yet.
+        """Apply a function to the state in one transaction, and return the new state.
 
-        A damaged file is set aside, and a new one is begun.
+        A damaged file is set aside and replaced by a new one.
 
         Args:
-            change: Makes the row of what it was.
-            patience_s: For this once; None is as always.
+            change: A function from the old state, or None if there is none, to the new one.
+            patience_s: The time to wait for a lock in this call; None means the default.
 
         Raises:
             TimeoutError: If another program keeps the file locked.
-            DatabaseError: If the file cannot be used; its path and what to do are in the message.
+            DatabaseError: If the file cannot be used; the message has its path and a remedy.
         """
         try:
             path = self._path.expanduser()
@@ -133,7 +133,7 @@ class PacingTable:
         return self._begin_anew(path, change)
 
     def look(self) -> Pace | None:
-        """The row of a file that cannot be written, as on a full disk; None if it has none."""
+        """Return the state without writing, for example on a full disk; None if there is none."""
         with suppress(sqlite3.Error, OSError, RuntimeError):
             uri = f"{self._path.expanduser().resolve().as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=self._patience_s)) as connection:
@@ -141,7 +141,7 @@ class PacingTable:
         return None
 
     def was_damaged(self) -> bool:
-        """Whether an earlier file was set aside: what was sent just before, nobody knows."""
+        """Return True if a damaged file was set aside, so that recent requests are unknown."""
         with suppress(OSError, RuntimeError):
             path = self._path.expanduser()
             return any(path.parent.glob(f"{path.name}.corrupt-*"))
@@ -173,7 +173,7 @@ class PacingTable:
             raise DatabaseError(path, f"is damaged ({error.strerror})", "remove it") from error
 
     def _set_aside(self, path: Path) -> None:
-        """Move a damaged file out of the way; its journal is gone since SQLite has looked at it."""
+        """Rename a damaged file; SQLite has already removed its journal."""
         if not self._is_damaged(path):
             return  # another process was first
         aside = path.with_name(f"{path.name}.corrupt-{self._clock():.0f}")
@@ -226,7 +226,7 @@ def _opened(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
     make_private(path)
     connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None)
     try:
-        # Not WAL: homes lie on network drives. FULL: what was spent outlives a power cut.
+        # Not WAL: homes may be on network drives. FULL: spent requests survive a power cut.
         connection.execute("PRAGMA synchronous = FULL")
         _prepare(connection, path)
         yield connection
@@ -240,7 +240,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         problem = f"has schema {version}, of a newer kp-middleware"
         raise DatabaseError(path, problem, "upgrade kp-middleware")
     if version < _SCHEMA_VERSION:
-        with transaction(connection):  # who waits here finds nothing left to do
+        with transaction(connection):  # a second process waits here, then has nothing to do
             if _version(connection) < _SCHEMA_VERSION:
                 for statement in _SCHEMA:
                     connection.execute(statement)
@@ -259,7 +259,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _forget_old(connection: sqlite3.Connection, now: float) -> None:
-    """Agents of long ago, and registries of tests: but a stop has no end but the user's."""
+    """Delete rows not used for a month, except stops, which only the user can lift."""
     connection.execute(
         "DELETE FROM paces WHERE noted_at < ? AND NOT EXISTS (SELECT 1 FROM stops"
         " WHERE stops.registry = paces.registry AND stops.agent = paces.agent)",

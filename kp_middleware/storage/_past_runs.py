@@ -1,4 +1,4 @@
-"""The runs that were scored before, in the order of their places: what scoring anew needs."""
+"""Past runs in the order of recording, for rescoring."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -37,29 +37,29 @@ _SCORED: Final = """
 
 
 class Selection(NamedTuple):
-    """Which runs are scored anew: those that fit all that is said here.
+    """The runs to rescore: those that match all criteria.
 
     Attributes:
-        domain: Of this domain; None means any.
-        since: That started at this instant or later; None means at any time.
+        domain: Runs of this domain; None means any.
+        since: Runs that started at this instant or later; None means at any time.
     """
 
     domain: str | None = None
     since: str | None = None
 
     def holds(self, other: "Selection") -> bool:
-        """Whether all that another one selects is among this one's."""
+        """Return True if this selection includes all runs of the other."""
         return self.domain in {None, other.domain} and (
             self.since is None or (other.since is not None and self.since <= other.since)
         )
 
 
 class PastRun(NamedTuple):
-    """One run that was scored, or could not be.
+    """One run that was scored, or whose scoring failed.
 
     Attributes:
-        seq: Its place.
-        id: Of its trace.
+        seq: The ``seq`` of its trace.
+        id: The id of its trace.
         domain: Its domain.
         started_at: An instant.
         duration_ms: 0 where it is not known.
@@ -116,29 +116,29 @@ class PastRun(NamedTuple):
 
     @property
     def has_left(self) -> bool:
-        """Whether it was sent, is on its way, may have been, or was rejected: then it stays so."""
+        """True if it was sent, is being sent, may have been sent, or was rejected."""
         return self.outbox in _KEPT or self.outbox_reason == LOST_ON_ITS_WAY
 
     @property
     def recorded(self) -> tuple[object, ...]:
-        """What differs where it was recorded anew: one that was paused goes on in its place."""
+        """A key that changes if the run is recorded again, as when a paused run resumes."""
         return self.id, self.duration_ms, self.steps, self.vector_seq
 
     @property
     def may_leave(self) -> bool:
-        """Whether nobody has said that it is to stay."""
+        """True unless it is private or was cancelled by hand."""
         return self.visibility != "private" and self.outbox_reason != CANCELLED_BY_HAND
 
     @property
     def ended_ms(self) -> int:
-        """When it was remembered, in ms since the epoch."""
+        """The time its vector was added, or else the end of the run, in ms since the epoch."""
         if self.added_at_ms is not None:
             return self.added_at_ms
         return int(epoch_s(self.started_at) * 1000) + self.duration_ms
 
 
 class Remembered(NamedTuple):
-    """One vector of a run before: float32, little-endian; and when it was added, in epoch ms."""
+    """One vector of an earlier run: float32, little-endian; added at a time in epoch ms."""
 
     key: str
     vector: bytes
@@ -146,13 +146,13 @@ class Remembered(NamedTuple):
 
 
 class PastRuns:
-    """The runs of one file that were scored, or could not be.
+    """The runs of one file that were scored, or whose scoring failed.
 
     Args:
-        connection: To the file.
-        selection: Which of them are meant to be scored anew.
-        embedder: The fingerprint of today's embedder: no other vectors are looked at. None: there
-            is no embedder.
+        connection: The connection to the file.
+        selection: The runs to rescore.
+        embedder: The fingerprint of the current embedder; other vectors are ignored. None means
+            no embedder.
     """
 
     def __init__(self, connection: Connection, selection: Selection, embedder: str | None) -> None:
@@ -161,7 +161,7 @@ class PastRuns:
         self._asked = {**selection._asdict(), "embedder": embedder}
 
     def count(self, *, after: int) -> int:
-        """How many are selected beyond a place."""
+        """Count the selected runs after a ``seq``."""
         (count,) = self._connection.execute(
             f"SELECT count(*) FROM main.traces t"  # noqa: S608 - ours
             f" WHERE {_SCORED} AND {_SELECTED} AND t.seq > :after",
@@ -170,7 +170,7 @@ class PastRuns:
         return int(count)
 
     def first(self) -> int | None:
-        """The place of the first that is selected; None if none is."""
+        """Return the ``seq`` of the first selected run; None if there is none."""
         row = self._connection.execute(
             f"SELECT t.seq FROM main.traces t"  # noqa: S608 - ours
             f" WHERE {_SCORED} AND {_SELECTED} ORDER BY t.seq LIMIT 1",
@@ -179,7 +179,7 @@ class PastRuns:
         return None if row is None else int(row[0])
 
     def before(self, seq: int, limit: int) -> Iterator[Remembered]:
-        """What is remembered of the last runs before a place, the oldest first."""
+        """Yield the vectors of the last runs before a ``seq``, the oldest first."""
         rows = self._connection.execute(
             """
             SELECT t.id, v.vector, v.added_at_ms
@@ -194,7 +194,7 @@ class PastRuns:
         return map(Remembered._make, rows)
 
     def after(self, seq: int, limit: int) -> list[PastRun]:
-        """The next runs beyond a place, selected or not."""
+        """Return the next runs after a ``seq``, selected or not."""
         rows = self._connection.execute(
             f"SELECT {_COLUMNS} {_FROM} WHERE {_SCORED} AND t.seq > :after"
             " ORDER BY t.seq LIMIT :limit",
@@ -203,7 +203,7 @@ class PastRuns:
         return [*map(_run, rows)]
 
     def run(self, seq: int) -> PastRun | None:
-        """The run of a place as it is now; None where it is gone, or waits to be scored."""
+        """Return the current state of a run; None if it was removed or is not scored yet."""
         row = self._connection.execute(
             f"SELECT {_COLUMNS} {_FROM} WHERE {_SCORED} AND t.seq = :seq",
             {**self._asked, "seq": seq},
@@ -211,27 +211,27 @@ class PastRuns:
         return None if row is None else _run(row)
 
     def document(self, seq: int) -> str | None:
-        """Its ReasoningTrace, as JSON; None where it was lost."""
+        """Return the ReasoningTrace as JSON; None if it was lost."""
         row = self._connection.execute(
             "SELECT body FROM documents WHERE trace_seq = ?", (seq,)
         ).fetchone()
         return None if row is None else str(row[0])
 
     def decision(self, seq: int) -> str:
-        """What the gate has said of a scored run."""
+        """Return the gate's decision on a scored run."""
         row = self._connection.execute(
             "SELECT decision FROM traces WHERE seq = ?", (seq,)
         ).fetchone()
         return str(row[0])
 
     def mend(self, seq: int) -> None:
-        """One that could not be scored can be: its score is about to be stored."""
+        """Mark a failed run as scored, before its score is stored."""
         self._connection.execute(
             "UPDATE traces SET state = 'scored' WHERE seq = ? AND state = 'failed'", (seq,)
         )
 
     def add_vector(self, run: PastRun, vector: bytes) -> int:
-        """Keep a run's vector by the embedder, stamped with the run's own time."""
+        """Store a run's vector with the run's own time; return the vector's ``seq``."""
         cursor = self._connection.execute(
             "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
             " VALUES (?, ?, ?, ?, ?)",
@@ -240,7 +240,7 @@ class PastRuns:
         return int(cursor.lastrowid or 0)
 
     def move_vector(self, run: PastRun) -> int:
-        """Put a run's vector behind all others: whoever reads them takes the last ones."""
+        """Store a run's vector again as the newest, because readers take the newest ones."""
         assert run.vector is not None  # noqa: S101 - it has one
         self._connection.execute("DELETE FROM vectors WHERE seq = ?", (run.vector_seq,))
         return self.add_vector(run, run.vector)

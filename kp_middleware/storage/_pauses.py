@@ -1,4 +1,4 @@
-"""How sending goes at each registry: the shared file of paces, as people see it."""
+"""Read access to the shared rate limit file, for display."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -36,16 +36,16 @@ _BUCKETS: Final = """
 
 
 class Pause(NamedTuple):
-    """Nothing is sent to a registry for a while, or the last attempt has failed.
+    """A pause in sending to a registry, or a failure of the last request.
 
     Attributes:
-        registry: Its URL.
-        until: In epoch seconds, on the clock of whoever noted it; None: until the user acts.
-        refused: Whether the registry has refused the API key, so that another may send at once.
-        paused_by: Otherwise ``limit``, ``silence``, ``trouble``, or empty where nobody noted why.
-        problem: What the last request met, as a `Problem` is kept; empty where nobody noted it.
-        since: When the first of those in a row met a problem, in epoch seconds, or None.
-        tries: How many in a row have met one.
+        registry: The registry's URL.
+        until: The end in epoch seconds, on the sender's clock; None means until the user acts.
+        refused: Whether the registry refused the API key; another key may send at once.
+        paused_by: Otherwise ``limit``, ``silence`` or ``trouble``; empty if unknown.
+        problem: The problem of the last request, in the stored form of a `Problem`, or empty.
+        since: When the first of the failed requests in a row was made, in epoch seconds, or None.
+        tries: The number of failed requests in a row.
     """
 
     registry: str
@@ -58,14 +58,14 @@ class Pause(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """What the programs of this user may ask of one registry, at the last request.
+    """The token bucket of this user's programs at one registry, as of the last request.
 
     Attributes:
-        registry: Its URL.
-        full_at: When the whole burst is there again, in epoch seconds.
-        paused_until: No request before.
-        busy_until: Until when a program is at it, unless it ends without a word.
-        interval_s: One more is made per so many seconds.
+        registry: The registry's URL.
+        full_at: When the bucket is full again, in epoch seconds.
+        paused_until: The end of a pause, in epoch seconds.
+        busy_until: When the lease of the sending program expires, in epoch seconds.
+        interval_s: The seconds per request.
     """
 
     registry: str
@@ -76,7 +76,7 @@ class Bucket(NamedTuple):
 
 
 def read_pauses(path: Path, *, now: float) -> list[Pause]:
-    """The pauses that last at this epoch second; none where the file cannot be read."""
+    """Read the pauses in effect at this epoch second; return none if the file cannot be read."""
     return [
         Pause(registry, until, bool(refused), *rest)
         for registry, until, refused, *rest in _read(path, _PAUSES, {"now": now})
@@ -84,15 +84,15 @@ def read_pauses(path: Path, *, now: float) -> list[Pause]:
 
 
 def read_buckets(path: Path) -> list[Bucket]:
-    """One for each registry; none where the file cannot be read."""
+    """Read the token bucket of each registry; return none if the file cannot be read."""
     return [Bucket(*row) for row in _read(path, _BUCKETS, {})]
 
 
 def lift_stops(path: Path) -> bool:
-    """The user has acted: every API key that was refused may be tried again. Whether one was.
+    """Allow every refused API key to be tried again; return True if there was one.
 
     Raises:
-        DatabaseError: If the file is there, and cannot be changed.
+        DatabaseError: If the file exists but cannot be changed.
     """
     try:
         path = path.expanduser()

@@ -1,4 +1,4 @@
-"""Runs as they are read from the file: frozen values, whatever becomes of the file."""
+"""Immutable records of runs read from the file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, TypeAlias
 from kp_middleware.core.formula import Adjustment, Signals, Weights
 
 Row: TypeAlias = dict[str, Any]
-"""One row, by column name, as it is printed as JSON."""
+"""One row by column name, as printed in JSON."""
 
 
 class RunSummary(NamedTuple):
-    """A run as a list shows it.
+    """A summary of a run, as in a list.
 
     Attributes:
         id: Of its trace: ``kp:trace:…``.
@@ -45,7 +45,7 @@ class RunSummary(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "RunSummary":
-        """Make it of a row of a list."""
+        """Create a summary from a row of a list."""
         known = {name: row[name] for name in cls._fields}
         return cls(**known | {"success": bool(row["success"])})
 
@@ -93,7 +93,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """How a run was scored and decided on.
+    """The score of a run, and the gate's decision.
 
     Attributes:
         score: From 0 to 1.
@@ -126,7 +126,7 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRecord:
-    """Where a run stands on its way to the registry.
+    """The outbox item of a run.
 
     Attributes:
         state: ``pending``, ``sending``, ``sent``, ``rejected``, ``blocked`` or ``cancelled``.
@@ -157,7 +157,7 @@ class OutboxRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackRecord:
-    """What was said of a run after its end; None where nothing was said of it."""
+    """Feedback on a run after its end; None for a value that was not given."""
 
     given_at: str
     success: bool | None
@@ -168,7 +168,7 @@ class FeedbackRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run, with all that the file knows of it.
+    """One run, with everything that is stored about it.
 
     Attributes:
         id: Of its trace: ``kp:trace:…``.
@@ -240,12 +240,12 @@ class Run:
 
     @property
     def score(self) -> float | None:
-        """From 0 to 1; None where there is none."""
+        """The score from 0 to 1; None if the run has none."""
         return None if self.scoring is None else self.scoring.score
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Run":
-        """Make it of a row of `History.trace`."""
+        """Create a run from a row of `History.trace`."""
         made: dict[str, Any] = {
             "success": bool(row["success"]),
             "tags": tuple(row["tags"]),

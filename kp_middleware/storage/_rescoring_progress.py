@@ -1,4 +1,4 @@
-"""How far scoring anew has come, so that the next command goes on there."""
+"""Progress of rescoring, from which the next command resumes."""
 
 import json
 from typing import Final, NamedTuple
@@ -10,14 +10,14 @@ _KEY: Final = "rescoring"
 
 
 class RescoringProgress(NamedTuple):
-    """Where scoring anew has stopped.
+    """The progress of an unfinished rescoring.
 
     Attributes:
-        settings: A digest of all that its results depend on.
-        selection: Which runs it was to score.
-        done: The place of the last run that is done.
-        scored: How many of the selected are.
-        last_vector: The place of the last vector that it has written, 0 for none.
+        settings: A digest of all settings that affect the results.
+        selection: The runs to rescore.
+        done: The ``seq`` of the last finished run.
+        scored: The number of selected runs that are finished.
+        last_vector: The ``seq`` of the last vector written, 0 for none.
     """
 
     settings: str
@@ -28,7 +28,7 @@ class RescoringProgress(NamedTuple):
 
 
 def read_progress(connection: Connection) -> RescoringProgress | None:
-    """What was begun and not finished; None if nothing was."""
+    """Read the progress of an unfinished rescoring; return None if there is none."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
     if row is None:
         return None
@@ -37,7 +37,7 @@ def read_progress(connection: Connection) -> RescoringProgress | None:
 
 
 def save_progress(connection: Connection, progress: RescoringProgress) -> None:
-    """Keep it; in the transaction that writes what it speaks of."""
+    """Store the progress; call it in the transaction that writes the results."""
     connection.execute(
         "INSERT INTO meta (key, value) VALUES (?, ?)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -46,5 +46,5 @@ def save_progress(connection: Connection, progress: RescoringProgress) -> None:
 
 
 def forget_progress(connection: Connection) -> None:
-    """It is finished."""
+    """Delete the progress when rescoring is finished."""
     connection.execute("DELETE FROM meta WHERE key = ?", (_KEY,))

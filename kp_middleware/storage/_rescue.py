@@ -1,4 +1,4 @@
-"""A damaged file: a copy is set aside, and what can be read stays, where it was."""
+"""Recovery of a damaged file: a copy is set aside, and readable rows are kept."""
 
 import os
 import sqlite3
@@ -25,13 +25,13 @@ _TABLES: Final = {
 _OWN_KEYS: Final = ("vectors", "feedback")  # which are not those of traces
 _BLOCK: Final = 64  # a document may have a megabyte
 _MOST_FAILURES: Final = 20_000
-_MOST_KEYS: Final = 10_000_000  # a damaged page may hold any number
+_MOST_KEYS: Final = 10_000_000  # a damaged page may contain any number
 _MOST_ASIDE: Final = 3
 LOST_ON_ITS_WAY: Final = (
     "what became of it was lost in a damaged file: kp-middleware outbox retry ID sends it, perhaps"
     " once more"
 )
-"""The reason of a blocked row, because it may have been sent already."""
+"""The reason of an item that is blocked because it may have been sent already."""
 
 _BLOCK_WHAT_MAY_HAVE_LEFT: Final = """
     INSERT INTO outbox (trace_seq, state, reason, registry, redactor, idempotency_key)
@@ -41,16 +41,16 @@ _BLOCK_WHAT_MAY_HAVE_LEFT: Final = """
       AND seq IN (SELECT trace_seq FROM documents) AND seq NOT IN (SELECT trace_seq FROM outbox)
 """
 _MAGIC: Final = b"SQLite format 3\0"
-_AS_BYTES: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # Windows would mend line ends
+_AS_BYTES: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # Windows would convert line ends
 _kept_open: Final[list[int]] = []
 
 
 class Rescue(NamedTuple):
-    """What became of a damaged file.
+    """The result of a recovery.
 
     Attributes:
-        aside: A copy of the file as it was; its WAL lies beside it.
-        traces: How many could be read, and are in the file again.
+        aside: The copy of the damaged file, with its WAL in the same folder.
+        traces: The number of recovered traces.
     """
 
     aside: Path
@@ -58,25 +58,25 @@ class Rescue(NamedTuple):
 
 
 def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
-    """Set a copy of a damaged file of ours aside, and leave in it what could be read.
+    """Set aside a copy of a damaged file, and restore the readable rows in place.
 
-    The file keeps its place and its inode: other processes have it open, and SQLite finds a WAL by
-    the name of its file. They see that it has changed, as after any transaction.
+    The file keeps its path and inode: other processes have it open, and SQLite finds a WAL by the
+    name of its file. They see the change as they would see any transaction.
 
-    A trace that cleared, and has lost its row of the outbox, may have been sent: it is blocked.
+    A cleared trace that has lost its outbox item may have been sent: it is blocked.
 
     Args:
-        path: Of the file.
-        registry: Where what is blocked would go.
-        redactor: The name of the rules that would apply to it.
+        path: The path of the file.
+        registry: The registry of blocked items.
+        redactor: The name of the redaction rules of blocked items.
 
     Returns:
-        None if there is nothing to do: it is not damaged, or another process is mending it or has
-        done so; or it does not say that it is ours, and stays as it is.
+        None if there is nothing to do: the file is not damaged, is not ours, or another process is
+        restoring it or has done so.
 
     Raises:
-        DatabaseError: If there is no room for the copies, or no right to make them. Nothing is
-            changed then.
+        DatabaseError: If there is no space or no permission for the copies; the file is then left
+            unchanged.
     """
     path = path.resolve()
     try:
@@ -88,13 +88,13 @@ def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
 
 
 def _is_ours(path: Path) -> bool:
-    """By the bytes of its header: SQLite may be unable to read so much."""
+    """Check the application id in the header's bytes, which SQLite may be unable to read."""
     descriptor = os.open(path, _AS_BYTES)
     header = os.read(descriptor, 72)
-    cut = len(header) < 72  # before it says whose it is; then there is nothing to lose
+    cut = len(header) < 72  # too short for an application id: nothing to lose
     ours = header.startswith(_MAGIC) and (cut or header[68:] == APPLICATION_ID.to_bytes(4))
     if ours:
-        _kept_open.append(descriptor)  # to close it would end the locks that SQLite has on it
+        _kept_open.append(descriptor)  # closing it would release SQLite's locks
     else:
         os.close(descriptor)
     return ours
@@ -130,7 +130,7 @@ def _rescue(path: Path, blocked: tuple[str, str, str]) -> Rescue:
 
 
 def _set_aside(path: Path, aside: Path) -> None:
-    """Byte by byte: it shall tell an expert as much as the file did."""
+    """Copy the file and its WAL byte by byte, so that an expert can still examine them."""
     _copy_bytes(_kept_open[-1], aside)
     wal = Path(f"{path}-wal")
     if wal.exists():  # SQLite has no locks on this one
@@ -150,7 +150,7 @@ def _copy_bytes(source: int, target: Path) -> None:
 
 
 def _keep_only_the_last_few(path: Path) -> None:
-    """A disk that fails may damage the file again and again."""
+    """Remove all but the newest copies: a failing disk may damage the file repeatedly."""
     copies = sorted(path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))
     for older in copies[:-_MOST_ASIDE]:
         _remove(older)
@@ -162,7 +162,7 @@ def _remove(fresh: Path) -> None:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """The damaged file, with the right to write, so that no other process does."""
+    """Open the damaged file with a write lock, so that no other process writes to it."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     connection.execute("PRAGMA writable_schema = ON")  # or nothing of a cut file can be read
@@ -175,7 +175,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]) -> int:
-    """How many traces the new file has."""
+    """Copy the readable rows to the new file, and return its number of traces."""
     new.execute("PRAGMA foreign_keys = OFF")
     with transaction(new):
         for table, key in _TABLES.items():
@@ -194,7 +194,7 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, key: str
     insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608 - our names
     select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"  # noqa: S608
     for row in _readable(old, select, *_range(old, table, key)):
-        with suppress(sqlite3.IntegrityError):  # what was written over need not make sense
+        with suppress(sqlite3.IntegrityError):  # overwritten rows may be invalid
             new.execute(insert, row)
 
 
@@ -207,7 +207,7 @@ def _names(connection: sqlite3.Connection, table: str) -> set[str]:
 
 
 def _range(connection: sqlite3.Connection, table: str, key: str) -> tuple[int, int]:
-    """The keys to look for; where an end cannot be read, other tables know how far it may be."""
+    """Return the range of keys to try, also from other tables in case an end is unreadable."""
     others = {**_TABLES, **dict.fromkeys(_OWN_KEYS, "trace_seq")}
     if table in _OWN_KEYS:
         others = {}
@@ -223,7 +223,7 @@ def _range(connection: sqlite3.Connection, table: str, key: str) -> tuple[int, i
 def _readable(
     connection: sqlite3.Connection, select: str, first: int, last: int
 ) -> Iterator[tuple[object, ...]]:
-    """The rows in a range of keys; around what cannot be read, smaller and smaller ranges."""
+    """Yield the readable rows in a range of keys, bisecting around unreadable ones."""
     left = _MOST_FAILURES
     for start in range(first, last + 1, _BLOCK):
         ranges = [(start, min(start + _BLOCK - 1, last))]
@@ -239,7 +239,7 @@ def _readable(
 
 
 def _mend(new: sqlite3.Connection) -> None:
-    """Nothing without its trace; nothing waits that has lost what it waits with."""
+    """Remove rows without a trace, and mark waiting traces that lost their data as failed."""
     new.execute("UPDATE vectors SET trace_seq = (SELECT seq FROM traces WHERE id = key)")
     for table in ("documents", "steps", "outbox", "waiting", "feedback", "aliases"):
         new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")  # noqa: S608

@@ -1,4 +1,4 @@
-"""How the scores are spread, finely enough for every picture of them."""
+"""The distribution of scores by hundredth, for charts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -8,14 +8,14 @@ from kp_middleware.storage._distribution import HUNDREDTH, Distribution, Hundred
 
 
 class Slice(NamedTuple):
-    """The traces of one domain that reach ``hundredth / 100``, and not the next.
+    """The number of traces of one domain that reach ``hundredth / 100`` but not the next.
 
     Attributes:
-        domain: Of all of them.
+        domain: Their domain.
         hundredth: From 0 to 100.
-        traces: How many.
-        above: How many of them reach the threshold, which may lie between two hundredths; where
-            none is fixed, how many cleared the bar of their own run.
+        traces: The number of traces.
+        above: The number that reach the threshold, which may lie between two hundredths; without
+            a fixed threshold, the number that cleared.
     """
 
     domain: str
@@ -25,13 +25,12 @@ class Slice(NamedTuple):
 
 
 class ScoreSlices(NamedTuple):
-    """All of them.
+    """The distribution of scores in all domains.
 
     Attributes:
-        threshold: The fixed one in force when the last trace was scored; None where none was, or
-            where the bar is another for each run.
-        slices: Those that have traces.
-        private: What of them never leaves.
+        threshold: The fixed threshold of the last decision; None if it is relative or missing.
+        slices: The slices that have traces.
+        private: The private traces among them.
     """
 
     threshold: float | None
@@ -40,7 +39,7 @@ class ScoreSlices(NamedTuple):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Those with scores, the most traces first."""
+        """The domains with scores, the most traces first."""
         counts: dict[str, int] = {}
         for one in self.slices:
             counts[one.domain] = counts.get(one.domain, 0) + one.traces
@@ -48,17 +47,17 @@ class ScoreSlices(NamedTuple):
 
     @property
     def traces(self) -> int:
-        """How many have a score."""
+        """The number of traces with a score."""
         return sum(one.traces for one in self.slices)
 
     @property
     def above(self) -> int:
-        """How many of them reach the threshold, or cleared where none is fixed."""
+        """The number that reach the threshold, or that cleared if it is not fixed."""
         return sum(one.above for one in self.slices)
 
     @property
     def leaving(self) -> "ScoreSlices":
-        """Those that may leave: without the private ones."""
+        """The slices without private traces."""
         never = {one[:2]: one[2:] for one in self.private}
         left = []
         for domain, hundredth, traces, above in self.slices:
@@ -67,13 +66,13 @@ class ScoreSlices(NamedTuple):
         return ScoreSlices(self.threshold, (*(one for one in left if one.traces),))
 
     def renamed(self, name_of: Callable[[str], str]) -> "ScoreSlices":
-        """With other names of the domains; those that come to share one are added up."""
+        """Return the slices with renamed domains; domains with the same new name are merged."""
         return ScoreSlices(
             self.threshold, _renamed(self.slices, name_of), _renamed(self.private, name_of)
         )
 
     def of(self, domain: str) -> "ScoreSlices":
-        """Those of one domain."""
+        """Return the slices of one domain."""
         slices, private = (
             tuple(one for one in some if one.domain == domain)
             for some in (self.slices, self.private)
@@ -81,16 +80,16 @@ class ScoreSlices(NamedTuple):
         return ScoreSlices(self.threshold, slices, private)
 
     def reaching(self, hundredth: int) -> int:
-        """How many traces would reach a threshold of so many hundredths."""
+        """Count the traces that would reach a threshold, given in hundredths."""
         return sum(one.traces for one in self.slices if one.hundredth >= hundredth)
 
 
 def read_score_slices(connection: Connection, *, since: str | None = None) -> ScoreSlices:
-    """How the scores are spread, against the latest threshold.
+    """Read the distribution of scores, relative to the latest threshold.
 
     Args:
-        connection: To the file.
-        since: Only what started at this instant or later; None means all.
+        connection: The connection to the file.
+        since: Only traces that started at this instant or later; None means all.
     """
     distribution = Distribution(connection, since=since)
     threshold = distribution.threshold()
@@ -124,7 +123,7 @@ def _private(connection: Connection, threshold: float | None, since: str | None)
 
 
 def _by_verdict(distribution: Distribution) -> Iterator[Slice]:
-    """Each with how many of it the gate let through."""
+    """Yield each slice with the number of traces that the gate forwarded."""
     cleared = {
         (one.domain, one.hundredth): one.traces for one in distribution.hundredths(cleared=True)
     }
@@ -135,7 +134,7 @@ def _by_verdict(distribution: Distribution) -> Iterator[Slice]:
 def _divided(
     hundredths: list[Hundredth], threshold: float, above: dict[str, int]
 ) -> Iterator[Slice]:
-    """Each with how many of it reach the threshold."""
+    """Yield each slice with the number of traces that reach the threshold."""
     beyond = dict.fromkeys(above, 0)
     for domain, hundredth, traces in hundredths:
         if hundredth / 100 >= threshold:

@@ -1,4 +1,4 @@
-"""All scored runs of a file at once: what deciding again looks at."""
+"""All scored runs of a file, for replaying the gate's decisions."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _RUNS: Final = """
 
 
 def read_scored_runs(connection: Connection) -> list[ScoredRun]:
-    """Return them in the order of recording."""
+    """Return all scored runs in the order of recording."""
     return [
         ScoredRun(
             domain, score, epoch_ms(started_at), epoch_ms(decided_at), bool(private), bool(success)

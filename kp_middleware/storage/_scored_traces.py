@@ -1,23 +1,23 @@
-"""What is stored of a trace that was scored, as far as it takes to score it and decide anew."""
+"""The stored data of scored traces that is needed to score and decide them again."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from kp_middleware.database import Connection
 
-if TYPE_CHECKING:  # read-only commands load this module, and none of these
+if TYPE_CHECKING:  # read-only commands load this module without these
     from kp_middleware.core.formula import Score, Shape
 
 
 class Decided(NamedTuple):
-    """What the gate said of a trace, and what became of it.
+    """The gate's decision on a trace, and the state of its outbox item.
 
     Attributes:
-        domain: Of the trace.
-        started_at: When its run began.
-        visibility: Who may see it.
-        let_through_at: When it was let through; None where it was withheld.
-        outbox_state: Of its row in the outbox; None where it has none.
-        outbox_reason: Why it is in that state, where somebody has said so.
+        domain: The domain of the trace.
+        started_at: The start of its run.
+        visibility: ``network``, ``org`` or ``private``.
+        let_through_at: When it was forwarded; None if it was withheld.
+        outbox_state: The state of its outbox item; None if it has none.
+        outbox_reason: The reason for that state, or None.
     """
 
     domain: str
@@ -35,7 +35,7 @@ class ScoredTraces:
         self._connection = connection
 
     def decided(self, seq: int) -> Decided:
-        """What the gate said of one."""
+        """Return the gate's decision on one trace."""
         row = self._connection.execute(
             """
             SELECT t.domain, t.started_at, t.visibility,
@@ -47,7 +47,7 @@ class ScoredTraces:
         return Decided(*row)
 
     def shape(self, seq: int) -> "Shape":
-        """What the score needs to know of its steps."""
+        """Return the facts about the steps that scoring needs."""
         from kp_middleware.core.formula import Shape
 
         steps, tools, recoveries = self._connection.execute(
@@ -60,7 +60,7 @@ class ScoredTraces:
         return Shape(steps=steps, types=kinds, tools=tools, recoveries=recoveries)
 
     def score(self, seq: int) -> "Score":
-        """Its score, without what the rules did; the id of a nearest that is gone is empty."""
+        """Return the score without adjustments; the id of a removed nearest trace is empty."""
         from kp_middleware.core.formula import Nearest, Score, Signals, Weights
 
         value, embedder, similarity, nearest, *parts = self._connection.execute(

@@ -1,4 +1,4 @@
-"""Count runs and tools, and take their means."""
+"""Counts and means of runs and tools."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,20 +16,20 @@ WITHHELD: Final = (
     "gate_failed",
     "custom",
 )
-"""Of those that were not let through; the migration that added the column has how it is told."""
+"""The verdicts of withheld traces, as in the generated column ``verdict``."""
 
 
 class Counts(NamedTuple):
-    """What the file says of its traces.
+    """The numbers of traces by state.
 
     Attributes:
-        recorded: All.
-        unscored: Those that wait to be scored.
-        paused: Those that wait for a person, or for their thread's next turn.
-        incomplete: Cancelled, timed out or never resumed; they are not scored.
-        failed: Those that could not be scored.
-        pending: Those that wait to be sent, or are being sent.
-        blocked: Not certainly clean, or given up after too many attempts.
+        recorded: All traces.
+        unscored: Traces that wait to be scored.
+        paused: Traces that wait for a person, or for their thread's next turn.
+        incomplete: Traces that were cancelled, timed out or never resumed; they are not scored.
+        failed: Traces that could not be scored.
+        pending: Traces that are pending or being sent.
+        blocked: Traces that may not be clean, or had too many failed attempts.
     """
 
     recorded: int = 0
@@ -45,7 +45,7 @@ class Counts(NamedTuple):
 
 
 def count_backlog(connection: Connection) -> tuple[int, int]:
-    """How many runs wait to be scored, and how many traces wait to be sent."""
+    """Count the backlog: runs that wait to be scored, and traces that wait to be sent."""
     row = connection.execute(
         """
         SELECT (SELECT count(*) FROM traces WHERE state = 'recorded'),
@@ -56,7 +56,7 @@ def count_backlog(connection: Connection) -> tuple[int, int]:
 
 
 def count_without_tokens(connection: Connection) -> tuple[int, int]:
-    """Of the runs that asked a model, how many have no token counts, and how many there are."""
+    """Count the runs that used a model: those without token counts, and all of them."""
     row = connection.execute(
         """
         SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)
@@ -67,7 +67,7 @@ def count_without_tokens(connection: Connection) -> tuple[int, int]:
 
 
 def count_all(connection: Connection) -> Counts:
-    """All of them, at one moment."""
+    """Count traces by state, in one snapshot."""
     return Counts._make(
         connection.execute(
             """
@@ -89,12 +89,12 @@ def count_all(connection: Connection) -> Counts:
 def read_tool_usage(
     connection: Connection, *, domain: str | None = None, limit: int | None = None
 ) -> list[Row]:
-    """The tools that were called most, from one index alone, in its order: the file may be large.
+    """Read the most called tools; uses only an index, because the file may be large.
 
     Args:
-        connection: Of the file.
+        connection: The connection to the file.
         domain: Only calls in traces of this domain; None means any.
-        limit: How many tools; None means all.
+        limit: The maximum number of tools; None means all.
     """
     cursor = connection.execute(
         """
@@ -144,7 +144,7 @@ _IN_TIME: Final = ("day", "week")
 
 
 def read_totals(connection: Connection) -> "Row":
-    """In all, by domain, by score, by where they are, by gate, and what tools were used."""
+    """Read the statistics in total, by domain, score, state and gate, and the tools used."""
     verdicts = _verdicts(connection)
     return {
         **_rows(connection, "SELECT * FROM funnel")[0],
@@ -157,12 +157,12 @@ def read_totals(connection: Connection) -> "Row":
 
 
 def read_groups(connection: Connection, by: str) -> "list[Row]":
-    """The same for each value of one property, the most traces first; days and weeks in order.
+    """Read the statistics by one property, the most traces first; days and weeks in order.
 
     Args:
-        connection: Of the file.
-        by: ``domain``, ``model``, ``day``, ``week`` (the Monday it begins on), ``state`` (where a
-            trace is), ``gate`` (and why the others stayed) or ``tool``.
+        connection: The connection to the file.
+        by: ``domain``, ``model``, ``day``, ``week`` (the Monday it begins on), ``state``, ``gate``
+            (with the reasons for withholding) or ``tool``.
     """
     if by == "state":
         return _states(connection, _verdicts(connection))
@@ -198,7 +198,7 @@ def _tenths(connection: Connection) -> "list[Row]":
 
 
 def _verdicts(connection: Connection) -> "list[Row]":
-    """Of the scored traces: by gate, by what it said, and by their own state."""
+    """Count the scored traces by gate, verdict and state."""
     return _rows(
         connection,
         """
@@ -210,7 +210,7 @@ def _verdicts(connection: Connection) -> "list[Row]":
 
 
 def _states(connection: Connection, verdicts: "Iterable[Row]") -> "list[Row]":
-    """As the view ``history`` names them, without its join of every row with the outbox."""
+    """Count traces by the states of the view ``history``, without its join with the outbox."""
     counts = Counter[str]()
     for row in verdicts:
         counts[_unqueued(row["state"], row["verdict"])] += row["traces"]
@@ -237,7 +237,7 @@ def _unqueued(state: str, verdict: str | None) -> str:
 
 
 def _queued_though_not_cleared(connection: Connection) -> Iterable[tuple[str, int]]:
-    """What `_unqueued` says of these traces: few, and an index tells them from the others."""
+    """Count traces in the outbox that did not clear, by the state `_unqueued` gives them."""
     return connection.execute(
         """
         SELECT iif(t.state = 'scored', 'withheld', t.state), count(*)
@@ -251,7 +251,7 @@ def _queued_though_not_cleared(connection: Connection) -> Iterable[tuple[str, in
 
 
 def _gates(verdicts: "Iterable[Row]") -> "list[Row]":
-    """How many of each it let through, and why it withheld the others; the last one first."""
+    """Count forwarded and withheld traces by gate, the latest gate first."""
     kinds, last = dict[str, Counter[str]](), Counter[str]()
     for row in verdicts:
         if (gate := row["gate"]) is not None:
@@ -269,7 +269,7 @@ def _gates(verdicts: "Iterable[Row]") -> "list[Row]":
 
 
 def _tools(connection: Connection) -> "list[Row]":
-    """As the view ``tool_usage``, which rounds; in the order of its index, without sorting."""
+    """Read the view ``tool_usage`` without rounding, in the order of an index."""
     return _rows(
         connection,
         """

@@ -1,4 +1,4 @@
-"""Runs in the file: written as they were recorded, completed when they are scored."""
+"""The store of traces, written when recorded and updated when scored."""
 
 import json
 import time
@@ -8,34 +8,34 @@ from typing import TYPE_CHECKING, Any, Final
 from kp_middleware.database import Connection, transaction
 from kp_middleware.instants import instant, to_milliseconds
 
-if TYPE_CHECKING:  # read-only commands load this module, and none of these
+if TYPE_CHECKING:  # read-only commands load this module without these
     from kp_middleware.core.evaluation import Verdict
     from kp_middleware.core.formula import Score
     from kp_middleware.runs import RecordedRun, StepFacts
     from kp_middleware.traces import Step
 
 CANCELLED_BY_HAND: Final = "by hand"
-"""The reason of an outbox row that a person has cancelled: nothing queues it but that person."""
+"""The reason of an outbox item that the user cancelled; only the user can queue it again."""
 
-_LAST: Final = 2**63 - 1  # the largest that SQLite knows
+_LAST: Final = 2**63 - 1  # the largest integer in SQLite
 
 
 class TraceStore:
-    """The traces of one file. A run is ``recorded`` first, and ``scored`` once, by one process."""
+    """The traces of one file; a run is first ``recorded``, then ``scored`` once by one process."""
 
     def __init__(self, connection: Connection, *, scorer: str) -> None:
-        """``scorer`` is the name and version that is stored with each score."""
+        """Set the scorer's name and version, which are stored with each score."""
         self._connection = connection
         self._scorer = scorer
 
     def record(self, run: "RecordedRun", *, seq: int | None = None) -> int:
-        """Keep a run, whatever becomes of it; returns its ``seq``.
+        """Store a run and return its ``seq``.
 
-        A trace that is stored already (the same id) is not stored again.
+        A trace whose id is already stored is not stored again.
 
         Args:
-            run: What was recorded.
-            seq: Its place, where it had one before; None means a new one.
+            run: The recorded run.
+            seq: The ``seq`` that it had before; None means a new one.
         """
         with transaction(self._connection):
             known = self._connection.execute(
@@ -44,12 +44,12 @@ class TraceStore:
             return int(known[0]) if known else self._insert(run, seq)
 
     def holds(self, trace_id: str) -> bool:
-        """Whether a trace of this id is stored."""
+        """Return True if a trace with this id is stored."""
         row = self._connection.execute("SELECT 1 FROM traces WHERE id = ?", (trace_id,)).fetchone()
         return row is not None
 
     def holds_run(self, run: "RecordedRun") -> bool:
-        """Whether this very run is stored: one that was written, and is given once more."""
+        """Return True if this same run is stored, by id, start, step count and duration."""
         row = self._connection.execute(
             "SELECT 1 FROM traces WHERE id = ? AND started_at = ? AND step_count = ?"
             " AND duration_ms IS ?",
@@ -63,7 +63,7 @@ class TraceStore:
         return row is not None
 
     def last_objective(self, thread_id: str, agent_name: str | None) -> str | None:
-        """What the last run of an agent in a thread was for, or None where there is none."""
+        """Return the objective of an agent's last run in a thread, or None."""
         row = self._connection.execute(
             "SELECT objective FROM traces WHERE thread_id = ? AND agent_name IS ?"
             " ORDER BY seq DESC LIMIT 1",
@@ -72,7 +72,7 @@ class TraceStore:
         return None if row is None else str(row[0])
 
     def next_recorded(self, first: int = 0, last: int = _LAST) -> int | None:
-        """The oldest run that waits to be scored, of those in these places, both included."""
+        """Return the oldest unscored run in a range of ``seq``, both ends included, or None."""
         row = self._connection.execute(
             "SELECT seq FROM traces WHERE state = 'recorded' AND seq BETWEEN ? AND ?"
             " ORDER BY seq LIMIT 1",
@@ -81,41 +81,41 @@ class TraceStore:
         return None if row is None else int(row[0])
 
     def last_recorded(self) -> int | None:
-        """The newest run that waits to be scored."""
+        """Return the newest run that waits to be scored, or None."""
         row = self._connection.execute(
             "SELECT seq FROM traces WHERE state = 'recorded' ORDER BY seq DESC LIMIT 1"
         ).fetchone()
         return None if row is None else int(row[0])
 
     def is_recorded(self, seq: int) -> bool:
-        """Whether a run waits to be scored; inside a transaction this holds to its end."""
+        """Return True if a run waits to be scored; within a transaction this stays true."""
         row = self._connection.execute(
             "SELECT 1 FROM traces WHERE seq = ? AND state = 'recorded'", (seq,)
         ).fetchone()
         return row is not None
 
     def document(self, seq: int) -> str:
-        """The ReasoningTrace as it was recorded, as JSON."""
+        """Return the recorded ReasoningTrace as JSON."""
         row = self._connection.execute(
             "SELECT body FROM documents WHERE trace_seq = ?", (seq,)
         ).fetchone()
         return str(row[0])
 
     def counts(self, seq: int) -> tuple[int, int, int]:
-        """How many steps, tools and recoveries the run really had."""
+        """Return the run's full numbers of steps, tools and recoveries."""
         row = self._connection.execute(
             "SELECT step_count, tool_count, recovery_count FROM traces WHERE seq = ?", (seq,)
         ).fetchone()
         return int(row[0]), int(row[1]), int(row[2])
 
     def save_score(self, seq: int, score: "Score", verdict: "Verdict", *, took_ms: float) -> None:
-        """Complete a recorded run with its score and what the gate said."""
+        """Store the score and the gate's verdict of a recorded run."""
         self._save(seq, score, verdict, state="recorded", took_ms=round(took_ms, 3))
 
     def save_score_again(self, seq: int, score: "Score", verdict: "Verdict") -> None:
-        """Replace the score of a scored run, and what the gate said.
+        """Replace the score and the gate's verdict of a scored run.
 
-        What was let through before, and is so now, keeps its place in that day's room.
+        If the decision is the same, it keeps its time, and so counts towards that day's limit.
         """
         self._save(seq, score, verdict, state="scored", took_ms=None)
 
@@ -156,7 +156,7 @@ class TraceStore:
         )
 
     def fail(self, seq: int, code: str, error: object) -> None:
-        """Keep a run that cannot be scored, with why: see `FAILURES`."""
+        """Mark a run as failed, with the code and error: see `FAILURES`."""
         with transaction(self._connection):
             self._connection.execute(
                 "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
@@ -165,7 +165,7 @@ class TraceStore:
             )
 
     def count_dropped(self, count: int) -> None:
-        """So many more runs never came so far."""
+        """Add to the count of runs that were dropped before they were stored."""
         self._connection.execute(
             "INSERT INTO meta (key, value) VALUES ('dropped', ?)"
             " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + excluded.value",
@@ -173,7 +173,7 @@ class TraceStore:
         )
 
     def next_cleared_but_not_queued(self, *, after: int) -> int | None:
-        """The next run that the gate let through, and that nobody put into the outbox since."""
+        """Return the next forwarded run after a ``seq`` that is not in the outbox, or None."""
         row = self._connection.execute(
             """
             SELECT t.seq FROM traces t JOIN documents d ON d.trace_seq = t.seq
@@ -187,25 +187,25 @@ class TraceStore:
         return None if row is None else int(row[0])
 
     def outcome(self, seq: int) -> tuple[bool, float]:
-        """Whether a run's task was done, and how sure of it, as is known now."""
+        """Return the current success and confidence of a run."""
         row = self._connection.execute(
             "SELECT success, confidence FROM traces WHERE seq = ?", (seq,)
         ).fetchone()
         return bool(row[0]), float(row[1])
 
     def score_of(self, seq: int) -> float:
-        """The score of a scored run."""
+        """Return the score of a scored run."""
         row = self._connection.execute("SELECT score FROM traces WHERE seq = ?", (seq,)).fetchone()
         return float(row[0])
 
     def say_why(self, seq: int, code: str) -> None:
-        """Replace the reason."""
+        """Replace the reason code of a run."""
         self._connection.execute(
             "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?", (code, seq)
         )
 
     def may_leave(self, seq: int) -> None:
-        """Forget that a run stayed for want of an API key, or for a wrong setting."""
+        """Delete the note that a run was not sent for lack of an API key or a wrong setting."""
         self._connection.execute(
             "UPDATE traces SET reason_args = json_remove(reason_args, '$.delivery')"
             " WHERE seq = ? AND reason_args ->> 'delivery' IN ('no_key', 'wrong_setting')",
@@ -227,7 +227,7 @@ class TraceStore:
             (
                 (seq, number, *_step_row(step), *_facts_row(facts))
                 for number, (step, facts) in enumerate(zip_longest(run.trace.steps, run.facts))
-            ),  # numbered anew: a document's own ids need not differ
+            ),  # renumbered: a document's own ids may repeat
         )
         self._connection.execute(
             "INSERT INTO documents (trace_seq, body) VALUES (?, ?)",
@@ -275,7 +275,7 @@ def _state(run: "RecordedRun") -> str:
 
 
 def _facts_row(facts: "StepFacts | None") -> tuple[Any, ...]:
-    if facts is None:  # of a document that was given
+    if facts is None:  # a submitted document has none
         return (None,) * 8
     started_s, *rest = facts
     return (None if started_s is None else instant(started_s), *rest)

@@ -1,4 +1,4 @@
-"""Runs that wait in the file, for a person or for the next turn of their thread."""
+"""Paused runs, which wait for a person or for the next turn of their thread."""
 
 import json
 import logging
@@ -20,12 +20,12 @@ _SELECT = """
 
 
 class WaitingRun(NamedTuple):
-    """A run that waits.
+    """A paused run.
 
     Attributes:
-        seq: Of its trace.
-        run: As it was recorded so far.
-        is_left: Whether its thread was given something else meanwhile.
+        seq: The ``seq`` of its trace.
+        run: The run as recorded so far.
+        is_left: Whether its agent has begun another run in the thread meanwhile.
     """
 
     seq: int
@@ -34,20 +34,20 @@ class WaitingRun(NamedTuple):
 
     @property
     def part(self) -> "ThreadPart":
-        """Of which thread, and what it waits for."""
+        """The part of a thread that the run is, with what it waits for."""
         if self.run.part is None:
             raise ValueError("a run that waits is a part of a thread")
         return self.run.part
 
 
 class WaitingRuns:
-    """The traces in state ``paused``. Use it inside a transaction."""
+    """The traces in state ``paused``; use it inside a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def add(self, seq: int, run: "RecordedRun", *, until: str) -> None:
-        """This run, which is stored, waits; ``until`` as every column has its instants."""
+        """Add a stored run that waits until an instant, in the format of the columns."""
         if run.part is None:
             raise ValueError("a run that waits is a part of a thread")
         self._connection.execute(
@@ -56,10 +56,10 @@ class WaitingRuns:
         )
 
     def before(self, run: "RecordedRun") -> WaitingRun | None:
-        """The run that this one goes on with, or None.
+        """Return the paused run that this one continues, or None.
 
-        It is of the same thread: that which asked what is answered, else the newest that waits for
-        a turn, or for a person and is of the same agent.
+        It belongs to the same thread: the run whose question is answered, else the newest that
+        waits for a turn, or that waits for a person and has the same agent.
         """
         if run.part is None or not run.part.follows:
             return None
@@ -75,9 +75,10 @@ class WaitingRuns:
         return next(iter(asked or ours), None)
 
     def leave(self, run: "RecordedRun") -> None:
-        """This run begins anew in its thread: LangGraph drops the questions that wait there.
+        """Mark the agent's paused runs in a thread as left when it begins a new run there.
 
-        They are only left, because another agent of no name may have asked them.
+        LangGraph drops their questions. They are only marked, because another agent without a name
+        may have asked them.
         """
         if run.part is None or run.part.follows:
             return
@@ -88,25 +89,25 @@ class WaitingRuns:
                 )
 
     def of_thread(self, thread: str) -> list[WaitingRun]:
-        """All that wait in a thread, by the fingerprint of its id."""
+        """Return the paused runs of a thread, given the fingerprint of its id."""
         return self._read(f"{_SELECT} WHERE w.thread = ? ORDER BY w.trace_seq", (thread,))
 
     def threads(self) -> frozenset[str]:
-        """All threads in which something waits."""
+        """Return all threads with paused runs."""
         rows = self._connection.execute("SELECT DISTINCT thread FROM waiting")
         return frozenset(str(thread) for (thread,) in rows)
 
     def overdue(self, now: str) -> list[WaitingRun]:
-        """Of those that have waited too long at this instant the first, if there is one."""
+        """Return the first run that is overdue at this instant, as a list of at most one."""
         return self._read(f"{_SELECT} WHERE w.until <= ? ORDER BY w.until LIMIT 1", (now,))
 
     def next_until(self) -> str | None:
-        """When the next has waited too long, or None where none waits."""
+        """Return when the next run becomes overdue, or None if none is paused."""
         row = self._connection.execute("SELECT min(until) FROM waiting").fetchone()
         return None if row[0] is None else str(row[0])
 
     def take(self, waiting: WaitingRun) -> None:
-        """It goes on, or ends: its trace is written anew."""
+        """Delete the trace of a paused run that resumes or ends; it is then stored again."""
         self._connection.execute("DELETE FROM traces WHERE seq = ?", (waiting.seq,))
 
     def _read(self, sql: str, values: Iterable[str | None]) -> list[WaitingRun]:
@@ -124,7 +125,7 @@ class WaitingRuns:
         return found
 
     def _give_up(self, seq: int, why: str) -> None:
-        """What cannot be read any more must not keep the others waiting."""
+        """Mark an unreadable run as failed, so that it does not block the others."""
         logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
         self._connection.execute("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
         self._connection.execute(
@@ -135,13 +136,13 @@ class WaitingRuns:
 
 
 class Aliases:
-    """The further ids of the traces of one file. Use it inside a transaction."""
+    """The additional ids of the traces of one file; use it inside a transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def add(self, seq: int, ids: Iterable[str]) -> None:
-        """From now on these lead to this trace, too."""
+        """Add ids that also lead to this trace."""
         self._connection.executemany(
             "INSERT OR IGNORE INTO aliases (id, trace_seq) SELECT ?, ?"
             " WHERE EXISTS (SELECT 1 FROM traces WHERE seq = ?)",
@@ -150,7 +151,7 @@ class Aliases:
 
     @contextmanager
     def outliving(self, seq: int) -> Iterator[None]:
-        """Keep those of a trace while its row is written anew in the same place."""
+        """Preserve the aliases of a trace while its row is replaced under the same ``seq``."""
         rows = self._connection.execute("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
         kept = [str(one) for (one,) in rows]
         yield
