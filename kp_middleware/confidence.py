@@ -1,4 +1,4 @@
-"""How sure an agent is of its answer, read from what it returned.
+"""Confidence extractors: how sure an agent is of its answer, read from its result.
 
 An extractor is any function from a run's result to a number from 0 to 1, or to None where the
 result does not tell. Here are those for the usual places. ``docs/confidence.md`` says when to use
@@ -46,7 +46,7 @@ class Field:
             raise ValueError(f"of is what a sure agent says, above 0; this is {self.of!r}")
 
     def __call__(self, result: object) -> float | None:
-        """From 0 to 1, or None where there is no such field."""
+        """Return the confidence, 0 to 1, or None if there is no such field."""
         value = result
         for name in self.name.split("."):
             value = _part(value, name)
@@ -54,7 +54,7 @@ class Field:
 
 
 def log_probabilities(answer: object) -> float | None:
-    """How readily a model chose the words of its answer: the geometric mean of their probabilities.
+    """Return the geometric mean of the probabilities of an answer's tokens.
 
     That is ``exp(mean(log-probabilities))``, also known as length-normalised sequence probability
     (Malinin and Gales 2021, arXiv:2002.07650), and 1 divided by the perplexity. It compares answers
@@ -85,7 +85,7 @@ def log_probabilities(answer: object) -> float | None:
 
 
 def unit(value: object, *, of: float = 1.0) -> float:
-    """The share that a value is of the whole, from 0 to 1.
+    """Return a value as a share of the whole, from 0 to 1.
 
     Raises:
         ValueError: If it is not a number from 0 to the whole.
@@ -98,7 +98,7 @@ def unit(value: object, *, of: float = 1.0) -> float:
 
 
 def _logs(logprobs: object) -> Sequence[float]:
-    """The log-probabilities of the chosen tokens, in each of the forms that providers give."""
+    """Return the log-probabilities of the chosen tokens, from any provider's format."""
     logs = _part(logprobs, "token_logprobs")
     if logs is not None:
         return [log for log in logs if log is not None]  # an echoed first token has none

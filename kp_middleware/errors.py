@@ -116,7 +116,7 @@ class RegistryError(KnowledgePulseError):
 
     @property
     def what(self) -> str:
-        """What it was, without what to do about it."""
+        """The problem, without its remedy."""
         return str(self) if self.problem.kind is ProblemKind.OTHER else self.problem.what
 
 

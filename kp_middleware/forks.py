@@ -1,4 +1,4 @@
-"""What is to be done when the process forks, where processes fork at all."""
+"""Hooks for forks of the process, on platforms that fork."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ def at_fork(
     after_in_parent: Callable[[], object] = _nothing,
     after_in_child: Callable[[], object] = _nothing,
 ) -> None:
-    """Have them called around each fork from now on, as `os.register_at_fork` does."""
+    """Register functions to call around each fork, as `os.register_at_fork` does."""
     if sys.platform != "win32" and hasattr(os, "register_at_fork"):
         os.register_at_fork(
             before=before, after_in_parent=after_in_parent, after_in_child=after_in_child

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def instant(epoch_s: float) -> str:
-    """Epoch seconds in words.
+    """Return epoch seconds as an ISO 8601 text.
 
     >>> instant(0)
     '1970-01-01T00:00:00.000Z'
@@ -14,7 +14,7 @@ def instant(epoch_s: float) -> str:
 
 
 def to_milliseconds(text: str) -> str:
-    """An instant as every column of the file has it, so that text sorts as time.
+    """Return an instant in the format of the file's columns, so that text sorts as time.
 
     >>> to_milliseconds("2026-11-01T09:14Z"), to_milliseconds("2026-11-01T09:14:03.123456789Z")
     ('2026-11-01T09:14:00.000Z', '2026-11-01T09:14:03.123Z')
@@ -26,7 +26,7 @@ def to_milliseconds(text: str) -> str:
 
 
 def epoch_s(text: str) -> float:
-    """The epoch seconds of an instant.
+    """Return the epoch seconds of an instant.
 
     >>> epoch_s("1970-01-01T00:01:00.500Z")
     60.5
@@ -35,7 +35,7 @@ def epoch_s(text: str) -> float:
 
 
 def epoch_ms(text: str) -> int:
-    """The epoch milliseconds of an instant.
+    """Return the epoch milliseconds of an instant.
 
     >>> epoch_ms("1970-01-01T00:01:00.500Z")
     60500

@@ -1,4 +1,4 @@
-"""Where our files are on this machine. Imports nothing heavy: every command begins here."""
+"""The locations of our files on this machine. Light: every command imports this."""
 
 import os
 import tomllib
@@ -13,40 +13,40 @@ _dirs = PlatformDirs("kp-middleware", appauthor=False)
 
 
 def settings_file() -> Path:
-    """The user's own defaults: ``settings.toml``, which need not exist."""
+    """Return the path of ``settings.toml``, which need not exist."""
     return _dirs.user_config_path / "settings.toml"
 
 
 def cache_folder() -> Path:
-    """What can be made again: the converted embedding model."""
+    """Return the folder for the converted embedding model, which can be rebuilt."""
     return _dirs.user_cache_path
 
 
 def state_folder() -> Path:
-    """What all processes of the user share and no one would miss in a backup."""
+    """Return the folder for state that the user's processes share; it needs no backup."""
     return _dirs.user_state_path
 
 
 def pacing_file() -> Path:
-    """How fast each agent may send just now, and which process is sending."""
+    """Return the path of the shared pacing file: each agent's pace, and who is sending."""
     return state_folder() / "pacing.db"
 
 
 def pacing_files(db: Path) -> tuple[Path, Path]:
-    """The usual one, and one beside the file of traces, for where the first cannot be written."""
+    """Return the shared pacing file, and the fallback next to the file of traces."""
     return pacing_file(), db.with_name(f"{db.name}.pacing")
 
 
 def reference_folder() -> Path:
-    """Where the reference command line keeps its registry, key and agent id."""
+    """Return the folder in which the reference CLI keeps its registry, key and agent id."""
     return Path(os.path.expanduser("~/.config")) / "knowledgepulse"  # noqa: PTH111 - never raises
 
 
 def database_file() -> Path:
-    """The file of traces: ``KP_DB``, else ``db`` of the settings file, else in the data folder.
+    """Return the file of traces: ``KP_DB``, ``db`` of ``settings.toml``, or the default.
 
     Raises:
-        SettingsFileError: If the settings file would have to say it, and cannot.
+        SettingsFileError: If ``settings.toml`` is needed and unreadable, or its ``db`` is not text.
     """
     named = os.environ.get("KP_DB") or settings_lines().get("db")
     if not isinstance(named, str | None):
@@ -55,12 +55,12 @@ def database_file() -> Path:
 
 
 def default_database_file() -> Path:
-    """The file of traces where nobody names another."""
+    """Return the default file of traces, in the data folder."""
     return _dirs.user_data_path / "kp.db"
 
 
 def why_no_file(path: Path) -> str | None:
-    """Why no file of traces can be here, whoever waits; None where one can be, or is."""
+    """Return why no file of traces can be at a path; None if one can be, or is."""
     try:
         if path.is_dir():
             return f"{path} is a folder: name a file in it, such as {path / 'kp.db'}"
@@ -75,7 +75,7 @@ def why_no_file(path: Path) -> str | None:
 
 
 def settings_lines() -> dict[str, Any]:
-    """What the settings file says, unchecked; nothing where there is none.
+    """Return the unchecked contents of the settings file; empty if there is none.
 
     Raises:
         SettingsFileError: If it cannot be read.

@@ -29,7 +29,7 @@ LOGIN_KEYS: Final = {
 
 
 class Login(NamedTuple):
-    """What the files say.
+    """The login of the reference command line, as its files have it.
 
     Attributes:
         folder: Where they are.
@@ -86,7 +86,7 @@ def read_login() -> Login:
 
 
 def why_login_is_unused() -> str | None:
-    """Say why the login is not used by what has no keywords of its own; None if it is, or none.
+    """Say why programs without keywords do not use the login; None if they do, or if none.
 
     The settings in short, without what checks them.
     """
@@ -111,7 +111,7 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _in_words(error: Exception) -> str:
-    """Leave out what the file holds: it may be a key."""
+    """Word an error without the contents of the file, which may hold a key."""
     match error:
         case json.JSONDecodeError():
             return f"it cannot be read as JSON (line {error.lineno}: {error.msg})"

@@ -1,4 +1,4 @@
-"""What goes to an exporter, and what comes back. Light: read-only commands load this."""
+"""Outbox items and receipts of exporters. Light: read-only commands load this."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from kp_middleware.rate_limit import UNSAID, Allowance
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """One outbox row that is ours to send, for as long as its lease lasts.
+    """One outbox row that this process may send while its lease lasts.
 
     Attributes:
         trace_seq: The row.
@@ -24,7 +24,7 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """It has arrived.
+    """The receipt of an outbox item that has arrived.
 
     Attributes:
         remote_id: The id under which it is found there, or None.
@@ -38,7 +38,7 @@ class Receipt:
 
 
 def idempotency_key(body: bytes, *, agent_id: str | None, rejections: int = 0) -> str:
-    """The same for the same bytes of the same agent, until the registry answers 4xx.
+    """Return the idempotency key of a body: stable until the registry answers 4xx.
 
     The registry keeps keys globally and replays 2xx and 4xx answers whatever the body.
 

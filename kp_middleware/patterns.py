@@ -11,10 +11,10 @@ from kp_middleware.errors import MissingExtraError
 
 
 class Match(Protocol):
-    """Where a pattern was found."""
+    """The place where a pattern was found."""
 
     def span(self, group: int = 0, /) -> tuple[int, int]:
-        """Its start and end; -1 for a group that took no part."""
+        """Return the start and end of a group; -1 if it took no part."""
 
 
 class Pattern(Protocol):
@@ -22,20 +22,20 @@ class Pattern(Protocol):
 
     @property
     def groups(self) -> int:
-        """How many groups it has."""
+        """The number of groups."""
 
     def finditer(self, text: str, /) -> Iterator[Match]:
-        """Where it is found, from left to right."""
+        """Yield each match, from left to right."""
 
     def search(self, text: str, /) -> Match | None:
-        """Where it is found first."""
+        """Return the first match, or None."""
 
     def fullmatch(self, text: str, /) -> Match | None:
-        """Whether it is the whole text."""
+        """Return the match if it is the whole text, or None."""
 
 
 def is_pattern(text: str) -> bool:
-    r"""Whether a text is meant as a pattern.
+    r"""Return whether a text is written as a pattern.
 
     >>> is_pattern(r"/ACME-\d+/"), is_pattern("/srv/app"), is_pattern("ACME")
     (True, False, False)
@@ -45,11 +45,11 @@ def is_pattern(text: str) -> bool:
 
 @cache
 def compiled(pattern: str) -> Pattern:
-    """Make a pattern, without the slashes round it, ready.
+    """Compile a pattern, given without its slashes.
 
     Raises:
         MissingExtraError: If RE2 is not installed.
-        ValueError: If it is none: what is wrong with it is in the message.
+        ValueError: If it is not a valid pattern; the message says why.
     """
     try:
         import re2

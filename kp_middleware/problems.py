@@ -1,4 +1,4 @@
-"""What may stand between a trace and its registry: kept as a code, told in words.
+"""Problems between a trace and its registry: stored as codes, shown in words.
 
 Light: commands that read load this.
 """
@@ -10,7 +10,7 @@ _LONGEST_DETAIL: Final = 200
 
 
 class ProblemKind(StrEnum):
-    """What kind of problem; the values are in the shared file of paces.
+    """The kind of a problem; the values are stored in the shared pacing file.
 
     Attributes:
         REFUSED: Nothing listens there.
@@ -174,7 +174,7 @@ class Problem(NamedTuple):
 
     @classmethod
     def read(cls, kept: str) -> Self:
-        """One that was kept; of a kind that this version does not know, it is ``OTHER``."""
+        """Read a stored problem; a kind that this version does not know becomes ``OTHER``."""
         kind, _, detail = kept.partition(" ")
         try:
             return cls(ProblemKind(kind), detail)
@@ -183,18 +183,18 @@ class Problem(NamedTuple):
 
     @property
     def kept(self) -> str:
-        """As it is kept: in one line, not long."""
+        """The problem in its stored form: one short line."""
         letters = (letter if letter.isprintable() else " " for letter in self.detail)
         return f"{self.kind} {' '.join(''.join(letters).split())}"[:_LONGEST_DETAIL].rstrip()
 
     @property
     def what(self) -> str:
-        """What it is."""
+        """The problem in words."""
         return self._filled(_WORDS[self.kind][0])
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The remedy in words."""
         return self._filled(_WORDS[self.kind][1])
 
     def _filled(self, words: str) -> str:

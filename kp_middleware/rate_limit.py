@@ -1,4 +1,4 @@
-"""When the next request may be made. Three 429s within an hour would cost the user the key."""
+"""The client-side rate limit. Three 429s within an hour would cost the user the key."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _PAST: Final = ("limited_at", "asked_at", "lost_at", "stopped_at", "problem_sinc
 
 
 def burst_at(interval_s: float) -> int:
-    """How many requests we make one after another at another pace: it comes back in as long.
+    """Return the burst at an interval: a full one always takes equally long to refill.
 
     >>> burst_at(2.2), burst_at(0.33), burst_at(66)
     (20, 133, 1)
@@ -35,7 +35,7 @@ def burst_at(interval_s: float) -> int:
 
 
 class Allowance(NamedTuple):
-    """What the registry says of its rate limit, with each answer.
+    """The rate limit as the registry reports it with each answer.
 
     Attributes:
         per_minute: How many requests of the agent it takes in a minute; None: it does not say.
@@ -50,7 +50,7 @@ UNSAID: Final = Allowance()
 
 
 class Cause(StrEnum):
-    """Why sending pauses; the values are in the shared file.
+    """The cause of a pause; the values are stored in the shared pacing file.
 
     Attributes:
         NONE: It does not, or an earlier version did not say.
@@ -67,7 +67,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What we may ask of the registry, and what it has asked of us; all instants on one clock.
+    """The state of the rate limit for one agent; all instants are on one clock.
 
     One row of the shared file. Each method but ``wait_s`` returns the pace after an event. An
     instant of minus infinity was never.
@@ -117,22 +117,22 @@ class Pace:
 
     @property
     def burst(self) -> int:
-        """How many requests may follow one another at once; the free tier takes 30."""
+        """The number of requests that may be made at once; 30 on the free tier."""
         return 1 if self.alone else burst_at(self.interval_s)
 
     def wait_s(self, now: float) -> float:
-        """Seconds until a request may be made: 0 means now, infinity when the user has acted."""
+        """Return the seconds until a request may be made; infinity until the user acts."""
         if self.stopped_at > _NEVER:
             return math.inf
         wait_s = max(self._has_one_at, self.paused_until) - now
         return wait_s if wait_s > _TICK_S else 0.0
 
     def spent(self, now: float) -> Self:
-        """Before a request is made, whatever becomes of it."""
+        """Return the pace before a request is made, whatever its outcome."""
         return replace(self, full_at=max(self.full_at, now) + self.interval_s, asked_at=now)
 
     def answered(self) -> Self:
-        """After the registry took or refused a document."""
+        """Return the pace after the registry took or refused a document."""
         return replace(
             self,
             asked_at=_NEVER,
@@ -146,19 +146,19 @@ class Pace:
         )
 
     def met(self, problem: str, now: float) -> Self:
-        """After a request met a problem, whatever else that means: what people are told."""
+        """Return the pace after a request met a problem, which users are shown."""
         since = self.problem_since if self.problem else now
         return replace(self, problem=problem, problem_since=since, tries=self.tries + 1)
 
     def told(self, now: float, allowance: Allowance) -> Self:
-        """After the registry said how much it allows: never faster, nor more than is left."""
+        """Return the pace after the registry reported its rate limit and what is left of it."""
         pace = self
         if allowance.per_minute is not None:
             pace = pace.at_interval(now, _SLOWER_MINUTE_S / allowance.per_minute)
         return pace if allowance.remaining is None else pace.sparing(now, allowance.remaining)
 
     def at_interval(self, now: float, interval_s: float) -> Self:
-        """One more is allowed per so many seconds; the burst comes back in the same time."""
+        """Return the pace with another interval; the burst is refilled in the same time."""
         interval_s = max(interval_s, _SHORTEST_INTERVAL_S)
         faster = self.interval_s / interval_s
         return replace(
@@ -168,7 +168,7 @@ class Pace:
         )
 
     def sparing(self, now: float, remaining: int) -> Self:
-        """With a reserve left to others, who may draw on the same agent's bucket.
+        """Return the pace with a reserve for other senders of the same agent.
 
         Within the reserve each waits the longer the less is left, by its square: so two senders or
         eight settle where as much is refilled as they take, and none of them meets a 429.
@@ -183,7 +183,7 @@ class Pace:
         return replace(self, full_at=max(self.full_at, full_at))
 
     def failed(self, now: float, pause_s: float) -> Self:
-        """After a request met trouble: all sending pauses."""
+        """Return the pace after a failed request: all sending pauses."""
         return replace(
             self._paused_until(now + pause_s, Cause.TROUBLE),
             asked_at=_NEVER,
@@ -192,7 +192,7 @@ class Pace:
         )
 
     def limited(self, now: float, retry_after_s: float) -> Self:
-        """After a 429: nothing is sent for a while, after the second within an hour for an hour.
+        """Return the pace after a 429: a pause, of an hour after the second within an hour.
 
         So no three can fall within an hour. The burst is gone: the registry's is too.
         """
@@ -202,7 +202,7 @@ class Pace:
         return replace(paused.without_burst(paused.paused_until), asked_at=_NEVER, limited_at=now)
 
     def lost(self) -> Self:
-        """After nobody waited for the answer to the last request: it may have been a 429.
+        """Return the pace after the last answer was lost: it may have been a 429.
 
         One costs no more than the burst. With another, or a 429, less than an hour before it, no
         third can fall within that hour: nothing is sent until it is over. Nothing happens if all
@@ -217,25 +217,25 @@ class Pace:
         return replace(paused, asked_at=_NEVER, lost_at=self.asked_at)
 
     def unasked(self) -> Self:
-        """After the request was not made after all."""
+        """Return the pace after a request was not made after all."""
         return replace(self, asked_at=_NEVER)
 
     def forbidden(self, now: float) -> Self:
-        """After the key turned out to be dead, or not allowed to write."""
+        """Return the pace after the key was refused: dead, or not allowed to write."""
         return replace(self, asked_at=_NEVER, stopped_at=now, answering=False)
 
     def without_burst(self, now: float) -> Self:
-        """Where we cannot know what was sent just before: one request, then each in its turn."""
+        """Return the pace without a burst, for when we cannot know what was sent just before."""
         full_at = now + (self.burst - 1) * self.interval_s
         return replace(self, full_at=max(self.full_at, full_at))
 
     def moved(self, by_s: float) -> Self:
-        """After the clock was set by so many seconds: what was an hour away still is."""
+        """Return the pace after the clock was set: all instants move by as many seconds."""
         instants = ("full_at", "paused_until", *_PAST)
         return replace(self, **{name: getattr(self, name) + by_s for name in instants})
 
     def plausible(self, now: float) -> Self:
-        """Without instants that no clock that only goes forward can have left.
+        """Return the pace without instants that are impossible unless the clock was set back.
 
         What is over cannot lie ahead, and nothing pauses for longer than a day and the margin: so
         a clock that is set back holds up sending for no longer than that.
@@ -250,7 +250,7 @@ class Pace:
         )
 
     def stricter(self, other: Self) -> Self:
-        """What both paces allow."""
+        """Return the stricter of two paces in each respect."""
         paused_until, paused_by = max(
             (self.paused_until, self.paused_by), (other.paused_until, other.paused_by)
         )
@@ -280,7 +280,7 @@ class Pace:
 
 
 def backoff_s(failures: int, luck: float) -> float:
-    """How long to wait after so many failures in a row: from 2 s, doubling, to an hour.
+    """Return the seconds to wait after failures in a row: from 2 s, doubling, to an hour.
 
     So nobody waits much longer than the trouble has lasted, and days of it are some dozens of
     requests.
@@ -303,13 +303,13 @@ class PaceKeeper(Protocol):
     """Lets one request be made at a time. Several methods: the steps of each request."""
 
     def take(self) -> float:
-        """Seconds until it is worth asking again; 0: the next request is ours to make, now."""
+        """Return the seconds until the next attempt to take the turn; 0 if it is ours now."""
 
     def spend(self) -> Pace | None:
-        """Note, before it is made, that a request is made; None: it is no longer ours to make."""
+        """Note that a request is about to be made; return None if the turn is no longer ours."""
 
     def settle(self, answer: Change, /) -> float:
-        """Note what the answer means, and keep our turn; seconds until the next request."""
+        """Note what the answer means, keep the turn, and return the seconds to the next request."""
 
     def settle_and_release(self, answer: Change, /) -> None:
         """Note what the last answer may have meant, and let others have their turn, soon or never.
@@ -334,7 +334,7 @@ class OwnPace:
         self._clock = clock
 
     def take(self) -> float:
-        """Seconds until the next request may be made; infinity: until the user acts."""
+        """Return the seconds until the next request; infinity until the user acts."""
         now = self._clock()
         self.pace = self.pace.plausible(now)
         return self.pace.wait_s(now)
@@ -345,7 +345,7 @@ class OwnPace:
         return self.pace
 
     def settle(self, answer: Change, /) -> float:
-        """Note what the answer means; seconds until the next request may be made."""
+        """Note what the answer means; return the seconds until the next request."""
         now = self._clock()
         self.pace = answer(self.pace, now)
         return self.pace.wait_s(now)
@@ -355,4 +355,4 @@ class OwnPace:
         self.settle(answer)
 
     def release(self, *, ended: bool = False) -> None:
-        """Nobody else waits for a turn."""
+        """Do nothing: nobody else waits for a turn."""

@@ -1,4 +1,4 @@
-"""One finished run: its document, and the facts about it that the document has no place for."""
+"""One finished run: its document, and facts that the document has no field for."""
 
 import hashlib
 from typing import Literal, NamedTuple, TypeAlias
@@ -16,7 +16,7 @@ Source: TypeAlias = Literal["said", "extracted", "assumed", "feedback"]
 
 
 class StepFacts(NamedTuple):
-    """What is known of a step and has no place in the document.
+    """Facts about a step that the document has no field for.
 
     Attributes:
         started_at_s: Seconds since the epoch, or None where nobody measured it.
@@ -39,7 +39,7 @@ class StepFacts(NamedTuple):
 
 
 class ThreadPart(BaseModel, frozen=True):
-    """A run that goes on with one that waits in its thread, or waits there itself, or both.
+    """A run that continues one waiting in its thread, or waits there itself, or both.
 
     Ids and names are fingerprints, so that they may be written whatever they hold.
 
@@ -70,7 +70,7 @@ class ThreadPart(BaseModel, frozen=True):
 
 
 class RecordedRun(BaseModel, frozen=True):
-    """What recording gives to the pipeline.
+    """A recorded run, as recording hands it to the pipeline.
 
     Attributes:
         trace: The document, as it was recorded; ``metadata.quality_score`` is 0.
@@ -106,12 +106,12 @@ class RecordedRun(BaseModel, frozen=True):
 
     @property
     def agents(self) -> dict[int, str]:
-        """By the position of a step, the agent inside the run's own that took it."""
+        """The inner agents by the position of the step that they took."""
         return {at: facts.agent for at, facts in enumerate(self.facts) if facts.agent is not None}
 
 
 def fingerprint(name: str) -> str:
-    """Stands for an id in the file, and tells nothing of it.
+    """Return a hash to store in place of an id.
 
     >>> fingerprint("thread 1") == fingerprint("thread 1") != fingerprint("thread 2")
     True

@@ -1,4 +1,4 @@
-"""What the value of a setting may be, and how it is written in a variable."""
+"""The types of setting values, and how they are written in environment variables."""
 
 import ipaddress
 import json
@@ -100,7 +100,7 @@ def _usable_key(api_key: SecretStr | None) -> SecretStr | None:
 
 
 def _whatever_folder_we_go_to(path: Path) -> Path:
-    """Where there is no such home, or no folder that we are in: opening it will say so."""
+    """Return an absolute path where possible; opening it will report what is wrong."""
     with suppress(RuntimeError):
         path = path.expanduser()
     with suppress(OSError):
@@ -113,7 +113,7 @@ def _unless_switched_off(enabled: bool) -> bool:  # noqa: FBT001 - pydantic's ow
 
 
 def _listed(value: object) -> object:
-    """The list that a variable holds: JSON, or texts divided by commas."""
+    """Parse the list in a variable: JSON, or texts divided by commas."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -128,7 +128,7 @@ def _listed(value: object) -> object:
 
 
 def _table(value: object) -> object:
-    """The table that a variable holds, as JSON."""
+    """Parse the table in a variable: JSON."""
     with suppress(ValueError, RecursionError):
         table = json.loads(value) if isinstance(value, str) else value
         if isinstance(table, dict):
@@ -137,7 +137,7 @@ def _table(value: object) -> object:
 
 
 def _score_or_share(value: object) -> float | str:
-    """A threshold as it is kept: a number first, or else a share in the same words as ever."""
+    """Parse a threshold: a score from 0 to 1, or a share such as ``top 10%``."""
     if isinstance(value, str) and (share := top_share(value)) is not None:
         return share_in_words(share)
     try:
@@ -150,7 +150,7 @@ def _score_or_share(value: object) -> float | str:
 
 
 def _pattern(entry: str) -> str:
-    """A text, or a pattern that is one; without RE2, redaction will say what to install."""
+    """Validate a pattern; any other text, or any entry without RE2, is returned as it is."""
     if is_pattern(entry):
         try:
             compiled(entry[1:-1])

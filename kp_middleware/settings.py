@@ -237,12 +237,12 @@ class Settings(BaseSettings):
 
     @property
     def problems(self) -> tuple[SettingProblem, ...]:
-        """What is wrong outside of the program: as long as there is any, nothing is sent."""
+        """The problems outside of the program; nothing is sent while there are any."""
         return self._problems
 
     @property
     def unused_login(self) -> str | None:
-        """Why the key of the reference command line is not used, and what to do; None: no need."""
+        """The reason the reference CLI's key is not used, and a remedy; None if there is none."""
         return self._unused_login
 
     @classmethod

@@ -18,7 +18,7 @@ _NO_SETTINGS: Final = ("KP_MODEL_PATH", "KP_TRACING")
 
 
 class SettingProblem(NamedTuple):
-    """What is wrong outside of the program: nothing is sent until it is corrected.
+    """A problem outside of the program; nothing is sent until it is corrected.
 
     Attributes:
         source: The variable, or the file with the line where that is known.
@@ -60,11 +60,11 @@ class OutsideSource(PydanticBaseSettingsSource):
         return self.origin(name)
 
     def get_field_value(self, _: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return the value, its name, and that nothing is left to decode."""
+        """Return the value, its name, and False: nothing is left to decode."""
         return self.values.get(field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        """Return what counts."""
+        """Return the values that apply."""
         return self.values
 
 
@@ -141,11 +141,11 @@ class ReferenceFiles(OutsideSource):
         return f"{self._login.folder / file}: {key}"
 
     def __call__(self) -> dict[str, Any]:
-        """Return what counts beside what pydantic-settings has read before."""
+        """Return the values that apply, given those that pydantic-settings has read before."""
         return self.beside(self.current_state)
 
     def beside(self, nearer: dict[str, Any]) -> dict[str, Any]:
-        """Return what counts beside what nearer places and keywords say."""
+        """Return the values that apply, given those of keywords and nearer sources."""
         named = nearer.get("registry_url") or self.values.get("registry_url")
         why = self._login.why_unused(str(named or PUBLIC_REGISTRY))
         if why is None:

@@ -1,4 +1,4 @@
-"""The document: what one agent run taught, as agents share it.
+"""The ReasoningTrace document: one agent run, as agents share it.
 
 Field by field as the protocol's schema has it: strict types, unknown keys dropped (kept inside
 ``input`` and ``input_schema``), an optional field absent rather than null.
@@ -62,7 +62,7 @@ def _well_formed(text: str) -> str:
 
 
 def _json(value: Any, depth: int = 1) -> Any:
-    """A copy that JSON can write; what cannot be copied so is left to redaction, which refuses."""
+    """Return a copy that JSON can represent; redaction refuses what is nested too deeply."""
     if depth > _MAX_DEPTH:
         return value
     match value:
@@ -114,7 +114,7 @@ _FromAny = Field(strict=False)  # strict Python input would refuse a list where 
 
 
 class Part(BaseModel):
-    """What all parts of a document have in common."""
+    """The base class of all parts of a document."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -152,7 +152,7 @@ class Step(Part):
 
 
 class Metadata(Part):
-    """Where, when and how well it went. ``quality_score`` is 0 until scored."""
+    """The place, time and quality of a run. ``quality_score`` is 0 until scored."""
 
     created_at: _Instant
     agent_id: Annotated[Text | None, _Absent] = None
@@ -166,21 +166,21 @@ class Metadata(Part):
 
 
 class Task(Part):
-    """What was asked."""
+    """The task: the question or instruction that the run was given."""
 
     objective: NonEmpty
     input_schema: Annotated[_JsonObject | None, _Absent] = None
 
 
 class Outcome(Part):
-    """How it ended, and how sure the agent is of it."""
+    """The outcome, and how sure the agent is of it."""
 
     result_summary: Text
     confidence: Unit
 
 
 class Entity(Part):
-    """A thing that was learned of."""
+    """An entity that the run learned of."""
 
     name: Text
     type: Text
@@ -194,7 +194,7 @@ class Relationship(Part):
 
 
 class KnowledgeGraphDelta(Part):
-    """What the run adds to a graph of knowledge."""
+    """The entities and relationships that the run adds to a knowledge graph."""
 
     entities: Annotated[tuple[Entity, ...], _FromAny]
     relationships: Annotated[tuple[Relationship, ...], _FromAny]
@@ -265,7 +265,7 @@ class ReasoningTrace(Part):
 
     @property
     def shape(self) -> Shape:
-        """The steps of this document, as the formula counts them."""
+        """The counts of this document's steps, as the formula needs them."""
         types = [step.type for step in self.steps]
         return Shape(
             steps=len(types),
@@ -275,7 +275,7 @@ class ReasoningTrace(Part):
         )
 
     def ended(self, *, success: bool, confidence: float) -> Self:
-        """The same run with another end.
+        """Return the same run with another outcome.
 
         Args:
             success: Whether its task was done.
@@ -287,10 +287,10 @@ class ReasoningTrace(Part):
 
 
 def fresh_id() -> str:
-    """The id of a new trace. Not by ``uuid4``: programs patch it, and count the calls."""
+    """Return a new trace id. Not by ``uuid4``: programs patch it, and count the calls."""
     return f"kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"
 
 
 def default_confidence(*, success: bool) -> float:
-    """What the reference assumes of an agent that does not say: 0.8, or 0.2 after a failure."""
+    """Return the confidence assumed if the agent gives none: 0.8, or 0.2 after a failure."""
     return 0.8 if success else 0.2

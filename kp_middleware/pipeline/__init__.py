@@ -1,4 +1,4 @@
-"""Takes finished runs through the stages, in order; nothing else does."""
+"""The pipeline: keep, score, gate and send finished runs, in that order."""
 
 from kp_middleware.pipeline._backlog import Backlog
 from kp_middleware.pipeline._events import Feedback

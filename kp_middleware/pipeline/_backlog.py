@@ -1,13 +1,13 @@
-"""What a pipeline has not done yet."""
+"""The backlog of a pipeline: runs to score and traces to send."""
 
 from typing import NamedTuple
 
 
 class Backlog(NamedTuple):
-    """What is not done yet; falsy when all is.
+    """Work that is not done yet; falsy when there is none.
 
     Attributes:
-        unscored: Runs that are not scored: they wait in memory, or in the file for the model.
+        unscored: Runs that are not scored yet, in memory or in the file.
         unsent: Traces in the outbox that are not sent.
     """
 

@@ -13,11 +13,11 @@ _MOST_OF_AN_ARGUMENT: Final = 80
 def with_calls_in_words(
     trace: ReasoningTrace, clean: Callable[[list[str]], Sequence[str]]
 ) -> ReasoningTrace:
-    """The trace, where each tool call without ``content`` says what was called with what.
+    """Return the trace with a ``content`` for each tool call without one: the call as text.
 
     Args:
         trace: Already redacted: a cut must not hide half of a secret from redaction.
-        clean: Redacts the words once more: what stands together in them did not before.
+        clean: Redacts the new texts, in which values stand together that did not before.
     """
     calls = {at: call_words(step) for at, step in enumerate(trace.steps) if _is_silent(step)}
     if not calls:
@@ -31,7 +31,7 @@ def with_calls_in_words(
 
 
 def without_call_words(leaving: ReasoningTrace, kept: ReasoningTrace) -> ReasoningTrace:
-    """What leaves, without the words that the local copy does not have: other rules make others."""
+    """Remove the ``content`` of tool calls that have none in the local copy."""
     steps = tuple(
         step.model_copy(update={"content": None}) if _is_silent(here) else step
         for step, here in zip(leaving.steps, kept.steps, strict=True)
@@ -40,7 +40,7 @@ def without_call_words(leaving: ReasoningTrace, kept: ReasoningTrace) -> Reasoni
 
 
 def call_words(step: Step) -> str:
-    """A call as one would write it, in at most 200 characters.
+    """Return a tool call as source code, in at most 200 characters.
 
     >>> from kp_middleware.traces import Tool
     >>> given = {"amount": 250, "to": "EUR"}

@@ -46,7 +46,7 @@ class Conversations:
         self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
 
     def keep(self, run: RecordedRun, *, clean: Callable[[RecordedRun], RecordedRun]) -> list[int]:
-        """Write a run to the file, joined with the one that it goes on with; where it is then.
+        """Write a run to the file, joined with the one that it continues; return its rows.
 
         ``clean`` takes out of both what is known as a secret since the second.
         """
@@ -59,12 +59,12 @@ class Conversations:
             return [] if whole is None else [self._write(whole, None)]
 
     def end(self, end: ThreadEnd) -> list[int]:
-        """Nothing follows what waits in a thread; where that is."""
+        """End what waits in a thread, and return the rows it is in."""
         with transaction(self._connection):
             return [self._end(waiting, end) for waiting in self._waiting.of_thread(end.thread)]
 
     def end_overdue(self) -> list[int]:
-        """End the first that has waited too long, and say where it is."""
+        """End the first run that has waited too long; return its rows."""
         if self.next_end_in_s() > 0:
             return []
         with transaction(self._connection):
@@ -72,12 +72,12 @@ class Conversations:
             return [self._end(waiting, _NOBODY_SAYS) for waiting in overdue]
 
     def next_end_in_s(self) -> float:
-        """In how many seconds the next has waited too long; infinity where none waits."""
+        """Return the seconds until the next run times out; infinity if none waits."""
         until = self._waiting.next_until()
         return math.inf if until is None else max(0.0, epoch_s(until) - self._clock())
 
     def waiting(self) -> frozenset[str]:
-        """The threads in which something waits, by the fingerprints of their ids."""
+        """Return the fingerprints of the threads in which a run waits."""
         return self._waiting.threads()
 
     def _go_on(
@@ -91,20 +91,20 @@ class Conversations:
         return seq
 
     def _joined(self, earlier: RecordedRun, run: RecordedRun) -> RecordedRun:
-        """In the order in which they began: another process may have been slower to write."""
+        """Join two parts in the order of their start, which need not be the order of writing."""
         if run.trace.metadata.created_at < earlier.trace.metadata.created_at:
             earlier, run = run, earlier
         return joined(earlier, run, self._limits)
 
     def _alone(self, run: RecordedRun) -> RecordedRun | None:
-        """The run as it stands where nothing waits for it; None: it is nothing by itself."""
+        """Return a run that nothing waits for as a whole run; None if it is not one."""
         if run.part is None or not run.part.follows or _waits(run):
             return run
         whole = alone(run) if run.shape.steps else None
         return None if whole is None else self._with_its_objective(whole, run.part)
 
     def _with_its_objective(self, run: RecordedRun, part: ThreadPart) -> RecordedRun:
-        """A run that goes on with one that failed: its own input does not say what it is for."""
+        """Give a run that resumes a failed one the objective of its thread."""
         if part.was_asked or run.thread_id is None or fingerprint(run.thread_id) != part.thread:
             return run  # an id that was redacted may be another's
         objective = self._store.last_objective(run.thread_id, run.agent_name)
@@ -133,7 +133,7 @@ class Conversations:
 
     @contextmanager
     def _outliving(self, seq: int) -> Iterator[None]:
-        """Keep what the row of a trace does not say while it is written anew."""
+        """Preserve the data outside a trace's row while that row is rewritten."""
         with self._feedback.outliving(seq), self._aliases.outliving(seq):
             yield
 

@@ -1,4 +1,4 @@
-"""What is put into the outbox: what cleared the gate, may leave, and could be sent."""
+"""Queue traces that cleared the gate and may leave in the outbox."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -114,11 +114,11 @@ class Dispatch:
             logger.warning("trace %d cleared, but cannot be queued", seq, exc_info=True)
 
     def any_pending(self) -> bool:
-        """Whether a row of the outbox waits to be sent."""
+        """Return whether an outbox item waits to be sent."""
         return self._outbox.any_pending()
 
     def _prepared(self, trace: ReasoningTrace, score: float) -> Prepared | str:
-        """What leaves of it, or why nothing does; slow, so outside of transactions."""
+        """Return the payload, or why there is none; slow, so call it outside transactions."""
         try:
             return prepare_payload(
                 trace, score=score, agent_id=self._settings.agent_id, policy=self._policy

@@ -1,4 +1,4 @@
-"""What is done with one run after another: kept, scored, decided on, and queued."""
+"""The stages of a run: keep, score, gate, queue."""
 
 import logging
 import time
@@ -103,15 +103,15 @@ class Evaluation:
         return self._add(self._intake.end_overdue())
 
     def count_dropped(self, count: int) -> None:
-        """So many runs were lost because too many waited: the file knows."""
+        """Store in the file how many runs were dropped because the queue was full."""
         self._store.count_dropped(count)
 
     def next_in_s(self) -> float:
-        """In how many seconds there may be a run to score, after there was none; or infinity."""
+        """Return the seconds until there may be a run to score again; infinity if none waits."""
         return self._next.in_s()
 
     def next_end_in_s(self) -> float:
-        """In how many seconds a run has waited too long for what follows; infinity: none waits."""
+        """Return the seconds until the next waiting run times out; infinity if none waits."""
         return self._intake.next_end_in_s()
 
     def remove_old(self) -> bool:
@@ -122,7 +122,7 @@ class Evaluation:
         return removed
 
     def any_pending(self) -> bool:
-        """Whether a row of the outbox waits to be sent."""
+        """Return whether an outbox item waits to be sent."""
         return self._dispatch.any_pending()
 
     def _add(self, seqs: list[int]) -> bool:
@@ -177,7 +177,7 @@ class Evaluation:
                 logger.warning(_ON_NO_TRACE, error)
 
     def _embedded(self, trace: ReasoningTrace) -> Vector | None:
-        """The embedding, or None where the embedder fails: one warning for each kind of failure."""
+        """Return the embedding, or None if the embedder fails; warn once per kind of failure."""
         try:
             return self._scorer.embed(trace)
         except (EmbedderNotReadyError, *PASSING_TROUBLE):

@@ -1,4 +1,4 @@
-"""Late events: what a program says of runs after they have ended."""
+"""Late events: what a program reports about runs after they have ended."""
 
 import time
 from numbers import Real
@@ -8,7 +8,7 @@ from kp_middleware.runs import fingerprint
 
 
 class ThreadEnd(NamedTuple):
-    """A thread is over: nothing follows what waits in it.
+    """The end of a thread: no further run follows.
 
     Attributes:
         thread: The fingerprint of its id.
@@ -28,7 +28,7 @@ class ThreadEnd(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What is learned of a run after its end.
+    """Feedback on a run, given after its end.
 
     Attributes:
         trace_id: Of the run's trace.

@@ -30,12 +30,12 @@ def close_at_exit(workers: "Workers") -> None:
 
 
 def still_open() -> "list[Workers]":
-    """Those of this process, closed or not."""
+    """Return the workers of this process, closed or not."""
     return list(_open)
 
 
 def may_be_killed_here() -> bool:
-    """Whether this is a worker of a pool: ``with Pool()`` kills it after its last job."""
+    """Return whether this is a daemonic child, which ``with Pool()`` kills after its last job."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.current_process().daemon
 
@@ -49,7 +49,7 @@ def _close_all() -> None:
 
 
 def _promise_for_multiprocessing(_: object = None) -> None:
-    """Its children end without ``atexit``, but not without finalizers of its own."""
+    """Register a multiprocessing finalizer: its children do not run ``atexit``."""
     util, process = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.process"))
     if util is None or process is None or process.parent_process() is None:
         return
@@ -59,7 +59,7 @@ def _promise_for_multiprocessing(_: object = None) -> None:
 
 
 def _promise_after_fork() -> None:
-    """A child of multiprocessing forgets its parent's finalizers first, and then asks for more."""
+    """Register the finalizer again after a fork: a child drops those of its parent."""
     util = sys.modules.get("multiprocessing.util")
     if util is not None and not _asked:
         _asked.append(True)  # a child inherits this, and what was asked for

@@ -1,4 +1,4 @@
-"""The file cannot be used: said once, waited for, and mended where it is damaged."""
+"""Handle a file that cannot be used: warn once, wait, and repair it if it is damaged."""
 
 import logging
 import time
@@ -19,7 +19,7 @@ _RESCUE_AGAIN_S: Final = 60.0
 
 
 class FileTrouble:
-    """What the worker knows of the trouble with its file.
+    """The worker's state while its file cannot be used.
 
     Args:
         queue: Who waits for it is told.
@@ -51,7 +51,7 @@ class FileTrouble:
 
     @property
     def rests(self) -> bool:
-        """Whether it took long a moment ago to find out: an agent's thread does not try again."""
+        """Whether an agent's thread must not retry: the last attempt was slow and recent."""
         return self.is_there and time.monotonic() < self._rest_until_s
 
     def meet(self, error: Exception, took_s: float) -> bool:
@@ -66,14 +66,14 @@ class FileTrouble:
         return False
 
     def end(self) -> None:
-        """The file could be used."""
+        """Clear the trouble: the file can be used again."""
         if self.is_there:
             self.is_there = self._said = False
             self.words = None
             self._queue.end_trouble()
 
     def _rescued(self) -> bool:
-        """Whether the file was damaged, and is no more."""
+        """Repair a damaged file; return whether anything was repaired."""
         now_s = time.monotonic()
         if now_s < self._rescue_at_s:
             return False

@@ -1,4 +1,4 @@
-"""What is written of a finished run: within bounds, and without its secrets."""
+"""Writing of finished runs, within the size limits and without secrets."""
 
 import logging
 import random
@@ -83,11 +83,11 @@ class Intake:
         return self._having_forgotten(self._keep(recorded, is_ours=isinstance(run, Recorder)))
 
     def end_overdue(self) -> list[int]:
-        """End the first run that has waited too long for what follows, and say where it is."""
+        """End the first run that has waited too long for what follows; return its rows."""
         return self._having_forgotten(self._threads.end_overdue())
 
     def next_end_in_s(self) -> float:
-        """In how many seconds a run has waited too long for what follows; infinity: none waits."""
+        """Return the seconds until the next waiting run times out; infinity if none waits."""
         return self._threads.next_end_in_s()
 
     def _keep(self, recorded: RecordedRun, *, is_ours: bool) -> list[int]:
@@ -125,7 +125,7 @@ class Intake:
         return []
 
     def _having_forgotten(self, changed: list[int]) -> list[int]:
-        """Where nothing follows, no secret is remembered."""
+        """Forget the secrets of threads in which no run waits."""
         if self._secrets:
             self._secrets.forget_all_but(self._threads.waiting())
         return changed
@@ -143,14 +143,14 @@ class Intake:
         return bounded(_as_strict_as(settings, run), self._limits)
 
     def _say_that_it_is_there(self, run: RecordedRun) -> None:
-        """Of a document that was submitted again: it is counted, and the first is logged."""
+        """Count a document that was submitted twice; log the first."""
         shield.count("submit: a trace with the id of one in the file")
         if _THERE not in self._said:
             self._said.add(_THERE)
             logger.warning(_THERE, run.trace.id)
 
     def _without_secrets(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
-        """The run as it may be written; what needs a missing package is left to the outbox."""
+        """Return the redacted run; rules whose package is missing are left to the outbox."""
         try:
             return _fitting(run, self._policy, known)
         except RedactionError as error:
@@ -163,7 +163,7 @@ class Intake:
 
 
 def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
-    """A submitted trace, with the stricter of its own and the pipeline's visibility and level."""
+    """Apply the stricter visibility and privacy level: the trace's own or the settings'."""
     metadata = trace.metadata
     stricter = {
         "visibility": min(metadata.visibility, settings.visibility, key=_VISIBILITIES.index),
@@ -173,7 +173,7 @@ def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
 
 
 def _under_another_id(run: RecordedRun) -> RecordedRun:
-    """Two runs have one id where a process forked in their midst, or no randomness is random."""
+    """Give a run a new id: after a fork, or with patched randomness, two can share one."""
     luck = random.Random()  # noqa: S311 - what gave out one id twice may do so again
     another = f"kp:trace:{UUID(int=luck.getrandbits(128), version=4)}"
     logger.warning("two runs have the id %s: the second is kept as %s", run.trace.id, another)
@@ -181,7 +181,7 @@ def _under_another_id(run: RecordedRun) -> RecordedRun:
 
 
 def _fitting(run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets) -> RecordedRun:
-    """The run as it may be written; where it is too large to look through, its largest steps go."""
+    """Return the redacted run, without its largest steps if it is too large to redact."""
     for _ in range(_MOST_TOO_LARGE):
         try:
             return _without_secrets(run, policy, known)
@@ -196,7 +196,7 @@ def _fitting(run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecre
 def _without_secrets(
     run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets
 ) -> RecordedRun:
-    """The run as it may be written to the file: what is found in one place goes in all."""
+    """Return the run redacted: a secret found in one place is removed everywhere."""
     redact = partial(
         privacy.redact_jsonable, _facts(run), level="private", policy=policy, known=known
     )
@@ -208,7 +208,7 @@ def _without_secrets(
 def _without_known(
     run: RecordedRun, *, policy: privacy.Policy, known: privacy.KnownSecrets
 ) -> RecordedRun:
-    """The run, of which a part was written before all of its secrets were known."""
+    """Remove known secrets from a run that was written before all of them were known."""
     if not known:
         return run
     beside = privacy.spread_in_jsonable(_facts(run), level="private", policy=policy, known=known)
@@ -222,7 +222,7 @@ def _facts(run: RecordedRun) -> dict[str, object]:
 
 
 def _names(run: RecordedRun) -> list[str]:
-    """What the steps' agents and models are called, each once."""
+    """Return the distinct names of the steps' agents, parents and models."""
     named = ((step.agent, step.parent, step.model) for step in run.facts)
     return [*dict.fromkeys(name for names in named for name in names if name is not None)]
 
@@ -250,7 +250,7 @@ def _without_largest_step(run: RecordedRun) -> RecordedRun:
 
 
 def _without_words(run: RecordedRun) -> RecordedRun:
-    """The run with its course and none of its texts: what is left where redaction fails."""
+    """Return the run without any text, for when redaction fails."""
     trace = run.trace
     bare = trace.model_copy(
         update={

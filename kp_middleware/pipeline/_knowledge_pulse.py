@@ -1,4 +1,4 @@
-"""The pipeline as users hold it: settings in, runs in, nothing to configure to begin."""
+"""`KnowledgePulse`, the public interface of the pipeline."""
 
 import threading
 import time
@@ -93,7 +93,7 @@ class KnowledgePulse:
 
     @classmethod
     def default(cls) -> "KnowledgePulse":
-        """The pipeline of this process, from ``KP_*`` and files; one until it is closed."""
+        """Return the shared pipeline of this process, set up from ``KP_*`` and files."""
         with KnowledgePulse._default_lock:
             if KnowledgePulse._default is None or KnowledgePulse._default.closed:
                 KnowledgePulse._default = cls()
@@ -101,11 +101,11 @@ class KnowledgePulse:
 
     @property
     def closed(self) -> bool:
-        """Whether it records nothing more."""
+        """Whether the pipeline is closed and records nothing more."""
         return self._workers.closed
 
     def start_recording(self, framework: str) -> Recorder | None:
-        """A recorder for one run of a framework, or None if recording is switched off.
+        """Return a recorder for one run of a framework, or None if recording is off.
 
         When the recorder is finished, its run goes through the pipeline.
         """
@@ -179,7 +179,7 @@ class KnowledgePulse:
         return self._tool(function, name)
 
     def wrap_context(self, function: Callable[P, R], /) -> Callable[P, R]:
-        """The same function, which belongs to the run we are in, whichever thread calls it.
+        """Return the function bound to the current run, for calls from other threads.
 
         New threads and pools do not know of the run that started them. Wrap what they shall call
         inside the run; it may be called any number of times, also at once, and may be async. The
@@ -207,7 +207,7 @@ class KnowledgePulse:
         success: bool | None = None,
         confidence: float | None = None,
     ) -> None:
-        """Nothing follows in a thread: what waits of it, in the file, is one trace and is scored.
+        """End a thread: the runs of it that wait in the file become one trace, which is scored.
 
         Args:
             thread_id: As LangGraph's ``configurable`` has it.
@@ -265,7 +265,7 @@ class KnowledgePulse:
         return self._workers.flush(timeout_s)
 
     def stats(self) -> Stats:
-        """How many were recorded, scored, sent and lost. Never raises; quick (30 ms of 100,000)."""
+        """Return the counts of runs by state. Never raises; quick (30 ms for 100,000 runs)."""
         return self._workers.stats()
 
     def runs(
@@ -331,7 +331,7 @@ class KnowledgePulse:
         return read_run(self.settings.db, trace_id)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Flush, then stop. What is not scored or sent by then the next process does. Idempotent.
+        """Flush, then stop; the next process handles what is left. Idempotent.
 
         Takes longer only where finished runs are in memory and the file takes them.
         """
@@ -358,7 +358,7 @@ class KnowledgePulse:
 
 
 def _renew_the_lock() -> None:
-    """A fork takes locks along as they were."""
+    """Replace the lock after a fork, which copies locks as they are."""
     KnowledgePulse._default_lock = threading.Lock()  # noqa: SLF001 - our own
 
 

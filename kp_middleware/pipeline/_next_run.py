@@ -1,4 +1,4 @@
-"""Which run is scored next."""
+"""The choice of the run to score next."""
 
 import math
 import random
@@ -44,30 +44,30 @@ class NextRun:
         self._from = 0
 
     def add(self, seq: int) -> None:
-        """This run is ours: we have just written it."""
+        """Add a run that this process has just written."""
         self._ours.append(seq)
 
     def newest_of_ours(self) -> int | None:
-        """The last of ours that waits, or None."""
+        """Return the newest run of this process that waits, or None."""
         while self._ours and not self._store.is_recorded(self._ours[-1]):
             self._ours.pop()
         return self._ours[-1] if self._ours else None
 
     def oldest(self, *, at_once: bool = False) -> int | None:
-        """The next that waits, or None; ``at_once`` also what came but now from others."""
+        """Return the next run that waits, or None; ``at_once`` includes others' newest."""
         self._look(at_once=at_once)
         while self._ours and not self._store.is_recorded(self._ours[0]):
             self._ours.popleft()
         return self._ours[0] if self._ours else self._of_others()
 
     def go_elsewhere(self) -> None:
-        """Another process was quicker with the last one."""
+        """Continue at a random place: another process has scored this run first."""
         first = self._store.next_recorded(0, self._left_until)
         if first is not None:
             self._from = first + int(self._luck() * (self._left_until - first))
 
     def in_s(self) -> float:
-        """In how many seconds there may be one, where there is none now; infinity: none waits."""
+        """Return the seconds until there may be a run to score; infinity if none waits."""
         if self._store.last_recorded() is None:
             return math.inf
         return max(0.0, self._looked_s + _MOMENT_S - self._steady())

@@ -14,7 +14,7 @@ _EVERY: Final = 100  # runs that stay: one look takes a millisecond
 
 
 class NoForwardingWarning:
-    """Looks now and then whether any of a file's last runs cleared the gate, whoever scored them.
+    """Checks now and then whether any recent run of a file has cleared the gate.
 
     It speaks of the gate alone: whether what clears may leave is another question.
     """
@@ -24,7 +24,7 @@ class NoForwardingWarning:
         self._withheld = 0
 
     def note(self, verdict: Verdict) -> None:
-        """One more verdict is in the file; outside the transaction that stored it."""
+        """Note that a verdict was stored; call it outside the transaction that stored it."""
         if verdict.decision == "forward":
             return
         self._withheld += 1

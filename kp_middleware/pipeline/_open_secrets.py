@@ -1,4 +1,4 @@
-"""What was taken out of runs that wait for what follows, to take it out of that as well."""
+"""Secrets redacted from waiting runs, to redact them from the runs that follow as well."""
 
 from collections.abc import Collection
 from typing import Final
@@ -22,12 +22,12 @@ class OpenSecrets:
         return bool(self._by_thread)
 
     def of(self, run: RecordedRun) -> KnownSecrets:
-        """What is known when a run comes: of the earlier parts, where it is one of a thread."""
+        """Return the secrets known from the earlier runs of a run's thread."""
         known = None if run.part is None else self._by_thread.get(run.part.thread)
         return KnownSecrets() if known is None else known
 
     def keep(self, run: RecordedRun, known: KnownSecrets) -> None:
-        """Remember them for what follows in the thread of a run."""
+        """Remember secrets for the next run in this run's thread."""
         if run.part is None or not known:
             return
         self._by_thread.pop(run.part.thread, None)
@@ -36,7 +36,7 @@ class OpenSecrets:
             del self._by_thread[next(iter(self._by_thread))]
 
     def forget_all_but(self, threads: Collection[str]) -> None:
-        """Only in these, by their fingerprints, does a run still wait."""
+        """Forget the secrets of all threads but these, given by their fingerprints."""
         self._by_thread = {
             thread: known for thread, known in self._by_thread.items() if thread in threads
         }

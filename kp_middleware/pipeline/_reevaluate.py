@@ -30,7 +30,7 @@ _LEFT: Final = ("sent", "sending")
 
 
 class Reevaluation:
-    """Evaluates stored runs again, and lets the outbox follow. What was sent is never sent again.
+    """Evaluates stored runs again, and lets the outbox follow. Nothing is sent twice.
 
     Args:
         connection: Of the file.
@@ -119,11 +119,11 @@ class Reevaluation:
         return leaves
 
     def queue(self, seq: int) -> None:
-        """Put a trace that clears now into the outbox, redacted. If we die, the next one does."""
+        """Queue a trace that clears now, redacted; after a crash, the next process does."""
         self._dispatch.queue_stored(seq)
 
     def queue_left(self) -> None:
-        """Queue what a process that died has left."""
+        """Queue the traces that a crashed process has left."""
         while self._dispatch.queue_left():
             pass
 

@@ -1,4 +1,4 @@
-"""Today's rules, applied to what has not been sent yet."""
+"""Apply today's redaction rules to outbox items that have not been sent."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -17,7 +17,7 @@ _NOT_SENT: Final = ("pending", "blocked", "rejected")
 
 
 class Rescan:
-    """Makes the bodies of the outbox anew.
+    """Redacts the bodies of outbox items again.
 
     A program may have redacted by settings of its own. What such a one prepared is cleaned once
     more, so that both have their way; what it blocked is left as it is.
@@ -64,7 +64,7 @@ class Rescan:
         )
 
     def all_rows(self) -> dict[int, Rescanned]:
-        """What became of each row that was not sent, by its ``seq``.
+        """Rescan every row that was not sent; return the outcome of each by its ``seq``.
 
         What may have been sent before its file was damaged is not released by the way.
         """

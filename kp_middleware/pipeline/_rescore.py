@@ -106,13 +106,13 @@ class Replay:
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
 
     def remember(self, before: Iterable[Remembered]) -> None:
-        """What has been before the first run that is replayed, oldest first."""
+        """Fill the cache with the vectors from before the first replayed run, oldest first."""
         for key, vector, added_at_ms in before:
             self._now_ms = added_at_ms
             self._cache.add(_from_bytes(vector), key, embedder=self._name or "")
 
     def of(self, runs: Sequence[PastRun]) -> Iterator[Replayed]:
-        """The next runs; what is not selected, or has left, is remembered and not scored.
+        """Replay the next runs; those not selected, or already sent, are only remembered.
 
         Raises:
             EmbedderError: If the model cannot be used.
@@ -124,7 +124,7 @@ class Replay:
             yield self._replayed(run, traces.get(run.seq), vectors)
 
     def _read(self, run: PastRun) -> ReasoningTrace | None:
-        """The document of a run, where it is needed and can be read."""
+        """Return the document of a run, or None if it is not needed or cannot be read."""
         is_known = run.vector is not None or self._embedder is None
         if not run.is_selected or (run.has_left and is_known):
             return None
@@ -165,14 +165,14 @@ class Replay:
         return Replayed(run)
 
     def _gone(self, run: PastRun) -> Nearest | None:
-        """What it was nearest to, measured as today, where that has been removed since."""
+        """Return the stored similarity to a nearest run that was removed since, or None."""
         if run.nearest_similarity is None or run.nearest_seq is not None:
             return None
         return Nearest("", run.nearest_similarity) if run.embedder == self._name else None
 
 
 class Rescoring:
-    """Scores runs anew, the oldest first, each as if it had just ended, with today's settings.
+    """Rescores runs, the oldest first, each as if it had just ended, with today's settings.
 
     What was sent, is on its way or was rejected keeps its score; it only gets a vector, so that
     others are compared with it. What has begun and was cut off goes on where it stopped, if it is
@@ -221,16 +221,16 @@ class Rescoring:
         self._last_vector = 0 if begun is None else begun.last_vector
 
     def remaining(self) -> int:
-        """How many of the selected are to be scored yet."""
+        """Return how many of the selected runs are still to be scored."""
         return self._runs.count(after=self._done)
 
     @property
     def unread(self) -> Sequence[str]:
-        """The ids of those so far whose document cannot be read: they keep what they had."""
+        """The ids of runs with an unreadable document, which keep their score."""
         return self._replay.unread
 
     def steps(self) -> Iterator[int]:
-        """Do it; after each short step, how many of the selected are done by it.
+        """Rescore in short steps; yield how many of the selected runs each has done.
 
         Raises:
             DatabaseError, sqlite3.Error: If the file cannot be used, or another rescoring is at
@@ -250,7 +250,7 @@ class Rescoring:
                 forget_progress(self._connection)
 
     def _begun(self) -> RescoringProgress | None:
-        """What an earlier call has begun, where it covers what is asked for now."""
+        """Return the progress of an interrupted call with the same settings, or None."""
         begun = self._kept
         if begun is None or begun.settings != self._digest:
             return None
@@ -270,7 +270,7 @@ class Rescoring:
         return count
 
     def _insist_on_being_alone(self) -> None:
-        """In the transaction that writes: whoever else scores anew writes how far it has come."""
+        """Raise DatabaseError if another rescoring has written its progress meanwhile."""
         if read_progress(self._connection) != self._kept:
             raise DatabaseError(
                 self._settings.db,
@@ -285,7 +285,7 @@ class Rescoring:
         save_progress(self._connection, self._kept)
 
     def _take(self, replayed: Replayed) -> bool:
-        """Write down what became of a run; whether it is one of the selected."""
+        """Store the outcome of a run; return whether it is one of the selected."""
         now = self._runs.run(replayed.run.seq)
         if now is None or now.recorded != replayed.run.recorded:
             self.counts["overtaken"] += replayed.run.is_selected
@@ -353,7 +353,7 @@ class Rescoring:
             self._cleared.append(now.seq)
 
     def _followed(self, run: PastRun, decision: str) -> Iterator[Became]:
-        """What follows of a decision for a run as it was before."""
+        """Yield what a new decision changes for a run."""
         if decision == run.decision:
             return
         if decision == "forward":
@@ -367,7 +367,7 @@ class Rescoring:
 
 
 def _digest(settings: Settings, embedder: str | None) -> str:
-    """Of all that a score and a decision depend on."""
+    """Return a digest of all that a score and a decision depend on."""
     weights = {domain: [*weights] for domain, weights in settings.profiles.items()}
     gate = gate_of(settings).name
     size = (settings.cache_size, settings.cache_ttl_ms)
@@ -376,7 +376,7 @@ def _digest(settings: Settings, embedder: str | None) -> str:
 
 
 def is_as_before(run: PastRun, score: Score) -> bool:
-    """Whether scoring a run anew has changed nothing that is stored."""
+    """Return whether rescoring a run has changed nothing that is stored."""
     signals, weights = score.signals, score.weights
     now = (
         *(score.value, signals.novelty),

@@ -1,4 +1,4 @@
-"""Old traces go by themselves, a few at a time, while there is nothing else to do."""
+"""Retention: remove old traces, a few at a time, while there is nothing else to do."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _DAY_S: Final = 86_400.0
 
 
 class Retention:
-    """Once an hour, removes what is too old.
+    """Removes traces that are too old, once an hour.
 
     A clock that jumps forward while we run makes nothing older than a day more than it is.
 

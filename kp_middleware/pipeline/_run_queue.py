@@ -60,7 +60,7 @@ class RunQueue:
         return True
 
     def take(self, timeout_s: float) -> FinishedRun | None:
-        """The oldest run, or None if none came in time or `wake` was called."""
+        """Take the oldest run, or return None after the timeout or a call of `wake`."""
         if timeout_s:
             self._sleep(timeout_s)
         with self._lock:
@@ -80,14 +80,14 @@ class RunQueue:
             self._in_hand -= 1
 
     def kept(self) -> None:
-        """A run that was taken is in the file, or never will be."""
+        """Note that a run that was taken is stored, or given up."""
         with self._changed:
             self._in_hand -= 1
             self._kept_s = time.monotonic()
             self._changed.notify_all()
 
     def done(self, count: int) -> None:
-        """So many of the runs that were taken need no more work now."""
+        """Note that so many of the runs that were taken are finished."""
         with self._changed:
             self._unfinished -= count
             self._changed.notify_all()
@@ -100,13 +100,13 @@ class RunQueue:
         self._bell.put(None)
 
     def take_looks(self) -> int:
-        """How often it was asked to look: so many are done when it finds nothing more."""
+        """Return how often `ask_to_look` was called, and reset the count."""
         with self._lock:
             looks, self._looks = self._looks, 0
         return looks
 
     def drop(self) -> int:
-        """Count a run that is lost; how many there are now."""
+        """Count a run that is lost; return how many there are now."""
         with self._lock:
             self._dropped += 1
             self._untold += 1
@@ -114,16 +114,16 @@ class RunQueue:
 
     @property
     def dropped(self) -> int:
-        """How many runs were lost."""
+        """The number of runs that were lost."""
         return self._dropped
 
     @property
     def untold(self) -> int:
-        """How many were lost that the file does not count yet."""
+        """The number of lost runs that the file does not count yet."""
         return self._untold
 
     def told(self, count: int) -> None:
-        """The file counts so many more of them."""
+        """Note that the file now counts so many more lost runs."""
         with self._lock:
             self._untold -= count
 
@@ -132,13 +132,13 @@ class RunQueue:
         self._bell.put(None)
 
     def meet_trouble(self, *, lasting: bool) -> None:
-        """Runs cannot be kept for now; if it is ``lasting``, to wait for them is of no use."""
+        """Note that runs cannot be stored now; if ``lasting``, waiting for them is no use."""
         with self._changed:
             self._in_trouble, self._stuck = True, lasting
             self._changed.notify_all()
 
     def end_trouble(self) -> None:
-        """Runs can be kept again."""
+        """Note that runs can be stored again."""
         with self._changed:
             self._in_trouble = self._stuck = False
 
@@ -167,12 +167,12 @@ class RunQueue:
 
     @property
     def waiting(self) -> int:
-        """How many runs are in memory alone."""
+        """The number of runs that are only in memory."""
         with self._lock:
             return len(self._runs) + self._in_hand
 
     def _sleep(self, timeout_s: float) -> None:
-        """Until somebody rings, unless a run is there already."""
+        """Sleep until there is a run, a call of `wake`, or the timeout."""
         with self._lock:
             self._asleep = not self._runs
             if not self._asleep:
@@ -183,7 +183,7 @@ class RunQueue:
 
 
 def _size_bytes(run: FinishedRun) -> int:
-    """About what it takes in memory."""
+    """Estimate the memory that a run takes."""
     if isinstance(run, Recorder):
         texts = len(run.objective) + len(run.result_summary)
         return run.log.size_bytes + run.log.kept * _STEP_BYTES + texts + _OVERHEAD_BYTES

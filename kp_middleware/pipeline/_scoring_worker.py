@@ -76,7 +76,7 @@ class ScoringWorker:
 
     @property
     def trouble(self) -> str | None:
-        """Why the file cannot be used now, and what to do about it; None if it can."""
+        """The reason the file cannot be used now, with a remedy; None if it can."""
         return self._trouble.words
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class ScoringWorker:
                 self._thread = start_daemon("kp-scoring", self._work, ends=True)
 
     def look_again(self) -> None:
-        """Look in the background for what others have left in the file."""
+        """Look in the background for runs that other processes have left in the file."""
         self.start()
         self._queue.ask_to_look()
 
@@ -170,7 +170,7 @@ class ScoringWorker:
         return True
 
     def leave_to_the_parent(self) -> None:
-        """In a forked child: end after the step that forked, which is the parent's to complete."""
+        """End after the current step in a forked child: the parent completes the work."""
         self._queue = RunQueue(0)
         self._stopping = threading.Event()  # the locks of the old ones may be a lost thread's
         self._stopping.set()
@@ -205,7 +205,7 @@ class ScoringWorker:
         return run is not None and self._attempt(partial(self._keep, run), run)
 
     def _attempt(self, step: Callable[[], bool], run: FinishedRun | None = None) -> bool:
-        """Whether a step did something; if it fails, the run that it was to keep waits on."""
+        """Run a step, and return whether it did something; if it fails, requeue its run."""
         began_s = time.monotonic()
         try:
             with no_fork():  # what a fork interrupts may hold locks of Python or a library

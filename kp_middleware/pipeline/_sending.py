@@ -1,4 +1,4 @@
-"""The thread that sends what is in the outbox, and what else is asked of a registry."""
+"""The thread that sends outbox items, and the other requests to a registry."""
 
 import logging
 import math
@@ -100,7 +100,7 @@ class SendingWorker:
         return self._thread is None or (self._next_at is not None and self._next_at > deadline)
 
     def _rest_until(self, next_at: float | None) -> None:
-        """Tell who waits when the next is sent, on the monotonic clock; None: one is just now."""
+        """Set when the next item is sent, on the monotonic clock; None while one is sent."""
         with self._resting:
             self._next_at = next_at
             self._resting.notify_all()
@@ -135,7 +135,7 @@ class SendingWorker:
             self._rest_until(math.inf)
 
     def _pace(self) -> PaceKeeper:
-        """Share the registry's with all processes; nobody else knows of an exporter's."""
+        """Return the shared pace of a registry, or a private one for an exporter."""
         if isinstance(self._exporter, Registry):
             return shared_pace(self._exporter, self._settings.db)
         return OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
@@ -179,7 +179,7 @@ def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> 
 
 
 def shared_pace(registry: Registry, db: Path) -> SharedPace:
-    """What all who send with this key on this machine go by."""
+    """Return the pace shared by all processes that send with this key."""
 
     def table(path: Path) -> PacingTable:
         return PacingTable(
@@ -252,7 +252,7 @@ def check_key(registry: Registry, db: Path) -> bool:
 
 
 def sent_ids(registry: Registry, db: Path, *, agent_id: str) -> frozenset[str]:
-    """The ids of all that the registry has of this agent.
+    """Return the ids of all traces that the registry has of this agent.
 
     Args:
         registry: Whom to ask, and with which key.
@@ -281,7 +281,7 @@ def _may_write(registry: Registry, pace: SharedPace) -> bool:
 
 @contextmanager
 def _at_the_pace(registry: Registry, db: Path) -> Iterator[SharedPace]:
-    """A 429 counts, whatever was asked."""
+    """Keep to the pace during a request of any kind; a 429 counts."""
     pace = shared_pace(registry, db)
     try:
         yield pace

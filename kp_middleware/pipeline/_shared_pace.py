@@ -1,4 +1,4 @@
-"""One pace for all processes of a user, also after a restart: no key is burnt by their sum."""
+"""One pace for all processes of a user, kept across restarts, so that no key is revoked."""
 
 import logging
 import math
@@ -77,12 +77,12 @@ class SharedPace:
 
     @property
     def problem(self) -> Problem:
-        """What the last request is known to have met."""
+        """The last known problem of a request."""
         kept = self._known.problem if self._known else ""
         return Problem.read(kept or ProblemKind.DEAD_KEY)
 
     def take(self) -> float:
-        """Seconds until it is worth asking again; 0: the next request is ours to make, now."""
+        """Return the seconds until the next attempt to take the turn; 0 if it is ours now."""
         try:
             pace = self._change(self._taken)
         except TimeoutError as error:
@@ -98,7 +98,7 @@ class SharedPace:
         return wait_s or min(max(pace.held_until - now, 0.01), _LOOK_AGAIN_S)
 
     def spend(self) -> Pace | None:
-        """Note that a request is made; None: it is no longer ours to make."""
+        """Note that a request is made; return None if the turn is no longer ours."""
         try:
             pace = self._change(self._spent)
         except TimeoutError as error:
@@ -109,7 +109,7 @@ class SharedPace:
         return pace if pace.holder == self._us else None
 
     def settle(self, answer: Change, /) -> float:
-        """Note what the answer means; seconds until the next request may be made."""
+        """Note what the answer means; return the seconds until the next request."""
         try:
             pace = self._change(partial(self._settled, answer))
         except (TimeoutError, DatabaseError) as error:
@@ -225,7 +225,7 @@ class SharedPace:
         return replace(pace, holder=None, held_until=min(pace.held_until, now + _AT_IT_S))
 
     def _by_ourselves(self, error: Exception) -> OwnPace:
-        """Sending goes on without the file, and slowly: others may do the same."""
+        """Return a slow pace of this process alone, for when the file cannot be used."""
         self._say("alone", "this process sends slowly, and by itself: %s", error)
         if self._unwritten is None:
             known = self._known or self._look() or Pace()
@@ -241,7 +241,7 @@ class SharedPace:
         return None
 
     def _say_why(self, pace: Pace, wait_s: float) -> None:
-        """What the processes before us have met, or nothing would be sent without a word."""
+        """Log why nothing is sent, if earlier processes have met a problem."""
         problem = Problem.read(pace.problem) if pace.problem else None
         if wait_s == math.inf:
             self._say("long", "%s", f"nothing is sent: {problem}" if problem else _REFUSED)

@@ -1,4 +1,4 @@
-"""How a pipeline is doing: what its file says, and what only this process knows."""
+"""The statistics of a pipeline: from its file, and from this process."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -54,7 +54,7 @@ def read_stats(
     swallowed: Mapping[str, int],
     trouble: str | None,
 ) -> Stats:
-    """With zeros where the file cannot be read; a file that is not there yet is no trouble.
+    """Return the statistics; the file's counts are 0 if it is missing or cannot be read.
 
     Args:
         path: Of the file.

@@ -1,4 +1,4 @@
-"""A clock that nobody sets, shared by all processes of the machine."""
+"""A monotonic clock that all processes of the machine share."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ _BOOT_FILE: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Uptime(NamedTuple):
-    """How long the machine has been up.
+    """The time since the machine was booted.
 
     Attributes:
         boot: Names the start it counts from; empty where that has no name: then two cannot be
@@ -22,7 +22,7 @@ class Uptime(NamedTuple):
 
 
 def read_uptime() -> Uptime:
-    """Now; known on Linux only."""
+    """Return the current uptime; known on Linux only."""
     if sys.platform == "linux":
         try:
             boot = _BOOT_FILE.read_text(encoding="ascii").strip()

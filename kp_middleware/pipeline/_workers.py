@@ -1,4 +1,4 @@
-"""What works behind a pipeline: a queue, a thread that scores, and one that sends."""
+"""The workers of a pipeline: a queue, a thread that scores, and one that sends."""
 
 import logging
 import time
@@ -80,7 +80,7 @@ class Workers:
             logger.warning("a run was dropped: %s; more are counted, not logged", why)
 
     def flush(self, timeout_s: float) -> Backlog:
-        """Wait until all is scored and sent, or the time is over; what is not done then."""
+        """Wait until all is scored and sent, or the time is over; return the backlog."""
         if not self._settings.sync and any(self._backlog()):
             self._scorer.look_again()  # another process may have left it
         deadline = time.monotonic() + timeout_s
@@ -90,7 +90,7 @@ class Workers:
         return self._backlog()
 
     def stats(self) -> Stats:
-        """How many were recorded, scored, sent and lost."""
+        """Return how many runs were recorded, scored, sent and lost."""
         return read_stats(
             self._settings.db,
             in_memory=self._queue.waiting,
@@ -101,7 +101,7 @@ class Workers:
         )
 
     def end(self, since_s: float, timeout_s: float) -> None:
-        """Stop: all of it in the time that began at ``since_s``, unless runs are being kept."""
+        """Stop within the timeout, counted from ``since_s``, unless runs are still being stored."""
         if self.closed:
             return
         self.closed = True
@@ -122,7 +122,7 @@ class Workers:
             logger.warning(words, self._queue.waiting, why)
 
     def start_in_a_child(self) -> None:
-        """After a fork, which takes no threads along: the parent keeps what it had in its queue."""
+        """Start in a forked child, with an empty queue: the parent keeps its runs."""
         self._scorer.leave_to_the_parent()
         self._start_afresh()
 
@@ -133,7 +133,7 @@ class Workers:
             self._queue.wait_until_done(deadline - time.monotonic())
 
     def _start_afresh(self) -> None:
-        """With an empty queue and no thread: at first, and in a forked child."""
+        """Create an empty queue and the workers, without starting a thread."""
         self._queue = RunQueue(self._settings.max_queue_bytes)
         self._sender = self._make_sender()
         self._scorer = ScoringWorker(
@@ -161,7 +161,7 @@ class Workers:
             self._sender.start()
 
     def _backlog(self) -> Backlog:
-        """From the file, where it exists; what cannot be read there is not counted."""
+        """Return the backlog of memory and file; an unreadable file counts as empty."""
         try:
             with closing(Database(self._settings.db, read_only=True)) as connection:
                 unscored, unsent = count_backlog(connection)
@@ -171,9 +171,9 @@ class Workers:
 
 
 def _start_afresh_in_the_child() -> None:
-    """A fork takes no threads along, but locks as they were.
+    """Restart the workers after a fork, which copies locks but no threads.
 
-    Files the parent had none open: see `Database`, whose part comes first, because it was imported
+    Connections of the parent are closed by `Database`, whose hook runs first: it was imported
     before.
     """
     for workers in still_open():

@@ -1,4 +1,4 @@
-"""What is wrong with settings from outside of the program: said once in a process."""
+"""Wrong settings from outside of the program, logged once per process."""
 
 import logging
 from typing import Final
