@@ -1,8 +1,8 @@
-"""Take out what must not be written or shared, and make sure of it before anything leaves.
+"""Redaction: remove private data from traces, and check documents before export.
 
-Secrets and payment cards go at every level; bank accounts, national ids, e-mail addresses, phone
-numbers, IP and MAC addresses and home paths stay at ``private`` alone. Names, postal addresses and
-birth dates are not found by rules. A `Policy` adds what a user knows better.
+Secrets and payment cards are redacted at every level; bank accounts, national ids, e-mail
+addresses, phone numbers, IP and MAC addresses and home paths at every level except ``private``.
+Names, postal addresses and birth dates are not found by rules. A `Policy` adds a user's own rules.
 """
 
 from kp_middleware.privacy._documents import (

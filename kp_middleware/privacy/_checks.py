@@ -1,4 +1,4 @@
-"""Judging the value beside a key: is it the secret itself, or code, a word, a stand-in?"""
+"""Checks of the value after a key: a secret, or code, a word or a placeholder?"""
 
 import base64
 import re
@@ -51,27 +51,27 @@ _ESCAPED = re.compile(r"\\f[A-Z]")
 
 
 def is_counter(name: str) -> bool:
-    """Whether what has this name is a number of something, even below a name of a secret."""
+    """Return whether a name is that of a number, even below a secret's name."""
     return _COUNTER.search(name.lower()) is not None
 
 
 def is_of_account(name: str, value: str) -> bool:
-    """Beside a password in credentials: whose, and where it is used."""
+    """Return whether a field beside a password only describes the account."""
     return name.lower() in _OF_ACCOUNT and not is_strong(value)
 
 
 def is_usual(value: str) -> bool:
-    """Recognize a word of schemas, or what stands for a value."""
+    """Return whether a value is a word of schemas or a placeholder."""
     return is_usual_word(value) or is_stand_in(value)
 
 
 def whole(match: re.Match[str]) -> str:
-    """Return the identifier that the ``name`` of a match is a part of."""
+    """Return the whole identifier around the ``name`` group of a match."""
     return whole_name(match.string, match.start("name"), match.end("name"))
 
 
 def named(check: Check) -> Check:
-    """Return the same for a match whose ``name`` is first seen to be one."""
+    """Return the check, applied only where the ``name`` group ends in a secret's name."""
 
     @wraps(check)
     def checked(match: re.Match[str]) -> bool:
@@ -81,13 +81,13 @@ def named(check: Check) -> Check:
 
 
 def is_no_code(match: re.Match[str]) -> bool:
-    """Beside a name: ``token, value = get_token(line)`` gives no secret away."""
+    """Return whether the value is neither code nor a placeholder, unlike ``token = read(line)``."""
     value = value_of(match)
     return not (is_code(value) or is_stand_in(value))
 
 
 def is_told(match: re.Match[str]) -> bool:
-    """In prose, where any word can follow: the value is a secret if no dictionary has it."""
+    """Return whether a value in prose, where any word may follow, is no dictionary word."""
     value = value_of(match).rstrip(".,:;!?)\"'")
     if not (value.isascii() or any(map(_is_sign, value))):
         return False  # a word of another language
@@ -101,12 +101,12 @@ def is_told(match: re.Match[str]) -> bool:
 
 
 def _is_sign(character: str) -> bool:
-    """One that makes a word a password: of ASCII, and no letter that other alphabets share."""
+    """Return whether a character is an ASCII digit or symbol, as in passwords."""
     return character.isascii() and not character.isalpha()
 
 
 def is_argument(match: re.Match[str]) -> bool:
-    """Where a secret has its place: anything but a stand-in or a word of programs."""
+    """Return whether an argument in a secret's position is no placeholder or usual word."""
     value = value_of(match)
     if is_usual(value) or _ESCAPED.search(value):
         return False
@@ -120,7 +120,7 @@ def _is_quoted(match: re.Match[str]) -> bool:
 
 
 def is_named_strong(match: re.Match[str]) -> bool:
-    """After a name that may name a secret: what is no word, number, path or id."""
+    """Return whether the value of a probable name is no word, number, path or id."""
     value = value_of(match)
     if "\n" in match.string[match.end("name") : matched_value(match)[0]]:
         return False
@@ -134,7 +134,7 @@ def is_named_strong(match: re.Match[str]) -> bool:
 
 
 def is_typed(match: re.Match[str]) -> bool:
-    """``with password …``, ``password("…")``: told, but not what a program asks for by a name."""
+    """Return whether ``with password …`` or ``password("…")`` gives a secret."""
     value, text = value_of(match).strip("`"), match.string
     if _ASKED.search(text[max(0, match.start("name") - 40) : match.start("name")]):
         return False
@@ -146,13 +146,13 @@ def is_typed(match: re.Match[str]) -> bool:
 
 
 def is_called(match: re.Match[str]) -> bool:
-    """``setPassword("…")``: told; ``token("…")``: as ``is_typed``."""
+    """Return whether ``setPassword("…")`` or ``token("…")`` gives a secret."""
     before = match.string[max(0, match.start("name") - 24) : match.end("name")]
     return is_told(match) if _SETS.search(before) else is_typed(match)
 
 
 def is_second(match: re.Match[str]) -> bool:
-    """``set("password", "…")``: told, but no word of a list of names."""
+    """Return whether ``set("password", "…")`` gives a secret, not a list of names."""
     start = match.start("name")
     if _LISTED_BEFORE.search(match.string, max(0, start - 60), start):
         return is_strong(value_of(match))
@@ -160,7 +160,7 @@ def is_second(match: re.Match[str]) -> bool:
 
 
 def is_cell(match: re.Match[str]) -> bool:
-    """The next cell of a row: told, but no other way in a pattern."""
+    """Return whether the next cell of a table row is a secret, not an alternative in a regex."""
     between = match.string[match.end("name") : matched_value(match)[0]]
     if not any(map(str.isspace, between)):
         at = match.start("name")
@@ -171,12 +171,12 @@ def is_cell(match: re.Match[str]) -> bool:
 
 
 def is_line_of_password(match: re.Match[str]) -> bool:
-    """Recognize a line of Gradle: ``password 'secret'``."""
+    """Return whether a Gradle line such as ``password 'secret'`` gives a password."""
     return is_of_password(match["name"]) and " " not in value_of(match)
 
 
 def is_whole_line(match: re.Match[str]) -> bool:
-    """``password: Tr0ub 4dor &3``: all of the line, unless plain words follow the first part."""
+    """Return whether the whole line is a value with spaces: ``password: Tr0ub 4dor &3``."""
     at = match.start("name")
     start = match.string.rfind("\n", max(0, at - 200), at) + 1
     if len(match.string[start : match.start("name")].split()) > 1:
@@ -188,7 +188,7 @@ def is_whole_line(match: re.Match[str]) -> bool:
 
 
 def is_default(match: re.Match[str]) -> bool:
-    """In the braces of a shell: ``${PASSWORD:-…}``."""
+    """Return whether the value is a shell default in braces: ``${PASSWORD:-…}``."""
     before = match.string[max(0, match.start("name") - 64) : match.start("name")]
     if not is_argument(match):
         return False
@@ -196,24 +196,24 @@ def is_default(match: re.Match[str]) -> bool:
 
 
 def is_braced(match: re.Match[str]) -> bool:
-    """``PWD={…};`` of ODBC, not the braces of a template."""
+    """Return whether ``PWD={…};`` is an ODBC value, not the braces of a template."""
     return is_strong(value_of(match))
 
 
 def is_filled_in(match: re.Match[str]) -> bool:
-    """On a command line: anything but a template."""
+    """Return whether a command-line value is filled in, not a template."""
     value = value_of(match)
     return not (is_stand_in(value) or _ASKS.fullmatch(value))
 
 
 def is_of_router(match: re.Match[str]) -> bool:
-    """Recognize a line of a router's configuration: digits and letters, or a kind before it."""
+    """Return whether a value in a router's configuration has a digit and is no placeholder."""
     value = value_of(match)
     return any(map(str.isdigit, value)) and not is_stand_in(value)
 
 
 def is_user_and_password(match: re.Match[str]) -> bool:
-    """``user:password``, or a key as the user; neither part is a template."""
+    """Return whether ``user:password``, or a key as the user, is no template."""
     user, _, password = value_of(match).partition(":")
     password = password.strip("\"'")
     if not password:
@@ -222,23 +222,23 @@ def is_user_and_password(match: re.Match[str]) -> bool:
 
 
 def lists_a_secret(match: re.Match[str]) -> bool:
-    """One of the items of a list of YAML is no word, number or path."""
+    """Return whether an item of a YAML list is no word, number or path."""
     return any(is_strong(item.strip("-\"'")) for item in value_of(match).split())
 
 
 def is_strong_value(match: re.Match[str]) -> bool:
-    """What is no word, number, path or code."""
+    """Return whether the value is no word, number, path or code."""
     value = value_of(match)
     return is_strong(value) or is_passphrase(value)
 
 
 def is_strong_user(match: re.Match[str]) -> bool:
-    """``user:password`` whose password is no word, number or path."""
+    """Return whether the password of ``user:password`` is no word, number or path."""
     return is_strong(value_of(match).partition(":")[2])
 
 
 def is_of_kubernetes(match: re.Match[str]) -> bool:
-    """Base64 of a text, as a ``kind: Secret`` holds it."""
+    """Return whether the value is base64 of a text, as in a Kubernetes Secret."""
     value = value_of(match)
     try:
         decoded = base64.b64decode(value, validate=True).decode()
@@ -248,7 +248,7 @@ def is_of_kubernetes(match: re.Match[str]) -> bool:
 
 
 def is_opaque(match: re.Match[str]) -> bool:
-    """After any name: the value is a secret if it looks random and is not a hash or an id."""
+    """Return whether the value after any name looks random and is no hash or id."""
     value = value_of(match)
     before = match.string[max(0, match.start() - 48) : match.start()]
     named = _NAME_BEFORE.search(before)
@@ -258,7 +258,7 @@ def is_opaque(match: re.Match[str]) -> bool:
 
 
 def is_token(match: re.Match[str]) -> bool:
-    """After a word that may name a secret: random characters, not hexadecimal ones."""
+    """Return whether the value of a doubtful name is random, and not hexadecimal."""
     value, name = value_of(match), whole(match)
     if is_hexadecimal(value) or _NOT_SECRET.match(value) or "(" in value:
         return False
@@ -269,20 +269,20 @@ def is_token(match: re.Match[str]) -> bool:
 
 
 def is_unlike_words(match: re.Match[str]) -> bool:
-    """Words joined by hyphens hold neither digits nor capitals inside."""
+    """Return whether the value has a digit or capitals inside, unlike hyphenated words."""
     value = value_of(match)
     return _has_digits(value, 1) or case_changes(value) >= 3
 
 
 def is_random(match: re.Match[str]) -> bool:
-    """Two digits or many changes of case, and not the same character over and over."""
+    """Return whether the value has two digits or many case changes, and varied characters."""
     value = value_of(match)
     varied = len(set(value[-12:])) > 3
     return varied and (_has_digits(value, 2) or case_changes(value) >= 6)
 
 
 def is_credential(match: re.Match[str]) -> bool:
-    """After ``Bearer`` and its like: anything with a digit, a capital inside or a symbol."""
+    """Return whether the value after ``Bearer`` or the like is no word or placeholder."""
     value = value_of(match)
     words = value.split()
     if is_stand_in(value) or (
@@ -316,7 +316,7 @@ _ENV = re.compile(r"[A-Z0-9_]+")
 
 
 def is_given(match: re.Match[str]) -> bool:
-    """After a name that names a secret: the value is one, unless it is code or a stand-in."""
+    """Return whether the value of a secret's name is no code, word or placeholder."""
     text, (start, end) = match.string, matched_value(match)
     value, sign = text[start:end], text[match.end("name") : start]
     is_bare = match["value_bare"] is not None
@@ -335,12 +335,12 @@ def is_given(match: re.Match[str]) -> bool:
 
 
 def is_working_folder(name: str, value: str) -> bool:
-    """``PWD=/srv/app``: a shell's own variable."""
+    """Return whether the value is a shell's own variable: ``PWD=/srv/app``."""
     return name in {"PWD", "OLDPWD"} and value.startswith(("/", "~"))
 
 
 def is_flag(match: re.Match[str]) -> bool:
-    """On a command line, after ``--name``: as ``is_given``."""
+    """Return whether the value of a command-line flag ``--name`` passes `is_given`."""
     text, (start, end) = match.string, matched_value(match)
     before = text[max(0, match.start() - 48) : match.start()]
     if _FLAG_BEFORE.search(before) is None or _FONT.fullmatch(text, start, end):
@@ -349,7 +349,7 @@ def is_flag(match: re.Match[str]) -> bool:
 
 
 def _is_of_model(match: re.Match[str], name: str, value: str) -> bool:
-    """``{"token": "Yes", "logprob": -0.1}``: a piece of text, as language models count them."""
+    """Return whether a token is a language model's: ``{"token": "Yes", "logprob": -0.1}``."""
     if name.lower() not in {"token", "tokens"} or not is_sign_of_model(value):
         return False
     around = match.string[max(0, match.start() - 200) : match.end() + 200]
@@ -357,7 +357,7 @@ def _is_of_model(match: re.Match[str], name: str, value: str) -> bool:
 
 
 def _is_below(match: re.Match[str]) -> bool:
-    """``if not password:`` and then another line; what documents a class."""
+    """Return whether the value is on the line after a condition, or is a docstring."""
     if match["value_triple"] or match["value_three"]:
         return True
     text, start = match.string, match.start("name")
@@ -378,21 +378,21 @@ def _is_quoted_value(match: re.Match[str], value: str, name: str, sign: str) -> 
 
 
 def _is_title(value: str) -> bool:
-    """``TOKEN_DATA: "template data"``, ``DEFAULT``: no key has spaces."""
+    """Return whether a value is a title such as ``"template data"`` or ``DEFAULT``."""
     if " " in value:
         return all(map(_WORD.fullmatch, value.split()))
     return len(value) < 12 and value.isupper() and value.isalpha()
 
 
 def _in_one_quote(match: re.Match[str], sign: str) -> bool:
-    """``input('Password: ', x)``: the quote after the name closes the one before it."""
+    """Return whether name and value are in one quoted string: ``input('Password: ', x)``."""
     text, start = match.string, match.start("name")
     opened = _OPENED.search(text[max(0, start - 40) : start])
     return opened is not None and sign[:1] not in {"'", '"', "`", "\\"} and opened[1] == sign[-1:]
 
 
 def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:
-    """Without quotes, it must be neither a word nor code."""
+    """Return whether an unquoted value is neither a word nor code."""
     if value.isdecimal() and len(value) < 4 and sign[:1] in {'"', "'"}:
         return False  # a count: ``"token": 12``
     own = match["name"].strip("_").lower()
@@ -423,7 +423,7 @@ def _is_no_value(value: str, own: str, name: str) -> bool:
 
 
 def _is_described(match: re.Match[str], value: str, name: str) -> bool:
-    """``api_key: MyKeyType``, ``api_key: API key for …``."""
+    """Return whether a type or words follow: ``api_key: MyKeyType``, ``api_key: API key for …``."""
     text, end = match.string, match.end("value_bare")
     value = value.lstrip("&*")
     if _TYPE.fullmatch(value) and _TYPE_ENDS.match(text, end):
@@ -438,7 +438,7 @@ def _is_described(match: re.Match[str], value: str, name: str) -> bool:
 
 
 def _is_variable(value: str, name: str, sign: str) -> bool:
-    """``token = value_str``, ``passwd = password_mgr``: code."""
+    """Return whether a value is a variable: ``token = value_str``, ``passwd = password_mgr``."""
     if ":" in sign or not (value.isascii() and _IDENTIFIER.fullmatch(value) and is_plain(value)):
         return False
     if " " not in sign:

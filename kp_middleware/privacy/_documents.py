@@ -1,4 +1,4 @@
-"""The one place where any failure becomes a refusal, and where a document begins and ends."""
+"""Redaction of whole documents, which turns any failure into a refusal."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def fail_closed() -> Iterator[None]:
-    """Turn what goes wrong inside into a RedactionError that says nothing of the value."""
+    """Convert any failure inside into a RedactionError that does not reveal the value."""
     try:
         with document():
             yield
@@ -38,14 +38,14 @@ KEPT = frozenset(
         "metadata.privacy_level"
     )
 )
-"""Fields whose type leaves no room for anything that would have to go."""
+"""Fields whose type cannot hold anything to redact."""
 
 _NO_POLICY = Policy()
 
 
 @dataclass(frozen=True, slots=True)
 class RedactedTrace:
-    """A document without what had to go, valid again.
+    """A redacted trace, validated again.
 
     Attributes:
         trace: With placeholders such as ``[REDACTED:email]``.
@@ -57,13 +57,13 @@ class RedactedTrace:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many placeholders were put in, by label."""
+        """The number of placeholders inserted, by label."""
         return counted(self.found)
 
 
 @dataclass(frozen=True, slots=True)
 class RedactedValue:
-    """A structure without what had to go, of the same shape.
+    """A redacted structure, of the same shape.
 
     Attributes:
         value: With placeholders such as ``[REDACTED:email]``; one can stand for a number.
@@ -75,7 +75,7 @@ class RedactedValue:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many placeholders were put in, by label."""
+        """The number of placeholders inserted, by label."""
         return counted(self.found)
 
 
@@ -86,13 +86,13 @@ def redact_trace(
     policy: Policy = _NO_POLICY,
     known: KnownSecrets | None = None,
 ) -> RedactedTrace:
-    """Take out of a document what must not be kept or shared at a level.
+    """Redact a trace for a privacy level.
 
-    A secret that is found in one place goes in every place; so do those that are ``known`` of other
-    documents of its run, which learns of these.
+    A secret found in one place is redacted in every place, as are the ``known`` secrets of other
+    documents of the run, to which those found here are added.
 
     Raises:
-        RedactionError: If it is not certain that the rest is clean and valid: keep it here.
+        RedactionError: If the rest may not be clean and valid: do not share it.
     """
     with fail_closed():
         walk = _walk(trace, level, policy, known, kept=KEPT)
@@ -103,7 +103,7 @@ def redact_trace(
 def spread_in_trace(
     trace: "ReasoningTrace", *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> RedactedTrace:
-    """Take out of a redacted document what became known later. Raises as `redact_trace`."""
+    """Redact secrets learned later from a redacted trace. Raises as `redact_trace`."""
     with fail_closed():
         walk = _walk(trace, level, policy, known, kept=KEPT)
         return _redacted(trace, walk.spread(trace.model_dump(mode="json")), walk)
@@ -116,12 +116,12 @@ def redact_jsonable(
     policy: Policy = _NO_POLICY,
     known: KnownSecrets | None = None,
 ) -> RedactedValue:
-    """Take what must not be kept or shared out of dicts, lists, tuples, strings and numbers.
+    """Redact dicts, lists, tuples, strings and numbers for a privacy level.
 
-    A secret that is found in one place goes in every place, as in `redact_trace`.
+    A secret found in one place is redacted in every place, as in `redact_trace`.
 
     Raises:
-        RedactionError: If it is not certain that the rest is clean; other types are such a doubt.
+        RedactionError: If the rest may not be clean, or a value has another type.
 
     >>> redact_jsonable({"user": "anna", "password": "hunter2"}, level="private").value
     {'user': 'anna', 'password': '[REDACTED:password]'}
@@ -135,7 +135,7 @@ def redact_jsonable(
 def spread_in_jsonable(
     value: object, *, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> RedactedValue:
-    """Take out of a redacted structure what became known later. Raises as `redact_jsonable`."""
+    """Redact secrets learned later from a redacted structure. Raises as `redact_jsonable`."""
     with fail_closed():
         walk = _walk(value, level, policy, known)
         return RedactedValue(walk.spread(value), tuple(walk.found))
@@ -166,9 +166,9 @@ def _walk(
 
 
 def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY) -> None:
-    """Let a JSON document pass, or say why it must not.
+    """Check that a JSON document holds nothing left to redact.
 
-    Our own rules see every field; what a user adds sees those that can hold a text.
+    The built-in rules check every field; the user's, those that can hold text.
 
     Raises:
         RedactionError: ``residual_secret`` with the path, the rule and the length of what was

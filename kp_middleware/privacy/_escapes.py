@@ -1,4 +1,4 @@
-"""Signs that stand for another character, or for none: escapes, entities, colours, zero width."""
+"""Escapes, entities, terminal colours and invisible characters, decoded for the rules."""
 
 import re
 import sys
@@ -9,10 +9,10 @@ PLACEHOLDER = re.compile(
     r"\[REDACTED:(?P<label>[a-z0-9_]{1,40})(?:[#]\d{1,9})?\]"
     r"|\[REDACTED(?::[a-z0-9_]{0,40}(?:[#]\d{0,9})?)?\Z"
 )
-"""What redaction leaves behind, also where it was cut off at the end of a text."""
+"""A redaction placeholder, also one cut off at the end of a text."""
 
 HIDDEN = "\ue000"
-"""Stands for a placeholder: to no rule a word, a number or white space."""
+"""The character that replaces a placeholder: no word, number or white space to any rule."""
 
 _UNSEEN = (
     "\u0000\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\u3164"
@@ -55,7 +55,7 @@ _ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
 
 
 class Reading:
-    """A text with each of its signs read as one character or none.
+    """A text with each escape decoded to one character or none.
 
     Attributes:
         text: As it is read; places are counted in it.
@@ -79,19 +79,19 @@ class Reading:
         self.text = "".join([*parts, text[reached:]]) if parts else text
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
-        """Return where a part that is not empty is in the original text."""
+        """Return the position of a non-empty part in the original text."""
         first, last = self._character(start)[0], self._character(end - 1)[1]
         return self._of.origin(first, last) if self._of else (first, last)
 
     def _character(self, place: int) -> tuple[int, int]:
-        """Start and end of one character in the original text."""
+        """Return the start and end of one character in the original text."""
         begun, origin, size = self._pieces[bisect_right(self._pieces, (place, sys.maxsize)) - 1]
         start = origin + place - begun
         return start, start + size
 
 
 def readings(text: str) -> list[Reading]:
-    r"""Return the text as it is seen; and, if that is another, the text that was meant by it.
+    r"""Return the text as displayed and, if it has escapes, also with them decoded.
 
     ``%3D`` hides where a value begins, and so do ``\n`` in a string that was written down, and
     the end of a colour: the last letter of each seems to belong to what follows. JSON that was
@@ -113,28 +113,28 @@ def _seen_and_meant(text: str, of: Reading | None = None) -> list[Reading]:
 
 
 def plain_readings(text: str) -> list[Reading]:
-    """Return the text as it is seen; and, if that is another, without any escapes, however deep."""
+    """Return the text as displayed and, if it has escapes, also with all of them decoded."""
     kinds = [_SEEN, _PLAIN] if "\\" in text or _ESCAPED.search(text) else [_SEEN]
     return [Reading(text, signs) for signs in kinds]
 
 
 def plain(text: str) -> str:
-    """Return the text without any escapes, as the last of `plain_readings` has it."""
+    """Return the text with all escapes decoded, as in the last of `plain_readings`."""
     return Reading(text, _PLAIN).text
 
 
 def escapes_in(text: str) -> list[tuple[int, int]]:
-    """Return where in a text what stands for one character begins and ends."""
+    """Return the start and end of each escape in a text."""
     return [sign.span() for sign in _ESCAPED.finditer(text)]
 
 
 def seen(text: str) -> str:
-    """Return the text without what nobody sees."""
+    """Return the text without invisible characters."""
     return Reading(text, _SEEN).text
 
 
 def _meaning(sign: re.Match[str]) -> str:
-    """One character, or none."""
+    """Return the character that an escape stands for, or an empty string."""
     kind = sign.lastgroup
     match kind:
         case None:
@@ -161,5 +161,5 @@ def _meaning(sign: re.Match[str]) -> str:
 
 
 def _printed(code: int) -> str:
-    """Return the character, if it is one on its own and could not be taken for a placeholder."""
+    """Return the character of a code, or a space for surrogates and private use."""
     return chr(code) if code < 0xD800 or 0xE000 < code < 0x110000 else " "

@@ -1,4 +1,4 @@
-"""A text made ready to be searched by many rules."""
+"""A text indexed for the search by many rules."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ _FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
 
 
 class IndexedText:
-    """A text, and where in it matches can begin.
+    """A text with an index of the places where matches can begin.
 
     Attributes:
         text: As it is searched.
@@ -35,12 +35,12 @@ class IndexedText:
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
 
     def held(self, words: Iterable[str]) -> list[str]:
-        """Return those of ``Rule.starts`` that occur."""
+        """Return those of ``Rule.starts`` that occur in the text."""
         lowered = self.lowered
         return [word for word in words if word in lowered or (word in _RUNS and self._starts(word))]
 
     def holds_any(self, words: Iterable[str]) -> bool:
-        """Whether one of ``Rule.needs`` occurs; many rules need the same."""
+        """Return whether one of ``Rule.needs`` occurs; the answers are cached."""
         needed = self._needed
         for word in words:
             if word not in needed:
@@ -50,7 +50,7 @@ class IndexedText:
         return False
 
     def matches(self, rule: Rule, held: Iterable[str] | None = None) -> Iterator[re.Match[str]]:
-        """Yield where a rule's pattern is found; its check is not asked.
+        """Yield the matches of a rule's pattern, without its check.
 
         Args:
             rule: What to find.
@@ -65,7 +65,7 @@ class IndexedText:
         return self._tried(pattern, places)
 
     def accepts(self, rule: Rule, match: re.Match[str]) -> bool:
-        """Ask the rule's check of a match, once for the same match in the same surroundings."""
+        """Return the result of a rule's check, cached by match and context."""
         if rule.check is None:
             return True
         start, end = match.span()
@@ -95,7 +95,7 @@ class IndexedText:
 
 
 class Beginnings:
-    """All words with which matches of rules begin.
+    """An index of all words with which the rules' matches begin.
 
     Few have their rarest three characters in common with a text: only these are looked for.
     """
@@ -110,7 +110,7 @@ class Beginnings:
                 self._by_three.setdefault(min(_threes(word), key=_frequency), []).append(word)
 
     def held_by(self, indexed: IndexedText) -> list[str]:
-        """Return those that occur in a text."""
+        """Return the words that occur in a text."""
         possible: set[str] = set()
         for start in range(0, len(indexed.lowered), _STRETCH):
             held = {*_threes(indexed.lowered[start : start + _STRETCH + 2])}
@@ -120,13 +120,13 @@ class Beginnings:
 
 
 def _threes(text: str) -> Iterator[_Three]:
-    """All runs of three characters, as numbers: other letters than Latin ones are all alike."""
+    """Yield all runs of three characters, as numbers; characters beyond Latin-1 are all alike."""
     signs = text.encode("latin-1", "replace")
     return zip(signs, signs[1:], signs[2:], strict=False)
 
 
 def _frequency(three: _Three) -> int:
-    """High for characters that many texts have."""
+    """Return a number that is higher the more frequent the characters are."""
     return sum(
         len(_FREQUENT) - _FREQUENT.find(chr(sign)) if chr(sign) in _FREQUENT else 0
         for sign in three
@@ -139,12 +139,12 @@ def _runs(kind: str, text: str) -> list[int]:
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile on first use: all patterns together take some hundredths of a second."""
+    """Compile a pattern on first use: all together take some hundredths of a second."""
     return re.compile(pattern, re.ASCII)
 
 
 def occurrences(word: str, text: str) -> list[int]:
-    """Return where a word begins in a text."""
+    """Return the positions of a word in a text."""
     places, place = [], text.find(word)
     while place != -1:
         places.append(place)

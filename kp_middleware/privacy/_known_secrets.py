@@ -1,4 +1,4 @@
-"""The secrets of one run: what was taken out of one place of it goes in every place."""
+"""The known secrets of one run, redacted wherever else they occur in it."""
 
 import base64
 import re
@@ -12,7 +12,7 @@ from kp_middleware.privacy._escapes import HIDDEN, plain, plain_readings
 from kp_middleware.privacy._rules import Span
 
 LEAST: Final = 8
-"""Characters; what is shorter stands in too many places by chance."""
+"""The minimum length in characters; shorter values occur too often by chance."""
 
 _MOST: Final = 1_000
 _LONGEST: Final = 4096
@@ -42,10 +42,10 @@ _STRONG = re.compile(r"[^\W_][$#@!%^*]+[^\W_]")
 
 
 class KnownSecrets:
-    """What was taken out of a run as a secret, in memory alone, to find it in other places of it.
+    """The secrets redacted from a run, kept in memory to find them elsewhere in it.
 
     At most 1,000 values, each of 8 characters or more. A value that may also be a word, a date, a
-    path or a version is none of them: it would take much with it that is no secret.
+    path or a version is not kept: it would redact much that is no secret.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class KnownSecrets:
         return len(self._labels)
 
     def learn(self, value: str, label: str, may_stay: Callable[[str], bool]) -> None:
-        """This was a secret; ``may_stay`` says what of it the user has allowed."""
+        """Add a secret in all its forms, except those for which ``may_stay`` is true."""
         if label == _TORN or len(value) < LEAST or value in self._labels:
             return
         for form in _forms(value):
@@ -67,11 +67,11 @@ class KnownSecrets:
                 self._index = None
 
     def label(self, value: str) -> str:
-        """Under which label a value goes that is nothing else; empty if it may stay."""
+        """Return the label of a value that is a known secret, or an empty string."""
         return self._labels.get(value, "")
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yield where a text holds what is known, however it is escaped; spans may overlap."""
+        """Yield the known secrets in a text, however escaped; spans may overlap."""
         if not self._labels or len(text) < LEAST:
             return
         if self._index is None:
@@ -83,7 +83,7 @@ class KnownSecrets:
 
 
 class _Index:
-    """Finds many values in a text at once.
+    """An index that finds many values in a text at once.
 
     A value of eight characters holds five that begin at a multiple of four of the text, wherever
     it stands: only these are looked up.
@@ -107,7 +107,7 @@ class _Index:
                 self._offsets.setdefault(value[offset : offset + self._SIZE], set()).add(offset)
 
     def places(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield where a value begins, and which."""
+        """Yield the start and the value of each occurrence."""
         offsets, size = self._offsets, self._SIZE
         for place in range(0, len(text) - size + 1, self._STRIDE):
             if text[place : place + size] in offsets:
@@ -116,7 +116,7 @@ class _Index:
                         yield place - offset, value
 
     def _value_at(self, text: str, start: int) -> str:
-        """Return the longest value that begins here and is no part of a longer word."""
+        """Return the longest value that begins here and is not part of a longer word."""
         ahead = text[start : start + self._longest]
         at = bisect_right(self._values, ahead) - 1
         value = self._values[at] if at >= 0 else ""
@@ -126,7 +126,7 @@ class _Index:
 
 
 def _stands_alone(text: str, start: int, value: str) -> bool:
-    """``order-12345`` is no part of ``order-123456``; what nobody would write goes anywhere."""
+    """Return whether a value is not part of a longer word, or is too mixed for that to matter."""
     end = start + len(value)
     before, after = text[max(0, start - 1) : start], text[end : end + 1]
     torn = (before.isalnum() and value[0].isalnum()) or (after.isalnum() and value[-1].isalnum())
@@ -134,7 +134,7 @@ def _stands_alone(text: str, start: int, value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield the value as it stands, as it is meant, without what is around it, and its parts."""
+    """Yield the value as is, decoded and trimmed, and its parts."""
     bytewise = value.encode(errors="replace").decode("latin-1")  # as escapes of a URL are read
     for form in dict.fromkeys((value, plain(value), bytewise)):
         if "; " not in form:  # a header of cookies, of which each by itself is one
@@ -147,7 +147,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _parts(piece: str) -> Iterator[str]:
-    """``sid=x`` and ``user:x`` say what is the secret in them."""
+    """Yield the secret part of ``sid=x`` and ``user:x``."""
     piece = piece.strip(_AROUND)
     if "://" in piece:
         return
@@ -160,7 +160,7 @@ def _parts(piece: str) -> Iterator[str]:
 
 
 def _after_colon(piece: str) -> str:
-    """Of ``user:password`` in base64."""
+    """Return the password of ``user:password`` in base64, or an empty string."""
     if len(piece) < LEAST or len(piece) > 1024 or piece.isdecimal():
         return ""
     try:
@@ -171,7 +171,7 @@ def _after_colon(piece: str) -> str:
 
 
 def _is_one(value: str) -> bool:
-    """Whether it is certainly itself, and nothing that other texts hold as well."""
+    """Return whether a value is distinctive enough not to occur by chance."""
     if not LEAST <= len(value) <= _LONGEST or HIDDEN in value or is_usual(value):
         return False
     ordinary = _ORDINARY.fullmatch(value)
@@ -181,11 +181,11 @@ def _is_one(value: str) -> bool:
 
 
 def _is_no_word(value: str) -> bool:
-    """Letters with a sign that no text has inside a word, or with capitals all over it."""
+    """Return whether letters have a symbol among them or capitals throughout."""
     return bool(_STRONG.search(value)) or len(value) < 3 * len(_HUMP.findall(value))
 
 
 def is_mixed(value: str) -> bool:
-    """Whether letters and digits change places as they do in nothing that a person writes."""
+    """Return whether letters and digits alternate as in nothing a person writes."""
     kinds = [character.isdigit() for character in value if character.isalnum()]
     return sum(a != b for a, b in pairwise(kinds)) >= max(3, 0.2 * len(kinds))

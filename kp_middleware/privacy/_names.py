@@ -1,4 +1,4 @@
-"""Names of fields, variables and settings: which of them say that their value is a secret."""
+"""Names of fields, variables and settings: those whose value is a secret."""
 
 import re
 from functools import cache, lru_cache
@@ -49,11 +49,11 @@ _FAMILIES = {
     "[_-]?tokens?": ("access", "api", "auth", "refresh", "bearer", "session"),
     "(?:pass|_?pw(?![A-Za-z]))": _HOLDERS,
 }
-"""Words, by what follows them."""
+"""Words of names, by the pattern of their ending."""
 
 
 def _any_name() -> str:
-    """Return a pattern that looks at the first letter once for all words that begin with it."""
+    """Return a pattern that tests the first letter once for all words that begin with it."""
     rests: dict[str, list[str]] = {}
     for end, family in _FAMILIES.items():
         for first in dict.fromkeys(word[0] for word in family):
@@ -73,7 +73,7 @@ NAME = (
 
 _SIGN = r"[^\s\"'`=:,;|<>(){}\[\]/\\*]"
 ANY_NAME = rf"(?P<name>{_SIGN}{{2,40}}?(?: (?![\d-]){_SIGN}{{2,10}}){{0,2}}?)"
-"""What may be a name; quick to compile, where `is_name` is asked about it."""
+"""A candidate for a name, quick to compile, to be confirmed by `is_name`."""
 
 NAME_STARTS = spelled(
     (
@@ -90,17 +90,17 @@ NAME_STARTS = spelled(
         *("گذرواژه", "رمز", "סיסמ", "הסיסמ"),
     )
 )
-"""How `NAME` begins."""
+"""The beginnings of `NAME`."""
 
 DOUBTFUL = words(
     "key|auth|sig|sign|signature|sid|session|session_id|sessionid|sess|code|otp|pin|"
     "csrf|nonce|cred|creds"
 )
-"""Words that name a secret, or something else."""
+"""Words that may or may not name a secret."""
 
 PROBABLE_ALONE = r"(?:key|tok(?!en)|pass(?![pw])|(?:pat|pin|otp)(?![A-Za-z]))"
 PROBABLE_PART = r"(?:token|secret|pass(?:word|wd|phrase)?|pwd?|creds?)"
-"""Parts of names, alone or before something else: what has it, and looks like a secret, is one."""
+"""Parts of names whose value is a secret if it also looks like one."""
 
 PROBABLE_STARTS = ("key", "tok", "secret", "pass", "pw", "cred", "pat", "pin", "otp")
 
@@ -136,7 +136,7 @@ _OF_NONE = frozenset(
 
 
 def whole_name(text: str, start: int, end: int) -> str:
-    """Return the identifier of which this is a part."""
+    """Return the whole identifier around a part of it."""
     first, last = start, end
     while first > max(0, start - _LONGEST) and _continues(text[first - 1]):
         first -= 1
@@ -151,12 +151,12 @@ def _continues(character: str) -> bool:
 
 @lru_cache(1024)
 def parts_of(name: str) -> frozenset[str]:
-    """The words of a name: ``nextPageToken``, ``next_page_token`` and ``next-page-token`` agree."""
+    """Return the words of a name; ``nextPageToken`` and ``next_page_token`` give the same."""
     return frozenset(part.lower() for part in _PART.findall(name))
 
 
 def pages(name: str) -> bool:
-    """Whether it names a place in a list, such as ``next_page_token``, or a sign of a model."""
+    """Return whether a name is a page token, such as ``next_page_token``, or a model's token."""
     if "token" not in name.lower():
         return False
     parts = parts_of(name)
@@ -168,7 +168,7 @@ def pages(name: str) -> bool:
 
 
 def is_probable(name: str) -> bool:
-    """Whether nothing in the name says that it is not one of a secret."""
+    """Return whether no part of the name rules out a secret."""
     parts = parts_of(name)
     return (
         parts.isdisjoint(_OF_NONE)
@@ -178,7 +178,7 @@ def is_probable(name: str) -> bool:
 
 
 def is_name(text: str, start: int, end: int) -> bool:
-    """Whether a part of a text ends in what `NAME` matches."""
+    """Return whether a part of a text ends in what `NAME` matches."""
     return _name_at_end().search(text, start, end) is not None
 
 
@@ -188,7 +188,7 @@ def _name_at_end() -> re.Pattern[str]:
 
 
 def is_of_password(name: str) -> bool:
-    """Whether a person chose the value: then it can be a word, as that of no key is."""
+    """Return whether the name is of a value that a person chose, which may be a word."""
     return _PASSWORD.search(name) is not None
 
 
@@ -202,6 +202,6 @@ def _secret_name() -> re.Pattern[str]:
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether what is kept under this name has to go, whatever it is."""
+    """Return whether any value under this name is redacted."""
     name = seen(PLACEHOLDER.sub("|", name))[-120:].rstrip(" :=_-*[]\"'")
     return _secret_name().search(name) is not None and not pages(name)

@@ -1,7 +1,7 @@
-"""What stands below a key that names a secret, in JSON that is a part of a text or not quite JSON.
+"""Secrets below a secret's key, in JSON within a text or in malformed JSON.
 
-What is JSON as a whole is walked. This is for the rest: a line of a log before it, a document on
-each line, a cut, ``NaN``, a key twice, a Python ``repr``.
+Valid JSON is walked instead. This covers the rest: JSON after a log prefix, JSON lines, truncated
+JSON, ``NaN``, duplicate keys, a Python ``repr``.
 """
 
 import base64
@@ -37,7 +37,7 @@ _ENDS_KEY = re.compile(r"\s{0,16}(?::|=>)")
 
 
 def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Span]:
-    """All values below keys for which ``blanks`` gives a label; what is seen to be none stays."""
+    """Yield the values in brackets after keys for which ``blanks`` returns a label."""
     text, reached = indexed.text, 0
     for opening in _OPENS.finditer(text):
         if opening.start() < reached:
@@ -52,7 +52,7 @@ def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
 
 
 class _Values:
-    """What stands in brackets.
+    """The values inside brackets.
 
     Attributes:
         places: Its values, without keys.
@@ -124,7 +124,7 @@ _MAX_ROWS = 1000
 
 
 def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iterator[Span]:
-    """The cells below headings for which ``blanks`` gives a label; words and stand-ins stay."""
+    """Yield the cells of columns for which ``blanks`` returns a label, except words."""
     if not any(name in indexed.lowered for name in _NAMES):
         return
     if "|" in indexed.text and "--" in indexed.text:
@@ -157,7 +157,7 @@ def _label(name: str, blanks: Callable[[str], str]) -> str:
 
 
 class _Rows:
-    """The lines below a heading, as long as they have as many cells.
+    """The rows below a heading, up to the first with another number of cells.
 
     Attributes:
         end: Where they end.
@@ -213,7 +213,7 @@ def _of_row(row: re.Match[str], labels: list[str]) -> Iterator[Span]:
 
 
 def _may_stay(value: str) -> bool:
-    """What describes, or is missing: no secret has white space, and few are short words."""
+    """Return whether a cell is empty, a phrase, a placeholder or a short word, thus no secret."""
     if not value or is_usual_word(value) or is_stand_in(value):
         return True
     return " " in value or (is_plain(value) and value.isalpha() and len(value) < 5)
@@ -233,7 +233,7 @@ _BETWEEN = f"\n{HIDDEN}\n"
 
 
 class _Piece(NamedTuple):
-    """A part of a text, and what it says."""
+    """A base64 part of a text, with its decoded text."""
 
     start: int
     end: int
@@ -241,7 +241,7 @@ class _Piece(NamedTuple):
 
 
 class Decoded:
-    """What a text says in base64, as one text.
+    """The base64 parts of a text, decoded and joined.
 
     Attributes:
         text: All that was decoded; no rule takes one piece for a part of the next.
@@ -254,7 +254,7 @@ class Decoded:
         self._starts = [*accumulate(sizes, initial=0)]
 
     def origins(self, spans: Iterable[Span]) -> Iterator[Span]:
-        """Yield the base64, all of it, in which something was found."""
+        """Yield the whole base64 part for each finding in the decoded text."""
         for span in spans:
             first = bisect_right(self._starts, span.start) - 1
             last = bisect_right(self._starts, span.end - 1)
@@ -265,7 +265,7 @@ class Decoded:
 
 
 def _pieces(text: str) -> Iterator[_Piece]:
-    """Yield all that is the base64 of a text: whole, a line alone, or a part of a path."""
+    """Yield the base64 parts of a text: a whole block, a line, or a part of a path."""
     for run in _RUN.finditer(text):
         if said := _said(run[0]):
             yield _Piece(*run.span(), said)
@@ -277,7 +277,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
 
 
 def _said(encoded: str) -> str:
-    """Return the text that this is the base64 of; empty if it is none."""
+    """Return the text that base64 decodes to, or an empty string."""
     signs = "".join(encoded.split()).rstrip("=").translate(_ORDINARY)
     if len(encoded) < _LEAST or len(signs) % 4 == 1:
         return ""
@@ -290,7 +290,7 @@ def _said(encoded: str) -> str:
 
 
 REACH = 4096
-"""How many characters before a cut are looked at, at the most."""
+"""The maximum number of characters examined before a cut."""
 
 _MARK = re.compile(r"…? ?\[cut: \d{1,12} characters in all\]")
 _UNBROKEN = ascii_letters + digits + "!#$%&()*+,-./:;=?@[\\]^_{|}~"
@@ -303,7 +303,7 @@ _CLOSED_BY = (
 
 
 def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
-    """Yield what goes because the text was cut after it."""
+    """Yield the values that were truncated by a cut."""
     if "[cut: " not in indexed.text:
         return
     for mark in _MARK.finditer(indexed.text):
@@ -313,7 +313,7 @@ def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
 
 
 def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
-    """Other ways to read a text that ends in a cut: as if what was open had been closed there.
+    """Yield other readings of a truncated text, with an open quote or tag closed at the cut.
 
     Each as its place in the text, what is there, and what closes it.
     """
@@ -326,7 +326,7 @@ def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _size_of_torn(before: str) -> int:
-    """How many characters of what is before a cut are torn."""
+    """Return the number of characters before a cut that may be part of a torn value."""
     whole = before.rstrip(_UNBROKEN)
     groups = _GROUPS.search(whole[-_LONGEST_GROUPS:])
     return len(before) - len(whole) + (len(groups[0]) if groups else 0)

@@ -1,4 +1,4 @@
-"""Other programs' finders, asked with care: they find more, and take nothing away."""
+"""Optional detection engines, which only add findings, within a time limit."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ from kp_middleware.privacy._rules import Group, Span
 from kp_middleware.privacy._strength import entropy
 
 DOCUMENT_S = 60.0
-"""All engines together: about twice what a spaCy model takes for a trace of 1 MiB."""
+"""The limit for all engines: about twice what a spaCy model takes for a trace of 1 MiB."""
 
 _seconds_left: ContextVar[Callable[[], float]] = ContextVar("_seconds_left")
 
@@ -28,7 +28,7 @@ _seconds_left: ContextVar[Callable[[], float]] = ContextVar("_seconds_left")
 def document(
     limit_s: float = DOCUMENT_S, *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """Take what is looked at inside as one document, or a part of the one that has begun."""
+    """Apply one time limit to the whole block; a nested block shares the outer limit."""
     if _seconds_left.get(None) is not None:
         yield
         return
@@ -41,7 +41,7 @@ def document(
 
 
 def check_time() -> None:
-    """Stop if the time of the document is up; outside of a document there is no limit.
+    """Raise if the document's time limit is exceeded; outside a document there is none.
 
     Raises:
         TimeoutError: It is.
@@ -56,7 +56,7 @@ _ENDS = (
     re.compile(r"[,;\"'{}<>|]"),
     re.compile(r"(?<=[^\W\d])\s(?=[^\W\d])"),
 )
-"""Where a text is cut, if it can be: a line, a value, a word ends, and no number goes on."""
+"""The preferred places to split a text: the end of a line, of a value, of a word."""
 
 
 def pieces(text: str, size: int) -> Iterator[tuple[int, str]]:
@@ -84,16 +84,16 @@ def _end_before(text: str, first: int, last: int) -> int | None:
 
 
 ENGINE_TROUBLE = frozenset(("engine_missing", "engine_failed", "timeout"))
-"""The reasons of a RedactionError that are an engine's, not the text's."""
+"""The reasons of a RedactionError that are due to an engine, not to the text."""
 
 _REMEMBERED = 10_000
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
-"""The starts, ends and labels of what has to go in a text; they may overlap."""
+"""A function that returns the start, end and label of each finding; they may overlap."""
 
 
 class Engine:
-    """One finder, asked once for each text, and not again at once where it was slow to fail.
+    """A detection engine with a cache of results, and a pause after a slow failure.
 
     Attributes:
         name: As in the settings.
@@ -109,7 +109,7 @@ class Engine:
         piece_size: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``finder`` is shown no more than ``piece_size`` characters at a time; None: all."""
+        """Pass at most ``piece_size`` characters at a time to ``finder``; None means all."""
         self.name = name
         self.group = group
         self._finder = finder
@@ -120,7 +120,7 @@ class Engine:
         self._rests_until = clock()  # and how long none is asked for
 
     def spans(self, text: str) -> list[Span]:
-        """What has to go. A text is looked at to be cleaned and to be checked; the answer is kept.
+        """Return the spans to redact; the result is cached, as texts are cleaned and then checked.
 
         Raises:
             RedactionError: ``timeout``, or ``engine_failed``, whatever went wrong; also if what it
@@ -164,7 +164,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One rule of the file.
+    """One rule of a Gitleaks file.
 
     Attributes:
         pattern: What to find.
@@ -180,7 +180,7 @@ class _Rule:
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> Self:
-        """From a table of the file."""
+        """Return the rule of a table in the file."""
         return cls(
             compiled(table["regex"]),
             int(table.get("secretGroup", 0)),
@@ -189,7 +189,7 @@ class _Rule:
         )
 
     def find(self, text: str, lowered: str) -> Iterator[tuple[int, int]]:
-        """Yield the places of its secrets."""
+        """Yield the positions of the secrets."""
         if self.keywords and not any(word in lowered for word in self.keywords):
             return
         for match in self.pattern.finditer(text):
@@ -204,7 +204,7 @@ class _Rule:
 
 
 def gitleaks_finder(path: str) -> Finder:
-    """Finds with the rules of a file; its allowlists are not read, ``redact_allow`` is.
+    """Return a finder with a file's rules; its allowlists are ignored, not ``redact_allow``.
 
     Raises:
         MissingExtraError: If RE2 is not installed.
@@ -240,7 +240,7 @@ _OFFSETS = ("start_offset", "end_offset")
 
 
 def kingfisher_finder() -> Finder:
-    """Find the long tail of vendors' tokens; nothing is validated online.
+    """Return a finder of many vendors' tokens; nothing is validated online.
 
     Its rules take seconds to compile at first, and are kept compiled.
     """
@@ -268,7 +268,7 @@ _LIST = re.compile(rf"\d{{1,24}}(?:{_BETWEEN}\d{{1,24}}){{8,}}")
 
 
 def phone_finder(regions: tuple[str, ...]) -> Finder:
-    """Find valid numbers of these regions, and those that begin with ``+``."""
+    """Return a finder of phone numbers of these regions, and of those that begin with ``+``."""
     try:
         from phonenumbers import PhoneNumberMatcher
     except ModuleNotFoundError as error:
@@ -289,7 +289,7 @@ _NOT_NEEDED = ("tagger", "parser", "lemmatizer", "attribute_ruler")
 
 
 def presidio_finder(model: str) -> Finder:
-    """Find people and places with an installed spaCy model such as ``en_core_web_sm``.
+    """Return a finder of people and places, by a spaCy model such as ``en_core_web_sm``.
 
     Only the model is asked: Presidio's own patterns find what ours do, and one of them opens a
     connection.
@@ -321,7 +321,7 @@ def presidio_finder(model: str) -> Finder:
 
 @cache
 def engine(name: str, regions: tuple[str, ...]) -> Engine:
-    """Return the engine that is meant by ``phonenumbers``, ``gitleaks:rules.toml`` and so on.
+    """Return the engine of a setting such as ``phonenumbers`` or ``gitleaks:rules.toml``.
 
     Raises:
         RedactionError: ``engine_missing``, with what to install or to mend.
@@ -334,7 +334,7 @@ def engine(name: str, regions: tuple[str, ...]) -> Engine:
 
 
 def _made(name: str, kind: str, argument: str, regions: tuple[str, ...]) -> Engine:
-    """Those in Python are shown pieces; Kingfisher keeps to a time of its own, RE2 is linear."""
+    """Create an engine; those in Python get a piece size, Kingfisher has its own time limit."""
     match kind:
         case "phonenumbers":
             return Engine(name, "contact", phone_finder(regions), piece_size=4096)

@@ -1,4 +1,4 @@
-"""What a user adds to the rules, and exempts from them."""
+"""The user's redaction policy: additional rules and exemptions."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A user's own rules and exceptions; the one without arguments has none.
+    """A user's own redaction rules and exemptions; by default there are none.
 
     Attributes:
         allow: A finding that is exactly one of these texts stays. ``/patterns/`` exempt what
@@ -44,7 +44,7 @@ class Policy:
 
     @classmethod
     def of(cls, settings: "Settings") -> Self:
-        """Return what the settings say."""
+        """Return the policy of the settings."""
         return cls(
             allow=settings.redact_allow,
             deny=settings.redact_deny,
@@ -57,7 +57,7 @@ class Policy:
 
     @property
     def redactor(self) -> str:
-        """The name under which a document says that these rules were applied."""
+        """The name and digest of the redaction rules, stored with each document."""
         if self == Policy():
             return REDACTOR
         added = repr((self, [_version(name) for name in self.engine_names]))
@@ -65,16 +65,16 @@ class Policy:
 
     @property
     def engine_names(self) -> tuple[str, ...]:
-        """What else looks; regions without the engine that knows them name it all the same."""
+        """The engines in use; phone regions imply ``phonenumbers``."""
         regions = ("phonenumbers",) if self.phone_regions else ()
         return tuple(dict.fromkeys((*regions, *self.engines)))
 
     def built_in(self) -> Self:
-        """Our own rules with the user's exceptions."""
+        """Return the built-in rules with the user's exemptions."""
         return replace(self, deny=(), keys_deny=(), phone_regions=(), engines=())
 
     def without_packages(self) -> Self:
-        """Return all that works without an extra: no engines, no patterns."""
+        """Return the part that works without an extra: no engines, no patterns."""
         allow, deny = (
             tuple(entry for entry in entries if not is_pattern(entry))
             for entries in (self.allow, self.deny)
@@ -87,7 +87,7 @@ def _digest(content: bytes) -> str:
 
 
 def _version(engine: str) -> str:
-    """Of the package, or the digest of the file; nothing if there is none, as yet."""
+    """Return the package version or the file digest of an engine, or an empty string."""
     try:
         return _version_found(engine)
     except (OSError, ValueError, ModuleNotFoundError):  # the last of a package, too

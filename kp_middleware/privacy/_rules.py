@@ -1,4 +1,4 @@
-"""What a rule is: data that says what to take out of a text, and how to be sure."""
+"""The redaction rule: a pattern, its label and its check."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -15,12 +15,12 @@ Check: TypeAlias = Callable[[re.Match[str]], bool]
 _VALUE_GROUPS: dict[str, list[int]] = {}
 
 SPACE = r"\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-"""What counts as white space, for use inside a character class."""
+"""White space, for use inside a character class."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """One kind of thing to take out.
+    """A redaction rule for one kind of value.
 
     Patterns are compiled with ``re.ASCII``. Each is bounded, so that no text makes it slow.
 
@@ -49,7 +49,7 @@ class Rule:
 
 
 class Span(NamedTuple):
-    """A part of a text that has to go."""
+    """A part of a text to redact."""
 
     start: int
     end: int
@@ -58,17 +58,17 @@ class Span(NamedTuple):
 
 
 def words(divided: str) -> tuple[str, ...]:
-    """Return the words of a text in which ``|`` divides them."""
+    """Split a text at ``|``."""
     return tuple(divided.split("|"))
 
 
 def spelled(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the words, and those with accents also as a letter and an accent: two normal forms."""
+    """Return the words in both Unicode normal forms."""
     return tuple(dict.fromkeys(form for word in words for form in (word, normalize("NFD", word))))
 
 
 def in_any_case(pattern: str) -> str:
-    """For use inside ``(?i:…)``, which with ``re.ASCII`` knows no case of other letters.
+    """Expand non-ASCII letters to both cases, for ``(?i:…)`` with ``re.ASCII``.
 
     >>> in_any_case("łódź|x")
     '[łŁ][óÓ]d[źŹ]|x'
@@ -82,7 +82,7 @@ def in_any_case(pattern: str) -> str:
 
 
 def matched_value(match: re.Match[str]) -> tuple[int, int]:
-    """Return the start and end of what a rule's match would take out."""
+    """Return the start and end of the value in a rule's match."""
     last = match.lastgroup
     if last is not None and last.startswith("value"):  # nearly always
         return match.span(last)
@@ -101,6 +101,6 @@ def _value_groups(pattern: re.Pattern[str]) -> list[int]:
 
 
 def value_of(match: re.Match[str]) -> str:
-    """Return what a rule's match would take out."""
+    """Return the value in a rule's match."""
     start, end = matched_value(match)
     return match.string[start:end]

@@ -1,4 +1,4 @@
-"""How values are written beside names: signs between them, quotes, and where a bare value ends."""
+"""Rules for values assigned to names: separators, quotes and the end of a bare value."""
 
 import re
 
@@ -44,14 +44,14 @@ _AGAIN = (
     r"|(?: #?\d{1,2})(?=:))?"
 )
 CLOSE = _CLOSE
-"""What closes a name: a quote, a bracket, what makes it bold."""
+"""The end of a name: a quote, a bracket or bold markup."""
 
 IS = (
     rf"{_CLOSE}{_AGAIN}{S}{{0,8}}+{_TYPE}(?:=>|<-|[:?|+!]{{0,3}}={{1,3}}|:(?!:)|[：＝])"
     rf"(?:\*\*)?{S}{{0,24}}"
     r"(?:!{1,2}[A-Za-z][\w/.:-]{0,40}\s{1,4})?(?:[|>][-+]?\s{1,12})?"  # a tag, a block of YAML
 )
-"""From a name to its value, in assignments, comparisons, and documents."""
+"""The separator between a name and its value, in assignments, comparisons and documents."""
 
 _PREFIX = r"(?:[bBfFrRuULN]{1,2}|[@$]{1,2}|r#{1,3})?"
 QUOTED = (
@@ -77,7 +77,7 @@ _ENDS = (
     r"""|\\(?:n|\\{0,7}["']))"""
 )
 RUN = rf"""(?:[^{SPACE}"'`,;&)\]}}><\\.:]{{1,64}}+|(?!{_ENDS})[^{SPACE}])"""
-"""A part of a value that no quote holds: it ends at white space, or where something else begins."""
+"""A part of an unquoted value, which ends at white space or at the next element."""
 
 BARE = (
     r"""["'`]?(?P<value_bare>(?![bBfFrRuU]{1,2}["']|["'`]|[\[{(](?:[bru]?["']|[`\[{(]"""
@@ -88,7 +88,7 @@ BARE = (
 
 
 def loose(least: int) -> str:
-    """Return a value in prose, perhaps in quotes, of so many characters or more."""
+    """Return a pattern for a value in prose, quoted or not, of at least this length."""
     return (
         r"""\\{0,7}(?:"(?P<value_double>[^"\n]{4,256}+)"|'(?P<value_single>[^'\n]{4,256}+)'"""
         rf"""|`(?P<value_back>[^`\n]{{4,256}}+)`|["'`(]?(?P<value>"""
@@ -97,7 +97,7 @@ def loose(least: int) -> str:
 
 
 def quoted(name: str = "value", least: int = 1, most: int = 512) -> str:
-    """Return a value in one of two kinds of quotes, that may hold the other kind."""
+    """Return a pattern for a value in single or double quotes, which may contain the other."""
     size = f"{{{least},{most}}}+"
     return rf"""(?:"(?P<{name}_d>[^"\n]{size})"|'(?P<{name}_s>[^'\n]{size})')"""
 
@@ -109,7 +109,7 @@ def password(
     needs: tuple[str, ...] = (),
     check: Check | None = None,
 ) -> Rule:
-    """Return a rule for what stands beside the name of a secret."""
+    """Return a rule for a value next to a secret's name."""
     return Rule("password", "secret", pattern, starts, needs, check)
 
 
@@ -249,13 +249,13 @@ _END = r"(?<![.,:;!?)\"'`])"
 
 
 def _is_told(match: re.Match[str]) -> bool:
-    """Letters and digits or signs together, as in no word of a sentence."""
+    """Return whether the value has letters and digits, and is no word or path."""
     value = value_of(match)
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and is_strong(value)
 
 
 def _lists_one(match: re.Match[str]) -> bool:
-    """One of them is told."""
+    """Return whether an item of the list is a secret."""
     values = re.split(r"[\"']\s*,\s*[\"']", value_of(match))
     return any(any(map(str.isdigit, value)) and is_strong(value) for value in values)
 

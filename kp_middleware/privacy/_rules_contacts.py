@@ -1,4 +1,4 @@
-"""What reaches a person or a machine: e-mail, phone, IP, MAC, home paths."""
+"""Rules for contact data: e-mail, phone, IP, MAC, home paths."""
 
 import re
 import socket
@@ -39,14 +39,14 @@ _FILE_AT_SCALE = re.compile(r"[^@]+@\dx?\.\w+", re.IGNORECASE)
 
 
 def _is_address(match: re.Match[str]) -> bool:
-    """Not ``git@host:path``, not an image for a denser screen."""
+    """Return whether it is an e-mail address, not ``git@host:path`` or ``icon@2x.png``."""
     following = match.string[match.end() : match.end() + 1]
     cloned = value_of(match).lower().startswith(("git@", "hg@", "svn@")) and following in {":", "/"}
     return not cloned and not _FILE_AT_SCALE.fullmatch(value_of(match))
 
 
 def _is_host(match: re.Match[str]) -> bool:
-    """Not a netmask, not this machine, not a version."""
+    """Return whether it is a host's IPv4 address, not a netmask, loopback or version."""
     octets = [int(octet) for octet in match["octets"].split(".")]
     before = match.string[max(0, match.start() - 24) : match.start()]
     named = max(octets) < 256 and octets[0] not in {0, 127, 255}
@@ -54,7 +54,7 @@ def _is_host(match: re.Match[str]) -> bool:
 
 
 def _is_host_v6(match: re.Match[str]) -> bool:
-    """A global, local, link-local or mapped address; other forms are too much like ``a::b``."""
+    """Return whether it is a global, local, link-local or mapped IPv6 address, unlike ``a::b``."""
     text = re.split("[/%]", value_of(match))[0]
     try:
         address = socket.inet_pton(socket.AF_INET6, text)  # ten times as fast as ipaddress
@@ -67,13 +67,13 @@ def _is_host_v6(match: re.Match[str]) -> bool:
 
 
 def _is_hardware(match: re.Match[str]) -> bool:
-    """Not nobody, not everybody, and not six pairs of decimal digits with hyphens."""
+    """Return whether it is a MAC address, not all one digit, nor hyphenated decimal pairs."""
     digits = re.sub(r"[^0-9a-f]", "", value_of(match).lower())
     return len(set(digits)) > 1 and not ("-" in match[0] and digits.isdecimal())
 
 
 def _is_home(match: re.Match[str]) -> bool:
-    """Not a route of a web application."""
+    """Return whether it is a home path, not a route of a web application."""
     return not _ROUTE_BEFORE.search(match.string[max(0, match.start() - 16) : match.start()])
 
 

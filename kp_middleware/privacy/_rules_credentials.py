@@ -1,4 +1,4 @@
-"""Secrets in a wrapping of their own: keys in armour, JWTs, hashes of passwords, hooks."""
+"""Rules for credentials in a known format: private keys, JWTs, password hashes, webhooks."""
 
 import base64
 import re
@@ -29,7 +29,7 @@ _HOOKS = (
 
 
 def _is_of_a_secret(match: re.Match[str]) -> bool:
-    """The same manifest says that it is one."""
+    """Return whether the same manifest is of a Kubernetes Secret."""
     before = match.string[max(0, match.start() - 2000) : match.start()].rpartition("\n---")[2]
     after = match.string[match.end() : match.end() + 2000].partition("---")[0]
     return _KIND.search(before + after) is not None and "{{" not in match["value"]
@@ -126,7 +126,7 @@ def _is_filled_in(match: re.Match[str]) -> bool:
 
 
 def _is_user_and_password(match: re.Match[str]) -> bool:
-    """Base64 of text with a colon, or at least nothing that a person would write."""
+    """Return whether the value is base64 of a text with a colon, or looks like a credential."""
     text = value_of(match)
     try:
         decoded = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -280,7 +280,7 @@ _OTHER = re.compile(
 
 
 def _is_issued(match: re.Match[str]) -> bool:
-    """The name is a vendor's and says nothing else of the value, and the value is no word."""
+    """Return whether a vendor's name is followed by a key, not by a word or another value."""
     name = match["name"].strip()
     if not _names_a_vendor(match) or _OTHER.search(name):
         return False
@@ -298,7 +298,7 @@ def _is_issued(match: re.Match[str]) -> bool:
 
 
 def _names_a_vendor(match: re.Match[str]) -> bool:
-    """A vendor's name begins a word, or the next part of one: ``MY_PLAID``, ``myPlaid``."""
+    """Return whether a vendor's name begins a word or a part of one: ``MY_PLAID``, ``myPlaid``."""
     name = match["name"]
     lowered = name.lower()
     known = (one for one in _BY_THREE.get(lowered[:3], ()) if lowered.startswith(one))
@@ -309,18 +309,18 @@ def _names_a_vendor(match: re.Match[str]) -> bool:
 
 
 def _changes_case(value: str) -> bool:
-    """At a third of its letters, as no name does."""
+    """Return whether more than a third of the letters change case, as in no name."""
     cases = [character.isupper() for character in value if character.isalpha()]
     return sum(a != b for a, b in pairwise(cases)) * 3 > len(cases)
 
 
 def _is_one_run(value: str) -> bool:
-    """``mailchimp-like-us12`` is some runs, a key of one case is one."""
+    """Return whether the value has a long unbroken run, unlike ``mailchimp-like-us12``."""
     return any(len(run) >= 14 for run in re.findall("[A-Za-z0-9]+", value))
 
 
 def _is_made_of_words(value: str) -> bool:
-    """``MyService-2024-Production``, ``releases/V2/linux64``."""
+    """Return whether the value is like ``MyService-2024-Production`` or ``releases/V2/linux64``."""
     parts = re.split(r"[-_./+=~]|(?<=[a-z])(?=[A-Z][a-z])", value)
     return all(re.fullmatch(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}", part) for part in parts)
 

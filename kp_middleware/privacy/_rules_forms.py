@@ -1,4 +1,4 @@
-"""Secrets that stand in a known place of a command."""
+"""Rules for secrets in a known position of a command, a call or a file format."""
 
 from kp_middleware.privacy._checks import (
     is_argument,

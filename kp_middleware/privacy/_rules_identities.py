@@ -1,8 +1,8 @@
-"""Numbers given once in a life: cards, bank accounts, national ids.
+"""Rules for identity numbers: payment cards, bank accounts, national ids.
 
-A payment card is as good as money: it goes at every level, where its own word or spacing says that
-it is one. A national id goes where others read, beside a word of its own; one of a form or with
-check digits of its own also without, in the regions that the user names.
+A payment card is redacted at every level if a cue or its spacing identifies it. A national id is
+redacted at every level except ``private``, next to a cue; one with a distinctive format or check
+digits also without a cue, in the user's regions.
 """
 
 import re
@@ -50,21 +50,21 @@ _IBAN_LENGTHS: dict[int, str] = {
     30: "JO KW MU YE",
     31: "MT SC",
 }
-"""Countries by the length of their account numbers."""
+"""Countries by the length of their IBANs."""
 
 
 def _bare(match: re.Match[str]) -> str:
-    """Return the letters and digits, without what separates them."""
+    """Return the letters and digits, without separators."""
     return re.sub(r"[^0-9A-Za-z]", "", value_of(match))
 
 
 def _valid(number: str) -> Check:
-    """Ask python-stdnum, of which each kind is imported on first use."""
+    """Return a check by python-stdnum, each module of which is imported on first use."""
     return lambda match: bool(import_module(f"stdnum.{number}").is_valid(_bare(match)))
 
 
 def _is_card(match: re.Match[str]) -> bool:
-    """Tell a number of a known issuer, of a length that issuer uses."""
+    """Return whether the number has a known issuer's prefix and length, and passes Luhn."""
     digits = _bare(match)
     issued = any(
         first <= int(digits[:size]) <= last and len(digits) in lengths
@@ -74,13 +74,13 @@ def _is_card(match: re.Match[str]) -> bool:
 
 
 def _is_iban(match: re.Match[str]) -> bool:
-    """Check ISO 13616 alone: what a country says of its banks' numbers changes."""
+    """Return whether the ISO 13616 checksum is valid; national formats are not checked."""
     text = _bare(match)
     return bool(import_module("stdnum.iso7064.mod_97_10").is_valid(text[4:] + text[:4]))
 
 
 def _dated(month: int, day: int) -> Check:
-    """Check that the digits at these places can be a month and a day."""
+    """Return a check that the digits at these positions are a month and a day."""
 
     def checked(match: re.Match[str]) -> bool:
         text = _bare(match)
@@ -90,7 +90,7 @@ def _dated(month: int, day: int) -> Check:
 
 
 def _near(words: str, check: Check | None) -> Check:
-    """One of the words stands before or behind, in the same sentence or row."""
+    """Return a check that one of the words is nearby, before or after the match."""
 
     def announced(match: re.Match[str]) -> bool:
         around = match.string[max(0, match.start() - _BEFORE) : match.end() + _BEHIND]
@@ -121,7 +121,7 @@ _ANY_ID = (
 def _formed(
     label: str, region: str, words: str, value: str, start: str = "0", check: Check | None = None
 ) -> tuple[Rule, Rule]:
-    """Of a form of its own: found near a word, and anywhere where the user names its region.
+    """Return rules for a distinctive format: one near a word, one anywhere in the user's regions.
 
     Words are divided by ``|``, and ``_`` in one is any joint or none.
     """
@@ -138,7 +138,7 @@ def _formed(
 def _cued(
     label: str, cues: str, value: str, check: Check | None = None, *, group: Group = "identity"
 ) -> Rule:
-    """Found only after a cue; cues are divided by ``|``, and ``_`` in one is any joint or none."""
+    """Return a rule for a value after a cue; ``|`` separates cues, ``_`` is any joint or none."""
     names = spelled(cues.split("|"))
     announced = in_any_case("|".join(names).replace("_", "[ _-]?"))
     pattern = (
@@ -150,7 +150,7 @@ def _cued(
 
 
 def _iban_pattern() -> str:
-    """Each country has its own length, so that the word after the number stays."""
+    """Return a pattern with each country's own length, so that the next word stays."""
     lengths = []
     for length, countries in _IBAN_LENGTHS.items():
         groups, rest = divmod(length - 4, 4)

@@ -1,4 +1,4 @@
-"""How rules for tokens are written: by how they begin, or by what is in them."""
+"""Rules for tokens, recognized by a prefix or another fixed part."""
 
 import re
 
@@ -12,17 +12,17 @@ UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def key(pattern: str, *starts: str, check: Check | None = None) -> Rule:
-    """Return a token that begins with one of these."""
+    """Return a rule for a token that begins with one of these prefixes."""
     return Rule("api_key", "secret", pattern, starts, check=check)
 
 
 def key_with(pattern: str, *needs: str, check: Check | None = None) -> Rule:
-    """Return a token that has one of these somewhere in it."""
+    """Return a rule for a token that contains one of these texts."""
     return Rule("api_key", "secret", pattern, needs=needs, check=check)
 
 
 def is_issued(match: re.Match[str]) -> bool:
-    """After a prefix that words have, too: a long run of letters with digits among them."""
+    """Return whether an ambiguous prefix is followed by a long run of letters and digits."""
     runs = re.findall("[A-Za-z0-9]+", value_of(match))
     longest = max(runs, key=len)
     digits = sum(map(str.isdigit, longest))

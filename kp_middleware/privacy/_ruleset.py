@@ -1,4 +1,4 @@
-"""All rules there are, and the name under which a document says that they were applied."""
+"""All redaction rules, and the name and digest stored with redacted documents."""
 
 import hashlib
 import re
@@ -57,20 +57,20 @@ _PATTERNS = repr(
 )
 
 REDACTOR = f"kp-redactor/1+{hashlib.sha256(_PATTERNS.encode()).hexdigest()[:12]}"
-"""Name, version of the code, digest of the rules without the code of their checks."""
+"""The redactor's name, version, and digest of the rules without their checks' code."""
 
 
 DENIED = "denied"
-"""The label of what a user's own rules take out."""
+"""The label for the findings of a user's own rules."""
 
 _GLUED_SIZE = 512
 
 
 class Ruleset:
-    """Our rules, the user's own, and the engines that the user names.
+    """The built-in rules, the user's own, and the engines in the settings.
 
     Attributes:
-        adds: Whether it looks for more than our own rules do.
+        adds: Whether it has more than the built-in rules.
 
     Raises:
         RedactionError: ``engine_missing`` if something that the policy names cannot be used.
@@ -94,7 +94,7 @@ class Ruleset:
         self.adds = bool(policy.deny or self._engines)
 
     def spans(self, indexed: IndexedText) -> Iterator[Span]:
-        """Yield what has to go; spans may overlap."""
+        """Yield the spans to redact; they may overlap."""
         yield from self._plain(indexed)
         for looks in self._engines:
             yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
@@ -103,31 +103,31 @@ class Ruleset:
         yield from self._left_open(indexed)
 
     def blanks(self, key: str) -> str:
-        """Return the label under which all below a key goes; empty if it may stay."""
+        """Return the label for everything below a key, or an empty string."""
         plain = _plain(key)
         if plain in self._denied_keys:
             return DENIED
         return "password" if plain not in self._allowed_keys and names_a_secret(key) else ""
 
     def exempts_key(self, key: str) -> bool:
-        """Whether a key says nothing of its value."""
+        """Return whether the user exempts a key."""
         return _plain(key) in self._allowed_keys
 
     def _plain(self, indexed: IndexedText) -> Iterator[Span]:
-        """Yield what our own rules and the user's find."""
+        """Yield the findings of the built-in rules and the user's own."""
         yield from self._exempting(indexed, self._by_rules(indexed))
         yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
         yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
         yield from self._denied(indexed)
 
     def _encoded(self, indexed: IndexedText) -> Iterator[Span]:
-        """Base64, where anything is found in what it says."""
+        """Yield base64 whose decoded text has findings."""
         decoded = Decoded(indexed.text)
         if decoded.text:
             yield from decoded.origins(self._plain(IndexedText(decoded.text)))
 
     def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Span]:
-        """Yield what our own rules find, if it ends there or later."""
+        """Yield the findings of the built-in rules that end at ``beyond`` or later."""
         possible: dict[Rule, list[str]] = {rule: [] for rule in self._anywhere}
         for word in self._beginnings.held_by(indexed):
             for rule in self._by_start[word]:
@@ -146,7 +146,7 @@ class Ruleset:
                             yield span
 
     def _left_open(self, indexed: IndexedText) -> Iterator[Span]:
-        """Yield what a cut keeps open: a value whose closing quote is beyond it."""
+        """Yield values whose closing quote was cut off."""
         for start, before, closing in readings_of_cut(indexed.text):
             for span in self._by_rules(IndexedText(before + closing), beyond=len(before)):
                 end = start + len(before)
@@ -169,11 +169,11 @@ class Ruleset:
         )
 
     def allows_secret(self, text: str) -> bool:
-        """Whether a secret that is exactly this text stays."""
+        """Return whether the user exempts this exact text as a secret."""
         return self.allows(text, "secret")
 
     def allows(self, text: str, group: Group) -> bool:
-        """Whether a finding that is exactly this text stays."""
+        """Return whether the user exempts a finding with this exact text."""
         if text in self._allowed_texts:
             return True
         return group != "secret" and any(
@@ -183,7 +183,7 @@ class Ruleset:
 
 @cache
 def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
-    """Return the one for a level and a policy, made at first use.
+    """Return the ruleset of a level and a policy, created on first use.
 
     Raises:
         RedactionError: As `Ruleset`.
@@ -196,7 +196,7 @@ def _is_one(rule: Rule, match: re.Match[str]) -> bool:
 
 
 def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
-    """The same kind of thing straight after one that goes, which is no edge to it any more."""
+    """Yield further matches directly after one, where no word boundary separates them."""
     while text[place : place + 1].strip():
         ahead = HIDDEN + text[place : place + _GLUED_SIZE]
         match = compiled_rule(rule.pattern).match(ahead, 1)
@@ -250,16 +250,16 @@ def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
 
 
 def _spellings(entry: str) -> set[str]:
-    """Return the same in both normal forms, and ß as ss: two texts that nobody would tell apart."""
+    """Return both Unicode normal forms, with ß and ss interchanged."""
     forms = {entry, entry.replace("ß", "ss"), entry.replace("ss", "ß")}
     return {normalize(name, form) for form in forms for name in ("NFC", "NFD")} | forms
 
 
 def _plain(key: str) -> str:
-    """``apiKey``, ``api-key`` and ``API_KEY`` are one name."""
+    """Return a key without case and separators: ``apiKey`` and ``API_KEY`` are one name."""
     return "".join(filter(str.isalnum, key)).casefold()
 
 
 def _texts(entries: tuple[str, ...]) -> list[str]:
-    """Leave out the patterns."""
+    """Return the entries that are not patterns."""
     return [entry for entry in entries if not is_pattern(entry)]

@@ -1,4 +1,4 @@
-"""What was taken out, without the value."""
+"""Redaction of one text, with findings that omit the value."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """Something that was taken out: where it was, what it was, and how long."""
+    """A redacted value: its path, label and length."""
 
     path: str
     label: str
@@ -29,12 +29,12 @@ class Found(NamedTuple):
 
 
 def counted(found: Iterable[Found]) -> Counter[str]:
-    """How much of what, by label."""
+    """Return the number of findings by label."""
     return Counter(one.label for one in found)
 
 
 def count_placeholders(text: str) -> Counter[str]:
-    """How much was taken out of a text, by label, whenever that was.
+    """Return the number of placeholders in a text, by label.
 
     >>> count_placeholders("[REDACTED:email#1] wrote to [REDACTED:email#2]")
     Counter({'email': 2})
@@ -46,7 +46,7 @@ _NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
 
 
 class Numbers:
-    """The numbers of the values of one document, by first sight.
+    """The placeholder numbers of one document, in order of appearance.
 
     No key, no hash: they mean nothing outside of the document. Only contacts have one: secrets are
     gone before the file is written, and the parts of a run that paused are written one by one.
@@ -58,14 +58,14 @@ class Numbers:
 
     @classmethod
     def after(cls, document: object) -> Self:
-        """Numbers that the document does not have already."""
+        """Return numbers that continue after those in the document."""
         numbers = cls()
         for label, number in _NUMBERED.findall(str(document)):
             numbers._last[label] = max(numbers._last[label], int(number))
         return numbers
 
     def of(self, span: Span, value: str) -> str:
-        """Return what follows the label in the placeholder: ``#1``, or nothing."""
+        """Return the suffix of the label in the placeholder: ``#1``, or nothing."""
         if span.group != "contact":
             return ""
         key = span.label, value.casefold()
@@ -86,7 +86,7 @@ _NO_ESCAPE = (sys.maxsize, sys.maxsize)
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A text without what had to go.
+    """A redacted text.
 
     Attributes:
         text: With placeholders such as ``[REDACTED:email]``.
@@ -98,7 +98,7 @@ class Redacted:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many placeholders were put in, by label."""
+        """The number of placeholders inserted, by label."""
         return counted(self.found)
 
 
@@ -109,16 +109,16 @@ def redact_text(
     policy: Policy = _NO_POLICY,
     known: KnownSecrets | None = None,
 ) -> Redacted:
-    """Take out what must not be kept or shared at a level.
+    """Redact a text for a privacy level.
 
-    Secrets and payment cards go at every level. What says who somebody is (national ids, bank
-    accounts) and what reaches a person or a machine (e-mail, phone, IP, MAC, home path) stays at
-    ``private`` alone. A secret that is found in one place goes in every place; so do those that are
-    ``known`` of other texts, which learns of these.
+    Secrets and payment cards are redacted at every level; identities (national ids, bank accounts)
+    and contacts (e-mail, phone, IP, MAC, home path) at every level except ``private``. A secret
+    found in one place is redacted in every place, as are the ``known`` secrets of other texts, to
+    which those found here are added.
 
     Raises:
         RedactionError: ``too_large`` above 1,048,576 characters: redact the parts.
-            ``engine_missing`` or ``engine_failed`` if the policy names what does not work.
+            ``engine_missing`` or ``engine_failed`` if an engine of the policy does not work.
 
     >>> redact_text("password=hunter2 for anna@example.org", level="aggregated").text
     'password=[REDACTED:password] for [REDACTED:email]'
@@ -140,7 +140,7 @@ def take_out(
     known: KnownSecrets | None = None,
     everywhere: bool = False,
 ) -> tuple[str, list[Span]]:
-    """The text with placeholders, and what they replaced, each counted in the text as it then was.
+    """Return the redacted text and the replaced spans, each counted in the text of its pass.
 
     Args:
         text: What to clean.
@@ -168,7 +168,7 @@ def take_out(
 
 
 def is_too_large(text: str) -> bool:
-    """Placeholders do not count: a text may grow by its own."""
+    """Return whether a text is too large, not counting its placeholders."""
     if len(text) <= MAX_CHARACTERS:
         return False
     return len(PLACEHOLDER.sub("", text)) > MAX_CHARACTERS
@@ -177,7 +177,7 @@ def is_too_large(text: str) -> bool:
 def find(
     text: str, book: Ruleset, *, cue: str = "", known: KnownSecrets | None = None
 ) -> list[Span]:
-    """Return the parts of a text that have to go, in order, not overlapping; placeholders stay.
+    """Return the spans of a text to redact, in order, not overlapping; placeholders stay.
 
     Raises:
         RedactionError: ``too_large``.
@@ -199,12 +199,12 @@ def find(
 
 
 def known_in(text: str, known: KnownSecrets) -> list[Span]:
-    """Return the parts of a text that are secrets of another place, in order, not overlapping."""
+    """Return the known secrets in a text, in order, not overlapping."""
     return list(_whole(text, [*_united(known.spans(text))]))
 
 
 def _learn(text: str, parts: Iterable[Span], book: Ruleset, known: KnownSecrets) -> None:
-    """Each secret by itself: united with what is around it, it would be found nowhere else."""
+    """Learn each secret before spans are merged: a merged text would be found nowhere else."""
     values = {
         (text[part.start : part.end], part.label): None for part in parts if part.group == "secret"
     }
@@ -213,7 +213,7 @@ def _learn(text: str, parts: Iterable[Span], book: Ruleset, known: KnownSecrets)
 
 
 def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
-    """Spans that begin and end where escapes do: half of one would not be JSON any more."""
+    """Yield the spans extended to whole escapes: half an escape would break the JSON."""
     escapes = iter(escapes_in(text) if spans else [])
     start, end = next(escapes, _NO_ESCAPE)
     for span in spans:
@@ -227,7 +227,7 @@ def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
 
 
 def _parts(reading: Reading, book: Ruleset) -> Iterator[Span]:
-    """Yield what has to go by one reading, counted in the original text."""
+    """Yield the spans to redact in one reading, counted in the original text."""
     for span in book.spans(IndexedText(reading.text)):
         for part in _outside_placeholders(reading.text, span):
             if part.end > part.start:
@@ -235,7 +235,7 @@ def _parts(reading: Reading, book: Ruleset) -> Iterator[Span]:
 
 
 def _united(spans: Iterable[Span]) -> Iterator[Span]:
-    """Overlapping spans become one, named by the strongest group, then by the longest span."""
+    """Yield overlapping spans merged, labelled by the strongest group, then the longest span."""
     together: list[Span] = []
     reached = 0
     for span in sorted(spans):
@@ -265,7 +265,7 @@ def _outside_placeholders(text: str, span: Span) -> Iterator[Span]:
 
 
 def replaced(text: str, spans: list[Span], numbers: Numbers | None = None) -> str:
-    """Return the text with placeholders."""
+    """Return the text with the spans replaced by placeholders."""
     parts, reached = [], 0
     for span in spans:
         number = numbers.of(span, text[span.start : span.end]) if numbers else ""

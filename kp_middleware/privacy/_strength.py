@@ -1,4 +1,4 @@
-"""How a value looks by itself: like words, like code, or like what nobody would write."""
+"""The shape of a value alone: words, code, or random characters."""
 
 import math
 import re
@@ -71,42 +71,42 @@ _HEX = re.compile(
 
 
 def is_code(value: str) -> bool:
-    """Recognize a call, an index, an attribute, a type."""
+    """Return whether a value is a call, an index, an attribute or a type."""
     return _CODE.fullmatch(value) is not None
 
 
 def is_call(value: str) -> bool:
-    """Recognize a call or an index."""
+    """Return whether a value is a call or an index."""
     return is_code(value) and ("(" in value or "[" in value)
 
 
 def is_stand_in(value: str) -> bool:
-    """Recognize a template, a mask, or a text that asks to be replaced."""
+    """Return whether a value is a template, a mask or a placeholder to fill in."""
     return _STAND_IN.fullmatch(value.strip()) is not None
 
 
 def is_usual_word(value: str) -> bool:
-    """Recognize a word of schemas and programs."""
+    """Return whether a value is a common word of schemas and programs."""
     return _USUAL.fullmatch(value) is not None
 
 
 def is_wordy(value: str) -> bool:
-    """Words of one case, joined by hyphens: a dictionary may have them."""
+    """Return whether a value is hyphenated words of one case, as in a dictionary."""
     return _WORDY.fullmatch(_TYPESET.sub("-", value).rstrip("-")) is not None
 
 
 def is_passphrase(value: str) -> bool:
-    """Four words and more, joined by hyphens."""
+    """Return whether a value is four or more hyphenated words."""
     return _PASSPHRASE.fullmatch(value) is not None
 
 
 def is_sign_of_model(value: str) -> bool:
-    """Recognize a piece of text as language models count them: ``Yes``, `` the``, ``ization``."""
+    """Return whether a value is a language model's token: ``Yes``, `` the``, ``ization``."""
     return len(value) <= 17 and _LOGGED.fullmatch(value) is not None
 
 
 def is_hexadecimal(value: str) -> bool:
-    """Recognize a hash, an id, or a number."""
+    """Return whether a value is a hash, an id or a number."""
     return _HEX.fullmatch(value) is not None
 
 
@@ -114,7 +114,7 @@ _TYPE_NAME = re.compile(r"[&*]?_?(?:[a-z_]{1,40}\.){0,3}_?(?:[A-Z][a-z]+){2,6}\d
 
 
 def is_strong(value: str) -> bool:
-    """Eight signs and more that are no words, no number, no path and no code."""
+    """Return whether a value has at least 8 characters and is no word, number, path or code."""
     if len(value) < 8 or value.isdecimal() or any(map(str.isspace, value)):
         return False
     if is_plain(value.strip(_AROUND)) and not is_hexadecimal(value):
@@ -127,14 +127,14 @@ def is_strong(value: str) -> bool:
 
 
 def is_type_name(value: str) -> bool:
-    """``MyKeyType``: humps of words, and no more signs of its own."""
+    """Return whether a value is a type name such as ``MyKeyType``."""
     return _TYPE_NAME.fullmatch(value) is not None and len(value) >= 3 * sum(
         map(str.isupper, value)
     )
 
 
 def is_plain(value: str) -> bool:
-    """Words, names of variables and numbers, and what joins them."""
+    """Return whether a value is only words, variable names and numbers, with separators."""
     return all(map(_is_plain_part, _BETWEEN.split(_TYPESET.sub("-", value))))
 
 
@@ -145,7 +145,7 @@ def _is_plain_part(part: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Digits, capitals and small letters that change places as in no word."""
+    """Return whether digits, capitals and small letters alternate as in no word."""
     if not (
         any(map(str.isdigit, value))
         and any(map(str.isupper, value))
@@ -157,7 +157,7 @@ def looks_random(value: str) -> bool:
 
 
 def case_changes(value: str) -> int:
-    """How often a small letter follows a capital, or the other way round."""
+    """Return the number of case changes between letters."""
     cases = [character.isupper() for character in value if character.isalpha()]
     return sum(a != b for a, b in pairwise(cases))
 
@@ -171,6 +171,6 @@ def _kind(character: str) -> int:
 
 
 def entropy(value: str) -> float:
-    """Bits for each character."""
+    """Return the entropy in bits per character."""
     size = len(value)
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values())

@@ -1,4 +1,4 @@
-"""Where in a document a value stands."""
+"""The walk through a document, which redacts each value by its place."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from kp_middleware.privacy._strength import is_sign_of_model, is_strong, is_usua
 
 
 class Place(NamedTuple):
-    """Where in a document a value stands, and what that says of it.
+    """The place of a value in a document, and what it implies for redaction.
 
     Attributes:
         path: As a person reads it: ``steps[3].input.url``.
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     depth: int = 0
 
     def under(self, key: str, *, name: str, blank: str) -> "Place":
-        """Return the place of a member; ``name`` is its key, or what a sibling says that it is."""
+        """Return the place of a member; ``name`` is its key, or the name that a sibling gives."""
         dot = "." if self.path else ""
         return Place(
             f"{self.path}{dot}{key[:40]}",
@@ -53,7 +53,7 @@ class Place(NamedTuple):
         )
 
     def at(self, index: int, *, name: str, blank: str) -> "Place":
-        """Return the place of an item; ``name`` is the flag before it, if that says what it is."""
+        """Return the place of an item; ``name`` is the flag before it, if any."""
         return Place(
             f"{self.path}[{index}]",
             f"{self.pattern}[]",
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 def document_in(text: str) -> object:
-    """The object, list or string that a text is the JSON of; None if it is not certain which."""
+    """Parse a text that is a JSON object, list or string; return None for anything else."""
     if text.lstrip()[:1] not in {"{", "[", '"'}:
         return None
     try:
@@ -77,7 +77,7 @@ def document_in(text: str) -> object:
 
 
 def _finite(literal: str) -> float:
-    """Return a number that can be written again."""
+    """Return a number that JSON can represent."""
     number = float(literal)
     if not math.isfinite(number):
         raise ValueError("not a number of JSON")
@@ -85,7 +85,7 @@ def _finite(literal: str) -> float:
 
 
 def unique(members: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the members of a JSON object, none of which hides another.
+    """Return the members of a JSON object as a dict, which must have no duplicate keys.
 
     Raises:
         ValueError: If a key comes twice.
@@ -97,7 +97,7 @@ def unique(members: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def ways_to_write(value: float, *, all_ways: bool) -> Iterator[str]:
-    """How a number is written: its digits, if they are many; else as in JSON, or without an e."""
+    """Yield the notations of a number: its digits, and for all ways JSON and without exponent."""
     is_whole = isinstance(value, int) or value.is_integer()
     digits = str(abs(int(value))) if is_whole else ""
     if len(digits) > 4 or (all_ways and digits):
@@ -133,7 +133,7 @@ _TOP = Place()
 
 
 class Walk:
-    """One way through one document.
+    """One walk through a document.
 
     Attributes:
         found: What was taken out so far, in the order of the document.
@@ -147,7 +147,7 @@ class Walk:
         numbers: Numbers | None = None,
         known: KnownSecrets | None = None,
     ) -> None:
-        """``known`` learns what is taken out as a secret."""
+        """Start a walk; ``known`` learns the secrets it redacts."""
         self.found: list[Found] = []
         self._book = book
         self._kept = kept
@@ -156,7 +156,7 @@ class Walk:
         self._nodes = 0
 
     def clean(self, value: object, place: Place = _TOP) -> Any:
-        """Return the value without what has to go.
+        """Return the redacted value.
 
         Raises:
             RedactionError: ``too_deep``, ``too_large``, or ``redactor_error`` for a type that JSON
@@ -186,7 +186,7 @@ class Walk:
                 raise RedactionError("redactor_error", place.path)
 
     def spread(self, value: Any, place: Place = _TOP) -> Any:
-        """What is clean, without what is known as a secret by now: it was found further below."""
+        """Return a redacted value also without secrets that were found after it."""
         if not self._known or place.pattern in self._kept:
             return value
         match value:
@@ -241,13 +241,13 @@ class Walk:
         return place.under(key, name=said, blank=self._book.blanks(name))
 
     def _tells(self, told: str, key: object, value: Mapping[Any, object]) -> bool:
-        """Whether what was told is told of this member."""
+        """Return whether the name given by a sibling applies to this member."""
         if key in _TELLABLE_SECRET:
             return self._book.blanks(told) != "" and not any(map(value.__contains__, _OF_MESSAGES))
         return told != "" and _plainly(key) in _TELLABLE
 
     def _told(self, value: Mapping[str, object]) -> str:
-        """Return what ``{"name": "DB_PASSWORD", "value": …}`` says that its value is."""
+        """Return the name of the value in ``{"name": "DB_PASSWORD", "value": …}``."""
         if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
             return "password"
         told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
@@ -272,7 +272,7 @@ class Walk:
         return place.at(index, name=name, blank=blank)
 
     def _announced(self, before: object, *, is_pair: bool) -> str:
-        """Whether the item before is a flag such as ``--token``, or the name in a list of pairs."""
+        """Return the label that the item before announces: a flag ``--token``, or a pair's name."""
         if not isinstance(before, str) or not _WORD.fullmatch(before):
             return ""
         return self._book.blanks(before) if is_pair or before.startswith("-") else ""
@@ -287,7 +287,7 @@ class Walk:
         return self._text(self._document(text, place), place)
 
     def _document(self, text: str, place: Place) -> str:
-        """Return a string that holds JSON, with the JSON cleaned; any other string as it is.
+        """Return a string with its JSON redacted; any other string unchanged.
 
         JSON that is too large or too deep is a text like any other: a tool's output may hold a
         million numbers, and the document around it is none the worse.
@@ -345,7 +345,7 @@ class Walk:
         return f"[REDACTED:{label}]"
 
     def _may_stay(self, text: str, place: Place) -> bool:
-        """What is allowed by its own text; then it stays as it does after ``password=``."""
+        """Return whether a value is exempt, or only describes the account of a credential."""
         if place.blank == DENIED:
             return False
         return self._book.allows(text, "secret") or (
@@ -354,19 +354,19 @@ class Walk:
 
 
 def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:
-    """``{"token": "Yes", "logprob": -0.1}``: a piece of text, as language models count them."""
+    """Return whether it is a language model's token: ``{"token": "Yes", "logprob": -0.1}``."""
     if not (isinstance(token, str) and is_sign_of_model(token)):
         return False
     return is_usual_word(token.strip()) or any("prob" in str(key).lower() for key in value)
 
 
 def _plainly(key: object) -> str:
-    """``ParameterKey``, ``parameter_key`` and ``parameter-key`` tell the same."""
+    """Return a key in one spelling: ``ParameterKey`` and ``parameter-key`` give the same."""
     return str(key).lower().replace("_", "").replace("-", "")
 
 
 def _free(key: str, taken: Mapping[str, object], numbers: dict[str, int]) -> str:
-    """The key, with a number if two have become the same; ``numbers`` has the last one of each."""
+    """Return the key, numbered if it is taken; ``numbers`` holds the last number of each."""
     candidate = key
     while candidate in taken:
         numbers[key] = numbers.get(key, 1) + 1
