@@ -17,7 +17,7 @@ from kp_middleware.privacy._checks import is_counter, is_of_account, is_usual
 from kp_middleware.privacy._escapes import HIDDEN
 from kp_middleware.privacy._indexed_text import IndexedText
 from kp_middleware.privacy._rules import Span
-from kp_middleware.privacy._strength import is_plain, is_stand_in, is_usual_word
+from kp_middleware.privacy._strength import is_plain, is_stand_in, is_strong, is_usual_word
 
 _OPENS = re.compile(r"(?::|=>)\s{0,16}(?=[\[{(])")
 _KEY_BEFORE = re.compile(r"""["']([^"'\\\n]{2,120})\\{0,7}["']\s{0,16}\Z""")
@@ -32,6 +32,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+DESCRIBING = frozenset({"$ref", "description", "format", "required", "title", "type"})
+"""What a JSON Schema says of a value: it is not the value."""
+
 _ENDS_BARE = re.compile(r"\s{0,64}(?:[,:=\]})]|\Z)")
 _ENDS_KEY = re.compile(r"\s{0,16}(?::|=>)")
 
@@ -66,6 +70,7 @@ class _Values:
         self._depth = 0
         self._after_value = False
         self._name = ""
+        self._is_schema = False
         for token in _TOKEN.finditer(text, start):
             if not self._goes_on(token):
                 self.end = token.end()
@@ -93,6 +98,9 @@ class _Values:
             self._name = token[kind]
             return True
         self._after_value = True
+        self._is_schema |= self._name == "type" and token[kind] in JSON_TYPES
+        if self._is_schema and self._name in DESCRIBING:
+            return True
         if not self._may_stay(token[kind]):
             self.places.append(token.span(kind))
         return True
@@ -103,11 +111,16 @@ class _Values:
         return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(self._name))
 
 
-_RULED = re.compile(r"(?m)^(?P<heading>[^\n]{0,80}\|[^\n]{0,400})\n[ \t|:+=-]*-[ \t|:+=-]*$")
+_RULED = re.compile(r"(?m)^(?P<heading>[^\n]{0,80}\|[^\n]{0,400})\n[ \t|:+=-]*-[ \t|:+=-]*\r?$")
+_OF_FIELD = r"(?m)^(?:[^\n:]{1,64}: )?"  # the name of the field that a table is in
 _LISTED = re.compile(
-    r"(?m)^(?P<heading>[\w\"][\w .\"-]{0,60}(?P<sign>[,;\t])[\w .,;\t\"-]{1,400})$", re.ASCII
+    _OF_FIELD + r"(?P<heading>[\w\"][\w .\"-]{0,60}(?P<sign>[,;\t])[\w .,;\t\"-]{1,400})\r?$",
+    re.ASCII,
 )
-_NAMES = ("pass", "pwd", "secret", "token", "key", "cred")
+_ALIGNED = re.compile(
+    _OF_FIELD + r"(?P<heading>[\w.-]{1,60}(?: {2,60}[\w.-]{1,60}){1,20}) {0,60}\r?$", re.ASCII
+)
+_NAMES = ("pass", "pw", "secret", "token", "key", "cred")
 _INSERT = re.compile(
     r"(?i:insert|replace)\s{1,4}(?:(?i:ignore)\s{1,4})?(?i:into)\s{1,4}[\w.`\"\[\]]{1,120}\s{0,4}"
     r"\((?P<names>[^()]{1,1000})\)\s{0,8}(?i:values)\s{0,8}"
@@ -120,6 +133,7 @@ _CELL = re.compile(
 )
 _RULE = re.compile(r"[\s|:+=-]+")
 _NAME = re.compile(r"[\w .-]{1,60}")
+_ALIGNED_CELL = re.compile(r"\S+(?: \S+)*")
 _MAX_ROWS = 1000
 
 
@@ -131,6 +145,8 @@ def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
         yield from _below_headings(indexed.text, _RULED, blanks)
     if "," in indexed.text or ";" in indexed.text or "\t" in indexed.text:
         yield from _below_headings(indexed.text, _LISTED, blanks)
+    if "  " in indexed.text:
+        yield from _below_headings(indexed.text, _ALIGNED, blanks)
     if "insert" in indexed.lowered or "replace" in indexed.lowered:
         yield from _inserted(indexed.text, blanks)
 
@@ -143,13 +159,25 @@ def _below_headings(
         told = heading["heading"]
         if heading.start() < reached or not any(name in told.lower() for name in _NAMES):
             continue
-        sign = heading["sign"] if pattern is _LISTED else "|"
-        names = [cell.strip(" *`\"'") for cell in told.split(sign)]
+        sign = {_RULED: "|", _ALIGNED: "  "}.get(pattern) or heading["sign"]
+        names = [cell.strip(" *`\"'") for _, cell in _cells(told, sign)]
         labels = {at: label for at, name in enumerate(names) if (label := _label(name, blanks))}
         if labels:
-            rows = _Rows(text, heading.end("heading") + 1, sign, len(names), labels)
+            first = text.find("\n", heading.end("heading")) + 1 or len(text)
+            rows = _Rows(text, first, sign, len(names), labels)
             yield from rows.spans()
             reached = rows.end
+
+
+def _cells(line: str, sign: str) -> Iterator[tuple[int, str]]:
+    """Yield where each cell begins, and what is in it; two blanks stand for any number."""
+    if sign == "  ":
+        yield from ((cell.start(), cell[0]) for cell in _ALIGNED_CELL.finditer(line))
+        return
+    start = 0
+    for cell in line.split(sign):
+        yield start, cell
+        start += len(cell) + 1
 
 
 def _label(name: str, blanks: Callable[[str], str]) -> str:
@@ -180,18 +208,18 @@ class _Rows:
             if not line or len(line) > 4000 or start > len(self._text):
                 return
             if not _RULE.fullmatch(line):
-                if line.count(self._sign) + 1 != self._width:
+                if len([*_cells(line, self._sign)]) != self._width:
                     return
                 yield from self._of_line(line, start)
             self.end = start + len(line) + 1
 
     def _of_line(self, line: str, start: int) -> Iterator[Span]:
-        for at, cell in enumerate(line.split(self._sign)):
+        for at, (begin, cell) in enumerate(_cells(line, self._sign)):
             value = cell.strip(" \t\r*`\"'")
-            if at in self._labels and not _may_stay(value):
-                place = start + cell.index(value)
+            doubtful = self._sign == "  " and not is_strong(value)  # prose may be aligned
+            if at in self._labels and not doubtful and not _may_stay(value):
+                place = start + begin + cell.index(value)
                 yield Span(place, place + len(value), self._labels[at], "secret")
-            start += len(cell) + 1
 
 
 def _inserted(text: str, blanks: Callable[[str], str]) -> Iterator[Span]:

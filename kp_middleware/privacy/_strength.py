@@ -36,6 +36,7 @@ _STAND_IN = re.compile(
     | <[\w\s.:/|'-]*> | <[A-Za-z\s_-]* | \[\[[\w\s.-]*\]{0,2} | :[A-Za-z_]\w* | [?]
     | (?:Bearer|Basic|Token)(?:[ ][{<$].*|[ ]?)
     | [Yy][Oo][Uu][Rr][ _-].* | [A-Z]{2,}(?:[_-][A-Za-z]{2,})+ | [\W_]{1,2}             # fill me in
+    | \d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]{0,16}(?:Z|[+-]\d\d:?\d\d)?  # when it was changed
     | ([*.xX#_-])\1{2,} | [*.\u2022]{2,} | \w{0,8}[-_]?(?:[.]{3}|\u2026)
     """,
     re.VERBOSE,

@@ -11,6 +11,7 @@ from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._checks import is_counter, is_of_account
 from kp_middleware.privacy._escapes import PLACEHOLDER
 from kp_middleware.privacy._known_secrets import KnownSecrets, is_mixed
+from kp_middleware.privacy._nested_secrets import DESCRIBING, JSON_TYPES
 from kp_middleware.privacy._rules import words
 from kp_middleware.privacy._ruleset import DENIED, Ruleset
 from kp_middleware.privacy._scanner import (
@@ -226,11 +227,13 @@ class Walk:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
         told = self._told({_plainly(key): member for key, member in value.items()})
+        is_schema = place.blank != DENIED and _is_json_schema(value)
         for key, member in value.items():
             above = place.under("{key}", name="", blank="")._replace(blank="")
             shown = self._text(str(key), above)
             inner = self._under(place, shown, told if self._tells(told, key, value) else shown)
-            if key == "token" and _is_of_model(member, value):
+            describes = is_schema and key in DESCRIBING
+            if describes or (key == "token" and _is_of_model(member, value)):
                 inner = inner._replace(name="", blank="")
             cleaned[_free(shown, cleaned, numbers)] = self.clean(member, inner)
         return cleaned
@@ -351,6 +354,15 @@ class Walk:
         return self._book.allows(text, "secret") or (
             "cred" in place.pattern.lower() and is_of_account(place.name, text)
         )
+
+
+def _is_json_schema(value: Mapping[Any, object]) -> bool:
+    """Recognize what describes a value: tools' parameters are told so."""
+    kind = value.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    return any(isinstance(kind, str) and kind in JSON_TYPES for kind in kinds) or (
+        kind is None and not value.keys().isdisjoint(("anyOf", "allOf", "oneOf", "$ref"))
+    )
 
 
 def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:

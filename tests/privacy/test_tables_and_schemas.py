@@ -1,0 +1,62 @@
+"""A secret in a column goes with its heading; what describes a secret is none."""
+
+import json
+
+import pytest
+
+from kp_middleware.privacy import redact_jsonable, redact_text
+
+SECRET = "q8ZrT2mVx0LdNf5Y"
+TABLES = {
+    "commas": "user,password\nbob,{}\n",
+    "lines of Windows": "user,password\r\nbob,{}\r\n",
+    "quoted cells": '"user","password"\n"bob","{}"\n',
+    "semicolons": "user;password\nbob;{}\n",
+    "tabs": "id\tuser\tpassword\n1\tbob\t{}\n",
+    "a column after it": "user,pw,role\nbob,{},admin\n",
+    "three columns": "host,user,api_token\nh1,bob,{}\n",
+    "aligned": "username  password\nbob       {}\n",
+    "aligned, with more": "NAME   TOKEN              AGE\nfirst  {}   3d\n",
+    "a ruler of Windows": "| user | password |\r\n|---|---|\r\n| bob | {} |\r\n",
+}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_a_secret_goes_from_below_its_heading(table):
+    text = table.format(SECRET)
+
+    assert SECRET not in redact_text(text).text
+    assert SECRET not in str(redact_jsonable({"output_summary": text}, level="private").value)
+    assert SECRET not in redact_text(f"this is the file\n{text}").text
+
+
+SCHEMAS = [
+    {"properties": {"password": {"type": "string", "description": "The password of the user"}}},
+    {"token": {"type": ["string", "null"], "title": "Token", "default": None}},
+    {"api_key": {"anyOf": [{"type": "string"}, {"type": "null"}], "title": "Api Key"}},
+    {"credentials": {"type": "object", "properties": {"user": {"type": "string"}}}},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: next(iter(schema)))
+def test_the_schema_of_a_tool_stays_as_it_is(schema):
+    assert redact_jsonable(schema, level="private").value == schema
+    assert redact_jsonable({"content": json.dumps(schema)}, level="private").found == ()
+
+
+def test_the_default_in_a_schema_is_a_value():
+    schema = {"password": {"type": "string", "default": SECRET}}
+
+    assert SECRET not in str(redact_jsonable(schema, level="private").value)
+
+
+def test_an_aligned_text_below_a_heading_stays():
+    text = "option     token\nverbose    everything\nquiet      nothing\n"
+
+    assert redact_text(text).text == text
+
+
+def test_when_a_secret_was_changed_stays():
+    text = "password_reset_at: 2026-01-02T03:04:05Z"
+
+    assert redact_text(text).text == text
