@@ -63,7 +63,7 @@ class PastRun(NamedTuple):
         domain: Its domain.
         started_at: An instant.
         duration_ms: 0 where it is not known.
-        steps: How many there really were; likewise ``tools`` and ``recoveries``.
+        steps: The full number of steps; likewise ``tools`` and ``recoveries``.
         success: 1 or 0.
         confidence: 0 to 1.
         score: From 0 to 1; None where it could not be scored.
@@ -75,13 +75,13 @@ class PastRun(NamedTuple):
         gate: Which gate decided, with its ``threshold``.
         decision: ``forward`` or ``withhold``.
         visibility: ``private`` never leaves.
-        let_through_at: When it was let through, an instant; None where it was withheld.
+        let_through_at: When it was forwarded, an instant; None if it was withheld.
         outbox: The state of its row in the outbox; None where it has none.
         outbox_reason: Why it is in that state.
-        is_selected: Whether it is to be scored anew.
-        vector_seq: Of its vector by the embedder that was asked for; None where it has none.
+        is_selected: Whether it is to be rescored.
+        vector_seq: The ``seq`` of its vector by the given embedder; None if it has none.
         vector: That vector: float32, little-endian.
-        added_at_ms: When it was scored first, in ms since the epoch; None where nothing tells.
+        added_at_ms: When it was first scored, in ms since the epoch; None if unknown.
         measures: The other three signals, then the four weights.
     """
 

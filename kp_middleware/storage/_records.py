@@ -14,19 +14,19 @@ class RunSummary(NamedTuple):
     """A summary of a run, as in a list.
 
     Attributes:
-        id: Of its trace: ``kp:trace:…``.
+        id: The id of its trace: ``kp:trace:…``.
         started_at: When it began: ``2026-11-01T09:14:03.120Z``.
-        domain: Picks the weights of the score.
-        score: From 0 to 1; None where there is none.
-        margin: Score minus threshold; None where there is no score.
+        domain: The domain, which selects the weights of the score.
+        score: The score from 0 to 1; None if there is none.
+        margin: The score minus the threshold; None if there is no score.
         success: Whether its task was done.
-        step_count: How many steps it had.
-        tool_count: How many different tools it used.
-        duration_ms: How long it took; None where nobody measured it.
-        state: What has become of it: ``withheld``, ``sent``, ``pending`` …
-        reason: Why, in words; None where there is nothing to say.
-        reason_code: The kind of reason, to compare with.
-        objective: What it was for.
+        step_count: The number of steps.
+        tool_count: The number of different tools.
+        duration_ms: The duration; None if it was not measured.
+        state: The state: ``withheld``, ``sent``, ``pending`` …
+        reason: The reason for the state, in words, or None.
+        reason_code: The code of the reason, for comparisons.
+        objective: The objective of the task.
     """
 
     id: str
@@ -55,22 +55,22 @@ class StepRecord:
     """One step of a run.
 
     Attributes:
-        number: Its place in the run, from 0.
+        number: The position in the run, from 0.
         type: ``thought``, ``tool_call``, ``observation`` or ``error_recovery``.
-        tool: The name of the tool; None where none was called.
-        mcp_server: Where the tool came from.
-        content: What was thought, or observed.
-        input: What the tool was given.
-        output_summary: What it answered.
-        latency_ms: How long it took.
-        agent: The agent inside the run's own that took the step.
+        tool: The name of the tool; None if none was called.
+        mcp_server: The MCP server of the tool.
+        content: The text of a thought or observation.
+        input: The input of the tool.
+        output_summary: The output of the tool.
+        latency_ms: The latency of the step.
+        agent: The subagent that took the step.
         started_at: When it began: ``2026-11-01T09:14:03.120Z``.
-        call_id: Of the tool call that it makes or answers: the same on both.
-        parent: What it happened inside of: the ``call_id`` of a tool call, or an agent's name.
-        model: The language model whose call it came from, on the first step of each call.
-        input_tokens: What that call read.
-        output_tokens: What it wrote.
-        model_latency_ms: How long it took.
+        call_id: The id of the tool call that it makes or answers, the same on both.
+        parent: The enclosing ``call_id`` of a tool call, or the name of an agent.
+        model: The language model, on the first step of each model call.
+        input_tokens: The input tokens of that call.
+        output_tokens: The output tokens of that call.
+        model_latency_ms: The latency of that call.
     """
 
     number: int
@@ -97,17 +97,17 @@ class Scoring:
 
     Attributes:
         score: From 0 to 1.
-        signals: The four, each from 0 to 1.
-        weights: What each of them counts.
-        rules: What changed the weighted sum, in order.
-        scorer: Name and version.
-        embedder: The fingerprint of the model; None where novelty was not measured.
-        nearest_id: The most similar run before it; None where there was none, or it was removed.
-        nearest_similarity: How similar, -1 to 1; None where there was nothing to compare with.
-        gate: Name and setting of what decided.
-        threshold: The score that it asked for.
+        signals: The four signals, each from 0 to 1.
+        weights: The weights of the signals.
+        rules: The adjustments of the weighted sum, in order.
+        scorer: The name and version of the scorer.
+        embedder: The fingerprint of the model; None if novelty was not measured.
+        nearest_id: The most similar earlier run; None if there was none, or it was removed.
+        nearest_similarity: Its similarity, -1 to 1; None if there was no run to compare with.
+        gate: The name and setting of the gate.
+        threshold: The threshold of the gate.
         decision: ``forward`` or ``withhold``.
-        decided_at: When.
+        decided_at: The time of the decision.
     """
 
     score: float
@@ -131,15 +131,15 @@ class OutboxRecord:
     Attributes:
         state: ``pending``, ``sending``, ``sent``, ``rejected``, ``blocked`` or ``cancelled``.
         reason: Why it is blocked, rejected or cancelled.
-        attempts: How often it was tried.
-        next_attempt_at: It is not tried before.
-        last_error: What the last attempt met.
-        http_status: What the registry answered last.
+        attempts: The number of attempts.
+        next_attempt_at: The earliest time of the next attempt.
+        last_error: The error of the last attempt.
+        http_status: The last HTTP status from the registry.
         sent_at: When it was accepted.
-        remote_id: What the registry calls it.
-        registry: Its URL.
-        redactor: Name, version and digest of the rules that prepared it.
-        redactions: What they took out: counts by kind.
+        remote_id: The id in the registry.
+        registry: The URL of the registry.
+        redactor: The name, version and digest of the redaction rules.
+        redactions: The number of redactions by kind.
     """
 
     state: str
@@ -171,38 +171,38 @@ class Run:
     """One run, with everything that is stored about it.
 
     Attributes:
-        id: Of its trace: ``kp:trace:…``.
+        id: The id of its trace: ``kp:trace:…``.
         state: ``recorded``, ``paused``, ``scored``, ``incomplete`` or ``failed``.
         started_at: When it began: ``2026-11-01T09:14:03.120Z``.
-        duration_ms: How long it took; None where nobody measured it.
-        domain: Picks the weights of the score.
-        objective: What it was for.
-        result_summary: What came of it.
+        duration_ms: The duration; None if it was not measured.
+        domain: The domain, which selects the weights of the score.
+        objective: The objective of the task.
+        result_summary: A summary of the result.
         success: Whether its task was done.
-        confidence: How sure of that, 0 to 1.
-        success_source: Who said so: ``said``, ``extracted``, ``assumed``, ``feedback``.
-        confidence_source: Who said that, as for ``success_source``.
+        confidence: The confidence in that, 0 to 1.
+        success_source: The source of it: ``said``, ``extracted``, ``assumed``, ``feedback``.
+        confidence_source: The source of that, as for ``success_source``.
         error_type: The exception that ended it.
-        framework: Where it ran: ``python``, ``langgraph`` …
-        agent_id: Of the agent.
-        agent_name: Of the agent.
-        model: The language model that it asked.
+        framework: The framework: ``python``, ``langgraph`` …
+        agent_id: The id of the agent.
+        agent_name: The name of the agent.
+        model: The language model that it used.
         thread_id: The conversation that it belongs to.
         tags: As the program set them.
-        privacy_level: What may leave of it: ``aggregated``, ``federated`` or ``private``.
+        privacy_level: The privacy level: ``aggregated``, ``federated`` or ``private``.
         visibility: Who may see it: ``network``, ``org`` or ``private``.
-        step_count: How many steps it had; the longest are not kept whole.
-        tool_count: How many different tools it used.
-        recovery_count: How many errors it survived.
-        input_tokens: What the model read.
-        output_tokens: What the model wrote.
-        redactions: The secrets taken out before it was written: counts by kind.
-        reason: Why it was let through, withheld or not scored, in words.
-        reason_code: The kind of reason, to compare with.
-        scoring: Its score and the gate's decision; None where there is none.
+        step_count: The number of steps, including those that a long run does not store.
+        tool_count: The number of different tools.
+        recovery_count: The number of errors it recovered from.
+        input_tokens: The input tokens of the model.
+        output_tokens: The output tokens of the model.
+        redactions: The number of secrets redacted before storage, by kind.
+        reason: Why it was forwarded, withheld or not scored, in words.
+        reason_code: The code of the reason, for comparisons.
+        scoring: The score and the gate's decision; None if there is none.
         steps: In order.
-        outbox: Where it stands on its way to the registry; None where it was never queued.
-        feedback: What was said of it after its end, in order.
+        outbox: The outbox item; None if it was never queued.
+        feedback: The feedback after its end, in order.
     """
 
     id: str
