@@ -103,9 +103,7 @@ class BoundedCopy:
 
     def _mapping(self, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> dict[str, Any]:
         copied: dict[str, Any] = {}
-        for key, value in [
-            *islice(items, _MAX_ITEMS)
-        ]:  # copied at once, as another thread may change it
+        for key, value in [*islice(items, _MAX_ITEMS)]:  # copied: another thread may change it
             if self._left <= 0:
                 break
             # before the value, which may leave no room for it

@@ -72,9 +72,7 @@ class Recorder:
     def __init__(self, sink: Sink, limits: Limits, *, framework: str) -> None:
         self._sink = sink
         self._limits = limits
-        self._lock = (
-            threading.RLock()
-        )  # reentrant: the garbage collector may end another run during a note
+        self._lock = threading.RLock()  # the garbage collector may end another run during a note
         self._started = perf_counter()
         self._errors: deque[_Noted] = deque(maxlen=_MAX_ERRORS)
         self._tools: dict[str, StepFields] = {}

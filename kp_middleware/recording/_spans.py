@@ -24,9 +24,7 @@ class SpanTree:
     def __init__(self, kp: object) -> None:
         self.kp = kp
         self._lock = threading.RLock()
-        self._live: dict[
-            int, Span
-        ] = {}  # by int, because hashing a UUID takes longer than all the rest
+        self._live: dict[int, Span] = {}  # by int: hashing a UUID takes longer than all the rest
         self._roots: dict[RootSpan, int] = {}
         self._over = Remembered()
         self._ignored = Remembered()
