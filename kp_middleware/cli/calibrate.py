@@ -1,4 +1,4 @@
-"""The command that says what each setting of the gate would let through, and sets one."""
+"""The ``calibrate`` command: compare settings of the gate, and set one."""
 
 import json
 from collections.abc import Iterator
@@ -182,7 +182,7 @@ def _setting(row: Row, runs: int, now: float | str) -> Row:
 
 
 def _advice(found: Row) -> str:
-    """Which setting is recommended and why, in one sentence."""
+    """Return which setting is recommended and why, in one sentence."""
     best, runs = found["recommended"], found["runs"]
     if best is None:
         most = max((domain["runs"] for domain in found["domains"]), default=0)
@@ -204,7 +204,7 @@ def _advice(found: Row) -> str:
 
 
 def _typed(setting: float | str) -> str:
-    """As a shell takes it."""
+    """Return a setting as it is typed in a shell."""
     return exact(setting) if isinstance(setting, float) else f'"{setting}"'
 
 
@@ -319,7 +319,7 @@ def _share(row: Row) -> Figure:
 
 
 def _tell_if_none(traces: int, spread: Distribution) -> None:
-    """Rows of zeros would look like an answer."""
+    """Print a hint if nothing matches: rows of zeros would look like an answer."""
     if not traces:
         private = sum(one.traces for one in spread.hundredths(private=True))
         hint(f"nothing matches. {never_leave(private)}" if private else _NONE)

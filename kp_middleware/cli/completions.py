@@ -1,4 +1,4 @@
-"""Words that the shell completes from the file of traces: ids, domains, tools, thresholds."""
+"""Shell completion from the file of traces: ids, domains, tools, thresholds."""
 
 from contextlib import suppress
 from typing import Final, TypeAlias
@@ -24,7 +24,7 @@ _HELP_WIDTH: Final = 60
 
 
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> Completed:
-    """Return the newest runs whose ids begin so, with their objectives as help."""
+    """Return the newest runs whose ids start with what was typed, with objectives as help."""
     found = [
         CompletionItem(_as_typed(trace_id, start), help=one_line(objective)[:_HELP_WIDTH])
         for trace_id, objective in trace_ids(file_of(context), start)
@@ -56,14 +56,14 @@ def complete_profile(context: click.Context, _: click.Parameter, start: str) -> 
 
 
 def items(told: dict[str, str], start: str) -> Completed:
-    """Return the words that begin so, with a help for each."""
+    """Return the words that start with what was typed, with a help text for each."""
     return [
         CompletionItem(name, help=text) for name, text in told.items() if name.startswith(start)
     ]
 
 
 def _as_typed(trace_id: str, start: str) -> str:
-    """Short where that goes on with what was typed."""
+    """Return an id in the shortest form that starts with what was typed."""
     short = short_id(trace_id)
     if short.startswith(start):
         return short
@@ -72,5 +72,5 @@ def _as_typed(trace_id: str, start: str) -> str:
 
 
 def _names(names: list[str]) -> Completed:
-    """Names of tools may come from a model: a terminal must not be steered by them."""
+    """Return completions, without names that hold control characters: a model may choose them."""
     return [CompletionItem(name) for name in names if name == one_line(name)]

@@ -1,4 +1,4 @@
-"""The commands on the settings: what each is, where that comes from, and how to change it."""
+"""The ``config`` commands: show settings and their sources, and change them."""
 
 import json
 import os
@@ -138,7 +138,7 @@ def descriptions() -> dict[str, str]:
 
 
 def write_setting(path: Path, name: str, text: str) -> Any:
-    """Check a value as `Settings` does, write it, and return it as JSON has it.
+    """Check a value as `Settings` does, write it, and return it in JSON form.
 
     The file is for the user alone (mode 0600), as is its folder if that is new.
 
@@ -171,7 +171,7 @@ def tell_what_wins(name: str) -> None:
 
 
 def _settings(db: Path | None) -> list[Row]:
-    """Each setting with its value as JSON has it, its origin and its description."""
+    """Return each setting with its value in JSON form, its origin and its description."""
     from kp_middleware.settings import outside_origins
 
     named: dict[str, Any] = {"db": db} if db else {}
@@ -195,7 +195,7 @@ def _checked(name: str, text: str) -> Any:
 
 
 def _without_the_variable(text: str) -> bool:
-    """``KP_ENABLED=false`` wins over any keyword, and must not get into the file so."""
+    """Parse ``enabled`` without the variable: ``KP_ENABLED=false`` wins over any keyword."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -205,7 +205,7 @@ def _without_the_variable(text: str) -> bool:
 
 
 def _replace(path: Path, text: str) -> None:
-    """All of it or nothing; a link stays a link."""
+    """Replace a file atomically; a symbolic link stays one."""
     path = path.resolve()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
@@ -215,7 +215,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _raise_for(wrong: list[str]) -> None:
-    """What is wrong is said after what is used instead."""
+    """Raise ClickException if anything is wrong, after the values in use are printed."""
     if wrong:
         raise click.ClickException(f"{'; '.join(wrong)}; until this is corrected, nothing is sent")
 

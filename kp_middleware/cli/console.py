@@ -218,7 +218,7 @@ def print_table(
 
 
 def cell(value: Any, column: str) -> str:
-    """Return a value as a table has it: on one line, fractions with three digits.
+    """Return a value for a table: on one line, fractions with three digits.
 
     >>> cell(12345, "calls"), cell(12345.6, "mean_ms"), cell(0.42, "mean_ms"), cell(0.75, "score")
     ('12,345', '12,346', '0.4', '0.750')
@@ -321,14 +321,14 @@ def _bar() -> "Bar":
 
 
 def _elastic(rows: Sequence[Row], columns: Sequence[str]) -> str | None:
-    """The column that gives way: a text at the end, or a name before numbers."""
+    """Return the column that may be cut: a text at the end, or a name before numbers."""
     return next((name for name in (columns[-1], columns[0]) if _may_be_cut(rows, name)), None)
 
 
 def _fitting(
     columns: Sequence[str], wide: Mapping[str, int], elastic: str | None, room: int
 ) -> Sequence[str]:
-    """Those that have room: an elastic last column stays, others go from the right."""
+    """Return the columns that fit: an elastic last one stays, others go from the right."""
     least = _LEAST if elastic == columns[-1] else _NAME
 
     def needed(names: Sequence[str]) -> int:
@@ -350,7 +350,7 @@ def _is_numeric(rows: Sequence[Row], column: str) -> bool:
 
 
 def _may_be_cut(rows: Sequence[Row], column: str) -> bool:
-    """Half an id is none, half a number another."""
+    """Return whether a column may be cut: not ids and numbers, which would be wrong then."""
     is_id = column == "id" or column.endswith("_id")
     return bool(column) and not (is_id or _is_numeric(rows, column))
 

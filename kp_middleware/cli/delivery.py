@@ -1,4 +1,4 @@
-"""What keeps runs from leaving: since when, when sending goes on, how long all will take."""
+"""Obstacles to sending: since when, until when, and how long the backlog takes."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _PAUSED: Final = {
 
 
 class Sending(NamedTuple):
-    """What waits for one registry, and how long it will take.
+    """The backlog of one registry, and how long it will take to send.
 
     Attributes:
         registry: Its URL.
@@ -73,7 +73,7 @@ class Sending(NamedTuple):
         )
 
     def as_row(self) -> Row:
-        """Return it as JSON has it."""
+        """Return it as a row for JSON."""
         next_at = None if self.next_at is None else instant(self.next_at)
         said = {"next_at": next_at, "takes_s": round(self.takes_s), "in_words": self.in_words()}
         return self._asdict() | said
@@ -91,7 +91,7 @@ class Sending(NamedTuple):
 
 
 class Obstacles(NamedTuple):
-    """What keeps the runs of one file from leaving, as far as this machine knows.
+    """The obstacles to sending the runs of one file, as far as this machine knows.
 
     Attributes:
         sending: For each registry that something waits for.
@@ -111,7 +111,7 @@ class Obstacles(NamedTuple):
             yield _pause_in_words(pause, self.at(pause.registry))
 
     def as_rows(self) -> list[Row]:
-        """Return the pauses as JSON has them."""
+        """Return the pauses as rows for JSON."""
         return [_pause_as_row(pause, self.at(pause.registry)) for pause in self.pauses]
 
     def what_at(self, registry: str) -> str | None:
@@ -142,7 +142,7 @@ def find_obstacles(connection: Connection, db: Path) -> Obstacles:
 
 
 def _pause_in_words(pause: Pause, sending: Sending) -> str:
-    """What keeps us from sending, since when, how often it was tried, when next, what to do."""
+    """Say what pauses sending, since when, how many attempts, when the next, and the remedy."""
     if not pause.problem:
         if pause.until is None:
             return f"nothing is sent: {pause.registry} {_REFUSED}"
@@ -157,7 +157,7 @@ def _pause_in_words(pause: Pause, sending: Sending) -> str:
 
 
 def _pause_as_row(pause: Pause, sending: Sending) -> Row:
-    """As JSON has it."""
+    """Return a pause as a row for JSON."""
     problem = Problem.read(pause.problem) if pause.problem else None
     return pause._asdict() | {
         "until": None if pause.until is None else instant(pause.until),

@@ -93,7 +93,7 @@ def _tell(path: Path, rows: list[Row], stored: int) -> None:
 
 
 def _command() -> str:
-    """What to type for this program, here."""
+    """Return the command that starts this program here."""
     if shutil.which("kp-middleware"):
         return "kp-middleware"
     return f"{os.path.relpath(sys.executable)} -m kp_middleware"

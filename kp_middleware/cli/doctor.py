@@ -1,4 +1,4 @@
-"""The command that checks whether all that we need is usable."""
+"""The ``doctor`` command: check that everything needed can be used."""
 
 import os
 import sys
@@ -48,7 +48,7 @@ _IN_WORDS: Final = {
 
 
 class Finding(NamedTuple):
-    """What one check found.
+    """The finding of one check.
 
     Attributes:
         check: What was looked at.
@@ -114,7 +114,7 @@ def _examine(db: Path | None) -> Iterator[Finding]:
 
 
 def _file(path: Path) -> Finding:
-    """It is only read: a name that was mistyped must not become a file."""
+    """Check the file, read-only: a mistyped name must not become a file."""
     path = path.expanduser()
     if not _has_content(path):
         return _no_file(path)
@@ -141,7 +141,7 @@ def _has_content(path: Path) -> bool:
 
 
 def _no_file(path: Path) -> Finding:
-    """Nothing is wrong before the first run, if the file can be made."""
+    """Check that a missing file can be created; before the first run nothing is wrong."""
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not os.access(folder, os.W_OK):
         return Finding("file", ok=False, detail=f"{path} cannot be made: {_WRITABLE}")
@@ -164,7 +164,7 @@ def _gate(settings: Settings) -> Finding:
 
 
 def _tokens(path: Path) -> Iterator[Finding]:
-    """Nothing is said before a run has asked a model, or of a file that cannot be read."""
+    """Check for missing token counts; yield nothing without model calls or a readable file."""
     without, count = 0, 0
     with suppress(*TROUBLE):
         if _has_content(path):

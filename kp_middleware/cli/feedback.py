@@ -1,4 +1,4 @@
-"""The command that corrects a run by what became of it."""
+"""The ``feedback`` command: report the true outcome of a run."""
 
 import time
 from contextlib import closing

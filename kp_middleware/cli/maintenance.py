@@ -1,4 +1,4 @@
-"""The commands that keep the file in order: back up, migrate, prune, score anew."""
+"""The commands that maintain the file: back up, migrate, prune, rescore."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -183,7 +183,7 @@ def rescore(
 
 
 def _removed(pruning: Pruning, doomed: PruneSelection, count: int) -> Iterator[int]:
-    """Batch after batch."""
+    """Remove runs in batches; yield the size of each."""
     batches = pruning.batches(doomed)
     for batch in progress(batches, total=count, what="runs removed", size=int):
         yield batch
@@ -222,7 +222,7 @@ def _result(
 def _prepared(
     connection: Connection, settings: "Settings", selection: Selection, *, dry_run: bool
 ) -> "Rescoring":
-    """With a model that can be used: without one, nothing is to be changed."""
+    """Return a rescoring whose model is loaded; without one, nothing must change."""
     from kp_middleware.embedding import shared_embedder
     from kp_middleware.pipeline import Rescoring
 
@@ -239,7 +239,7 @@ def _prepared(
 
 
 def _wait_for(embedder: "Embedder | None") -> None:
-    """While the model is being downloaded."""
+    """Wait while the model is being downloaded."""
     told = False
     while True:
         try:
@@ -254,7 +254,7 @@ def _wait_for(embedder: "Embedder | None") -> None:
 
 
 def _run(rescoring: "Rescoring") -> int:
-    """How many were scored, or would be."""
+    """Run it with progress; return how many runs were scored, or would be."""
     steps = progress(
         rescoring.steps(), total=rescoring.remaining(), what="runs scored anew", size=int
     )
@@ -266,7 +266,7 @@ def _run(rescoring: "Rescoring") -> int:
 
 
 def _tell_of_unread(ids: Sequence[str]) -> None:
-    """In one line, however many they are."""
+    """Warn of unreadable documents in one line."""
     words = f"{len(ids):,} with a document that cannot be read keep what they had"
     click.echo(f"{words}: the first is kp-middleware show {short_id(ids[0])}", err=True)
 

@@ -64,7 +64,7 @@ def _refuse(file: Path, db: Path, *, force: bool) -> None:
 
 
 def _database_beside(file: Path) -> Path | None:
-    """The file that SQLite would take this for a part of."""
+    """Return the database that SQLite would take this file for a part of, or None."""
     for suffix in _BESIDE:
         name = file.name[: -len(suffix)]
         if name and file.name.lower().endswith(suffix):  # on some disks, case is no difference

@@ -1,4 +1,4 @@
-"""The commands on the outbox: what goes, exactly, why it does not, and what to do about it."""
+"""The ``outbox`` commands: show what is sent, why an item is not, and act on it."""
 
 import difflib
 import json
@@ -269,7 +269,7 @@ def reconcile(db: Path, *, send: bool, as_json: bool) -> None:
 
 
 def _differences(document: str, body: bytes) -> Iterator[str]:
-    """A unified diff of the local copy and of the bytes that go."""
+    """Return a unified diff of the local copy and the bytes to send."""
     here, leaving = (
         json.dumps(json.loads(one), ensure_ascii=False, indent=2).splitlines()
         for one in (document, body)
@@ -278,13 +278,13 @@ def _differences(document: str, body: bytes) -> Iterator[str]:
 
 
 def _opened(db: Path) -> Connection:
-    """Open it to write, if it is there: a name that was mistyped must not become a file."""
+    """Open an existing file to write: a mistyped name must not become a file."""
     connect(db, read_only=True).close()
     return connect(db)
 
 
 def _cancelled(care: OutboxAdmin, seq: int) -> str:
-    """What became of its row: of what was cancelled before as well."""
+    """Cancel an outbox item; return its state afterwards."""
     state = care.entry(seq).state
     return "cancelled" if care.cancel(seq, time.time()) else state
 
@@ -306,7 +306,7 @@ def _tell(results: list[str], *, as_json: bool = False) -> None:
 
 
 def _with_reason(row: Row, obstacles: Obstacles) -> Row:
-    """A row with why it waits: what it met itself, else what the registry's others have met.
+    """Add why an item waits: its own last problem, else the last one of its registry.
 
     One that is being sent says so: its program may have been killed.
     """

@@ -1,4 +1,4 @@
-"""The command that redacts a text, so that anyone sees what would go before anything leaves."""
+"""The ``redact`` command: redact a text by your settings, before anything is sent."""
 
 import codecs
 import json
@@ -52,7 +52,7 @@ _TRIES: Final = 16
 
 
 class _Cleaned(NamedTuple):
-    """A text without what had to go, and where that was."""
+    """A redacted text, and the places of what was removed."""
 
     text: str
     found: tuple[Found, ...]
@@ -128,7 +128,7 @@ def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
 
 
 def _clean_text(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
-    """Plain text, of any length."""
+    """Redact plain text of any length."""
     if len(text) <= _AT_ONCE:
         redacted = redact_text(text, level=level, policy=policy)
         return _Cleaned(redacted.text, redacted.found)
@@ -148,7 +148,7 @@ def _clean_text(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
 
 
 def _parts(text: str, clean: Callable[[str], Redacted]) -> Iterator[str]:
-    """The lines of a text, many at a time; what is found in one part goes on in no other."""
+    """Yield a text in parts of many lines; no finding spans two parts."""
     start = 0
     while len(text) - start > _PART:
         end = _cut(text, start, clean)
@@ -173,7 +173,7 @@ def _line_ends(text: str, start: int) -> Iterator[int]:
 
 
 def _each(pieces: list[str], clean: Callable[[str], _C], known: KnownSecrets) -> list[_C]:
-    """Each piece cleaned: what is found to be a secret in the last goes from the first, too."""
+    """Redact each piece; a secret found in the last is removed from the first, too."""
     cleaned = [clean(piece) for piece in pieces]
     return [clean(piece) for piece in pieces] if known else cleaned
 
@@ -181,7 +181,7 @@ def _each(pieces: list[str], clean: Callable[[str], _C], known: KnownSecrets) ->
 def _clean_json(
     text: str, document: object, level: "PrivacyLevel", policy: Policy, known: KnownSecrets
 ) -> _Cleaned:
-    """The text itself where nothing had to go."""
+    """Redact JSON; return the text unchanged if nothing had to be removed."""
     redacted = redact_jsonable(document, level=level, policy=policy, known=known)
     if not redacted.found:
         return _Cleaned(text, ())
@@ -198,7 +198,7 @@ def _numbered(parts: list[_Cleaned]) -> Iterator[Found]:
 
 
 def _from_line(lines: int, found: tuple[Found, ...]) -> Iterator[Found]:
-    """What was found in a part, by the lines of the whole."""
+    """Yield the findings of a part with line numbers of the whole text."""
     for one in found:
         number = int(one.path.removeprefix("line "))
         yield one._replace(path=f"line {lines + number}")

@@ -27,7 +27,7 @@ _MORE_TIME: Final = "the time is over: --timeout gives it longer, or the next pr
 
 
 class Drained(NamedTuple):
-    """What became of what waited.
+    """The outcome of sending the backlog.
 
     Attributes:
         counts: How many were ``sent``, ``rejected``, ``blocked`` or ``cancelled``, or are ``left``.
@@ -39,7 +39,7 @@ class Drained(NamedTuple):
 
 
 class Reconciliation(NamedTuple):
-    """How the outbox of a file compares with its registry.
+    """The comparison of a file's outbox with its registry.
 
     Attributes:
         registry: Its URL.
@@ -72,7 +72,7 @@ class Reconciliation(NamedTuple):
 
 
 def send_what_waits(db: Path, connection: Connection, *, timeout_s: float) -> Drained:
-    """Send it, and show progress.
+    """Send the backlog, and show progress.
 
     Raises:
         click.ClickException: If it cannot be sent from here, with what to do.
@@ -96,7 +96,7 @@ def send_what_waits(db: Path, connection: Connection, *, timeout_s: float) -> Dr
 
 
 def retry_rows(db: Path, connection: Connection, seqs: Sequence[int], *, force: bool) -> list[str]:
-    """Return what became of each row.
+    """Retry outbox items; return the outcome of each.
 
     Args:
         db: The file of traces.
@@ -152,7 +152,7 @@ def reconcile_outbox(db: Path, connection: Connection) -> Reconciliation:
 
 
 class _NotQueuedError(Exception):
-    """What was sent is not queued again: the transaction is rolled back."""
+    """The error that rolls back a transaction: what was sent is not queued again."""
 
 
 def _retried(care: OutboxAdmin, rescan: "Rescan", seq: int, agent_id: str | None) -> str:

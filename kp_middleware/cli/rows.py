@@ -46,7 +46,7 @@ COLUMNS: Final = (
 
 
 class Output(NamedTuple):
-    """How rows are wanted.
+    """The requested format and columns of rows.
 
     Attributes:
         format: ``json``, ``nl``, ``csv``, ``tsv`` or ``table``.
@@ -265,7 +265,7 @@ def _tsv_line(cells: Iterable[str]) -> str:
 
 
 def _csv_line(cells: Iterable[str]) -> str:
-    """On a terminal without what would steer it."""
+    """Return a line of CSV; on a terminal, without control characters."""
     line = io.StringIO()
     on_terminal = sys.stdout.isatty()
     csv.writer(line, lineterminator="\n").writerow(map(one_line, cells) if on_terminal else cells)

@@ -196,7 +196,7 @@ def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -
 
 
 def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
-    """What is taken away is hollow."""
+    """Return a bar of the waterfall; what is subtracted is hollow."""
     filled = "█" if end >= start else "░"
     left, right = sorted((_column(start, width), _column(end, width)))
     if left == right and start != end:
@@ -208,7 +208,7 @@ def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
 
 
 def _axis(threshold: float | None, width: int) -> str:
-    """The ends of the scale, and the threshold under its mark if there is room for it."""
+    """Return the axis: the ends of the scale, and the threshold if there is room for it."""
     cells = [*f"0{'':{width - 1}}1"]
     if threshold is not None:
         told = short_bar(threshold)
@@ -255,7 +255,7 @@ def _step_table(name: int, told: int) -> "Table":
 
 
 def _chosen(steps: Sequence[Row], most: int | None) -> tuple[Sequence[Row], Sequence[Row]]:
-    """The first and the last of the steps, so many in all; the last are a quarter of them."""
+    """Return the first and last steps to show, the last being a quarter of them."""
     if most is None or len(steps) <= most:
         return steps, ()
     last = most // 4
@@ -263,7 +263,7 @@ def _chosen(steps: Sequence[Row], most: int | None) -> tuple[Sequence[Row], Sequ
 
 
 def _left_out(trace: Row, shown: int) -> str:
-    """How many steps are not shown, and how to see them; empty if all are."""
+    """Say how many steps are not shown, and how to see them; empty if all are."""
     kept = len(trace["steps"])
     told = [f"{kept - shown:,} more steps: --steps all"] if shown < kept else []
     if kept < trace["step_count"]:
@@ -302,7 +302,7 @@ def _verdict(why: Explanation) -> str:
 
 
 def _sum(why: Explanation, width: int) -> "Table":
-    """The reason beside the sum, or below it on a narrow terminal."""
+    """Return the parts of the score with their reasons, below them if the terminal is narrow."""
     rows = [
         (one.signal, f"{one.value:.3f} × {one.weight:.2f} = {one.amount:.3f}", one.reason)
         for one in why.signals
@@ -337,7 +337,7 @@ def _known(why: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _fenced(text: str, language: str = "text") -> Iterator[str]:
-    """A text in a fence that nothing in it can end."""
+    """Yield a text in a Markdown fence longer than any in it."""
     fence = "`" * max(3, _longest(text) + 1)
     yield fence + language
     yield from (printable(line.expandtabs(4)) for line in text.splitlines() or [""])
@@ -345,7 +345,7 @@ def _fenced(text: str, language: str = "text") -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """A text in a line, between more backticks than it holds."""
+    """Return a text as inline code, between more backticks than it holds."""
     text = one_line(text)
     marks = "`" * (_longest(text) + 1)
     return f"{marks} {text} {marks}" if "`" in text else f"{marks}{text}{marks}"
@@ -386,7 +386,7 @@ def _score(part: Part, column: int) -> tuple[str, str, str, str, str]:
 
 
 def _amount(amount: float | None, working: str, column: int) -> str:
-    """How it comes about only where there is room for it: half a number would be another."""
+    """Return an amount, with its working if there is room: a cut number would be wrong."""
     if amount is None:
         return "-"
     told = f"{amount:.3f}  {working.partition('  (')[0]}"

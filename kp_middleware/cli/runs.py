@@ -261,7 +261,7 @@ def follow(
 
 
 def _columns(width: int, *, near: bool = False, searches: bool = False) -> tuple[str, ...]:
-    """Fewer on a narrow terminal, so that there is room for the objective."""
+    """Return the columns to show, fewer on a narrow terminal to fit the objective."""
     middle = ("score", "margin" if near else "success", "state")
     place = ("started_at", "domain") if width >= _ROOMY else ()
     return ("id", *place, *middle, "snippet" if searches else "objective")
@@ -282,14 +282,14 @@ def _print_payload(body: str | None) -> None:
 
 
 class _Similarity(NamedTuple):
-    """How like it is, from -1 to 1: ordered by that."""
+    """The cosine similarity of a run, from -1 to 1, by which it is ordered."""
 
     similarity: float
     trace_seq: int
 
 
 def _similarities(vector: TraceVector, others: Iterable[TraceVector]) -> Iterator[_Similarity]:
-    """Of each of the others, batch after batch: one product of a matrix and the vector for each."""
+    """Yield the similarity to each of the others, by one matrix product per batch."""
     import numpy as np
 
     others = iter(others)
@@ -318,7 +318,7 @@ def _last(db: Path, limit: int) -> Iterator[Row]:
 
 
 def _opened(db: Path, sleep: Callable[[float], None]) -> Connection:
-    """As soon as it is there and has its tables."""
+    """Open the file as soon as it exists and has its tables."""
     tried = 0
     while True:
         try:
@@ -331,7 +331,7 @@ def _opened(db: Path, sleep: Callable[[float], None]) -> Connection:
 
 
 def _place(db: Path) -> int | None:
-    """Another number for another file of the same name."""
+    """Return the inode of the file, which tells a replaced file from the old one."""
     try:
         return db.stat().st_ino
     except OSError:

@@ -117,14 +117,14 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
 
 
 class _Export:
-    """One selection of runs on its way out of the file.
+    """The export of one selection of runs.
 
     Attributes:
         written: How many are out.
     """
 
     def __init__(self, db: Path, filters: Filters, *, policy: "Policy | None") -> None:
-        """``policy`` None redacts nothing."""
+        """Prepare an export; a ``policy`` of None redacts nothing."""
         self.written = 0
         self._db = db
         self._filters = filters
@@ -175,7 +175,7 @@ class _Export:
                 self.written += 1
 
     def _checked(self, document: str) -> str:
-        """It can be read; redacted, if that is wanted."""
+        """Return a document that can be read, redacted if that is wanted; else raise."""
         from kp_middleware import privacy
         from kp_middleware.traces import ReasoningTrace
 
@@ -199,7 +199,7 @@ def _policy(db: Path) -> "Policy":
 
 
 def _as_listed(row: Row) -> Row:
-    """The row of a list, with the texts as they are in the document."""
+    """Return the row of a list, with the texts of its document."""
     document = json.loads(row["document"])
     objective, domain = document["task"]["objective"], document["metadata"]["task_domain"]
     return row | {"objective": objective, "domain": domain}

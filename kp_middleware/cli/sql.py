@@ -53,7 +53,7 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
 
 
 def _value(text: str) -> str | float:
-    """A number where one is typed, so that it compares as one.
+    """Return a number if the text is one, so that it compares as a number.
 
     >>> _value("0.5"), _value("7"), _value("007"), _value("1e3"), _value("nan")
     (0.5, 7, '007', '1e3', 'nan')
@@ -74,7 +74,7 @@ def _readable(row: Row, blob: Callable[[bytes], object]) -> Row:
 
 
 def _readable_value(value: object, blob: Callable[[bytes], object]) -> object:
-    """What JSON has no word for, in words; bytes as ``blob`` has them."""
+    """Return a value that JSON can represent: bytes by ``blob``, infinity and nan as text."""
     match value:
         case bytes():
             return blob(value)
@@ -85,7 +85,7 @@ def _readable_value(value: object, blob: Callable[[bytes], object]) -> object:
 
 
 def _for_reading(row: Row) -> Row:
-    """Nobody knows what its numbers are."""
+    """Mark the numbers of a row for printing: their meaning is unknown."""
     return {name: _of_any_kind(value) for name, value in row.items()}
 
 
@@ -100,7 +100,7 @@ def _of_any_kind(value: object) -> object:
 
 
 def _in_json(blob: bytes) -> object:
-    """As sqlite-utils has it, which reads it back.
+    """Return bytes in the JSON form of sqlite-utils, which can read it back.
 
     >>> _in_json(b"\\x00\\xff")
     {'$base64': True, 'encoded': 'AP8='}
@@ -109,7 +109,7 @@ def _in_json(blob: bytes) -> object:
 
 
 def _in_text(blob: bytes) -> str:
-    """As SQL has it.
+    """Return bytes as an SQL literal.
 
     >>> _in_text(b"\\x3f\\x80")
     "x'3f80'"
@@ -118,7 +118,7 @@ def _in_text(blob: bytes) -> str:
 
 
 def _for_people(blob: bytes) -> str:
-    """The first of it.
+    """Return bytes as an SQL literal, cut if it is long.
 
     >>> _for_people(b"\\x3f\\x80"), _for_people(bytes(1536))[-17:]
     ("x'3f80'", "0…' (1,536 bytes)")

@@ -1,4 +1,4 @@
-"""The command that counts."""
+"""The ``stats`` command."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -97,12 +97,12 @@ def _print_stats(numbers: Row, threshold: float | None, hundredths: list[Hundred
 
 
 def _used(rows: list[Row]) -> list[str]:
-    """The columns that are not empty: a gate has not every reason."""
+    """Return the columns that are not empty: no gate has every reason."""
     return [name for name in (rows[0] if rows else ["gate"]) if any(row[name] for row in rows)]
 
 
 def _bins(hundredths: list[Hundredth]) -> Iterator[tuple[float, int]]:
-    """Twenty; 1 is in the last."""
+    """Yield twenty bins; a score of 1 is in the last."""
     for start in range(0, 100, _BIN):
         end = start + _BIN if start + _BIN < 100 else 101
         yield start / 100, sum(one.traces for one in hundredths if start <= one.hundredth < end)

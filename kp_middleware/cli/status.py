@@ -89,7 +89,7 @@ def _status(db: Path) -> Row:
 
 
 def _troubles(counts: Row, obstacles: Obstacles, set_aside: tuple[str, ...]) -> Iterator[str]:
-    """One line for each kind, with what to do."""
+    """Yield one line for each kind of trouble, with the remedy."""
     for kind, words in _TROUBLES.items():
         if counts[kind]:
             yield f"{counts[kind]:,} {words}"

@@ -1,4 +1,4 @@
-"""The settings and the file of whoever types a command."""
+"""The settings and the file of the user who types a command."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -123,7 +123,7 @@ def wrong_settings() -> list[str]:
 
 
 def _file_and_doubt() -> tuple[Path, str | None]:
-    """The file of traces, and why it may not be the one that is meant."""
+    """Return the file of traces, and why it may not be the one that is meant."""
     try:
         path = locations.database_file()
         doubt = locations.why_no_file(path)

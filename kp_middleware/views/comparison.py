@@ -83,7 +83,7 @@ class Part(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Everything that is compared."""
+    """The comparison of two runs."""
 
     facts: list[Fact]
     scores: list[Part]

@@ -29,7 +29,7 @@ def remedy(case: Case, *, measured: bool = True) -> str:
 
 
 def _is_its_value(case: Case, other: Facts) -> bool:
-    """Whether the value alone would do, so that it is worth naming beside the run."""
+    """Return whether the value alone would change the decision, so that it is worth naming."""
     if other.rules != case.run.rules:
         return False
     least = case.parts.least(case.signal, case.threshold) or 0.0

@@ -1,4 +1,4 @@
-"""What other settings of the gate would let through: rows of `calibrate`."""
+"""The runs that other settings of the gate would let through: rows of ``calibrate``."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final

@@ -175,7 +175,7 @@ def applied_threshold(trace: Row) -> float | None:
 
 
 def is_cleared(trace: Row) -> bool:
-    """Whether the score passed the gate, whatever else kept the run."""
+    """Return whether the score passed the gate, whatever else kept the run."""
     return bool(trace["score"] >= trace["threshold"]) and trace["reason_code"] != "tied_with_share"
 
 

@@ -1,4 +1,4 @@
-"""Who may open the page: whoever has the link that was printed, in a browser on this machine."""
+"""Access to the pages: only with the printed link, in a browser on this machine."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -43,7 +43,7 @@ _LINK_PAGE: Final = (
 
 
 class Guard:
-    """An ASGI app before another one.
+    """ASGI middleware that admits only browsers that have opened the link.
 
     A page of another site could have its name lead to this machine, and then read what is here as
     if it were its own: such a name is refused. Another user of this machine knows no link.
@@ -175,7 +175,7 @@ def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 def _private_folder() -> "TemporaryDirectory[str]":
-    """Make it in the home folder, not hidden: a browser in a sandbox sees nothing else."""
+    """Make a private folder in the home folder, visible: sandboxed browsers see no other."""
     with suppress(OSError, RuntimeError):
         return TemporaryDirectory(prefix=_PREFIX, dir=Path.home())
     return TemporaryDirectory(prefix=_PREFIX)

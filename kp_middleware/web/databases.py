@@ -1,4 +1,4 @@
-"""Datasette's databases that are files of ours: who may see them, and where their things lead."""
+"""Datasette's databases that are our files: permissions and links."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +65,7 @@ def older_file(datasette: "Datasette", name: str) -> Path | None:
 
 
 def was_replaced(datasette: "Datasette", path: Path) -> bool:
-    """Whether this is another file than the one that was there at its first look."""
+    """Return whether the file was replaced since it was first opened."""
     first, now = _first[datasette].get(path), _known[path][0]
     return first is not None and (first.device, first.inode) != (now.device, now.inode)
 
@@ -91,7 +91,7 @@ def _opens(path: Path) -> bool:
 
 
 async def may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
-    """Whether Datasette lets this actor read all that a database has: our pages show as much."""
+    """Return whether Datasette lets this actor read all of a database, as our pages show it."""
     try:
         from datasette.resources import DatabaseResource
     except ImportError:

@@ -1,4 +1,4 @@
-"""What charts are made of: bars, lines, bands and dots with their words, for templates to draw."""
+"""The marks of charts: bars, lines, bands, dots and labels, for templates to draw."""
 
 import math
 import re
@@ -126,7 +126,7 @@ class Table:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Which columns hold numbers alone; never the first."""
+        """The columns that hold only numbers; never the first."""
         return tuple(
             place > 0 and all(_NUMBER.fullmatch(row.cells[place]) for row in self.rows)
             for place in range(len(self.columns))
@@ -135,7 +135,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a chart shows in one sentence, and as a table; alone it has nothing to draw.
+    """The base class of charts: the finding in one sentence, and the same as a table.
 
     Attributes:
         finding: What it shows; where nothing is drawn, why.

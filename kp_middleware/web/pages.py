@@ -69,7 +69,7 @@ class OverviewView:
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """What each threshold would let through.
+    """The gate: the share of runs that each threshold would let through.
 
     Attributes:
         last: How the gate decided last.
@@ -89,7 +89,7 @@ class GateView:
 
 
 class Extent(NamedTuple):
-    """How much of a run is shown.
+    """The extent to which a run is shown.
 
     Attributes:
         steps: How many of its steps, the first.
@@ -148,7 +148,7 @@ class ListedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Some of what a search found.
+    """One page of the results of a search.
 
     Attributes:
         rows: As `Listing.found` gives them, the best match first.
@@ -169,7 +169,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SearchView:
-    """What a search found, with how many, and where the others are."""
+    """The results of a search, their number, and links to the other pages."""
 
     lead: str
     before: str | None

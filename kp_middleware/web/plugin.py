@@ -67,7 +67,7 @@ _overviews = RecentOverviews()
 
 
 class Shown(NamedTuple):
-    """Which file a page is of.
+    """The file that a page is about.
 
     Attributes:
         database: Its name in Datasette.
@@ -82,7 +82,7 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What stands in the frame.
+    """The contents of the frame.
 
     Attributes:
         title: In the tab, before the name of the file.

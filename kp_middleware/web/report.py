@@ -1,4 +1,4 @@
-"""The report: what is worth a look, cleaned, as one page that needs nothing else."""
+"""The report: the notable runs, redacted, as one self-contained page."""
 
 import json
 import time
@@ -101,7 +101,7 @@ class Cleaning:
     """
 
     def __init__(self, redact: Callable[[object], Any]) -> None:
-        """``redact`` returns the same shape without what has to go, or raises RedactionError."""
+        """Clean with ``redact``, which returns the same shape redacted or raises RedactionError."""
         self.left_out = 0
         self._redact = redact
         self._texts: dict[str, str] = {}
@@ -197,10 +197,10 @@ class _Anchors:
         return self._rows.get(name)
 
     def tool(self, _: str, /) -> None:
-        """Nowhere: the list does not have all that used it."""
+        """Return None: the list does not have all runs that used a tool."""
 
     def state(self, _: str, /) -> None:
-        """Nowhere: the list does not have all that came so far."""
+        """Return None: the list does not have all runs in a state."""
 
 
 def cleaning_by(settings: "Settings") -> Cleaning:

@@ -226,7 +226,7 @@ def _curve(scores: ScoreSlices, look: str, across: Scale, up: Scale) -> Line:
 
 
 def _curve_rows(curves: Sequence[ScoreSlices], threshold: float | None) -> Iterator[TableRow]:
-    """In steps of 0.05, and the threshold in force, with the change against it."""
+    """Yield rows in steps of 0.05 and the threshold in force, with the change against it."""
     steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
     for step in sorted(steps if threshold is None else steps | {threshold}):
         is_now = step == threshold

@@ -131,12 +131,12 @@ def _listening(port: int) -> socket.socket:
 
 
 def _has_screen(environment: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser would open before the user's eyes: not in this terminal, nor elsewhere."""
+    """Return whether a browser would open on the user's own screen."""
     if any(environment.get(name) for name in _SCREENS):
         return True
     return platform in _ALWAYS_A_SCREEN and not _is_far(environment)
 
 
 def _is_far(environment: Mapping[str, str]) -> bool:
-    """Whether the user came by ssh."""
+    """Return whether the user is connected by ssh."""
     return bool(environment.get("SSH_CONNECTION"))

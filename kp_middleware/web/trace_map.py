@@ -1,4 +1,4 @@
-"""Runs on a plane, where like ones are near, and those most like one of them."""
+"""The map of runs, where similar ones are near, and the runs most similar to one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class MostAlike:
 
     @property
     def are_all(self) -> bool:
-        """Whether it was compared with all others, and not with the newest alone."""
+        """Whether the run was compared with all others, not only with the newest."""
         return self.compared < MOST_POINTS - 1
 
 
