@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -151,6 +150,8 @@ def run_tasks(kp: Recording) -> None:
     Args:
         kp: A `KnowledgePulse`, which takes the traces.
     """
+    from langchain.agents import create_agent  # the tools need langchain-core alone
+
     for task in _TASKS:
         agent = create_agent(ScriptedModel(script=task.script), _TOOLS[task.domain]())
         handler = KPCallbackHandler(kp, domain=task.domain, confidence=how_sure)

@@ -32,6 +32,7 @@ def test_parallel_calls_of_one_tool_are_told_apart_by_their_ids(config, notebook
     assert sorted(ids[:2]) == sorted(ids[2:])
 
 
+@needs("agents that say their name")
 def test_two_agents_of_one_name_are_told_apart_by_the_calls_they_run_in(config, notebook):
     @tool
     def ask(question: str) -> str:
