@@ -1,4 +1,4 @@
 """Score runs and gate them: pure functions on the standard library alone.
 
-Import its modules directly; this package exports nothing.
+Each module is loaded when it is needed: import from it directly.
 """
