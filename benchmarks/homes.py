@@ -54,7 +54,7 @@ def start(
 
 
 def measured(homes: int, runs: int, timeout_s: float, refill_s: float) -> dict[str, object]:
-    """What happens."""
+    """Run the homes and return what arrived."""
     with TemporaryDirectory() as folder, LocalRegistry(refill_s=refill_s) as registry:
         began_s = time.monotonic()
         children = [

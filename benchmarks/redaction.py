@@ -1,4 +1,4 @@
-"""What redaction takes out of texts that hold next to nothing, what it finds, and what it costs.
+"""Measure redaction: harmless text that it destroys, secrets that it finds, and its cost.
 
     make bench
     .venv/bin/python benchmarks/redaction.py --all      # every file, not a sample of 2 MB a kind

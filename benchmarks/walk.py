@@ -26,13 +26,13 @@ OURS: Final = tuple(str(Path(package.__file__).parent) for package in (kp_middle
 
 
 class Walk(NamedTuple):
-    """What a run passed: calls by function, and functions by file."""
+    """The functions that a run passed, with their calls, by file."""
 
     calls: Counter[tuple[str, str, int]]
 
     @property
     def files(self) -> Counter[str]:
-        """How many functions of each file."""
+        """Return the number of functions in each file."""
         return Counter(path for path, *_ in self.calls)
 
 

@@ -13,10 +13,10 @@ from kp_middleware import locations
 from kp_middleware.errors import SettingsFileError
 
 PUBLIC_REGISTRY: Final = "https://registry.openknowledgepulse.org"
-"""Where traces go if nothing names another."""
+"""The registry that traces go to by default."""
 
 _WITHOUT_A_CONFIG: Final = "http://localhost:3000"
-"""Where the reference command line registers, and sends, while no file names a registry."""
+"""The registry of the reference command line while no file names another."""
 
 LOGIN_KEYS: Final = {
     "registry_url": ("config.json", "registryUrl"),

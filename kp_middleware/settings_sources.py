@@ -2,6 +2,7 @@
 
 import os
 import re
+from abc import abstractmethod
 from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
@@ -51,9 +52,9 @@ class OutsideSource(PydanticBaseSettingsSource):
         self.problems: list[SettingProblem] = []
         self.unclear: set[str] = set()
 
+    @abstractmethod
     def origin(self, name: str, /) -> str:
         """Name the place in short: the variable, ``settings.toml`` or ``reference files``."""
-        raise NotImplementedError
 
     def source(self, name: str) -> str:
         """Name the place so that a person finds it: the path, and the line where it is known."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WAITING: Final = ("pending", "sending")
 STILL_SENT: Final = "still sent"
-"""What became of a row that was sent, and may not go again."""
+"""The outcome for a row that was sent and may not go again."""
 
 _MORE_TIME: Final = "the time is over: --timeout gives it longer, or the next program goes on"
 

@@ -42,7 +42,7 @@ COLUMNS: Final = (
     "state",
     "objective",
 )
-"""What TSV, CSV and a wide terminal show of a run."""
+"""The columns of a run in TSV, CSV and on a wide terminal."""
 
 
 class Output(NamedTuple):
