@@ -86,6 +86,8 @@ class RecordedRun(BaseModel, frozen=True):
         confidence_source, success_source: Who says so.
         part: Of a thread, or None: it is whole.
         redactions: What was taken out of it before it was written: counts by label.
+        owner: Fingerprint of whose it is, such as a customer's, or None.
+        recalled: Ids of the traces that it was told of.
     """
 
     trace: ReasoningTrace
@@ -104,6 +106,8 @@ class RecordedRun(BaseModel, frozen=True):
     success_source: Source = "said"
     part: ThreadPart | None = None
     redactions: dict[str, int] = {}
+    owner: str | None = None
+    recalled: tuple[str, ...] = ()
 
 
 def fingerprint(name: str) -> str:

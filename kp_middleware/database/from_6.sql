@@ -71,6 +71,7 @@ CREATE TABLE estimates (                                 -- of success: what it 
   trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
   features   BLOB NOT NULL,                              -- float32, little-endian
   p          REAL, base REAL,                            -- the probability of success, and the base rate; NULL: nothing was known
+  known      INTEGER,                                    -- of how many runs it was told how they ended
   reasons    TEXT CHECK (reasons IS NULL OR json_valid(reasons))   -- [["steps",1.2,-0.8]]: how unusual, and what it adds to the log-odds
 ) STRICT;
 CREATE INDEX traces_margin    ON traces(margin);
@@ -79,3 +80,34 @@ CREATE INDEX traces_kind      ON traces(domain, framework, seq, success_source, 
 CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, t.success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason_code) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
 CREATE VIEW daily AS SELECT day, domain, count(*) AS traces, sum(above) AS above, round(avg(score),4) AS mean_score, round(avg(novelty),4) AS mean_novelty FROM traces GROUP BY day, domain;
 CREATE VIEW near_misses AS SELECT seq, id, domain, objective, score, margin FROM traces WHERE margin BETWEEN -0.05 AND 0 AND above = 0 ORDER BY margin DESC;
+-- What a run is recalled by, and whose it is; words of steps are found.
+ALTER TABLE traces ADD COLUMN owner TEXT;                -- fingerprint of whose it is, such as a customer's: it is recalled for nobody else
+ALTER TABLE traces ADD COLUMN recalled TEXT CHECK (recalled IS NULL OR json_valid(recalled));   -- ids of the traces that it was told of: ["kp:trace:…"]
+CREATE INDEX traces_owner    ON traces(owner) WHERE owner IS NOT NULL;    -- whether any run has one
+CREATE INDEX traces_recalled  ON traces(seq) WHERE recalled IS NOT NULL;   -- `stats --by recalled`
+CREATE INDEX traces_done      ON traces(seq, success_source, domain, owner, started_at) WHERE success = 1 AND state = 'scored';   -- those that may be recalled
+CREATE TABLE asked (                                     -- what a run is recalled by
+  trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
+  said       TEXT NOT NULL,                              -- by people: the objective and their turns, without what was recalled
+  answered   TEXT NOT NULL,                              -- by the agent: its thoughts and the result
+  embedder   TEXT,                                       -- as of vectors; NULL: no vector
+  vector     BLOB                                        -- of what people said: int8, 127 is 1
+) STRICT;
+INSERT INTO asked (trace_seq, said, answered)
+  SELECT seq, objective || coalesce((SELECT group_concat(char(10) || content, '') FROM (SELECT content FROM steps WHERE trace_seq = seq AND type = 'observation' AND tool IS NULL ORDER BY step_id)), ''),
+         coalesce((SELECT group_concat(content || char(10), '') FROM (SELECT content FROM steps WHERE trace_seq = seq AND type = 'thought' ORDER BY step_id)), '') || coalesce(result_summary, '')
+  FROM traces WHERE state <> 'paused';
+DROP TRIGGER traces_ai;
+DROP TRIGGER traces_ad;
+DROP TRIGGER traces_au;
+DROP TABLE traces_fts;
+CREATE VIEW run_words AS SELECT t.seq, t.objective, t.result_summary, (SELECT group_concat(words, char(10)) FROM (SELECT coalesce(tool || ' ', '') || coalesce(substr(content, 1, 4000) || ' ', '') || coalesce(substr(input, 1, 4000) || ' ', '') || coalesce(substr(output_summary, 1, 4000), '') AS words FROM steps WHERE trace_seq = t.seq ORDER BY step_id)) AS steps FROM traces t JOIN documents d ON d.trace_seq = t.seq;
+CREATE VIRTUAL TABLE traces_fts USING fts5(objective, result_summary, steps, content="run_words", content_rowid="seq", tokenize="porter unicode61 remove_diacritics 2" /* content="traces" */);
+INSERT INTO traces_fts(traces_fts, rank) VALUES ('rank', 'bm25(4, 2, 1)');
+CREATE TRIGGER documents_ai AFTER INSERT ON documents BEGIN INSERT INTO traces_fts(rowid, objective, result_summary, steps) SELECT * FROM run_words WHERE seq = new.trace_seq; END;
+CREATE TRIGGER traces_bd BEFORE DELETE ON traces BEGIN INSERT INTO traces_fts(traces_fts, rowid, objective, result_summary, steps) SELECT 'delete', * FROM run_words WHERE seq = old.seq; END;
+CREATE VIRTUAL TABLE asked_fts USING fts5(said, answered, content="asked", content_rowid="trace_seq", tokenize="porter unicode61 remove_diacritics 2");
+CREATE TRIGGER asked_ai AFTER INSERT ON asked BEGIN INSERT INTO asked_fts(rowid, said, answered) VALUES (new.trace_seq, new.said, new.answered); END;
+CREATE TRIGGER asked_ad AFTER DELETE ON asked BEGIN INSERT INTO asked_fts(asked_fts, rowid, said, answered) VALUES ('delete', old.trace_seq, old.said, old.answered); END;
+INSERT INTO traces_fts(traces_fts) VALUES ('rebuild');
+INSERT INTO asked_fts(asked_fts) VALUES ('rebuild');

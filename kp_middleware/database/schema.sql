@@ -1,4 +1,4 @@
--- The file of traces, version 9. A change that was published needs a script that brings older files here: see `_schema.py`.
+-- The file of traces, version 10. A change that was published needs a script that brings older files here: see `_schema.py`.
 -- Needs SQLite 3.37 (STRICT). The journal is WAL; foreign keys, busy timeout and synchronous are set per connection.
 PRAGMA application_id = 1263553869; -- "KPMM": `file kp.db` and `doctor` can tell what it is
 
@@ -46,7 +46,9 @@ CREATE TABLE traces (
   chosen           INTEGER CHECK (chosen IN (0, 1)),    -- by the gate at first; by a share also where a daily limit held it back
   credit           REAL,                                -- runs that the share owes after this one
   margin           REAL    GENERATED ALWAYS AS (round(coalesce(score - threshold, rank_key - bar), 4)) VIRTUAL,
-  above            INTEGER GENERATED ALWAYS AS (coalesce(score >= threshold, decision = 'forward')) VIRTUAL
+  above            INTEGER GENERATED ALWAYS AS (coalesce(score >= threshold, decision = 'forward')) VIRTUAL,
+  owner            TEXT,                                -- fingerprint of whose it is, such as a customer's: it is recalled for nobody else
+  recalled         TEXT CHECK (recalled IS NULL OR json_valid(recalled))   -- ids of the traces that it was told of: ["kp:trace:…"]
 ) STRICT;
 CREATE INDEX traces_started   ON traces(started_at, novelty);            -- covering: the novelty of each day
 CREATE INDEX traces_domain    ON traces(domain, started_at);
@@ -60,6 +62,9 @@ CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0;          -- `lis
 CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find those that no key could send yet
 CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';
 CREATE INDEX traces_thread    ON traces(thread_id) WHERE thread_id IS NOT NULL;
+CREATE INDEX traces_owner    ON traces(owner) WHERE owner IS NOT NULL;    -- whether any run has one
+CREATE INDEX traces_recalled  ON traces(seq) WHERE recalled IS NOT NULL;   -- `stats --by recalled`
+CREATE INDEX traces_done      ON traces(seq, success_source, domain, owner, started_at) WHERE success = 1 AND state = 'scored';   -- those that may be recalled
 CREATE INDEX traces_nearest   ON traces(nearest_seq) WHERE nearest_seq IS NOT NULL;   -- or pruning is quadratic
 -- What counts all traces reads an index alone, in its order: nothing is looked up, nothing sorted. Partial, so that
 -- a run is entered once, when it is scored; those without a score are found by traces_score.
@@ -124,7 +129,16 @@ CREATE TABLE estimates (                                 -- of success: what it 
   trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
   features   BLOB NOT NULL,                              -- float32, little-endian
   p          REAL, base REAL,                            -- the probability of success, and the base rate; NULL: nothing was known
+  known      INTEGER,                                    -- of how many runs it was told how they ended
   reasons    TEXT CHECK (reasons IS NULL OR json_valid(reasons))   -- [["steps",1.2,-0.8]]: how unusual, and what it adds to the log-odds
+) STRICT;
+
+CREATE TABLE asked (                                     -- what a run is recalled by
+  trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
+  said       TEXT NOT NULL,                              -- by people: the objective and their turns, without what was recalled
+  answered   TEXT NOT NULL,                              -- by the agent: its thoughts and the result
+  embedder   TEXT,                                       -- as of vectors; NULL: no vector
+  vector     BLOB                                        -- of what people said: int8, 127 is 1
 ) STRICT;
 
 CREATE TABLE waiting (                                   -- runs that wait, for a person or for the next turn of their thread: beside traces in state 'paused'
@@ -155,11 +169,15 @@ CREATE INDEX aliases_trace ON aliases(trace_seq);
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
--- full text: external content, double quotes round the table name (Datasette looks for content="traces")
-CREATE VIRTUAL TABLE traces_fts USING fts5(objective, result_summary, content="traces", content_rowid="seq", tokenize="porter unicode61 remove_diacritics 2");
-CREATE TRIGGER traces_ai AFTER INSERT ON traces BEGIN INSERT INTO traces_fts(rowid, objective, result_summary) VALUES (new.seq, new.objective, new.result_summary); END;
-CREATE TRIGGER traces_ad AFTER DELETE ON traces BEGIN INSERT INTO traces_fts(traces_fts, rowid, objective, result_summary) VALUES ('delete', old.seq, old.objective, old.result_summary); END;
-CREATE TRIGGER traces_au AFTER UPDATE OF objective, result_summary ON traces BEGIN INSERT INTO traces_fts(traces_fts, rowid, objective, result_summary) VALUES ('delete', old.seq, old.objective, old.result_summary); INSERT INTO traces_fts(rowid, objective, result_summary) VALUES (new.seq, new.objective, new.result_summary); END;
+-- full text: of all words of a run, and of those that it is recalled by. Datasette looks for content="traces"
+CREATE VIEW run_words AS SELECT t.seq, t.objective, t.result_summary, (SELECT group_concat(words, char(10)) FROM (SELECT coalesce(tool || ' ', '') || coalesce(substr(content, 1, 4000) || ' ', '') || coalesce(substr(input, 1, 4000) || ' ', '') || coalesce(substr(output_summary, 1, 4000), '') AS words FROM steps WHERE trace_seq = t.seq ORDER BY step_id)) AS steps FROM traces t JOIN documents d ON d.trace_seq = t.seq;
+CREATE VIRTUAL TABLE traces_fts USING fts5(objective, result_summary, steps, content="run_words", content_rowid="seq", tokenize="porter unicode61 remove_diacritics 2" /* content="traces" */);
+INSERT INTO traces_fts(traces_fts, rank) VALUES ('rank', 'bm25(4, 2, 1)');
+CREATE TRIGGER documents_ai AFTER INSERT ON documents BEGIN INSERT INTO traces_fts(rowid, objective, result_summary, steps) SELECT * FROM run_words WHERE seq = new.trace_seq; END;
+CREATE TRIGGER traces_bd BEFORE DELETE ON traces BEGIN INSERT INTO traces_fts(traces_fts, rowid, objective, result_summary, steps) SELECT 'delete', * FROM run_words WHERE seq = old.seq; END;
+CREATE VIRTUAL TABLE asked_fts USING fts5(said, answered, content="asked", content_rowid="trace_seq", tokenize="porter unicode61 remove_diacritics 2");
+CREATE TRIGGER asked_ai AFTER INSERT ON asked BEGIN INSERT INTO asked_fts(rowid, said, answered) VALUES (new.trace_seq, new.said, new.answered); END;
+CREATE TRIGGER asked_ad AFTER DELETE ON asked BEGIN INSERT INTO asked_fts(asked_fts, rowid, said, answered) VALUES ('delete', old.trace_seq, old.said, old.answered); END;
 
 -- views: one per question people ask
 CREATE VIEW score_parts AS            -- long form, for charts

@@ -338,7 +338,7 @@ class KnowledgePulse:
             tool: That used this tool.
             failed: Whose task was not done.
             since: That began then or later; without a time zone it is local time.
-            text: In whose objective or result these words are found; the best match comes first.
+            text: In whose objective, result or steps these words are; the best match comes first.
 
         Raises:
             DatabaseError: If the file cannot be read.

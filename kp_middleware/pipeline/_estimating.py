@@ -60,10 +60,14 @@ class Estimating:
             From 0 to 1; None where nothing is known.
         """
         solved = self._current(seq, _kind_of(trace), own)
-        said = None if solved is None else solved.estimate(own, vector)
-        stored = None if said is None else StoredEstimate(said.raw, said.base, said.reasons)
-        self._table.save(seq, own.astype("<f4").tobytes(), stored)
-        return None if said is None else said.p
+        features = own.astype("<f4").tobytes()
+        if solved is None:
+            self._table.save(seq, features, None)
+            return None
+        said = solved.estimate(own, vector)
+        stored = StoredEstimate(said.raw, said.base, len(solved.known), said.reasons)
+        self._table.save(seq, features, stored)
+        return said.p
 
     def _current(self, seq: int, kind: Kind, own: Features) -> _Solved | None:
         """Return what is solved of all that is known before a run; None where nothing is."""

@@ -81,6 +81,8 @@ def assemble(
         confidence_source=_confidence_source(recorder),
         success_source="assumed" if recorder.is_success_assumed else "said",
         part=_part(recorder, logged),
+        owner=None if recorder.owner is None else fingerprint(str(recorder.owner)),
+        recalled=tuple(recorder.recalled),
     )
     return recorder.confidence_estimate.told_by(run)
 

@@ -92,6 +92,8 @@ class Recorder:
         self.thread_id: str | None = None
         self.thread_notes = ThreadNotes()
         self.tags: tuple[str, ...] = ()
+        self.owner: str | None = None
+        self.recalled: dict[str, None] = {}
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
         self.later_bytes = 0

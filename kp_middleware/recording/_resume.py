@@ -46,6 +46,8 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
             "confidence_source": second.confidence_source,
             "success_source": second.success_source,
             "part": _part(first, second),
+            "owner": first.owner or second.owner,
+            "recalled": tuple(dict.fromkeys((*first.recalled, *second.recalled))),
             "redactions": dict(Counter(first.redactions) + Counter(second.redactions)),
         }
     )

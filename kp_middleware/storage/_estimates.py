@@ -53,11 +53,13 @@ class StoredEstimate(NamedTuple):
     Attributes:
         p: The probability of its success, from 0 to 1.
         base: The base rate, from 0 to 1.
+        known: Of how many runs it was told how they ended.
         reasons: The main ones: a feature, how unusual it is, and what it adds to the log-odds.
     """
 
     p: float
     base: float
+    known: int
     reasons: tuple[tuple[str, float, float], ...]
 
 
@@ -143,9 +145,9 @@ class EstimateTable:
 
     def save(self, seq: int, features: bytes, said: StoredEstimate | None) -> None:
         """Store the features of a run, and what is estimated of it."""
-        p, base, reasons = (None, None, None) if said is None else said
+        p, base, known, reasons = (None,) * 4 if said is None else said
         self._connection.execute(
-            "INSERT OR REPLACE INTO estimates (trace_seq, features, p, base, reasons)"
-            " VALUES (?, ?, ?, ?, ?)",
-            (seq, features, p, base, None if reasons is None else json.dumps(reasons)),
+            "INSERT OR REPLACE INTO estimates (trace_seq, features, p, base, known, reasons)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (seq, features, p, base, known, None if reasons is None else json.dumps(reasons)),
         )

@@ -120,7 +120,7 @@ class Filters(NamedTuple):
         slower_ms: Traces that took this many milliseconds or more.
         since: Traces that started at this instant or later: ``2026-11-01T09:14:03.120Z``.
         after: Traces recorded after the one with this id prefix; also ``@best``.
-        text: Traces with this text in the objective or result.
+        text: Traces with these words in the objective, the result or a step.
     """
 
     domain: str | None = None

@@ -15,8 +15,9 @@ from kp_middleware.storage._store import Rescue
 
 _TABLES: Final = {
     "traces": "seq",
-    "documents": "trace_seq",
     "steps": "trace_seq",
+    "documents": "trace_seq",
+    "asked": "trace_seq",
     "vectors": "seq",
     "estimates": "trace_seq",
     "outbox": "trace_seq",
@@ -25,6 +26,10 @@ _TABLES: Final = {
     "aliases": "trace_seq",
 }
 _OWN_KEYS: Final = ("vectors", "feedback")  # which are not those of traces
+_WORDS: Final = (
+    "INSERT INTO traces_fts (traces_fts) VALUES ('{}')",
+    "INSERT INTO asked_fts (asked_fts) VALUES ('{}')",
+)
 _BLOCK: Final = 64  # a document may have a megabyte
 _MOST_FAILURES: Final = 20_000
 _MOST_KEYS: Final = 10_000_000  # a damaged page may contain any number
@@ -94,7 +99,8 @@ def _is_damaged(path: Path) -> bool:
     try:
         with closing(connect(path)) as connection:
             (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            connection.execute("INSERT INTO traces_fts (traces_fts) VALUES ('integrity-check')")
+            for words in _WORDS:
+                connection.execute(words.format("integrity-check"))
     except Exception as error:
         if is_damage(error):
             return True
@@ -172,6 +178,8 @@ def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str
             _copy(old, new, table, key)
         _mend(new)
         new.execute(_BLOCK_WHAT_MAY_HAVE_LEFT, blocked)
+        for words in _WORDS:
+            new.execute(words.format("rebuild"))
     (traces,) = new.execute("SELECT count(*) FROM traces").fetchone()
     return int(traces)
 
@@ -231,7 +239,7 @@ def _readable(
 def _mend(new: sqlite3.Connection) -> None:
     """Remove rows without a trace, and mark waiting traces that lost their data as failed."""
     new.execute("UPDATE vectors SET trace_seq = (SELECT seq FROM traces WHERE id = key)")
-    for table in ("documents", "steps", "estimates", "outbox", "waiting", "feedback", "aliases"):
+    for table in _TABLES.keys() - {"traces", "vectors"}:
         new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")  # noqa: S608
     new.execute(
         "UPDATE traces SET nearest_seq = NULL WHERE nearest_seq NOT IN (SELECT seq FROM traces)"

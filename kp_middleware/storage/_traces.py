@@ -5,6 +5,7 @@ import time
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kp_middleware.asked import asked_in
 from kp_middleware.core import replay
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
@@ -314,6 +315,11 @@ class Traces:
             "INSERT INTO documents (trace_seq, body) VALUES (?, ?)",
             (seq, run.trace.model_dump_json()),
         )
+        if _state(run) == "recorded":
+            self._connection.execute(
+                "INSERT INTO asked (trace_seq, said, answered) VALUES (?, ?, ?)",
+                (seq, *asked_in(run.trace)),
+            )
         return seq
 
 
@@ -346,6 +352,8 @@ def _row(run: "RecordedRun") -> dict[str, Any]:
         "redactions": json.dumps(run.redactions),
         "confidence_source": run.confidence_source,
         "success_source": run.success_source,
+        "owner": run.owner,
+        "recalled": json.dumps(run.recalled) if run.recalled else None,
     }
 
 

@@ -133,6 +133,18 @@ def test_the_best_match_comes_first_with_the_words_around_it(listing, keep):
     assert {row.objective: row.snippet for row in rows}["mend an order"] == "mend an [order]"
 
 
+def test_words_of_steps_are_found_after_those_of_objectives(listing, store, keep):
+    steps = tool_step(
+        "observation", "book_seat", input={"cabin": "basic economy"}, output_summary="No aisle."
+    )
+    store.record(run("fly", steps))
+    keep("an aisle seat")
+
+    assert objectives(listing.runs(Filters(text='"basic economy"'), limit=9)) == ["fly"]
+    assert objectives(listing.runs(Filters(text="book_seat"), limit=9)) == ["fly"]
+    assert objectives(listing.runs(Filters(text="aisle"), limit=9)) == ["an aisle seat", "fly"]
+
+
 @pytest.mark.usefixtures("shop")
 def test_what_is_found_is_filtered_too(listing):
     assert objectives(listing.runs(Filters(text="order", domain="code"), limit=9)) == [

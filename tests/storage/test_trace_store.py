@@ -263,10 +263,11 @@ def test_a_deleted_run_takes_all_that_is_its_own_with_it(connection, outbox, kee
 
     left = [
         connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        for table in ("steps", "documents", "outbox", "traces_fts")
+        for table in ("steps", "documents", "outbox", "asked", "traces_fts", "asked_fts")
     ]
-    assert left == [0, 0, 0, 0]
-    connection.execute("INSERT INTO traces_fts(traces_fts) VALUES ('integrity-check')")
+    assert left == [0] * 6
+    for words in ("traces_fts", "asked_fts"):
+        connection.execute(f"INSERT INTO {words}({words}) VALUES ('integrity-check')")
 
 
 def test_another_process_reads_what_was_recorded(db, keep):
