@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         evaluate_value,
     )
     from kp_middleware.pipeline import KnowledgePulse
+    from kp_middleware.recall import Recalled
     from kp_middleware.recording import current_trace
     from kp_middleware.settings import Settings
     from kp_middleware.storage import ReviewItem, Run, RunSummary, StepRecord
@@ -30,6 +31,7 @@ __all__ = [
     "MiniLMEmbedder",
     "Outcome",
     "ReasoningTrace",
+    "Recalled",
     "ReviewItem",
     "Run",
     "RunSummary",
@@ -48,6 +50,7 @@ __all__ = [
 
 _HOMES = {
     "pipeline": ("KnowledgePulse",),
+    "recall": ("Recalled",),
     "recording": ("current_trace",),
     "core.formula": ("Score",),
     "core.gates": ("Decision", "Gate", "GateHistory"),

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kp_middleware.traces import ReasoningTrace
+if TYPE_CHECKING:
+    from kp_middleware.traces import ReasoningTrace
 
 TAG: Final = "past_run"
 """The tag around the digest of a past run; inside, no text holds it."""
@@ -26,10 +27,10 @@ class Asked(NamedTuple):
     answered: str
 
 
-def asked_in(trace: ReasoningTrace) -> Asked:
+def asked_in(trace: "ReasoningTrace") -> Asked:
     r"""Return what people and the agent said in a run, without what was recalled.
 
-    >>> from kp_middleware.traces import Step
+    >>> from kp_middleware.traces import ReasoningTrace, Step
     >>> steps = [Step(step_id=0, type="thought", content="Which one?")]
     >>> asked_in(ReasoningTrace.of("Cancel it", steps, result_summary="Done."))
     Asked(said='Cancel it', answered='Which one?\nDone.')

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+)
 
 from kp_middleware.core.formula import Weights
 from kp_middleware.core.gates import share_in_words, top_share
@@ -108,8 +115,9 @@ def _whatever_folder_we_go_to(path: Path) -> Path:
     return path
 
 
-def _unless_switched_off(enabled: bool) -> bool:  # noqa: FBT001 - pydantic's own signature
-    return enabled and os.environ.get("KP_ENABLED", "").strip().lower() not in _OFF
+def _unless_switched_off(enabled: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 - pydantic's
+    variable = f"KP_{info.field_name}".upper()
+    return enabled and os.environ.get(variable, "").strip().lower() not in _OFF
 
 
 def _listed(value: object) -> object:

@@ -81,6 +81,7 @@ class SettingsKeywords(TypedDict, total=False):
     cache_size: int
     cache_ttl_ms: int | None
     enabled: bool
+    recall: bool
     sync: bool
     max_field_bytes: int
     max_steps: int
@@ -135,6 +136,7 @@ class Settings(BaseSettings):
         cache_size: With how many earlier traces a new one is compared.
         cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
         enabled: False records nothing at all; ``KP_ENABLED=false`` wins over the keyword.
+        recall: False recalls nothing; ``KP_RECALL=false`` wins over the keyword.
         sync: Score in the agent's thread when a run ends: for tests and serverless functions.
         max_field_bytes: Of one text or one tool's input; what is cut is said in place. At most a
             million: redaction looks through no more.
@@ -187,6 +189,7 @@ class Settings(BaseSettings):
     cache_size: Annotated[int, Field(ge=0)] = 1000
     cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
     enabled: Enabled = True
+    recall: Enabled = True
     sync: bool = False
     max_field_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024
     max_steps: Annotated[int, Field(ge=2)] = 1000

@@ -20,7 +20,7 @@ PROMISED = {
     *("Gate", "GateHistory", "Decision"),
     "current_trace",
     "Settings",
-    *("ReviewItem", "Run", "RunSummary", "StepRecord"),
+    *("Recalled", "ReviewItem", "Run", "RunSummary", "StepRecord"),
 }
 MODEL = {"fastembed", "huggingface_hub", "onnx", "onnxruntime", "tokenizers"}
 PAGES = {"datasette", "rich", "sqlite_utils"}

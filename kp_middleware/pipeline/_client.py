@@ -3,21 +3,18 @@
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
-from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
-from kp_middleware.instants import instant
 from kp_middleware.pipeline._judging import is_judging
 from kp_middleware.pipeline._pipeline import Backlog, Pipeline, Stats, tell_once
 from kp_middleware.pipeline._queue import Feedback, ThreadEnd
+from kp_middleware.pipeline._reading import Reading
 from kp_middleware.recording import (
     Limits,
     Naming,
@@ -28,58 +25,15 @@ from kp_middleware.recording import (
     recorded_tool,
 )
 from kp_middleware.settings import Settings, SettingsKeywords
-from kp_middleware.storage import (
-    Database,
-    Filters,
-    History,
-    ReviewItem,
-    Run,
-    RunSummary,
-    SqliteStore,
-    Store,
-)
+from kp_middleware.storage import SqliteStore, Store
 from kp_middleware.traces import ReasoningTrace
-
-
-def read_runs(path: Path, filters: Filters, *, limit: int) -> tuple[RunSummary, ...]:
-    """Return the newest runs that match; none if there is no file yet."""
-    if not path.exists():
-        return ()
-    with History(Database(path, read_only=True)) as history:
-        return tuple(history.runs(filters, limit=limit))
-
-
-def read_review_queue(path: Path, *, limit: int) -> tuple[ReviewItem, ...]:
-    """Return the runs to ask a person about; none if there is no file yet."""
-    if not path.exists():
-        return ()
-    with History(Database(path, read_only=True)) as history:
-        return tuple(history.to_review(limit=limit))
-
-
-def read_run(path: Path, trace_id: str) -> Run:
-    """Return one run.
-
-    Raises:
-        TraceNotFoundError: If there is none with this id, or more than one.
-    """
-    if not path.exists():
-        raise TraceNotFoundError(f"there is no trace yet in {path}: record a run")
-    with History(Database(path, read_only=True)) as history:
-        return history.run(history.find(trace_id))
-
-
-def since_text(since: datetime | None) -> str | None:
-    """Write an instant as the file has it; without a time zone it is local time."""
-    return None if since is None else instant(since.astimezone(UTC).timestamp())
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class KnowledgePulse:
+class KnowledgePulse(Reading):
     """Records runs, scores them in the background, keeps them all, and forwards what is worth it.
 
     Nothing is opened, loaded or started before the first run has ended. Trouble of ours is logged
@@ -134,6 +88,7 @@ class KnowledgePulse:
         if embedder is ...:
             threads = self.settings.embedder_threads
             embedder = shared_embedder(self.settings.embedder, threads=threads)
+        self._embedder = embedder
         store = SqliteStore.at(self.settings.db) if store is None else store
         self._pipeline = Pipeline(store, self.settings, embedder, gate, exporter)
 
@@ -313,97 +268,6 @@ class KnowledgePulse:
     def stats(self) -> Stats:
         """Return the counts of runs by state. Never raises; quick (30 ms for 100,000 runs)."""
         return self._pipeline.stats()
-
-    def runs(
-        self,
-        *,
-        limit: int = 20,
-        domain: str | None = None,
-        state: str | None = None,
-        above: bool | None = None,
-        tool: str | None = None,
-        failed: bool = False,
-        since: datetime | None = None,
-        text: str | None = None,
-    ) -> tuple[RunSummary, ...]:
-        """Return the newest runs of the file that fit all that is asked, the last one first.
-
-        What is still in memory is not among them: `flush` first.
-
-        Args:
-            limit: At most so many.
-            domain: Of this domain.
-            state: What has become of them: ``withheld``, ``sent``, ``blocked`` …
-            above: True: that reached the threshold; False: that did not.
-            tool: That used this tool.
-            failed: Whose task was not done.
-            since: That began then or later; without a time zone it is local time.
-            text: In whose objective, result or steps these words are; the best match comes first.
-
-        Raises:
-            DatabaseError: If the file cannot be read.
-        """
-        filters = Filters(
-            domain=domain,
-            above=above,
-            state=state,
-            tool=tool,
-            failed=failed,
-            since=since_text(since),
-            text=text,
-        )
-        return read_runs(self.settings.db, filters, limit=limit)
-
-    def run(self, trace_id: str) -> Run:
-        """Return one run with its steps, its score and where it was sent.
-
-        Args:
-            trace_id: The beginning of its id, ``@last`` or ``@best``.
-
-        Raises:
-            TraceNotFoundError: If there is none, or more than one.
-            DatabaseError: If the file cannot be read.
-
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None, sync=True) as kp:
-        ...         answer = kp.capture(lambda question: "42")
-        ...         answer("What is six times seven?")
-        ...         run = kp.run("@last")
-        ...         run.objective, run.result_summary, [step.type for step in run.steps]
-        '42'
-        ('What is six times seven?', '42', ['thought', 'observation'])
-        """
-        return read_run(self.settings.db, trace_id)
-
-    def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:
-        """Return the runs that are worth a person's judgement, the first one first.
-
-        Recent ones that nobody has judged: first those that the gate lets leave, then those whose
-        verdict was closest. If the first would be all, they get half of the places. Answer with
-        `feedback`.
-
-        Args:
-            limit: At most so many.
-
-        Raises:
-            ValueError: If the limit is below 1.
-            DatabaseError: If the file cannot be read.
-
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None, sync=True) as kp:
-        ...         answer = kp.capture(lambda question: "42")
-        ...         answer("What is six times seven?")
-        ...         (item,) = kp.review_queue()
-        ...         kp.feedback(item.trace_id, success=True)
-        ...         item.why, item.way, kp.review_queue()
-        '42'
-        ('uncertain', ('<lambda>({"question": "What is six times seven?"})', '42'), ())
-        """
-        if limit < 1:
-            raise ValueError(f"limit is at least 1, this is {limit!r}")
-        return read_review_queue(self.settings.db, limit=limit)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Flush, then stop; the next process handles what is left. Idempotent.

@@ -67,6 +67,7 @@ from kp_middleware.storage._past_runs import (
     RescoringProgress,
     Selection,
 )
+from kp_middleware.storage._recall import Candidate, Question
 from kp_middleware.storage._records import (
     AdjacentTraces,
     DecidedRun,
@@ -128,6 +129,7 @@ __all__ = [
     "AdjacentTraces",
     "AgentPace",
     "Belief",
+    "Candidate",
     "Counts",
     "Database",
     "Decided",
@@ -166,6 +168,7 @@ __all__ = [
     "PausedRun",
     "PruneSelection",
     "Pruning",
+    "Question",
     "Queue",
     "RecentOverviews",
     "Remembered",

@@ -17,6 +17,7 @@ from kp_middleware.storage import _maintenance, _outbox_admin, _outbox_table, _o
 from kp_middleware.storage._estimates import read_estimate
 from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
 from kp_middleware.storage._listing import COUNTED, Filters, Listing, Tail
+from kp_middleware.storage._recall import Candidate, Question, candidates
 from kp_middleware.storage._records import (
     AdjacentTraces,
     DecidedRun,
@@ -74,7 +75,6 @@ class History:
         return cls(connect(path, read_only=True))
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -121,10 +121,8 @@ class History:
     def run(self, seq: int) -> Run:
         """Return one run with its steps, outbox item and feedback."""
         (row,) = self._rows(
-            """
-            SELECT t.*, n.id AS nearest_id, n.objective AS nearest_objective
-            FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?
-            """,
+            "SELECT t.*, n.id AS nearest_id, n.objective AS nearest_objective"
+            " FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?",
             (seq,),
         )
         steps = self._rows("SELECT * FROM steps WHERE trace_seq = ? ORDER BY step_id", (seq,))
@@ -141,10 +139,8 @@ class History:
     def adjacent(self, seq: int) -> AdjacentTraces:
         """Return the ids of the runs recorded just before and just after one."""
         found = self._connection.execute(
-            """
-            SELECT (SELECT id FROM traces WHERE seq < :seq ORDER BY seq DESC LIMIT 1),
-                   (SELECT id FROM traces WHERE seq > :seq ORDER BY seq LIMIT 1)
-            """,
+            "SELECT (SELECT id FROM traces WHERE seq < :seq ORDER BY seq DESC LIMIT 1),"
+            " (SELECT id FROM traces WHERE seq > :seq ORDER BY seq LIMIT 1)",
             {"seq": seq},
         )
         return AdjacentTraces._make(found.fetchone())
@@ -226,6 +222,10 @@ class History:
         found = heapq.nlargest(limit, others)
         runs = {run.seq: run for run in self.runs_at([seq for _, seq in found])}
         return [SimilarRun(similarity, runs[seq]) for similarity, seq in found]
+
+    def candidates(self, asked: Question, *, most: int) -> list[Candidate]:
+        """Return the runs whose people's words fit best, the best first."""
+        return candidates(self._connection, asked, most=most)
 
     def best(self, limit: int, *, first: int = 0) -> list[int]:
         """Return the ``seq`` of the runs with the highest scores, from the run ``first`` on."""

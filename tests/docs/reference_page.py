@@ -76,8 +76,10 @@ def _member(owner: type, name: str) -> Iterator[str]:
 
 
 def _members(owner: type) -> Iterator[str]:
-    """Its own public methods and properties that have something to say."""
-    for name, value in vars(owner).items():
+    """Its public methods and properties, also inherited ones, that have something to say."""
+    kept = [one for one in owner.__mro__ if one is owner or one.__name__ == "Reading"]
+    members = {name: value for one in kept for name, value in vars(one).items()}
+    for name, value in members.items():
         documented = isinstance(value, property | classmethod | staticmethod) or callable(value)
         if not name.startswith(("_", "on_", "model_")) and documented and value.__doc__:
             yield name

@@ -1,0 +1,211 @@
+"""What may be asked of the runs in the file: lists, one run, what to review, what to recall."""
+
+import asyncio
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from kp_middleware.embedding import Embedder
+from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.instants import instant
+from kp_middleware.privacy import Policy
+from kp_middleware.recall import Memory, Recalled
+from kp_middleware.recording import current_recorder, shield
+from kp_middleware.settings import Settings
+from kp_middleware.storage import Database, Filters, History, ReviewItem, Run, RunSummary
+
+
+def read_runs(path: Path, filters: Filters, *, limit: int) -> tuple[RunSummary, ...]:
+    """Return the newest runs that match; none if there is no file yet."""
+    if not path.exists():
+        return ()
+    with History(Database(path, read_only=True)) as history:
+        return tuple(history.runs(filters, limit=limit))
+
+
+def read_review_queue(path: Path, *, limit: int) -> tuple[ReviewItem, ...]:
+    """Return the runs to ask a person about; none if there is no file yet."""
+    if not path.exists():
+        return ()
+    with History(Database(path, read_only=True)) as history:
+        return tuple(history.to_review(limit=limit))
+
+
+def read_run(path: Path, trace_id: str) -> Run:
+    """Return one run.
+
+    Raises:
+        TraceNotFoundError: If there is none with this id, or more than one.
+    """
+    if not path.exists():
+        raise TraceNotFoundError(f"there is no trace yet in {path}: record a run")
+    with History(Database(path, read_only=True)) as history:
+        return history.run(history.find(trace_id))
+
+
+def since_text(since: datetime | None) -> str | None:
+    """Write an instant as the file has it; without a time zone it is local time."""
+    return None if since is None else instant(since.astimezone(UTC).timestamp())
+
+
+class Reading:
+    """The part of `KnowledgePulse` that reads."""
+
+    settings: Settings
+    _embedder: Embedder | None
+
+    @cached_property
+    def _memory(self) -> Memory:
+        return Memory(self.settings.db, self._embedder, Policy.of(self.settings))
+
+    def runs(
+        self,
+        *,
+        limit: int = 20,
+        domain: str | None = None,
+        state: str | None = None,
+        above: bool | None = None,
+        tool: str | None = None,
+        failed: bool = False,
+        since: datetime | None = None,
+        text: str | None = None,
+    ) -> tuple[RunSummary, ...]:
+        """Return the newest runs of the file that fit all that is asked, the last one first.
+
+        What is still in memory is not among them: `flush` first.
+
+        Args:
+            limit: At most so many.
+            domain: Of this domain.
+            state: What has become of them: ``withheld``, ``sent``, ``blocked`` …
+            above: True: that reached the threshold; False: that did not.
+            tool: That used this tool.
+            failed: Whose task was not done.
+            since: That began then or later; without a time zone it is local time.
+            text: In whose objective, result or steps these words are; the best match comes first.
+
+        Raises:
+            DatabaseError: If the file cannot be read.
+        """
+        filters = Filters(
+            domain=domain,
+            above=above,
+            state=state,
+            tool=tool,
+            failed=failed,
+            since=since_text(since),
+            text=text,
+        )
+        return read_runs(self.settings.db, filters, limit=limit)
+
+    def run(self, trace_id: str) -> Run:
+        """Return one run with its steps, its score and where it was sent.
+
+        Args:
+            trace_id: The beginning of its id, ``@last`` or ``@best``.
+
+        Raises:
+            TraceNotFoundError: If there is none, or more than one.
+            DatabaseError: If the file cannot be read.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from kp_middleware import KnowledgePulse
+        >>> with TemporaryDirectory() as folder:
+        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None, sync=True) as kp:
+        ...         answer = kp.capture(lambda question: "42")
+        ...         answer("What is six times seven?")
+        ...         run = kp.run("@last")
+        ...         run.objective, run.result_summary, [step.type for step in run.steps]
+        '42'
+        ('What is six times seven?', '42', ['thought', 'observation'])
+        """
+        return read_run(self.settings.db, trace_id)
+
+    def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:
+        """Return the runs that are worth a person's judgement, the first one first.
+
+        Recent ones that nobody has judged: first those that the gate lets leave, then those whose
+        verdict was closest. If the first would be all, they get half of the places. Answer with
+        `feedback`.
+
+        Args:
+            limit: At most so many.
+
+        Raises:
+            ValueError: If the limit is below 1.
+            DatabaseError: If the file cannot be read.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from kp_middleware import KnowledgePulse
+        >>> with TemporaryDirectory() as folder:
+        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None, sync=True) as kp:
+        ...         answer = kp.capture(lambda question: "42")
+        ...         answer("What is six times seven?")
+        ...         (item,) = kp.review_queue()
+        ...         kp.feedback(item.trace_id, success=True)
+        ...         item.why, item.way, kp.review_queue()
+        '42'
+        ('uncertain', ('<lambda>({"question": "What is six times seven?"})', '42'), ())
+        """
+        if limit < 1:
+            raise ValueError(f"limit is at least 1, this is {limit!r}")
+        return read_review_queue(self.settings.db, limit=limit)
+
+    def recall(
+        self,
+        task: str,
+        *,
+        k: int = 1,
+        domain: str | None = None,
+        owner: str | None = None,
+        max_age_days: float | None = None,
+    ) -> list[Recalled]:
+        """Return runs of the file that succeeded at a task like this one, the best first.
+
+        It says nothing where nothing fits. Only runs whose success is known, or well estimated,
+        are found. It reads the file alone, asks no model but the embedder, and raises nothing.
+        Inside a run, what is found is noted in it.
+
+        Args:
+            task: What the agent is asked, in the words of the person who asks. Ask again when more
+                of it is known: that finds more.
+            k: At most so many; more than one helps rarely.
+            domain: Only runs of this domain.
+            owner: Only runs of this owner, such as a customer. Where any run of the file has an
+                owner, nothing is found without one.
+            max_age_days: Only runs that began so many days ago or later.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from kp_middleware import KnowledgePulse
+        >>> with TemporaryDirectory() as folder:
+        ...     with KnowledgePulse(db=f"{folder}/kp.db", embedder=None, sync=True) as kp:
+        ...         kp.recall("Refund order A1, please.")
+        []
+        """
+        if not (self.settings.enabled and self.settings.recall):
+            return []
+        try:
+            found = self._memory.recall(
+                task, k=k, domain=domain, owner=owner, max_age_days=max_age_days
+            )
+        except Exception as error:  # noqa: BLE001 - the agent never pays for its memory
+            shield.swallow("recall", error, "nothing was recalled")
+            return []
+        recorder = current_recorder()
+        if recorder is not None:
+            recorder.recalled.update((one.trace_id, None) for one in found)
+        return found
+
+    async def arecall(
+        self,
+        task: str,
+        *,
+        k: int = 1,
+        domain: str | None = None,
+        owner: str | None = None,
+        max_age_days: float | None = None,
+    ) -> list[Recalled]:
+        """Return what `recall` does, without holding the event loop up."""
+        return await asyncio.to_thread(
+            self.recall, task, k=k, domain=domain, owner=owner, max_age_days=max_age_days
+        )
