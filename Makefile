@@ -5,11 +5,11 @@ BIN := .venv/bin
 LOCKED := langchain otel patterns phones secrets ui weights
 ENGINES := names patterns phones secrets
 READY := .venv/ready
-VERSIONS := core-1.0 core-alone datasette-1.0 langgraph-1.1 peers
+VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-foreign test-names test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers soak \
+.PHONY: demo test test-slow test-versions test-frameworks test-foreign test-names test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers soak \
 	changelog lock clean
 
 demo: $(READY)
@@ -23,9 +23,13 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
-# With other versions of LangChain's packages, and beside other tracers.
+# With other versions of LangChain's packages, beside other tracers, and with other frameworks.
 test-versions: $(READY)
 	.ci/versions
+
+# Agents of seven other frameworks, each the newest, with scripted models; `test-versions` has it too.
+test-frameworks: $(READY)
+	.ci/versions requirements/matrix/frameworks.lock
 
 # The tests of langchain's agents and of langgraph, recorded and not: each must end the same way.
 test-foreign: $(READY)

@@ -95,7 +95,8 @@ class KPTracingProcessor:
             reading = reading._replace(problem=problem_in(span.error))
         elif span.error is not None:
             reading = reading._replace(problem=Problem("Error", str(span.error)))
-        self._held.finish(span.span_id, reading.kind, lambda: reading, _time_s(span.ended_at))
+        at_s = _time_s(span.ended_at)
+        self._held.finish(span.span_id, reading.kind, lambda: reading, at_s, _size_of(reading))
 
     @shield
     def shutdown(self) -> None:
@@ -160,6 +161,12 @@ def _counted(turn: Turn, usage: object) -> Turn:
     if not isinstance(read, int) or not isinstance(written, int):
         return turn
     return turn._replace(tokens=(read, written))
+
+
+def _size_of(reading: Reading) -> int:
+    said = () if reading.turn is None else reading.turn.thoughts
+    result = reading.result if isinstance(reading.result, str) else ""
+    return sum(map(len, (reading.asked, result, *said)))
 
 
 def _listed(value: object) -> list[dict[str, Any]]:

@@ -107,7 +107,12 @@ class KPSpanProcessor(SpanProcessor):
             failed=status.status_code is StatusCode.ERROR,
             description=status.description,
         )
-        size_bytes = sum(len(value) for value in told.values() if type(value) is str)
+        size_bytes = sum(
+            len(value)
+            for given in (told, *(event.attributes for event in happened))
+            for value in given.values()
+            if type(value) is str
+        )
         self._held.finish(held.id, kind, reading, (span.end_time or 0) / 1e9, size_bytes)
 
     @shield

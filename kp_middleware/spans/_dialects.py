@@ -4,12 +4,19 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kp_middleware.spans import _genai, _openinference, _openllmetry
-from kp_middleware.spans._reading import Attributes, Event, Kind, Reading, problem_of
+from kp_middleware.spans._reading import (
+    Attributes,
+    Event,
+    Kind,
+    Reading,
+    cancellation_of,
+    problem_of,
+)
 
 _MOST_CHARACTERS: Final = 1 << 20
 _READ: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
-    *("graph.node.id", "session.id", "final_result", "error.type"),
+    *("graph.node.id", "session.id", "final_result", "error.type", "strands."),
 )
 _NOT_READ: Final = (
     *("gen_ai.tool.definitions", "gen_ai.system_instructions", "gen_ai.tool.description"),
@@ -75,9 +82,10 @@ def read(
         reading = _genai.read(kind, name, attributes, events, with_input=with_input)
         if kind in {"agent", "chain"}:
             reading = _openllmetry.completed(reading, attributes)
+    problem = cancellation_of(attributes, events)
     if failed:
-        reading = reading._replace(problem=problem_of(attributes, events, description))
-    return reading
+        problem = problem_of(attributes, events, description)
+    return reading._replace(problem=problem)
 
 
 def _is_openinference(attributes: Attributes) -> bool:

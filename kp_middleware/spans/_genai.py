@@ -80,8 +80,17 @@ def read(
         kind,
         first_text(attributes, "gen_ai.agent.name"),
         answer=answer or last_text(_messages(attributes, events, "output")) or None,
+        asked=asked_in(_messages(attributes, events, "input")),
         conversation=talk,
+        complete=_came_to_its_result(attributes),
     )
+
+
+def _came_to_its_result(attributes: Attributes) -> bool | None:
+    """Return whether an agent of Pydantic AI, which alone tells it, has a result."""
+    if "final_result" in attributes:
+        return True
+    return False if "gen_ai.agent.call.id" in attributes else None
 
 
 def _messages(attributes: Attributes, events: Iterable[Event], way: str) -> list[Said]:

@@ -38,6 +38,7 @@ from kp_middleware.spans._replay import replay
 GRACE_S: Final = 5.0
 _MOST_OTHERS: Final = 1000  # spans that may begin while a run waits for its last ones
 _MOST_HELD: Final = 10_000
+_MOST_BYTES: Final = 16 * 1024 * 1024  # of an open run; a trace keeps one MB
 _MOST_ASKED: Final = 3  # the first may tell nothing of a user
 
 
@@ -45,7 +46,8 @@ class HeldRuns:
     """The runs whose spans are told one by one: feed it with `start` and `finish`.
 
     It may be called from any thread. A run is recorded when its root has ended and no span in it
-    is open, or 5 s later, or when 1,000 other spans have begun.
+    is open, or 5 s later, or when 1,000 other spans have begun. Of an open run at most 16 MB are
+    held: what its spans tell later is left out.
 
     Args:
         kp: The pipeline that records the runs.
@@ -148,6 +150,10 @@ class HeldRuns:
             span = self._held.get(span_id)
             if span is None or span.ended_s is not None:
                 return
+            top = outermost_of(span)
+            if top.held_bytes + size_bytes > _MOST_BYTES:
+                read, size_bytes = partial(Reading, kind or span.kind), 0
+            top.held_bytes += size_bytes
             span.end(kind, read, at_s, size_bytes)
             if span.kind is not None:
                 self._scopes.add(span.scope)
@@ -274,6 +280,7 @@ class HeldRuns:
         top.parent = None
         if parent is not None:
             parent.inside.pop(top.id, None)
+            outermost_of(parent).held_bytes -= sum(span.size_bytes for span in top.all())
             if top.outer is None:
                 outermost = outermost_of(parent)
                 top.outer, top.place = outermost.outer, outermost.place

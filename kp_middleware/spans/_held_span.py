@@ -21,6 +21,7 @@ class HeldSpan:
         kind: The kind as far as it is known.
         started_s, ended_s: Epoch seconds; None if it has not ended.
         size_bytes: The size of what it told.
+        held_bytes: If it has no parent, the size of what is held of those inside it.
         read: Returns its reading, until that is read.
         inside: The spans inside it, by id.
         outer, place: For a span without a parent, the captured run that it began in.
@@ -29,8 +30,8 @@ class HeldSpan:
     """
 
     __slots__ = (
-        *("read", "_reading", "asked", "ended_s", "id", "inside", "kind", "name", "number"),
-        *("outer", "parent", "place", "recorder", "scope", "size_bytes", "started_s"),
+        *("read", "_reading", "asked", "ended_s", "held_bytes", "id", "inside", "kind", "name"),
+        *("number", "outer", "parent", "place", "recorder", "scope", "size_bytes", "started_s"),
     )
 
     def __init__(
@@ -47,7 +48,7 @@ class HeldSpan:
         self.scope, self.name, self.kind = scope, name, kind
         self.started_s = started_s
         self.ended_s: float | None = None
-        self.size_bytes = 0
+        self.size_bytes = self.held_bytes = 0
         self.read: Callable[[], Reading] | None = None
         self._reading: Reading | None = None
         self.inside: dict[int | str, HeldSpan] = {}

@@ -51,7 +51,7 @@ class Reading(NamedTuple):
         task: The task of an agent, as its user gave it.
         conversation: The id of the conversation.
         problem: The error that ended it.
-        cancelled: True if something in it was cancelled.
+        complete: Whether an agent came to its result, or None if it does not tell.
     """
 
     kind: Kind | None
@@ -66,6 +66,7 @@ class Reading(NamedTuple):
     task: str = ""
     conversation: str | None = None
     problem: Problem | None = None
+    complete: bool | None = None
 
 
 class Said(NamedTuple):
@@ -192,6 +193,14 @@ def problem_of(attributes: Attributes, events: Iterable[Event], description: obj
     if not said or said == kind:
         return Problem(kind or "Error")
     return Problem(kind or "Error", said, said)
+
+
+def cancellation_of(attributes: Attributes, events: Iterable[Event]) -> Problem | None:
+    """Return the cancellation of a span whose status does not tell it, or None."""
+    told = text(attributes.get("strands.cancellation.type"))
+    if any(event.name == "span.cancelled" for event in events):
+        told = "CancelledError"
+    return Problem(told) if told in CANCELLED else None
 
 
 def problem_in(error: Mapping[str, object]) -> Problem:

@@ -7,6 +7,7 @@ from kp_middleware.recording import (
     Recorder,
     Recording,
     RootSpan,
+    Span,
     SpanTree,
     ToolCall,
     Turn,
@@ -106,6 +107,7 @@ class _Replay:
         top = self._tree.open(root.id, owner)
         try:
             recorder.at(root.started_s)
+            self._note_what_only_the_root_tells(owner, top)
             opened = [self._write(span, owner) for span in self._spans if span is not root]
             for span in reversed(opened):
                 if span is not None:
@@ -116,6 +118,18 @@ class _Replay:
                 recorder.clock = clock
             elif not recorder.finished:  # by an error of ours: what was noted is kept
                 top.root.give_up()
+
+    def _note_what_only_the_root_tells(self, owner: RootSpan, top: Span) -> None:
+        told = self._root.reading
+        if (
+            told is not None
+            and told.asked
+            and not any(
+                one.reading.asked for one in self._spans if one.kind == "model" and one.reading
+            )
+        ):
+            owner.record_history((Message("user", told.asked),), top)
+            self._has_objective = True
 
     def _write(self, span: "HeldSpan", owner: RootSpan) -> "HeldSpan | None":
         """Write the steps of a span, and return it if it stays open for those inside it."""
@@ -260,7 +274,7 @@ class _Replay:
         why = self._cancelled()
         if why is not None and self._owned:
             recorder.unfinished = why
-        complete = why is None and self._is_complete()
+        complete = why is None and self._is_complete(told)
         outputs = [one.reading.output for one in self._own_agents()[::-1] if one.reading]
         said = (told.answer, self._last_result, self._last_text, told.output, *outputs)
         output = next(filter(None, said), None)
@@ -284,9 +298,11 @@ class _Replay:
         problems = (span.reading.problem for span in self._spans if span.reading is not None)
         return next((one.type for one in problems if one and one.type in CANCELLED), None)
 
-    def _is_complete(self) -> bool:
+    def _is_complete(self, told: Reading) -> bool:
         if any(span.ended_s is None for span in self._spans):
             return False
+        if told.complete is not None:
+            return told.complete
         if not self._can_tell:
             return not self._has_objective  # its model was asked, and has not said anything
         return not self._owes and self._is_answered

@@ -1,7 +1,9 @@
 """Rules 10 to 20 of reading spans, each alone, through a real tracer provider."""
 
+import contextvars
 import json
 import threading
+import time
 
 import pytest
 from opentelemetry import trace
@@ -166,6 +168,23 @@ def test_rule_16_tools_may_run_in_other_threads(tracer, book):
     assert kinds == ["tool_call"] * 8 + ["observation"] * 8 + ["thought"]
 
 
+def test_rule_16_what_another_thread_tells_late_has_the_place_of_its_start(tracer, book):
+    with agent(tracer):
+        began_ns = time.time_ns()
+        model(tracer, text("Yes."))
+        given = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "boil"}
+        around = contextvars.copy_context()
+
+        def tell():
+            around.run(tracer.start_span, "boil", attributes=given, start_time=began_ns).end()
+
+        thread = threading.Thread(target=tell)
+        thread.start()
+        thread.join()
+
+    assert steps(book.runs[0]) == ["tool_call boil", "observation boil null", "thought Yes."]
+
+
 def test_rule_16_the_run_is_found_inside_a_span_and_not_after_it(tracer, book):
     with agent(tracer):
         current_trace().thought("I think aloud.")
@@ -259,6 +278,20 @@ def test_ten_thousand_open_spans_are_the_most(tracer, processor, book):
 
     assert len(book.ended) > 30
     assert not any(run.complete for run in book.runs)
+
+
+def test_an_open_run_holds_sixteen_megabytes_and_the_names_of_the_rest(tracer, processor, book):
+    with agent(tracer):
+        for number in range(50):
+            with tool(tracer, f"boil {number}", result=f"{number} " + "x" * 1_000_000):
+                pass
+        [top] = [one for one in processor._held._held.values() if one.parent is None]
+        assert 15_000_000 < sum(span.size_bytes for span in top.all()) < 17_000_000
+        model(tracer, text("Yes."))
+
+    [run] = book.runs
+    assert run.trace.steps[-2].tool.name.endswith("boil 49")
+    assert run.trace.steps[0].tool.name == "boil 0"
 
 
 def test_the_older_messages_of_openllmetry_are_read(tracer, book):

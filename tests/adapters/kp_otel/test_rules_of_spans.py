@@ -161,6 +161,16 @@ def test_rule_5_the_task_of_an_agent_is_its_objective(provider, book):
     assert steps(book.runs[0]) == ["observation Boil an egg.", "thought Yes."]
 
 
+def test_rule_5_where_no_model_tells_what_was_asked_the_agent_does(tracer, book):
+    asked = {"gen_ai.input.messages": says(text("An egg?"), role="user")}
+    with agent(tracer, **asked):
+        tracer.start_span("chat never ends", attributes={"gen_ai.operation.name": "chat"})
+    with agent(tracer, **asked):
+        model(tracer, text("Yes."), asked="Two eggs?")
+
+    assert [run.trace.task.objective for run in book.runs] == ["Two eggs?"]
+
+
 def test_rule_6_a_run_is_over_with_its_last_span(tracer, book):
     with agent(tracer):
         late = tracer.start_span("x", attributes={"gen_ai.operation.name": "execute_tool"})
@@ -262,3 +272,27 @@ def test_rule_9_a_cancelled_tool_makes_a_run_incomplete(tracer, book):
         model(tracer, text("Yes."))
 
     assert (book.runs[0].complete, book.runs[0].error_type) == (False, "CancelledError")
+
+
+@pytest.mark.parametrize(
+    ("more", "complete"), [({"final_result": '{"eggs": 2}'}, True), ({}, False)]
+)
+def test_rule_9_an_agent_that_tells_its_result_is_believed(tracer, book, more, complete):
+    """Pydantic AI: a structured result is a call that no tool answers; without one, it was left."""
+    with agent(tracer, **{"gen_ai.agent.call.id": "1"}, **more):
+        model(tracer, text("I count."), *([call("final_result", "c1", eggs=2)] if more else []))
+
+    assert book.runs[0].complete is complete
+
+
+def test_rule_9_a_cancellation_may_be_told_beside_the_status(provider, tracer, book):
+    with agent(tracer, **{"strands.cancellation.type": "GeneratorExit"}):
+        model(tracer, text("Yes."))
+    chain = {"openinference.span.kind": "CHAIN"}
+    other = provider.get_tracer(OPENINFERENCE)
+    with other.start_as_current_span("chain", attributes=chain) as own:
+        model(tracer, text("Yes."))
+        own.add_event("span.cancelled", {"reason": "by the user"})
+
+    assert [run.error_type for run in book.runs] == ["GeneratorExit", "CancelledError"]
+    assert not any(run.complete for run in book.runs)
