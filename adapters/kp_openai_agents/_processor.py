@@ -1,26 +1,31 @@
 """The tracing processor of OpenAI's Agents SDK, which needs no import of the SDK."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from time import time
 from typing import Any, Final
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
-from kp_middleware.recording import Recording, Turn, shield
+from kp_middleware.recording import Recording, shield
 from kp_middleware.spans import (
     HeldRuns,
     Kind,
     Problem,
     Reading,
+    Scope,
     arguments,
     asked_in,
+    fields,
+    messages_in,
     problem_in,
-    responses,
+    results_in,
+    time_s,
     turn_of,
 )
 
-_SCOPE: Final = "openai_agents"
+_SCOPE: Final = Scope(
+    "openai_agents", "openai_agents", "RunConfig(trace_include_sensitive_data=True)"
+)
 _KINDS: Final[dict[str, Kind]] = {
     "agent": "agent",
     "response": "model",
@@ -80,7 +85,7 @@ class KPTracingProcessor:
         data = span.span_data
         kind = _kind_of(data)
         name = _name_of(data)
-        at_s = _time_s(span.started_at)
+        at_s = time_s(span.started_at) or time()
         self._held.start(span.span_id, span.parent_id, _SCOPE, name, at_s, kind)
 
     @shield
@@ -95,7 +100,7 @@ class KPTracingProcessor:
             reading = reading._replace(problem=problem_in(span.error))
         elif span.error is not None:
             reading = reading._replace(problem=Problem("Error", str(span.error)))
-        at_s = _time_s(span.ended_at)
+        at_s = time_s(span.ended_at) or time()
         self._held.finish(span.span_id, reading.kind, lambda: reading, at_s, _size_of(reading))
 
     @shield
@@ -143,34 +148,23 @@ def _read(data: Any, *, with_input: bool) -> Reading:
 
 def _read_model(data: Any, *, with_input: bool) -> Reading:
     response = getattr(data, "response", None)
-    given = _plain(getattr(data, "input", None))
-    if isinstance(given, str):
-        given = [{"role": "user", "content": given}]
     output = _plain(getattr(data, "output", None) if response is None else response.output)
     model = getattr(data if response is None else response, "model", None)
-    usage = _plain(getattr(data, "usage", None) or getattr(response, "usage", None))
-    turn = turn_of(responses(_listed(output)), model if isinstance(model, str) else None, None)
-    asked = asked_in(responses(_listed(given))) if with_input else ""
-    return Reading("model", turn.model or "", _counted(turn, usage), asked)
-
-
-def _counted(turn: Turn, usage: object) -> Turn:
-    if not isinstance(usage, dict):
-        return turn
-    read, written = usage.get("input_tokens"), usage.get("output_tokens")
-    if not isinstance(read, int) or not isinstance(written, int):
-        return turn
-    return turn._replace(tokens=(read, written))
+    usage = fields(_plain(getattr(data, "usage", None) or getattr(response, "usage", None)))
+    turn = turn_of(
+        messages_in(output, "assistant"),
+        model if isinstance(model, str) else None,
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+    )
+    given = messages_in(_plain(getattr(data, "input", None)), "user") if with_input else []
+    return Reading("model", turn.model or "", turn, asked_in(given), results=results_in(given))
 
 
 def _size_of(reading: Reading) -> int:
     said = () if reading.turn is None else reading.turn.thoughts
     result = reading.result if isinstance(reading.result, str) else ""
     return sum(map(len, (reading.asked, result, *said)))
-
-
-def _listed(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _plain(value: Any) -> Any:
@@ -181,10 +175,3 @@ def _plain(value: Any) -> Any:
     if dump is not None:
         return dump(exclude_unset=True)
     return dict(value) if isinstance(value, Mapping) else value
-
-
-def _time_s(at: object) -> float:
-    try:
-        return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else time()
-    except ValueError:
-        return time()

@@ -15,6 +15,7 @@ from kp_middleware.recording import (
     shield,
 )
 from kp_middleware.spans import Event, HeldRuns, Reading, kept, kind_of, read
+from kp_otel._frameworks import scope_of
 
 try:
     from opentelemetry import trace
@@ -81,7 +82,7 @@ class KPSpanProcessor(SpanProcessor):
         told = None
         if kind == "agent" and attributes:
             told = partial(read, span.name, kept(attributes, with_input=True), kind=kind)
-        self._held.start(own.span_id, parent_id, told_by, span.name, at_s, kind, told)
+        self._held.start(own.span_id, parent_id, scope_of(told_by), span.name, at_s, kind, told)
 
     @shield
     def on_end(self, span: ReadableSpan) -> None:

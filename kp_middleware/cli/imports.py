@@ -29,6 +29,8 @@ _REASONS: Final = {
     "too_deep": "nested too deeply",
     "unknown_type": "of a type that is not known",
     "no_answer": "in which the agent has done nothing yet",
+    "no_agent": "traces without an agent",
+    "no_content": "runs that tell nothing that was said",
     "unreadable": "that cannot be read",
     "not_yours": "that another user owns",
     "link": "that are links",
@@ -87,8 +89,9 @@ def import_(
     Imported runs are private: never sent.
 
     FORMAT is claude-code, codex, messages (chat JSONL, tau-bench, Agents SDK sessions), swe_agent,
-    atif, langsmith, langfuse, traces (kp-middleware export), or auto, which reads the first
-    lines. Without PATH, looks in the default folders of Claude Code and Codex.
+    atif, otlp (also Phoenix' spans), langsmith, langfuse, traces (kp-middleware export), or auto,
+    which reads the first lines. Without PATH, looks in the default folders of Claude Code and
+    Codex.
 
     Redacts secrets before writing anything. Importing again adds no duplicates and updates sessions
     that have grown. After Ctrl-C, run the same command to resume.

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from kp_middleware.imports._fields import (
+from kp_middleware.imports._run import Book, SourceRun, verdict
+from kp_middleware.imports._values import digest
+from kp_middleware.recording import ModelCall
+from kp_middleware.spans import (
     Fields,
     arguments,
-    digest,
     fields,
     listed,
     name,
@@ -17,9 +19,6 @@ from kp_middleware.imports._fields import (
     time_s,
     tokens,
 )
-from kp_middleware.imports._messages import verdict
-from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.recording import ModelCall
 
 
 def read_atif(values: Iterable[object], book: Book) -> Iterator[SourceRun]:

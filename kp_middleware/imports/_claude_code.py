@@ -5,20 +5,13 @@ Their maker calls the format internal. Seen: versions 2.0 to 2.1.230.
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
-from kp_middleware.imports._fields import (
-    Fields,
-    fields,
-    name,
-    objects,
-    text,
-    text_of,
-    time_s,
-    tokens,
-)
 from kp_middleware.imports._run import Book, SourceRun
+from kp_middleware.imports._values import values_in
 from kp_middleware.recording import ModelCall, Place
+from kp_middleware.spans import Fields, fields, name, said_in, text, text_of, time_s, tokens
 
 _NO_STEPS: Final = re.compile(
     "agent-name|ai-title|attachment|custom-title|file-history-snapshot|last-prompt|mode"
@@ -31,14 +24,14 @@ _SCAFFOLDING: Final = re.compile(
     re.DOTALL,
 )
 _INTERRUPTED: Final = "[Request interrupted by user"
+_OURS: Final = ("isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly")
 _SUBAGENT: Final = Place("subagent")
 
 
 def read_claude_code(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
     """Yield the runs of a session: one begins at each message of a person."""
     session = _Session(book)
-    for value in values:
-        line = fields(value)
+    for line in _with_subagents(values, book):
         match text(line.get("type")):
             case "user":
                 yield from session.user(line)
@@ -48,6 +41,37 @@ def read_claude_code(values: Iterable[object], book: Book) -> Iterator[SourceRun
                 book.skip("unknown_type")
     if session.run is not None:
         yield session.run
+
+
+def _with_subagents(values: Iterable[object], book: Book) -> Iterator[Fields]:
+    """Yield the lines of a session, and those of each sub-agent from where it began."""
+    waiting = sorted(_subagents(book), reverse=True)
+    for value in values:
+        line = fields(value)
+        at_s = time_s(line.get("timestamp"))
+        while waiting and at_s is not None and waiting[-1][0] < at_s:
+            yield from _sidechain(waiting.pop()[1], book)
+        yield line
+    while waiting:
+        yield from _sidechain(waiting.pop()[1], book)
+
+
+def _subagents(book: Book) -> Iterator[tuple[float, Path]]:
+    """Yield the files that a session's sub-agents wrote beside it, with their first times."""
+    if book.path is None:
+        return
+    for path in (book.path.with_suffix("") / "subagents").glob("*.jsonl"):
+        if path.is_symlink():
+            book.skip("link")
+        else:
+            lines = (fields(line) for line in values_in(path, Book(book.source)))
+            times = (time_s(line.get("timestamp")) for line in lines)
+            yield next((at_s for at_s in times if at_s is not None), 0.0), path
+
+
+def _sidechain(path: Path, book: Book) -> Iterator[Fields]:
+    for value in values_in(path, book):
+        yield {**fields(value), "isSidechain": True}
 
 
 class _Session:
@@ -61,12 +85,13 @@ class _Session:
 
     def user(self, line: Fields) -> Iterator[SourceRun]:
         """Read a line of a person, or of the tools; yield the run that it ends."""
-        content, at_s = fields(line.get("message")).get("content"), time_s(line.get("timestamp"))
-        results = [block for block in objects(content) if block.get("type") == "tool_result"]
-        if self.run is not None:
-            for result in results:
-                self._result(self.run, result, line, at_s)
-        words = _words(line, content) if not results else ""
+        message, at_s = fields(line.get("message")), time_s(line.get("timestamp"))
+        said = said_in(message, "user")
+        if said is not None and said.results:
+            if self.run is not None:
+                self.run.take(said._replace(texts=()), at_s, place=_place(line))
+            return
+        words = "" if any(line.get(flag) is True for flag in _OURS) else _typed(message)
         if words.startswith(_INTERRUPTED):
             if self.run is not None:
                 self.run.interrupted = True
@@ -82,24 +107,12 @@ class _Session:
 
     def assistant(self, line: Fields) -> None:
         """Read a line of the agent: one answer can come in several, with the same id."""
-        if self.run is None:
-            return
-        message, at_s = fields(line.get("message")), time_s(line.get("timestamp"))
-        call, place = self._call(message), _place(line)
-        for block in objects(message.get("content")):
-            match block:
-                case {"type": "thinking", "thinking": str(words)} | {
-                    "type": "text",
-                    "text": str(words),
-                }:
-                    self.run.thought(words, at_s, call=call, place=place)
-                    call = None
-                case {"type": "tool_use"}:
-                    if call is not None:
-                        self.run.used(call)
-                    tool, given = _tool(text(block.get("name"))), fields(block.get("input"))
-                    self.run.called(tool, given, name(block.get("id")), at_s, place=place)
-                    call = None
+        message = fields(line.get("message"))
+        said = said_in(message, "assistant")
+        if self.run is not None and said is not None:
+            said = said._replace(role="assistant", model=None, read=None, written=None)
+            at_s = time_s(line.get("timestamp"))
+            self.run.take(said, at_s, call=self._call(message), place=_place(line))
 
     def _call(self, message: Fields) -> ModelCall | None:
         """Return the model call of an answer, once."""
@@ -114,11 +127,6 @@ class _Session:
         )
         return ModelCall(name(message.get("model")), read, tokens(usage.get("output_tokens")))
 
-    def _result(self, run: SourceRun, result: Fields, line: Fields, at_s: float | None) -> None:
-        failed = result.get("is_error") is True
-        output, call_id = text_of(result.get("content")), name(result.get("tool_use_id"))
-        run.returned(output, call_id, at_s, failed=failed, place=_place(line))
-
     def _retract(self, line: Fields) -> None:
         """Retract the runs of a branch that the person left by going back before it."""
         before = name(line.get("parentUuid"))
@@ -131,25 +139,10 @@ class _Session:
             self._begun.append((before, self.run.id))
 
 
-def _words(line: Fields, content: object) -> str:
-    """Return what a person typed; empty for what the program wrote in their name."""
-    ours = ("isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly")
-    if any(line.get(flag) is True for flag in ours):
-        return ""
-    return _SCAFFOLDING.sub("", text_of(content)).strip()
+def _typed(message: Fields) -> str:
+    """Return what a person typed, without what the program wrote in their name."""
+    return _SCAFFOLDING.sub("", text_of(message.get("content"))).strip()
 
 
 def _place(line: Fields) -> Place | None:
     return _SUBAGENT if line.get("isSidechain") is True else None
-
-
-def _tool(named: str) -> str | tuple[str, str]:
-    """Return the name of a tool, with that of its MCP server.
-
-    >>> _tool("Bash"), _tool("mcp__github__get_issue")
-    ('Bash', ('get_issue', 'github'))
-    """
-    match named.split("__", 2):
-        case ["mcp", server, tool] if server and tool:
-            return tool, server
-    return named or "(unnamed)"

@@ -7,21 +7,20 @@ Seen: versions 0.77 to 0.149.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kp_middleware.imports._fields import (
+from kp_middleware.imports._run import Book, SourceRun
+from kp_middleware.recording import ModelCall
+from kp_middleware.spans import (
     Fields,
-    arguments,
+    Said,
     fields,
     name,
     number,
-    objects,
+    parsed,
+    said_in,
     text,
-    text_of,
     time_s,
     tokens,
-    unpacked,
 )
-from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.recording import ModelCall
 
 _TYPES: Final = frozenset(
     ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
@@ -74,10 +73,22 @@ class _Session:
 
     def item(self, item: Fields, at_s: float | None) -> Iterator[SourceRun]:
         """Read what the model saw; yield the run that it ends."""
-        if item.get("type") == "message" and item.get("role") == "user":
-            yield from self._user(text_of(item.get("content")), at_s)
-        elif self.run is not None:
-            self._step(self.run, item, at_s)
+        said = said_in(item)
+        if said is None:
+            return
+        if said.role == "user":
+            words = "\n".join(said.texts).strip()
+            if not words or words.startswith(_SCAFFOLDING):
+                return
+            before, self._runs = self.run, self._runs + 1
+            self.run = self._book.turn(before, f"{self.id}:{self._runs}", self.id)
+            if self.run is not before and before is not None:
+                yield before
+            self._is_over = False
+        if self.run is not None:
+            is_message = said.role == "assistant" and item.get("type") == "message"
+            call = ModelCall(self.model) if is_message else None
+            self.run.take(self._as_shown(said), at_s, call=call)
 
     def event(self, event: Fields) -> None:
         """Read what the terminal showed."""
@@ -91,41 +102,17 @@ class _Session:
             case "token_count" if self.run is not None:
                 self._count(self.run, fields(event.get("info")))
 
-    def _user(self, words: str, at_s: float | None) -> Iterator[SourceRun]:
-        if not words.strip() or words.lstrip().startswith(_SCAFFOLDING):
-            return
-        before, self._runs = self.run, self._runs + 1
-        self.run = self._book.turn(before, f"{self.id}:{self._runs}", self.id)
-        if self.run is not before and before is not None:
-            yield before
-        self._is_over = False
-        self.run.said(words, at_s)
-
-    def _step(self, run: SourceRun, item: Fields, at_s: float | None) -> None:
-        kind, call_id = text(item.get("type")), name(item.get("call_id"))
-        match kind:
-            case "message" if item.get("role") == "assistant":
-                run.thought(text_of(item.get("content")), at_s, call=ModelCall(self.model))
-            case "reasoning":
-                for part in objects(item.get("summary")):
-                    run.thought(text(part.get("text")), at_s)
-            case "function_call" | "custom_tool_call":
-                given = arguments(item.get("arguments", item.get("input")))
-                run.called(name(item.get("name")) or kind, given, call_id, at_s)
-            case "web_search_call" | "local_shell_call":
-                run.called(kind.removesuffix("_call"), fields(item.get("action")), call_id, at_s)
-            case "function_call_output" | "custom_tool_call_output":
-                self._output(run, item.get("output"), call_id, at_s)
-
-    def _output(
-        self, run: SourceRun, given: object, call_id: str | None, at_s: float | None
-    ) -> None:
-        """Note the result of a call, as the terminal showed it where it did."""
-        end, told = self._ends.pop(call_id or "", {}), fields(unpacked(given))
-        output = end.get("aggregated_output", told.get("output", given))
-        code = number(end.get("exit_code", fields(told.get("metadata")).get("exit_code")))
-        output = text_of(output) if isinstance(output, list) else output
-        run.returned(output, call_id, at_s, failed=code is not None and code != 0)
+    def _as_shown(self, said: Said) -> Said:
+        """Return the results of calls as the terminal showed them, where it did."""
+        results = []
+        for result in said.results:
+            end = self._ends.pop(result.call_id or "", {})
+            told = fields(parsed(result.output))
+            output = end.get("aggregated_output", told.get("output", result.output))
+            code = number(end.get("exit_code", fields(told.get("metadata")).get("exit_code")))
+            failed = result.failed or (code is not None and code != 0)
+            results.append(result._replace(output=output, failed=failed))
+        return said._replace(results=tuple(results))
 
     def _count(self, run: SourceRun, info: Fields) -> None:
         """Count the tokens of the last model call, once: the event is repeated."""

@@ -11,7 +11,7 @@ from typing import Final
 from kp_middleware.imports._formats import FORMATS, format_of
 from kp_middleware.imports._messages import read_session
 from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.imports._values import values
+from kp_middleware.imports._values import values_in
 from kp_middleware.traces import ReasoningTrace
 
 _SQLITE: Final = b"SQLite format 3\0"
@@ -45,12 +45,8 @@ def format_in(path: Path) -> str | None:
     """Tell the format of a file from its beginning, or None if it is none of ours."""
     if _is_sqlite(path):
         return "messages"
-    try:
-        with path.open("rb") as file:
-            found = values(file, Book("auto"))
-            return next(filter(None, map(format_of, islice(found, _LOOKED_AT))), None)
-    except OSError:
-        return None
+    found = islice(values_in(path, Book("auto")), _LOOKED_AT)
+    return next(filter(None, map(format_of, found)), None)
 
 
 def runs_in(path: Path, book: Book) -> Iterator[SourceRun | ReasoningTrace]:
@@ -59,9 +55,8 @@ def runs_in(path: Path, book: Book) -> Iterator[SourceRun | ReasoningTrace]:
         if _is_sqlite(path):
             yield from _session_runs(path, book)
         else:
-            with path.open("rb") as file:
-                yield from FORMATS[book.source].read(values(file, book), book)
-    except (OSError, sqlite3.Error, UnicodeError):
+            yield from FORMATS[book.source].read(values_in(path, book), book)
+    except (OSError, sqlite3.Error):
         book.skip("unreadable")
 
 
@@ -88,8 +83,10 @@ def _is_sqlite(path: Path) -> bool:
 
 
 def _session_runs(path: Path, book: Book) -> Iterator[SourceRun]:
-    """Yield the runs of the Agents SDK's ``SQLiteSession``."""
-    address = f"{path.resolve().as_uri()}?mode=ro"
+    """Yield the runs of the Agents SDK's ``SQLiteSession``; nothing is written beside it."""
+    log = path.with_name(f"{path.name}-wal")
+    is_at_rest = not (log.is_file() and log.stat().st_size)
+    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"
     with closing(sqlite3.connect(address, uri=True)) as connection:
         connection.execute("PRAGMA trusted_schema = OFF")
         rows = connection.execute(_ITEMS)

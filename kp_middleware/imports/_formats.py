@@ -8,13 +8,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kp_middleware.imports._atif import read_atif
 from kp_middleware.imports._claude_code import read_claude_code
 from kp_middleware.imports._codex import is_codex, read_codex
-from kp_middleware.imports._fields import fields, listed
 from kp_middleware.imports._langfuse import read_langfuse
 from kp_middleware.imports._langsmith import read_langsmith
-from kp_middleware.imports._messages import is_message, read_messages
+from kp_middleware.imports._messages import has_messages, read_messages
+from kp_middleware.imports._otlp import is_otlp, read_otlp
 from kp_middleware.imports._run import Book, SourceRun
 from kp_middleware.imports._swe_agent import read_swe_agent
 from kp_middleware.imports._traces import read_traces
+from kp_middleware.spans import fields
 from kp_middleware.traces import ReasoningTrace
 
 Reader: TypeAlias = Callable[[Iterable[object], Book], Iterator[SourceRun | ReasoningTrace]]
@@ -59,6 +60,7 @@ FORMATS: Final = {
     "messages": Format(read_messages, (".jsonl", ".json", *SQLITE_SUFFIXES)),
     "swe_agent": Format(read_swe_agent, (".traj", ".traj.json", ".json", ".jsonl")),
     "atif": Format(read_atif, (".json", ".jsonl")),
+    "otlp": Format(read_otlp, (".jsonl", ".json")),
     "langsmith": Format(read_langsmith, (".jsonl", ".json")),
     "langfuse": Format(read_langfuse, (".jsonl", ".json")),
     "traces": Format(read_traces, (".jsonl", ".json")),
@@ -77,6 +79,7 @@ def format_of(value: object) -> str | None:
     tests: tuple[tuple[str, Any], ...] = (
         ("traces", line.get("@type") == "ReasoningTrace"),
         ("codex", is_codex(line)),
+        ("otlp", is_otlp(line)),
         ("langsmith", has("run_type") and (has("trace_id") or has("dotted_order"))),
         ("langfuse", has("observations") or has("traceId") or _is_observation(line)),
         ("atif", str(line.get("schema_version", "")).startswith("ATIF")),
@@ -84,7 +87,7 @@ def format_of(value: object) -> str | None:
         ("swe_agent", has("trajectory") or has("trajectory_format")),
         ("swe_agent", has("messages") and "exit_status" in fields(line.get("info"))),
         ("messages", has("messages") or has("traj")),
-        ("messages", any(map(is_message, listed(value)[:20]))),
+        ("messages", has_messages(value)),
     )
     return next((name for name, fits in tests if fits), None)
 

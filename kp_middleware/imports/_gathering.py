@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from kp_middleware.imports._fields import Fields, fields, name, written
 from kp_middleware.imports._run import Book
+from kp_middleware.imports._values import written
 from kp_middleware.runs import RecordedRun
+from kp_middleware.spans import Fields, fields, name
 
 _MOST_SPANS: Final = 20_000
 _MOST_CHARACTERS: Final = 32 << 20

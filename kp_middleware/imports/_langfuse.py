@@ -1,41 +1,40 @@
 """Langfuse's observations: its blob export, one a line, or the JSON of a trace from its page."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
-from kp_middleware.imports._fields import (
+from kp_middleware.imports._gathering import gathered
+from kp_middleware.imports._run import Book, SourceRun, mean_verdict
+from kp_middleware.imports._spans import SourceSpan, named, reading_of, run_of
+from kp_middleware.spans import (
     Fields,
+    Kind,
     fields,
+    kind_of,
     name,
-    number,
     objects,
+    parsed,
+    read,
     text,
     time_s,
-    tokens,
-    unpacked,
 )
-from kp_middleware.imports._gathering import gathered
-from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.imports._spans import Kind, SourceSpan, run_of
-from kp_middleware.recording import ModelCall
 
-_KINDS: Final[dict[str, Kind]] = {"GENERATION": "llm", "TOOL": "tool", "RETRIEVER": "tool"}
+_KINDS: Final[dict[str, Kind]] = {
+    "AGENT": "agent",
+    "GENERATION": "model",
+    "RETRIEVER": "retriever",
+    "TOOL": "tool",
+}
 _NO_SPAN: Final = "EVENT"
-_HALF: Final = 0.5
 
 
 def read_langfuse(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
     """Yield the run of each trace; its observations may be spread over the file."""
     for key, rows in gathered(_observations(values), book, trace=_trace, order=_order):
-        run = run_of(key, [_span(row) for row in rows if row.get("type") != _NO_SPAN], book)
-        if run is not None:
-            scores = [
-                number(one.get("value")) for row in rows for one in objects(row.get("scores"))
-            ]
-            said = [one for one in scores if one is not None and 0 <= one <= 1]
-            if said and run.success is None:
-                run.success = sum(said) / len(said) >= _HALF
-            yield run
+        scores = (one.get("value") for row in rows for one in objects(row.get("scores")))
+        spans = [_span(row) for row in rows if row.get("type") != _NO_SPAN]
+        yield from run_of(key, spans, book, success=mean_verdict(scores))
 
 
 def _observations(values: Iterable[object]) -> Iterator[object]:
@@ -46,8 +45,11 @@ def _observations(values: Iterable[object]) -> Iterator[object]:
         if "observations" not in document:
             yield value
             continue
-        yield {**document, "observations": None, "trace_id": document.get("id"), "type": "SPAN"}
-        for one in objects(document["observations"]):
+        inside = objects(document["observations"])
+        ends = (text(_either(one, "end_time", "endTime")) for one in inside)
+        root = {"trace_id": document.get("id"), "type": "SPAN", "end_time": max(ends, default="")}
+        yield {**document, "observations": None, **root}
+        for one in inside:
             parent = _either(one, "parent_observation_id", "parentObservationId")
             yield {**one, "parent_observation_id": parent or document.get("id")}
 
@@ -67,24 +69,28 @@ def _either(row: Fields, ours: str, theirs: str) -> Any:
 
 
 def _span(row: Fields) -> SourceSpan:
-    kind = _KINDS.get(text(row.get("type")), "chain")
-    usage = fields(unpacked(_either(row, "usage_details", "usageDetails")))
-    model = name(_either(row, "model", "providedModelName"))
-    call = ModelCall(model, tokens(usage.get("input")), tokens(usage.get("output")))
+    parent = name(_either(row, "parent_observation_id", "parentObservationId"))
+    told = fields(fields(parsed(row.get("metadata"))).get("attributes"))
+    kind = kind_of(told) or _KINDS.get(text(row.get("type")), "chain")
     message = text(_either(row, "status_message", "statusMessage"))
-    start = time_s(_either(row, "start_time", "startTime") or row.get("timestamp"))
-    end = time_s(_either(row, "end_time", "endTime"))
-    return SourceSpan(
-        id=name(row.get("id")) or "",
-        parent=name(_either(row, "parent_observation_id", "parentObservationId")),
-        kind=kind,
-        name=name(row.get("name")) or "(unnamed)",
-        start_s=start,
-        end_s=end,
-        given=unpacked(row.get("input")),
-        output=unpacked(row.get("output")),
-        error=(message or "error") if row.get("level") == "ERROR" else None,
-        call=call if kind == "llm" else None,
-        agent=name(row.get("name")) if row.get("type") == "AGENT" else None,
-        session=name(_either(row, "session_id", "sessionId")),
-    )
+    failed, session = row.get("level") == "ERROR", name(_either(row, "session_id", "sessionId"))
+    if "openinference.span.kind" in told:  # Langfuse takes input and output out of them
+        told = {"input.value": row.get("input"), "output.value": row.get("output"), **told}
+        told = {"session.id": session, **told}
+        reads = partial(read, named(row), told, kind=kind, failed=failed, description=message)
+    else:
+        usage = fields(parsed(_either(row, "usage_details", "usageDetails")))
+        reads = partial(
+            reading_of,
+            kind if parent is not None or kind != "chain" else "agent",
+            named(row) if kind != "chain" else "",
+            parsed(row.get("input")),
+            parsed(row.get("output")),
+            model=name(_either(row, "model", "providedModelName")),
+            used=(usage.get("input"), usage.get("output")),
+            error=(message or "error") if failed else None,
+            conversation=session,
+        )
+    start_s = time_s(_either(row, "start_time", "startTime") or row.get("timestamp"))
+    end_s = time_s(_either(row, "end_time", "endTime"))
+    return SourceSpan(name(row.get("id")), parent, named(row), kind, start_s, end_s, reads)

@@ -2,12 +2,14 @@
 
 import time
 from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID, uuid5
 
 from kp_middleware.recording import Limits, ModelCall, Place, Recorder, assemble
 from kp_middleware.runs import RecordedRun
+from kp_middleware.spans import Fields, HeldSpan, Said, number, replay
 from kp_middleware.traces import PrivacyLevel, StepType, Visibility
 
 Skipped: TypeAlias = Literal[
@@ -16,6 +18,8 @@ Skipped: TypeAlias = Literal[
     "too_deep",
     "unknown_type",
     "no_answer",
+    "no_agent",
+    "no_content",
     "unreadable",
     "not_yours",
     "link",
@@ -25,6 +29,8 @@ Skipped: TypeAlias = Literal[
 """Why something of a source is not imported."""
 
 _NAMESPACE: Final = UUID("6f0cb5c4-9f0e-5d0c-8a53-0d1a4f2c7be1")
+_VERDICTS: Final = ("reward", "resolved", "success", "target", "score")
+_HALF: Final = 0.5
 
 
 def trace_id(source: str, key: str) -> str:
@@ -34,6 +40,27 @@ def trace_id(source: str, key: str) -> str:
     True
     """
     return f"kp:trace:{uuid5(_NAMESPACE, f'{source}:{key}'.encode(errors='replace').decode())}"
+
+
+def verdict(document: Fields) -> bool | None:
+    """Return what a source says about the end of a run: half a point or more is a success.
+
+    >>> verdict({"reward": 1.0}), verdict({"resolved": False}), verdict({"messages": []})
+    (True, False, None)
+    """
+    for key in _VERDICTS:
+        said: Any = document.get(key)
+        if isinstance(said, bool):
+            return said
+        if (points := number(said)) is not None:
+            return points >= _HALF
+    return None
+
+
+def mean_verdict(scores: Iterable[object]) -> bool | None:
+    """Return what several scores from 0 to 1 say together, or None without one."""
+    said = [one for score in scores if (one := number(score)) is not None and 0 <= one <= 1]
+    return sum(said) / len(said) >= _HALF if said else None
 
 
 class Filling(NamedTuple):
@@ -90,7 +117,7 @@ class SourceRun:
         at_s: float | None = None,
         must_answer: bool = False,
     ) -> None:
-        self._recorder = Recorder(_nowhere, limits, framework=source)
+        self._recorder = Recorder(lambda _: None, limits, framework=source)
         self._recorder.trace_id = trace_id(source, key)
         self._recorder.thread_id = session
         self._began_at_s = at_s
@@ -115,6 +142,48 @@ class SourceRun:
     def has_objective(self) -> bool:
         """Whether somebody has said what it is for."""
         return bool(self._recorder.objective)
+
+    def replay(self, root: HeldSpan) -> bool:
+        """Take all steps from the spans of a run; False if they tell nothing that was said."""
+        self._recorder.outcome(success=self.success)
+        self.acted = replay(root, self._recorder)
+        return self.acted
+
+    def take(
+        self,
+        said: Said,
+        at_s: float | None = None,
+        *,
+        call: ModelCall | None = None,
+        place: Place | None = None,
+    ) -> None:
+        """Note what a message says.
+
+        Args:
+            said: The message.
+            at_s: Its time.
+            call: The model call behind it, where it does not tell that itself.
+            place: The inner agent that it belongs to.
+        """
+        for result in said.results:
+            self.returned(
+                result.output,
+                result.call_id,
+                at_s,
+                tool=result.tool,
+                failed=result.failed,
+                place=place,
+            )
+        if said.role == "user" and said.texts:
+            self.said("\n".join(said.texts), at_s)
+        elif said.role == "assistant":
+            if call is None and (said.model, said.read, said.written) != (None, None, None):
+                call = ModelCall(said.model, said.read, said.written)
+            for thought in said.thoughts or ("",):
+                self.thought(thought, at_s, call=call, place=place)
+                call = None
+            for tool, given, call_id, _ in said.calls:
+                self.called(_named(tool), dict(given), call_id, at_s, place=place)
 
     def said(self, words: str, at_s: float | None = None) -> None:
         """Note what a person said; the first words are the objective."""
@@ -200,25 +269,26 @@ class SourceRun:
 
     def recorded(self, filling: Filling) -> RecordedRun | None:
         """Return the run as recording hands it on, or None if the agent has done nothing."""
-        if not self.acted or self._recorder.log.count == 0:
-            return None
         recorder = self._recorder
+        if not self.acted or recorder.log.count == 0:
+            return None
+        if not recorder.finished:
+            self._finish(recorder)
+        run = assemble(recorder, **filling._asdict())
+        told = {} if recorder.is_success_assumed else {"success_source": "verdict"}
+        return None if run is None else run.model_copy(update={"part": None, **told})
+
+    def _finish(self, recorder: Recorder) -> None:
         began_s = self._began_at_s if self._first_s is None else self._first_s
         recorder.started_at_s = time.time() if began_s is None else began_s
         recorder.clock_started_s = recorder.started_at_s  # steps have epoch seconds
         recorder.outcome(self._result, success=self.success)
         recorder.error_type = self.error_type
-        complete = not self.interrupted and (self._has_answered or not self._must_answer)
-        recorder.finish(complete=complete)
-        recorder.duration_ms = self._duration_ms()
-        run = assemble(recorder, **filling._asdict())
-        told = {} if self.success is None else {"success_source": "verdict"}
-        return None if run is None else run.model_copy(update={"part": None, **told})
-
-    def _duration_ms(self) -> int | None:
-        if self._first_s is None or self._last_s is None:
-            return None
-        return round((self._last_s - self._first_s) * 1000)
+        recorder.finish(
+            complete=not self.interrupted and (self._has_answered or not self._must_answer)
+        )
+        took_s = None if self._first_s is None else (self._last_s or 0) - self._first_s
+        recorder.duration_ms = None if took_s is None else round(took_s * 1000)
 
     def _note(self, kind: StepType, at_s: float | None, **noted: Any) -> None:
         step = self._recorder.note(kind, **noted)
@@ -229,8 +299,16 @@ class SourceRun:
             self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
 
 
-def _nowhere(_: Recorder, /) -> None:
-    """Take the recorder of a run that its reader hands on itself."""
+def _named(tool: str) -> str | tuple[str, str]:
+    """Return the name of a tool, with that of its MCP server.
+
+    >>> _named("Bash"), _named("mcp__github__get_issue")
+    ('Bash', ('get_issue', 'github'))
+    """
+    match tool.split("__", 2):
+        case ["mcp", server, own] if server and own:
+            return own, server
+    return tool
 
 
 class Book:

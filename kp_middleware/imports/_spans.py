@@ -1,25 +1,37 @@
-"""Runs from the spans of a trace, as LangSmith and Langfuse keep them."""
+"""Runs from the spans of a trace, whoever kept them, by the reader that records live spans."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
-from kp_middleware.imports._fields import (
-    Fields,
-    arguments,
-    fields,
-    listed,
-    text,
-    text_of,
-)
-from kp_middleware.imports._messages import History, plain, role_of
 from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.recording import ModelCall, Place
-
-Kind = Literal["chain", "llm", "tool"]
+from kp_middleware.spans import (
+    ROOTS,
+    Fields,
+    HeldSpan,
+    Kind,
+    Problem,
+    Reading,
+    Scope,
+    arguments,
+    asked_in,
+    fields,
+    last_text,
+    messages_in,
+    name,
+    parsed,
+    results_in,
+    roots_in,
+    said_in,
+    split,
+    text,
+    turn_of,
+)
 
 _SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
 _ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
-_DEEPEST: Final = 100  # parents that are looked at: they may go in a circle
+_DEEPEST: Final = 100  # a span that is deeper is taken for its parent's sibling
+_NOBODY: Final = Scope("")
 
 
 class SourceSpan(NamedTuple):
@@ -27,190 +39,203 @@ class SourceSpan(NamedTuple):
 
     Attributes:
         id, parent: Of the span, and of that around it; the root has no parent.
-        kind: What it is.
-        name: Of the tool, the agent or the chain.
+        name: Of the span.
+        kind: What it is, or None if it is no span of an agent.
         start_s, end_s: None where the source does not say.
-        given, output: As the source has them.
-        error: The message of the error that ended it, or None.
-        call: The model and its tokens, of an ``llm``.
-        agent: The agent that it belongs to, or None.
-        session: The thread, of a root.
+        read: Returns what it tells.
+        scope: The instrumentation that told it.
     """
 
-    id: str
+    id: str | None
     parent: str | None
-    kind: Kind
     name: str
+    kind: Kind | None
     start_s: float | None
     end_s: float | None
-    given: Any
-    output: Any
-    error: str | None = None
-    call: ModelCall | None = None
-    agent: str | None = None
-    session: str | None = None
+    read: Callable[[], Reading]
+    scope: Scope = _NOBODY
 
 
-def run_of(key: str, spans: list[SourceSpan], book: Book) -> SourceRun | None:
-    """Return the run of a trace, or None if it has no span.
+def run_of(
+    trace: str, spans: list[SourceSpan], book: Book, *, success: bool | None
+) -> Iterator[SourceRun]:
+    """Yield the run of a trace that is one run, whatever its outermost spans are.
 
     Args:
-        key: The id of the trace.
+        trace: The id of the trace.
         spans: Of the trace, in the order of their start.
         book: Begins the run.
+        success: What the source says about its end.
     """
-    if not spans:
-        return None
-    by_id = {span.id: span for span in spans}
-    roots = sorted(spans, key=lambda span: (span.parent is not None, span.parent in by_id))
-    root = roots[0]
-    sessions = (span.session for span in (root, *spans) if span.session)
-    run = book.begin(key, next(sessions, None))
-    if objective := _objective(root.given):
-        run.said(objective, root.start_s)
-    for _, _, note in sorted(_notes(run, root, spans, by_id), key=lambda note: note[:2]):
-        note()
-    run.answered(_answer(root.output))
-    run.interrupted = root.end_s is None and root.start_s is not None and root.output is None
-    if root.error is not None:
-        run.success, run.error_type = False, root.error.split("(")[0].split(":")[0].strip()[:80]
-    return run
+    held = _held(spans, book)
+    tops = _linked(spans, held)
+    if not tops:
+        return
+    outermost = {span.id for span in spans if span.parent is None and span.kind in ROOTS}
+    roots = [top for top in tops if top.id in outermost] or [top for top in tops if top.inside]
+    root = roots[0] if len(roots) == 1 and roots[0].kind in ROOTS else None
+    if root is None:
+        root = HeldSpan("", None, 0, _NOBODY, tops[0].name, "agent", tops[0].started_s)
+        ends = [span.ended_s for span in held.values() if span.ended_s is not None]
+        root.end("agent", lambda: Reading("agent"), max(ends, default=root.started_s), 0)
+    for top in tops:
+        if top is not root:
+            top.parent, root.inside[top.id] = root, top
+    root.kind = "agent"
+    yield from _replayed(book.begin(trace), root, book, success=success)
 
 
-_Note = tuple[float, int, Callable[[], None]]
+def runs_of(trace: str, spans: list[SourceSpan], book: Book) -> Iterator[SourceRun]:
+    """Yield the runs of a trace: one for each outermost agent in it."""
+    tops = _linked(spans, _held(spans, book))
+    roots = [run for top in tops for root in roots_in(top) for run in split(root)]
+    runs = [root for root in roots if not root.is_bracket()]
+    if not runs:
+        book.skip("no_agent")
+    for root in runs:
+        yield from _replayed(book.begin(f"{trace}:{root.id}"), root, book)
 
 
-def _notes(
-    run: SourceRun, root: SourceSpan, spans: list[SourceSpan], by_id: Mapping[str, SourceSpan]
-) -> Iterable[_Note]:
-    """Yield the steps of all spans with their times: a tool has two."""
-    has_tools = any(span.kind == "tool" for span in spans)
-    for number, span in enumerate(spans):
-        place = _place(span, root, by_id)
-        start_s = span.start_s or root.start_s or 0.0
-        end_s = span.end_s or start_s
-        if span.kind == "tool":
-            yield start_s, 2 * number, _calling(run, span, place)
-            yield end_s, 2 * number + 1, _returning(run, span, place)
-        elif span.kind == "llm":
-            yield end_s, 2 * number, _answering(run, span, place, with_calls=not has_tools)
+def _replayed(
+    run: SourceRun, root: HeldSpan, book: Book, *, success: bool | None = None
+) -> Iterator[SourceRun]:
+    run.success = success
+    if run.replay(root):
+        yield run
+    else:
+        book.skip("no_content")
 
 
-def _calling(run: SourceRun, span: SourceSpan, place: Place | None) -> Callable[[], None]:
-    return lambda: run.called(
-        span.name, arguments(_tool_input(span.given)), span.id, span.start_s, place=place
+def _held(spans: list[SourceSpan], book: Book) -> dict[int | str, HeldSpan]:
+    """Return the spans by id; of those with the same id the last one counts."""
+    starts = (span.start_s for span in spans if span.start_s is not None)
+    first_s = next(starts, book.at_s or 0.0)
+    held: dict[int | str, HeldSpan] = {}
+    for count, span in enumerate(spans):
+        start_s = first_s if span.start_s is None else span.start_s
+        key = span.id or f"#{count}"
+        one = held[key] = HeldSpan(key, None, count, span.scope, span.name, span.kind, start_s)
+        one.read = span.read
+        if span.end_s is not None or span.start_s is None:
+            one.end(span.kind, span.read, start_s if span.end_s is None else span.end_s, 0)
+    return held
+
+
+def _linked(spans: list[SourceSpan], held: dict[int | str, HeldSpan]) -> list[HeldSpan]:
+    """Put each span into that around it, and return the outermost; parents may go in a circle."""
+    children: defaultdict[int | str | None, list[int | str]] = defaultdict(list)
+    for span in spans:
+        if span.id is not None:
+            children[span.parent if span.parent in held else None].append(span.id)
+    tops: list[HeldSpan] = []
+    depths: dict[int | str, int] = {}
+    for top in (*children[None], *held):
+        if top in depths:
+            continue
+        tops.append(held[top])
+        depths[top], found = 0, [top]
+        for around in found:
+            for inner in children[around]:
+                if inner not in depths:
+                    found.append(inner)
+                    depths[inner] = min(depths[around] + 1, _DEEPEST)
+                    is_deep = depths[around] == _DEEPEST
+                    parent = held[around].parent if is_deep else held[around]
+                    if parent is not None:
+                        held[inner].parent, parent.inside[inner] = parent, held[inner]
+    return tops
+
+
+def reading_of(
+    kind: Kind,
+    named: str,
+    given: Any,
+    output: Any,
+    *,
+    model: str | None = None,
+    used: tuple[object, object] = (None, None),
+    error: str | None = None,
+    conversation: str | None = None,
+) -> Reading:
+    """Return what a span tells by its input and its output, as a tracing service keeps them.
+
+    Args:
+        kind: What it is.
+        named: The name of an agent or a tool.
+        given: The input.
+        output: The output.
+        model: The name of a model.
+        used: The tokens that a model read and wrote.
+        error: The error that ended it.
+        conversation: The id of the conversation.
+    """
+    problem = None if error is None else _problem(error)
+    if kind == "model":
+        asked = messages_in(given, "user")
+        turn = turn_of(messages_in(output, "assistant"), model, *used)
+        return Reading(
+            kind,
+            turn.model or "",
+            turn,
+            asked_in(asked),
+            results_in(asked),
+            problem=problem,
+            conversation=conversation,
+        )
+    if kind in {"tool", "retriever"}:
+        asked_for, result = fields(given), parsed(fields(output).get("output", output))
+        message = said_in(result, "tool")
+        answers = message.results if message is not None else ()
+        one = answers[0] if answers and fields(result).keys() & {"content", "lc"} else None
+        return Reading(
+            kind,
+            named,
+            call_id=None if one is None else one.call_id,
+            given=arguments(asked_for["input"] if [*asked_for] == ["input"] else given),
+            result=result if one is None else one.output,
+            failed=one is not None and one.failed,
+            problem=problem,
+        )
+    return Reading(
+        kind,
+        named if kind == "agent" else "",
+        answer=last_text(
+            [said for said in messages_in(output, "assistant") if said.role == "assistant"]
+        )
+        or _by_key(output, _ANSWERS)
+        or None,
+        complete=True if output is not None else None,
+        task=_objective(given),
+        problem=problem,
+        conversation=conversation,
     )
 
 
-def _returning(run: SourceRun, span: SourceSpan, place: Place | None) -> Callable[[], None]:
-    output = _tool_output(span.output) if span.error is None else span.error
-    failed = span.error is not None or _is_error(span.output)
-    return lambda: run.returned(output, span.id, span.end_s, failed=failed, place=place)
-
-
-def _answering(
-    run: SourceRun, span: SourceSpan, place: Place | None, *, with_calls: bool
-) -> Callable[[], None]:
-    def note() -> None:
-        messages = answers_in(span.output)
-        call = span.call
-        for message in messages or [{"content": text(span.output)}]:
-            if place is None and with_calls:
-                History(run).assistant(message, span.end_s, call=call)
-            else:
-                run.thought(text_of(message.get("content")), span.end_s, call=call, place=place)
-            call = None
-
-    return note
-
-
-def _place(span: SourceSpan, root: SourceSpan, by_id: Mapping[str, SourceSpan]) -> Place | None:
-    """Return the inner agent and the tool call around a span."""
-    agent, tool, above = None, None, span
-    for _ in range(_DEEPEST):
-        agent = agent or (above.agent if above.agent != root.agent else None)
-        if above is not span and above.kind == "tool":
-            tool = above.id
-            break
-        following = by_id.get(above.parent or "")
-        if following is None or following is root:
-            break
-        above = following
-    return Place(agent, tool) if agent or tool else None
-
-
-def messages_in(value: object) -> list[Fields]:
-    """Return the messages of a state, a prompt, a request or a list of them."""
-    value = fields(value).get("messages", value) if isinstance(value, dict) else value
-    if isinstance(value, dict):
-        value = [value]
-    found = listed(value)
-    if len(found) == 1 and isinstance(found[0], list) and not _is_pair(found[0]):
-        found = found[0]  # LangChain's prompts are lists of lists
-    pairs = ({"role": one[0], "content": one[1]} if _is_pair(one) else one for one in found)
-    return [plain(one) for one in pairs if isinstance(one, dict) and role_of(plain(one))]
-
-
-def answers_in(output: object) -> list[Fields]:
-    """Return the messages that a model answered with: LangChain's, or OpenAI's own response."""
-    told = fields(output)
-    generations = [
-        one for many in listed(told.get("generations")) for one in (listed(many) or [many])
-    ]
-    found = [
-        fields(fields(one).get("message")) for one in (*generations, *listed(told.get("choices")))
-    ]
-    if found := [plain(message) for message in found if message]:
-        return found
-    texts = [{"content": text(fields(one).get("text"))} for one in generations]
-    return texts or [one for one in messages_in(output) if role_of(one) == "assistant"]
+def _problem(error: str) -> Problem:
+    """Return an error that was written as ``ValueError('…')Traceback …``."""
+    said = text(error).partition("Traceback (most recent call last)")[0].strip() or "Error"
+    kind, _, rest = said.partition("(")
+    if rest.endswith(")") and kind.isidentifier():
+        message = rest[:-1].strip("'\"")
+        return Problem(kind, message, message)
+    head, colon, rest = said.partition(": ")
+    if colon and head.isidentifier():
+        return Problem(head, rest, rest)
+    return Problem("Error", said, said)
 
 
 def _objective(given: object) -> str:
-    people = [one for one in messages_in(given) if role_of(one) == "user"]
-    for message in reversed(people):
-        if said := text_of(message.get("content")):
-            return said
-    return _by_key(given, _SAYS_IT)
+    people = [said for said in messages_in(given, "user") if said.role == "user" and said.texts]
+    return people[-1].texts[-1] if people else _by_key(given, _SAYS_IT)
 
 
-def _answer(output: object) -> str:
-    for message in reversed(messages_in(output)):
-        if role_of(message) == "assistant" and (said := text_of(message.get("content"))):
-            return said
-    return _by_key(output, _ANSWERS)
-
-
-def _by_key(value: object, keys: Iterable[str]) -> str:
-    if isinstance(value, str):
-        return value
-    found = fields(value)
-    texts = [text(found.get(key)) for key in keys]
+def _by_key(value: object, keys: tuple[str, ...]) -> str:
+    found: Fields = fields(value)
     only = [*found.values()] if len(found) == 1 else []
-    return next((said for said in (*texts, *only) if isinstance(said, str) and said), "")
+    texts = (value, *(found.get(key) for key in keys), *only)
+    return next((said for one in texts if (said := text(one))), "")
 
 
-def _tool_input(given: object) -> object:
-    """Return the arguments; LangChain has a JSON text of a single one."""
-    found = fields(given)
-    return found["input"] if [*found] == ["input"] else given
-
-
-def _tool_output(output: object) -> object:
-    """Return what a tool gave: the content of a message, where it is one."""
-    inner = fields(output).get("output", output)
-    message = plain(fields(inner))
-    if "content" in message:
-        return text_of(message["content"])
-    return inner
-
-
-def _is_error(output: object) -> bool:
-    inner = plain(fields(fields(output).get("output", output)))
-    return inner.get("status") == "error"
-
-
-def _is_pair(value: object) -> bool:
-    return (
-        isinstance(value, list) and len(value) == 2 and all(isinstance(one, str) for one in value)
-    )
+def named(row: Fields) -> str:
+    """Return the name of a row."""
+    return name(row.get("name")) or "(unnamed)"

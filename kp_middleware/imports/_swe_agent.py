@@ -4,20 +4,20 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kp_middleware.imports._fields import (
+from kp_middleware.imports._run import Book, SourceRun, verdict
+from kp_middleware.imports._values import digest
+from kp_middleware.spans import (
     Fields,
-    digest,
     fields,
     listed,
     name,
     number,
     objects,
+    said_in,
     text,
     text_of,
     time_s,
 )
-from kp_middleware.imports._messages import History, role_of, verdict
-from kp_middleware.imports._run import Book, SourceRun
 
 _COMMAND: Final = re.compile(r"\s*([A-Za-z_][\w-]{0,60})(?=\s|$)")
 _SHELL: Final = "bash"
@@ -70,23 +70,24 @@ def _task(document: Fields, steps: list[object]) -> str:
 
 def _read_messages(run: SourceRun, messages: list[object]) -> None:
     """Read mini-swe-agent's messages: after the task, what a user says is a command's output."""
-    talk = History(run)
     for message in objects(messages):
-        extra, at_s = fields(message.get("extra")), time_s(message.get("timestamp"))
-        at_s = at_s or time_s(extra.get("timestamp"))
-        role, said = role_of(message), text_of(message.get("content"))
-        if role == "assistant":
-            talk.assistant({**message, "tool_calls": None}, at_s)
+        extra, heard = fields(message.get("extra")), said_in(message)
+        at_s = time_s(message.get("timestamp")) or time_s(extra.get("timestamp"))
+        said = text_of(message.get("content"))
+        if heard is None:
+            continue
+        if heard.role == "assistant":
+            run.take(heard._replace(calls=()), at_s)
             for command, call_id in _commands(message, extra, said):
                 run.called(_SHELL, {"command": command}, call_id, at_s)
-        elif role == "tool" or (role == "user" and run.has_objective):
+        elif heard.role == "tool" or (heard.role == "user" and run.has_objective):
             code = number(extra.get("returncode"))
             shown = _CODE.search(said)
             code = float(shown[1]) if code is None and shown else code
             call_id = name(message.get("tool_call_id"))
             run.returned(said, call_id, at_s, failed=code is not None and code != 0)
-        elif role == "user" and said:
-            run.said(said, at_s)
+        else:
+            run.take(heard, at_s)
 
 
 def _commands(message: Fields, extra: Fields, said: str) -> Iterator[tuple[str, str | None]]:

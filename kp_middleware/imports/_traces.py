@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import ValidationError
 
-from kp_middleware.imports._fields import Fields, fields
 from kp_middleware.imports._run import Book
+from kp_middleware.spans import Fields, fields
 from kp_middleware.traces import ReasoningTrace
 
 

@@ -4,9 +4,12 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
 from typing import BinaryIO, Final, Literal, TypeAlias
 
 from kp_middleware.imports._run import Book
+from kp_middleware.recording import jsonable
 
 MOST_LINE_BYTES: Final = 16 << 20
 """Longer lines are skipped and counted."""
@@ -14,22 +17,39 @@ MOST_LINE_BYTES: Final = 16 << 20
 _MOST_DOCUMENT: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
 _CHUNK: Final = 1 << 20
+_MOST_CUT_BYTES: Final = 1 << 20
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _MESSAGE: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
 
 Layout: TypeAlias = Literal["lines", "elements", "document"]
 
 
-def values(file: BinaryIO, book: Book) -> Iterator[object]:
+def values_in(path: Path, book: Book) -> Iterator[object]:
     """Yield the values of a file, with at most one of them in memory.
 
-    What is no JSON, too long or too deeply nested is skipped, and counted in the book.
+    What is no JSON, too long, too deeply nested or unreadable is skipped, and counted in the book.
     """
-    layout = _layout(file.read(_HEAD_BYTES))
-    file.seek(0)
-    if layout == "elements":
-        return _elements(file, book)
-    return _lines(file, book) if layout == "lines" else _document(file, book)
+    try:
+        with path.open("rb") as file:
+            layout = _layout(file.read(_HEAD_BYTES))
+            file.seek(0)
+            read = {"elements": _elements, "lines": _lines, "document": _document}[layout]
+            yield from read(file, book)
+    except (OSError, UnicodeError):
+        book.skip("unreadable")
+
+
+def written(value: object) -> str:
+    """Return a value as JSON; what is too deep for that is cut."""
+    try:
+        return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        return json.dumps(jsonable(value, _MOST_CUT_BYTES), sort_keys=True)
+
+
+def digest(value: object) -> str:
+    """Return a fingerprint of a document that has no id of its own."""
+    return sha256(written(value).encode()).hexdigest()[:32]
 
 
 def _layout(head: bytes) -> Layout:

@@ -1,35 +1,70 @@
-"""Spans that are read when they end: the dialects of OpenTelemetry, and runs held until over."""
+"""What others tell: spans, in the dialects of OpenTelemetry, and messages."""
 
 from kp_middleware.spans._dialects import kept, kind_of, read
-from kp_middleware.spans._held import HeldRuns
-from kp_middleware.spans._held_span import HeldSpan
-from kp_middleware.spans._openinference import responses
-from kp_middleware.spans._reading import (
-    Attributes,
-    Event,
-    Kind,
-    Problem,
-    Reading,
+from kp_middleware.spans._fields import (
+    Fields,
     arguments,
+    fields,
+    first_text,
+    listed,
+    name,
+    number,
+    objects,
+    parsed,
+    text,
+    text_of,
+    time_s,
+    tokens,
+)
+from kp_middleware.spans._held import HeldRuns
+from kp_middleware.spans._held_span import ROOTS, HeldSpan, Scope, roots_in, split
+from kp_middleware.spans._reading import Attributes, Event, Kind, Problem, Reading, problem_in
+from kp_middleware.spans._replay import replay
+from kp_middleware.spans._said import (
+    Said,
     asked_in,
-    problem_in,
+    last_text,
+    messages_in,
+    results_in,
+    said_in,
     turn_of,
 )
 
 __all__ = [
+    "ROOTS",
     "Attributes",
     "Event",
+    "Fields",
     "HeldRuns",
     "HeldSpan",
     "Kind",
     "Problem",
     "Reading",
+    "Said",
+    "Scope",
     "arguments",
     "asked_in",
+    "fields",
+    "first_text",
     "kept",
     "kind_of",
+    "last_text",
+    "listed",
+    "messages_in",
+    "name",
+    "number",
+    "objects",
+    "parsed",
     "problem_in",
     "read",
-    "responses",
+    "replay",
+    "results_in",
+    "roots_in",
+    "said_in",
+    "split",
+    "text",
+    "text_of",
+    "time_s",
+    "tokens",
     "turn_of",
 ]

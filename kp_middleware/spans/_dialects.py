@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kp_middleware.spans import _genai, _openinference, _openllmetry
+from kp_middleware.spans import _genai, _openinference
+from kp_middleware.spans._fields import first_text
 from kp_middleware.spans._reading import (
     Attributes,
     Event,
@@ -13,6 +14,16 @@ from kp_middleware.spans._reading import (
     problem_of,
 )
 
+_OPENLLMETRY: Final[dict[str, Kind]] = {
+    "workflow": "agent",
+    "agent": "agent",
+    "task": "chain",
+    "tool": "tool",
+}
+_TALKS: Final = tuple(
+    f"traceloop.association.properties.{key}"
+    for key in ("session_id", "thread_id", "conversation_id", "chat_id")
+)
 _MOST_CHARACTERS: Final = 1 << 20
 _READ: Final = (
     *("gen_ai.", "openinference.", "traceloop.", "llm.", "input.", "output.", "tool", "agent."),
@@ -33,8 +44,15 @@ def kind_of(attributes: Attributes) -> Kind | None:
     return (
         _genai.kind_of(attributes)
         or _openinference.kind_of(attributes)
-        or _openllmetry.kind_of(attributes)
+        or _openllmetry_kind(attributes)
     )
+
+
+def _openllmetry_kind(attributes: Attributes) -> Kind | None:
+    said = attributes.get("traceloop.span.kind")
+    if isinstance(said, str):
+        return _OPENLLMETRY.get(said.lower())
+    return "model" if isinstance(attributes.get("llm.request.type"), str) else None
 
 
 def kept(attributes: Attributes, *, with_input: bool) -> dict[str, Any]:
@@ -77,11 +95,11 @@ def read(
     if kind is None:
         return Reading(None)
     if _is_openinference(attributes):
-        reading = _openinference.read(kind, name, attributes, events, with_input=with_input)
+        reading = _openinference.read(kind, name, attributes, with_input=with_input)
     else:
         reading = _genai.read(kind, name, attributes, events, with_input=with_input)
-        if kind in {"agent", "chain"}:
-            reading = _openllmetry.completed(reading, attributes)
+        if kind == "agent" and reading.conversation is None:
+            reading = reading._replace(conversation=first_text(attributes, *_TALKS) or None)
     problem = cancellation_of(attributes, events)
     if failed:
         problem = problem_of(attributes, events, description)
@@ -93,5 +111,5 @@ def _is_openinference(attributes: Attributes) -> bool:
         return False
     if _openinference.kind_of(attributes) is not None:
         return True
-    is_other = _openllmetry.kind_of(attributes) is not None
+    is_other = _openllmetry_kind(attributes) is not None
     return not is_other and ("input.value" in attributes or "output.value" in attributes)

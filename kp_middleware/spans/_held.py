@@ -3,6 +3,7 @@
 Which span is the root of a run, and in which order its steps were, is known only then.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -22,10 +23,10 @@ from kp_middleware.recording import (
     place_here,
     shield,
 )
-from kp_middleware.spans._frameworks import framework_of, is_known, warn_once
 from kp_middleware.spans._held_span import (
     ROOTS,
     HeldSpan,
+    Scope,
     agent_of,
     is_left_over,
     outermost_of,
@@ -34,6 +35,8 @@ from kp_middleware.spans._held_span import (
 )
 from kp_middleware.spans._reading import Kind, Reading
 from kp_middleware.spans._replay import replay
+
+logger = logging.getLogger("kp_middleware")
 
 GRACE_S: Final = 5.0
 _MOST_OTHERS: Final = 1000  # spans that may begin while a run waits for its last ones
@@ -72,7 +75,7 @@ class HeldRuns:
         self._domain = domain
         self._extractors = extractors_of(confidence)
         self._grace_s = grace_s
-        self._scopes: set[str] = set()
+        self._scopes: set[Scope] = set()
         self.forget()
         _everyone.add(self)
 
@@ -95,7 +98,7 @@ class HeldRuns:
         self,
         span_id: int | str,
         parent_id: int | str | None,
-        scope: str,
+        scope: Scope,
         name: str,
         at_s: float,
         kind: Kind | None = None,
@@ -194,7 +197,7 @@ class HeldRuns:
             return None if root.recorder is None else Here(root.recorder)
 
     def _recorder_of(self, root: HeldSpan) -> Recorder | None:
-        recorder = self.kp.start_recording(framework_of(root.scope))
+        recorder = self.kp.start_recording(root.scope.framework)
         if recorder is not None:
             recorder.clock_started_s -= max(0.0, recorder.started_at_s - root.started_s)
             recorder.started_at_s = min(recorder.started_at_s, root.started_s)
@@ -206,7 +209,7 @@ class HeldRuns:
         """Return whether it is, or will turn out to be, the span of an agent."""
         if span.ended_s is not None:
             return span.kind is not None
-        return span.kind is not None or span.scope in self._scopes or is_known(span.scope)
+        return span.kind is not None or span.scope in self._scopes or span.scope.is_of_agents
 
     def _root_of(self, span: HeldSpan) -> HeldSpan:
         """Return the outermost span of ours around it, or itself."""
@@ -290,7 +293,7 @@ class HeldRuns:
     def _record(self, over: list[HeldSpan]) -> None:
         for root in over:
             spans = root.all()
-            if root.kind == "chain" and all(span.kind in {None, *ROOTS} for span in spans):
+            if root.is_bracket():
                 continue
             if root.outer is not None:  # the run around this one goes on
                 self._replay(root, root.outer)
@@ -299,9 +302,15 @@ class HeldRuns:
                 recorder.finish_later(partial(self._replay, root, recorder), size_bytes)
 
     def _replay(self, root: HeldSpan, recorder: Recorder) -> None:
-        if not replay(root, self.kp, recorder):
-            self.without_content += 1
-            warn_once(root.scope)
+        if replay(root, recorder):
+            return
+        self.without_content += 1
+        if shield.count(f"a run without content ({root.scope.name})"):
+            logger.warning(
+                "the spans of %s tell nothing that was said, so its runs are not recorded: set %s",
+                root.scope.name,
+                root.scope.switch,
+            )
 
 
 def _forget_all() -> None:

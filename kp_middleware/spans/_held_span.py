@@ -2,13 +2,28 @@
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from kp_middleware.recording import Place, Recorder
-from kp_middleware.spans._frameworks import is_known
 from kp_middleware.spans._reading import Kind, Reading
 
 ROOTS: Final = frozenset({"agent", "chain"})
+
+
+class Scope(NamedTuple):
+    """The instrumentation that tells spans.
+
+    Attributes:
+        name: As it calls itself.
+        framework: Stored with its runs.
+        switch: The setting by which it tells what was said.
+        is_of_agents: Whether all its spans are those of agents, also where they do not say so.
+    """
+
+    name: str
+    framework: str = ""
+    switch: str = "the setting of your instrumentation that captures messages"
+    is_of_agents: bool = False
 
 
 class HeldSpan:
@@ -17,7 +32,7 @@ class HeldSpan:
     Attributes:
         id, parent: The id, and the span around it, or None.
         number: The position among all spans that began.
-        scope, name: The instrumentation's name, and that of the span.
+        scope, name: The instrumentation, and the span's name.
         kind: The kind as far as it is known.
         started_s, ended_s: Epoch seconds; None if it has not ended.
         size_bytes: The size of what it told.
@@ -39,7 +54,7 @@ class HeldSpan:
         id: int | str,
         parent: "HeldSpan | None",
         number: int,
-        scope: str,
+        scope: Scope,
         name: str,
         kind: Kind | None,
         started_s: float,
@@ -76,6 +91,10 @@ class HeldSpan:
         """True if it has ended with an error."""
         return self.reading is not None and self.reading.problem is not None
 
+    def is_bracket(self) -> bool:
+        """Return whether it is a chain without a model and a tool in it, and so is no run."""
+        return self.kind == "chain" and all(one.kind in {None, *ROOTS} for one in self.all())
+
     def above(self) -> Iterator["HeldSpan"]:
         """Yield the spans around it, innermost first."""
         span = self.parent
@@ -110,7 +129,7 @@ def roots_in(top: HeldSpan) -> Iterator[HeldSpan]:
     spans = [top]
     while spans:
         span = spans.pop(0)
-        if span.kind is None and span.ended_s is None and is_known(span.scope) and span.inside:
+        if span.kind is None and span.ended_s is None and span.scope.is_of_agents and span.inside:
             span.kind = "agent"  # it never told what it was
         if span.kind in ROOTS:
             if span.parent is not None:
@@ -149,7 +168,7 @@ def _asked(part: HeldSpan) -> str:
     return next((one.asked for one in readings if one is not None and one.asked), "")
 
 
-def is_left_over(parent: HeldSpan, scope: str, name: str, at_s: float, grace_s: float) -> bool:
+def is_left_over(parent: HeldSpan, scope: Scope, name: str, at_s: float, grace_s: float) -> bool:
     """Return whether a parent that never ended is still current by mistake, for a new run.
 
     smolagents leaves its root so when a model fails: all later runs would be inside it.

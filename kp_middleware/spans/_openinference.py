@@ -1,25 +1,23 @@
 """OpenInference: messages flattened into attributes, whose indexes may have gaps."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from kp_middleware.recording import ToolCall
-from kp_middleware.spans._reading import (
-    Attributes,
-    Event,
-    Kind,
-    Reading,
-    Said,
+from kp_middleware.spans._fields import (
+    Fields,
     arguments,
-    asked_in,
     fields,
     first_text,
-    kept,
-    last_text,
-    objects,
     parsed,
     text,
-    tokens,
+)
+from kp_middleware.spans._reading import Attributes, Kind, Reading
+from kp_middleware.spans._said import (
+    Said,
+    asked_in,
+    last_text,
+    messages_in,
+    results_in,
+    said_in,
     turn_of,
 )
 
@@ -39,18 +37,18 @@ def kind_of(attributes: Attributes) -> Kind | None:
     return _KINDS.get(said.upper()) if isinstance(said, str) else None
 
 
-def read(
-    kind: Kind, name: str, attributes: Attributes, events: Sequence[Event], *, with_input: bool
-) -> Reading:
+def read(kind: Kind, name: str, attributes: Attributes, *, with_input: bool) -> Reading:
     """Return the reading of a span; see the GenAI conventions' for the arguments."""
-    del events
     if kind == "model":
-        model = first_text(attributes, "llm.model_name") or None
-        used = tokens(attributes, "llm.token_count.prompt", "llm.token_count.completion")
-        asked = asked_in(_messages(attributes, "input")) if with_input else ""
-        return Reading(
-            kind, model or "", turn_of(_messages(attributes, "output"), model, used), asked
+        model = first_text(attributes, "llm.model_name")
+        given = _messages(attributes, "input") if with_input else []
+        turn = turn_of(
+            _messages(attributes, "output"),
+            model or None,
+            attributes.get("llm.token_count.prompt"),
+            attributes.get("llm.token_count.completion"),
         )
+        return Reading(kind, model, turn, asked_in(given), results=results_in(given))
     if kind in {"tool", "retriever"}:
         if name.startswith(_HANDOFF):
             agent = name.removeprefix(_HANDOFF)
@@ -63,22 +61,33 @@ def read(
             given=_given(attributes),
             result=_result(attributes),
         )
-    given = attributes.get("input.value") if kind == "agent" else None
-    task = ""
-    if isinstance(given, str) and given.startswith("{") and '"task"' in given:
-        task = text(fields(parsed(given)).get("task"))
+    asked = text(attributes.get("input.value")) if kind == "agent" else ""
+    task = fields(parsed(asked)).get("task") if asked.startswith("{") else ""
     return Reading(
         kind,
         first_text(attributes, "agent.name", "graph.node.id") if kind == "agent" else "",
-        answer=last_text(_messages(attributes, "output", flat_only=True)) or None,
-        output=kept(attributes["output.value"]) if "output.value" in attributes else None,
-        task=task,
+        answer=last_text(_said(_flat(attributes, "output"))) or None,
+        output=parsed(attributes["output.value"]) if "output.value" in attributes else None,
+        task=text(task),
         conversation=first_text(attributes, "session.id") or None,
     )
 
 
-def _messages(attributes: Attributes, way: str, *, flat_only: bool = False) -> list[Said]:
-    tree: dict[str, Any] = {}
+def _messages(attributes: Attributes, way: str) -> list[Said]:
+    flat = _flat(attributes, way)
+    if flat and all("role" in message for message in flat):
+        return _said(flat)
+    # The SDK drops the oldest of more than 128 attributes: roles go first.
+    role = "user" if way == "input" else "assistant"
+    return messages_in(attributes.get(f"{way}.value"), role) or _said(flat)
+
+
+def _said(messages: list[Fields]) -> list[Said]:
+    return [said for one in messages if (said := said_in(one, "assistant")) is not None]
+
+
+def _flat(attributes: Attributes, way: str) -> list[Fields]:
+    tree: Fields = {}
     start = f"llm.{way}_messages."
     for key, value in attributes.items():
         if key.startswith(start):
@@ -91,90 +100,23 @@ def _messages(attributes: Attributes, way: str, *, flat_only: bool = False) -> l
                 at = inner
             else:
                 at[last] = value
-    messages = [fields(one.get("message")) for one in _ordered(tree)]
-    if flat_only or (messages and all("role" in message for message in messages)):
-        return [_said(message) for message in messages]
-    # The SDK drops the oldest of more than 128 attributes: roles go first.
-    return _raw(attributes.get(f"{way}.value"), way) or [_said(message) for message in messages]
+    return [
+        {
+            **message,
+            "contents": _ordered(message.get("contents"), "message_content"),
+            "tool_calls": _ordered(message.get("tool_calls"), "tool_call"),
+        }
+        for message in _ordered(tree, "message")
+    ]
 
 
-def _said(message: dict[str, Any]) -> Said:
-    thoughts, texts, calls = [], [], []
-    for one in _ordered(message.get("contents")):
-        content = fields(one.get("message_content"))
-        if said := text(content.get("text")):
-            thoughts.append(said)
-            if content.get("type") == "text":
-                texts.append(said)
-    if not texts and (said := text(message.get("content"))):
-        thoughts.append(said)
-        texts.append(said)
-    for one in _ordered(message.get("tool_calls")):
-        call = fields(one.get("tool_call"))
-        asked = fields(call.get("function"))
-        tool = text(asked.get("name")) or "(unnamed)"
-        calls.append(
-            ToolCall(tool, arguments(asked.get("arguments")), text(call.get("id")) or None)
-        )
-    role = text(message.get("role")) or "assistant"
-    return Said(role, tuple(thoughts), tuple(texts), tuple(calls))
-
-
-def _raw(value: object, way: str) -> list[Said]:
-    """Return the messages of a request or a response itself, as far as its form is known."""
-    found = parsed(value)
-    if isinstance(found, str):
-        role = "user" if way == "input" else "assistant"
-        return [Said(role, (text(found),), (text(found),))] if found else []
-    body = fields(found)
-    listed = found if isinstance(found, list) else body.get("messages")
-    if listed is None:
-        listed = body.get("input") if way == "input" else body.get("output")
-    if listed is None:
-        listed = [fields(one.get("message")) for one in objects(body.get("choices"))]
-    if isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], list):
-        listed = listed[0]
-    return responses(objects(listed)) or ([_said(body)] if "content" in body else [])
-
-
-def responses(items: Sequence[dict[str, Any]]) -> list[Said]:
-    """Return the messages among the items of OpenAI's APIs: chat messages or a response's."""
-    return [said for item in items if (said := _item(item)) is not None]
-
-
-def _item(item: dict[str, Any]) -> Said | None:
-    sort = item.get("type")
-    if sort == "function_call":
-        call_id = text(item.get("call_id")) or text(item.get("id")) or None
-        given = arguments(item.get("arguments"))
-        call = ToolCall(text(item.get("name")) or "(unnamed)", given, call_id)
-        return Said("assistant", calls=(call,))
-    if sort == "reasoning":
-        parts = objects(item.get("summary")) or objects(item.get("content"))
-        return Said("assistant", tuple(said for one in parts if (said := text(one.get("text")))))
-    role = text(item.get("role"))
-    if not role:
-        return None
-    content = item.get("content")
-    parts = [{"text": content}] if isinstance(content, str) else objects(content)
-    said_all = tuple(said for one in parts if (said := text(one.get("text"))))
-    calls = []
-    for one in objects(item.get("tool_calls")):
-        asked = fields(one.get("function"))
-        given = arguments(asked.get("arguments"))
-        calls.append(
-            ToolCall(text(asked.get("name")) or "(unnamed)", given, text(one.get("id")) or None)
-        )
-    return Said(role, said_all, said_all, tuple(calls))
-
-
-def _ordered(node: object) -> list[dict[str, Any]]:
+def _ordered(node: object, inside: str) -> list[Fields]:
     tree = fields(node)
     numbers = sorted((key for key in tree if key.isdecimal() and len(key) < 9), key=int)
-    return [tree[key] for key in numbers if isinstance(tree[key], dict)]
+    return [fields(fields(tree[key]).get(inside)) for key in numbers]
 
 
-def _given(attributes: Attributes) -> dict[str, object] | None:
+def _given(attributes: Attributes) -> dict[str, Any] | None:
     for key in ("input.value", "tool.parameters.value", "tool_call.function.arguments"):
         if key in attributes:
             given = arguments(attributes[key])
@@ -184,8 +126,6 @@ def _given(attributes: Attributes) -> dict[str, object] | None:
 
 
 def _result(attributes: Attributes) -> object:
-    if "output.value" not in attributes:
-        return None
-    found = kept(attributes["output.value"])
+    found = parsed(attributes.get("output.value"))
     message = fields(fields(found).get("data"))
     return message.get("content", found)  # LangChain's own message

@@ -1,11 +1,11 @@
 """The steps of a run that is over, from its spans in the order of their starts."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kp_middleware.recording import (
     Message,
     Recorder,
-    Recording,
     RootSpan,
     Span,
     SpanTree,
@@ -14,6 +14,7 @@ from kp_middleware.recording import (
     bounded_text,
 )
 from kp_middleware.spans._reading import CANCELLED, Problem, Reading
+from kp_middleware.spans._said import Result
 
 if TYPE_CHECKING:
     from kp_middleware.spans._held_span import HeldSpan
@@ -22,12 +23,11 @@ _NOTHING = Reading(None)
 _NAME_BYTES = 256
 
 
-def replay(root: "HeldSpan", kp: Recording, recorder: Recorder) -> bool:
+def replay(root: "HeldSpan", recorder: Recorder) -> bool:
     """Record a run.
 
     Args:
         root: The root of the run.
-        kp: The pipeline.
         recorder: The recorder of the run, or of the run around it.
 
     Returns:
@@ -37,7 +37,7 @@ def replay(root: "HeldSpan", kp: Recording, recorder: Recorder) -> bool:
     works = any(span.kind in {"model", "tool", "retriever"} for span in spans)
     if works and not any(_tells(span) for span in spans):
         return False
-    _Replay(root, spans, kp, recorder).write()
+    _Replay(root, spans, recorder).write()
     return True
 
 
@@ -79,12 +79,18 @@ def _of_scope(span: "HeldSpan", root: "HeldSpan") -> int:
     )
 
 
+class _Nowhere:
+    """Takes no other runs than that which is replayed."""
+
+    def start_recording(self, _: str, /) -> None:
+        """Record none."""
+
+
 class _Replay:
-    def __init__(
-        self, root: "HeldSpan", spans: list["HeldSpan"], kp: Recording, recorder: Recorder
-    ) -> None:
+    def __init__(self, root: "HeldSpan", spans: list["HeldSpan"], recorder: Recorder) -> None:
         self._root, self._spans, self._recorder = root, spans, recorder
-        self._tree = SpanTree(kp)
+        self._has_tools = any(span.kind in {"tool", "retriever"} for span in spans)
+        self._tree = SpanTree(_Nowhere())
         self._owned = root.outer is None
         self._pending: dict[int, list[ToolCall]] = {}
         self._calls = 0
@@ -120,15 +126,12 @@ class _Replay:
                 top.root.give_up()
 
     def _note_what_only_the_root_tells(self, owner: RootSpan, top: Span) -> None:
-        told = self._root.reading
-        if (
-            told is not None
-            and told.asked
-            and not any(
-                one.reading.asked for one in self._spans if one.kind == "model" and one.reading
-            )
-        ):
-            owner.record_history((Message("user", told.asked),), top)
+        told = self._root.reading or _NOTHING
+        is_asked = any(
+            one.reading.asked for one in self._spans if one.kind == "model" and one.reading
+        )
+        if asked := told.task or ("" if is_asked else told.asked):
+            owner.record_history((Message("user", asked),), top)
             self._has_objective = True
 
     def _write(self, span: "HeldSpan", owner: RootSpan) -> "HeldSpan | None":
@@ -172,25 +175,44 @@ class _Replay:
     def _write_model(
         self, span: "HeldSpan", around: "HeldSpan", told: Reading, owner: RootSpan
     ) -> None:
-        place = around
-        while place is not self._root and place.kind == "model":
-            place = next((one for one in place.above() if self._counts(one)), self._root)
-        asked = "" if self._has_objective else self._task() or told.asked
+        place = self._place(around)
+        asked = "" if self._has_objective else told.asked
         messages = (Message("user", asked),) if asked and self._owned else ()
         self._has_objective = self._has_objective or bool(asked)
         self._tree.start(
             span.id, place.id, "model", told.name, messages=messages, at_s=span.started_s
         )
+        live = self._tree.get(span.id)
+        if live is not None and live.place == self._root.place and not self._has_tools:
+            self._write_results(told.results)
         turn = None if told.turn is None else self._with_ids(told.turn, span)
         problem = None if told.problem is None else self._error(told.problem, owner)
-        if problem is not None and turn is not None and (turn.thoughts or turn.calls):
-            live = self._tree.get(span.id)
-            if live is not None:
-                owner.record_turn(turn, live)
+        says = turn is not None and (turn.thoughts or turn.calls)
+        if problem is not None and live is not None and turn is not None and says:
+            owner.record_turn(turn, live)
         self._tree.finish(span.id, turn=turn, error=problem)
 
-    def _task(self) -> str:
-        return "" if self._root.reading is None else self._root.reading.task
+    def _place(self, around: "HeldSpan") -> "HeldSpan":
+        """Return the innermost span with a place in the tree that is no model."""
+        while around is not self._root and around.kind == "model":
+            around = next((one for one in around.above() if self._counts(one)), self._root)
+        return around
+
+    def _write_results(self, results: Iterable[Result]) -> None:
+        """Note the results that a model was given, of tools that have no spans."""
+        pending = self._pending.get(0, [])
+        for result in results:
+            found = next((call for call in pending if call.id == result.call_id), None)
+            if found is not None:
+                pending.remove(found)
+                self._owes = [one for one in self._owes if one != found.id]
+                self._recorder.note(
+                    "error_recovery" if result.failed else "observation",
+                    tool=found.name,
+                    output_summary=result.output,
+                    place=self._root.place,
+                    call_id=found.id,
+                )
 
     def _with_ids(self, turn: Turn, span: "HeldSpan") -> Turn:
         """Return the turn with an id for each call, by which its tool finds it."""
@@ -225,9 +247,7 @@ class _Replay:
         self, span: "HeldSpan", around: "HeldSpan", told: Reading, owner: RootSpan
     ) -> None:
         call = self._announced(span, told)
-        place = around
-        while place is not self._root and place.kind == "model":
-            place = next((one for one in place.above() if self._counts(one)), self._root)
+        place = self._place(around)
         name = _name(span) if call is None else call.name
         live = self._tree.start(
             span.id,
@@ -245,7 +265,10 @@ class _Replay:
             live.end_with(self._error(told.problem, owner))
         else:
             live.conversation.end(live.tool, live.call_id)
-            owner.record_result("null" if told.result is None else told.result, live)
+            if told.failed:
+                owner.record_error(str(told.result), live)
+            else:
+                owner.record_result("null" if told.result is None else told.result, live)
         live.answered = True
         if _tool_around(span) is None:
             self._owes = [one for one in self._owes if call is None or one != call.id]

@@ -210,7 +210,91 @@ def langfuse_observations():
     ]
 
 
+def otlp_spans(trace="5b8e", snake=False):
+    """A trace as the collector writes it: children first, one batch a line."""
+
+    def key(camel):
+        return "".join(f"_{c.lower()}" if c.isupper() else c for c in camel) if snake else camel
+
+    def span(id, parent, operation, start, end, failed=False, **attributes):
+        told = {"gen_ai.operation.name": operation, **attributes}
+        return {
+            key("traceId"): trace,
+            key("spanId"): id,
+            key("parentSpanId"): parent,
+            "name": operation,
+            key("startTimeUnixNano"): f"{1_793_523_600 + start}000000000",
+            key("endTimeUnixNano"): f"{1_793_523_600 + end}000000000",
+            "attributes": [
+                {"key": name, "value": {key("intValue"): str(value)}}
+                if isinstance(value, int)
+                else {"key": name, "value": {key("stringValue"): value}}
+                for name, value in told.items()
+            ],
+            "status": {"code": 2 if failed else 1, "message": "ValueError: shut" if failed else ""},
+        }
+
+    def batch(*spans):
+        scopes = [{"scope": {"name": "a.framework"}, "spans": spans}]
+        return {key("resourceSpans"): [{"resource": {}, key("scopeSpans"): scopes}]}
+
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "Refund order A1."}]}]
+    call = {"type": "tool_call", "id": "c1", "name": "refund", "arguments": {"order": "A1"}}
+    thought = {"type": "reasoning", "content": "Look first."}
+    first = {
+        "gen_ai.input.messages": json.dumps(asked),
+        "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [thought, call]}]),
+        "gen_ai.usage.input_tokens": 10,
+        "gen_ai.request.model": "a-model",
+    }
+    tool = {"gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"}
+    parts = [{"type": "text", "content": "The till is closed."}]
+    last = {"gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": parts}])}
+    agent = {"gen_ai.agent.name": "desk", "gen_ai.conversation.id": "a-talk"}
+    return [
+        batch(
+            span("b", "a", "chat", 1, 2, **first),
+            span("c", "a", "execute_tool", 2, 4, failed=True, **tool),
+        ),
+        batch(span("d", "a", "chat", 4, 5, **last), span("a", "", "invoke_agent", 0, 6, **agent)),
+    ]
+
+
+def phoenix_spans():
+    def one(id, parent, kind, start, end, **attributes):
+        return {
+            "name": kind,
+            "context": {"trace_id": "p1", "span_id": id},
+            "span_kind": kind,
+            "parent_id": parent,
+            "start_time": START.format(start),
+            "end_time": START.format(end),
+            "status_code": "OK",
+            "status_message": "",
+            "attributes": attributes,
+            "events": [],
+        }
+
+    def message(role, content):
+        return {"message": {"role": role, "content": content}}
+
+    def flat(way, role, content):
+        start = f"llm.{way}_messages.0.message"
+        return {f"{start}.role": role, f"{start}.content": content}
+
+    nested = {"llm": {"output_messages": [message("assistant", "Done.")]}}
+    return [
+        one("root", None, "AGENT", 0, 9, **{"agent.name": "desk", "session.id": "a-talk"}),
+        one("m1", "root", "LLM", 1, 2, **flat("input", "user", "Refund."),
+            **flat("output", "assistant", "I look.")),
+        one("t1", "root", "TOOL", 2, 3, **{"tool.name": "look_up", "input.value": '{"order": "A1"}',
+            "output.value": "12 EUR"}),
+        one("m2", "root", "LLM", 4, 5, **nested),
+    ]  # fmt: skip
+
+
 SAMPLES = {
+    "otlp": lines(*otlp_spans()),
     "claude-code": lines(*claude_session()),
     "codex": lines(*codex_session()),
     "messages": lines({"messages": conversation()}, conversation("other")),

@@ -1,4 +1,6 @@
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from kp_middleware.imports import FORMATS, Book, Filling, files_of, format_in, r
 from kp_middleware.imports._values import MOST_LINE_BYTES
 
 SHARED = Path(__file__).parents[3] / "shared" / "adapters" / "imports"
-THEIRS = sorted(SHARED.glob("*.*")) if SHARED.is_dir() else []
+THEIRS = sorted([*SHARED.glob("*.jsonl"), *SHARED.glob("*.sqlite")]) if SHARED.is_dir() else []
 
 READABLE = [name for name in FORMATS if name != "traces"]
 
@@ -58,31 +60,42 @@ def test_wrong_types_anywhere_are_no_traceback(tmp_path, format_, data):
     runs, book = read_all(path, format_)
 
     assert all(run.shape.steps for run in runs)
-    assert set(book.skipped) <= {"unknown_type", "not_json"}
+    assert set(book.skipped) <= {"unknown_type", "not_json", "no_agent", "no_content"}
 
 
 @pytest.mark.parametrize("format_", SAMPLES)
 def test_a_file_cut_anywhere_gives_what_can_be_read(tmp_path, format_):
-    path, content = tmp_path / "sample", SAMPLES[format_].encode()
+    path = tmp_path / "sample"
+    path.write_text(SAMPLES[format_])
 
-    for end in range(0, len(content), 97):
-        path.write_bytes(content[:end])
-        _, book = read_all(path, format_)
-        assert set(book.skipped) <= {"not_json", "unknown_type", "no_answer"}
+    assert_readable_wherever_cut(path, format_, every=97)
 
 
 @pytest.mark.skipif(not THEIRS, reason="the samples of ../shared are not there")
+@pytest.mark.parametrize(
+    "every", [97 * 41, pytest.param(97, marks=pytest.mark.slow)], ids=["some", "all"]
+)
 @pytest.mark.parametrize("sample", THEIRS, ids=lambda path: path.name)
-def test_the_shared_samples_cut_anywhere_give_what_can_be_read(tmp_path, sample):
-    content, path = sample.read_bytes(), tmp_path / "sample"
-    format_ = format_in(sample) or "messages"
-    whole, _ = read_all(sample, format_)
+def test_the_shared_samples_cut_anywhere_give_what_can_be_read(tmp_path, sample, every):
+    path = tmp_path / "sample"
+    path.write_bytes(sample.read_bytes())
 
-    for end in range(0, len(content), 97):
+    assert_readable_wherever_cut(path, format_in(sample), every=every)
+
+
+def assert_readable_wherever_cut(path, format_, *, every):
+    """All of a cut file is there that ends before the cut, and only the cut is counted."""
+    content, steps = path.read_bytes(), 0
+
+    for end in range(0, len(content), every):
         path.write_bytes(content[:end])
         runs, book = read_all(path, format_)
-        assert len(runs) <= len(whole) + 1
+        cuts = book.skipped["not_json"] + book.skipped["unreadable"]
+        assert cuts <= 1 + content[:end].count(b"not JSON")
         assert "invalid" not in book.skipped
+        now = sum(run.shape.steps for run in runs)
+        assert now >= steps or format_ in {"claude-code", "messages"}
+        steps = now
 
 
 def test_a_line_that_is_too_long_is_skipped_and_counted(tmp_path):
@@ -141,6 +154,22 @@ def test_parts_of_sessions_are_no_sessions(tmp_path):
     found = [*files_of("claude-code", tmp_path, Book("claude-code"))]
 
     assert found == [tmp_path / "s1.jsonl"]
+
+
+def test_nothing_is_written_beside_a_session_of_the_agents_sdk(tmp_path):
+    path = tmp_path / "session.db"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute("CREATE TABLE agent_messages (id, session_id, message_data, created_at)")
+        for at, message in enumerate(conversation()):
+            row = (at, "s1", json.dumps(message), "2026-11-01 09:00:00")
+            file.execute("INSERT INTO agent_messages VALUES (?, ?, ?, ?)", row)
+        file.commit()
+
+    runs, _ = read_all(path, "messages")
+
+    assert [run.shape.steps for run in runs] == [7]
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_file_that_is_no_text_is_counted(tmp_path):

@@ -146,8 +146,8 @@ def test_times_are_those_of_the_source_and_decide_the_order(import_all, folder, 
     import_all("langsmith")
 
     assert rows("started_at, duration_ms") == [
-        ("2026-11-01T09:01:00.000Z", 6000),
-        ("2026-11-01T09:30:00.000Z", 6000),
+        ("2026-11-01T09:01:00.000Z", 9000),
+        ("2026-11-01T09:30:00.000Z", 9000),
     ]
     novelty = [value for (value,) in rows("novelty")]
     assert novelty[0] > novelty[1]

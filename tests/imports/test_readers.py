@@ -238,9 +238,9 @@ def test_spans_of_langsmith_become_runs_in_the_order_of_their_events(read):
         ("observation", "", "Refund order A1."),
         ("thought", "", "I look."),
         ("tool_call", "look_up", ""),
-        ("tool_call", "pay", ""),
         ("observation", "look_up", "12 EUR"),
-        ("error_recovery", "pay", "E('no')"),
+        ("tool_call", "pay", ""),
+        ("error_recovery", "pay", "E: no"),
     ]
     assert (first.thread_id, first.input_tokens) == ("a-thread", 4)
     assert first.trace.outcome.result_summary == "Done."

@@ -2,27 +2,22 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
-from kp_middleware.recording import jsonable
+from kp_middleware.recording import bounded_text
 
 Fields: TypeAlias = dict[str, Any]
 
+_MOST_BYTES: Final = 1_000_000
+_MOST_EXACT: Final = 2**53
 _EARLIEST_S: Final = 631_152_000.0  # 1990: what is earlier or later is no time of a run
 _LATEST_S: Final = 4_102_444_800.0  # 2100
-_MOST_TOKENS: Final = 2**53
-_MOST_CUT_BYTES: Final = 1 << 20
 
 
 def fields(value: object) -> Fields:
-    """Return an object, or an empty one.
-
-    >>> fields({"a": 1}), fields("a")
-    ({'a': 1}, {})
-    """
+    """Return an object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -31,23 +26,30 @@ def listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def objects(value: object) -> Iterator[Fields]:
-    """Yield the objects of a list."""
-    return (item for item in listed(value) if isinstance(item, dict))
+def objects(value: object) -> list[Fields]:
+    """Return the objects of a list."""
+    return [one for one in listed(value) if isinstance(one, dict)]
 
 
 def text(value: object) -> str:
-    """Return a text, or an empty one."""
-    return value if isinstance(value, str) else ""
+    """Return a text of bounded size, or an empty one."""
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) < _MOST_BYTES // 4 else bounded_text(value, _MOST_BYTES)
 
 
 def name(value: object) -> str | None:
     """Return a text that is not empty and that UTF-8 can write, or a number as one; else None."""
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value) if abs(value) < _MOST_TOKENS else None
+        value = str(value) if abs(value) < _MOST_EXACT else None
     if not isinstance(value, str) or not value:
         return None
     return value if value.isascii() else value.encode(errors="replace").decode()
+
+
+def first_text(values: Mapping[str, Any], *keys: str) -> str:
+    """Return the first of these values that is a text which is not empty."""
+    return next((said for key in keys if (said := text(values.get(key)))), "")
 
 
 def number(value: object) -> float | None:
@@ -58,13 +60,13 @@ def number(value: object) -> float | None:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if abs(value) < _MOST_TOKENS and math.isfinite(value) else None
+    return float(value) if abs(value) <= _MOST_EXACT and math.isfinite(value) else None
 
 
 def tokens(*values: object) -> int | None:
     """Return the sum of counts of tokens, or None where there is none."""
     counts = [count for value in values if (count := number(value)) is not None and count >= 0]
-    return int(sum(counts)) if counts else None
+    return int(min(sum(counts), _MOST_EXACT)) if counts else None
 
 
 def time_s(value: object) -> float | None:
@@ -82,29 +84,31 @@ def time_s(value: object) -> float | None:
             moment = datetime.fromisoformat(value)
         except ValueError:
             return None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        seconds = moment.timestamp()
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return seconds if seconds is not None and _EARLIEST_S <= seconds <= _LATEST_S else None
 
 
-def unpacked(value: object) -> Any:
-    """Return the value of a JSON text, or any other value as it is."""
-    if isinstance(value, str) and value[:1] in {"{", "[", '"'}:
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
+def parsed(value: object) -> Any:
+    """Return the value of a JSON text, and any other value as it is: a cut text stays a text.
+
+    >>> parsed('{"a": 1}'), parsed('{"a": '), parsed(2)
+    ({'a': 1}, '{"a": ', 2)
+    """
+    if not isinstance(value, str | bytes):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def arguments(value: object) -> Fields:
-    """Return the arguments of a tool call: an object, or a JSON text of one.
+    """Return the arguments of a call: an object, or a JSON text of one.
 
     >>> arguments('{"a": 1}'), arguments("ls -l"), arguments(None)
     ({'a': 1}, {'input': 'ls -l'}, {})
     """
-    given = unpacked(value)
+    given = parsed(value)
     if isinstance(given, dict):
         return given
     return {} if given is None or given == "" else {"input": given}
@@ -130,16 +134,3 @@ def _block_text(block: object) -> str:
         case {"type": str(kind)}:
             return f"[{kind[:40]}]"
     return ""
-
-
-def written(value: object) -> str:
-    """Return a value as JSON; what is too deep for that is cut."""
-    try:
-        return json.dumps(value, sort_keys=True)
-    except RecursionError:
-        return json.dumps(jsonable(value, _MOST_CUT_BYTES), sort_keys=True)
-
-
-def digest(value: object) -> str:
-    """Return a fingerprint of a document that has no id of its own."""
-    return sha256(written(value).encode()).hexdigest()[:32]

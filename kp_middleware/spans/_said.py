@@ -1,0 +1,306 @@
+"""Messages in every form in which they are published, and what they say.
+
+OpenAI's chat messages and the items of its Responses API, Anthropic's and Bedrock's blocks,
+LangChain's messages, and the parts of OpenTelemetry's GenAI conventions.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kp_middleware.recording import ToolCall, Turn
+from kp_middleware.spans._fields import (
+    Fields,
+    arguments,
+    fields,
+    first_text,
+    listed,
+    name,
+    objects,
+    parsed,
+    text,
+    text_of,
+    tokens,
+)
+
+_ROLES: Final = {
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+    "HumanMessage": "user",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "function": "tool",
+    "developer": "system",
+}
+_KNOWN: Final = frozenset({"user", "assistant", "system", "tool"})
+_CALLS: Final = frozenset({"tool_use", "tool_call"})
+_RESULTS: Final = frozenset({"tool_result", "tool_call_response"})
+_REASONS: Final = frozenset({"reasoning", "thinking", "redacted_thinking"})
+_FAILED: Final = frozenset({"error", "failed", "incomplete"})
+
+
+class Result(NamedTuple):
+    """The result of a tool, as a message has it."""
+
+    output: object
+    call_id: str | None = None
+    tool: str | None = None
+    failed: bool = False
+
+
+class Said(NamedTuple):
+    """What one message says.
+
+    Attributes:
+        role: ``user``, ``assistant``, ``system``, ``tool``, or another.
+        thoughts: The reasoning and the texts, in order.
+        texts: Those of them that are spoken.
+        calls, results: Of tools.
+        model: That wrote it, or None.
+        read, written: Its tokens, or None.
+    """
+
+    role: str
+    thoughts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[Result, ...] = ()
+    model: str | None = None
+    read: int | None = None
+    written: int | None = None
+
+
+def said_in(given: object, role: str = "") -> Said | None:
+    """Return what a message or an item says, or None if it is none.
+
+    Args:
+        given: The message.
+        role: That of a message which does not say its own.
+
+    >>> said_in({"role": "user", "content": [{"type": "text", "text": "An egg?"}]}).texts
+    ('An egg?',)
+    """
+    message = _plain(fields(given))
+    sort = text(message.get("type"))
+    if sort.endswith("_call_output"):
+        return Said("tool", results=(_result(message),))
+    if sort == "reasoning":
+        parts = objects(message.get("summary")) or objects(message.get("content"))
+        return Said("assistant", tuple(said for one in parts if (said := text(one.get("text")))))
+    if sort.endswith("_call"):
+        call_id = name(message.get("call_id")) or name(message.get("id"))
+        called = {"name": sort.removesuffix("_call"), "arguments": message.get("action")}
+        return Said("assistant", calls=(_call({**called, **message, "id": call_id}),))
+    said_role = _role_of(message)
+    if not said_role and (not role or not message.keys() & {"content", "parts", "tool_calls"}):
+        return None
+    return _Reading(said_role or role, message).said()
+
+
+class _Reading:
+    """A message that is read."""
+
+    def __init__(self, role: str, message: Fields) -> None:
+        self._role, self._message = role, message
+        self._thoughts: list[str] = []
+        self._texts: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._results: list[Result] = []
+
+    def said(self) -> Said:
+        """Return what it says."""
+        message = self._message
+        content = message.get("parts") or message.get("contents") or message.get("content")
+        blocks = listed(content)
+        if self._role == "tool" and not any(_is_result(block) for block in blocks):
+            return Said("tool", results=(_result(message),))
+        if reasoning := first_text(message, "reasoning_content", "reasoning"):
+            self._thoughts.append(reasoning)
+        for block in [content] if isinstance(content, str) else blocks:
+            self._block(block)
+        if not self._texts and "contents" in message:
+            self._speak(text(message.get("content")))
+        if calls := objects(message.get("tool_calls")):
+            self._calls = [_call(one) for one in calls]
+        if isinstance(message.get("function_call"), dict):
+            self._calls.append(_call(message["function_call"]))
+        usage = fields(message.get("usage_metadata")) or fields(message.get("usage"))
+        return Said(
+            self._role,
+            tuple(self._thoughts),
+            tuple(self._texts),
+            tuple(self._calls),
+            tuple(self._results),
+            name(fields(message.get("response_metadata")).get("model_name"))
+            or name(message.get("model")),
+            tokens(usage.get("input_tokens", usage.get("prompt_tokens"))),
+            tokens(usage.get("output_tokens", usage.get("completion_tokens"))),
+        )
+
+    def _block(self, given: object) -> None:
+        block, sort = fields(given), text(fields(given).get("type"))
+        if isinstance(given, str):
+            self._speak(given)
+        elif sort in _CALLS or "toolUse" in block:
+            self._calls.append(_call(fields(block.get("toolUse")) or block))
+        elif _is_result(block):
+            self._results.append(_result(fields(block.get("toolResult")) or block))
+        elif sort in _REASONS or "reasoningContent" in block:
+            if thought := _words(block):
+                self._thoughts.append(thought)
+        elif words := _words(block):
+            self._speak(words)
+        elif sort and not sort.endswith("text") and self._role == "user":  # a picture
+            self._speak(f"[{sort[:40]}]")
+
+    def _speak(self, words: str) -> None:
+        if words.strip():
+            self._thoughts.append(words)
+            self._texts.append(words)
+
+
+def _plain(message: Fields) -> Fields:
+    """Return a message of LangChain without the envelope of its serialization."""
+    kwargs = message.get("kwargs")
+    if "lc" in message and isinstance(kwargs, dict):
+        kind = next((part for part in reversed(listed(message.get("id"))) if part), "")
+        return {"role": kind, **kwargs}
+    data = message.get("data")
+    return {**message, **data} if isinstance(data, dict) and "content" in data else message
+
+
+def _role_of(message: Fields) -> str:
+    for said in (message.get("role"), message.get("type")):
+        role = _ROLES.get(said, said) if isinstance(said, str) else ""
+        if role in _KNOWN:
+            return role
+    return text(message.get("role"))
+
+
+def _is_result(block: object) -> bool:
+    return fields(block).get("type") in _RESULTS or "toolResult" in fields(block)
+
+
+def _words(block: Fields) -> str:
+    """Return the text of a block or a part; Bedrock has its own block inside."""
+    for key in ("text", "content", "thinking", "reasoning", "refusal", "reasoningContent"):
+        value = block.get(key)
+        if isinstance(value, dict):
+            value = fields(value.get("reasoningText") or value).get("text")
+        if said := text(value):
+            return said
+    return "\n".join(text(one.get("text")) for one in objects(block.get("summary")))
+
+
+def _call(call: Fields) -> ToolCall:
+    """Return a tool call in OpenAI's, Anthropic's, Bedrock's or LangChain's form."""
+    asked = fields(call.get("function")) or call
+    keys = ("arguments", "args", "input")
+    given = next((asked[key] for key in keys if asked.get(key) is not None), None)
+    call_id = name(call.get("id")) or name(call.get("toolUseId"))
+    return ToolCall(text(asked.get("name")) or "(unnamed)", arguments(given), call_id)
+
+
+def _result(message: Fields) -> Result:
+    keys = ("content", "response", "result", "output")
+    output = next((message[key] for key in keys if message.get(key) is not None), None)
+    ids = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "id")
+    return Result(
+        text_of(output) if isinstance(output, list) and text_of(output) else output,
+        next((found for key in ids if (found := name(message.get(key)))), None),
+        name(message.get("name")),
+        failed=message.get("is_error") is True or text(message.get("status")) in _FAILED,
+    )
+
+
+def messages_in(value: object, role: str) -> list[Said]:
+    """Return the messages of a request, a response, a state, or a list of messages.
+
+    Args:
+        value: Or a JSON text of it; any other text is what ``role`` said.
+        role: ``user`` for what was given, ``assistant`` for what came.
+    """
+    body = parsed(value)
+    told = fields(body)
+    keys = ("messages", "input" if role == "user" else "output", "generations", "choices")
+    body = next((told[key] for key in keys if told.get(key) is not None), body)
+    if isinstance(body, str):
+        return [Said(role, (text(body),), (text(body),))] if body.strip() else []
+    found = [body] if isinstance(body, dict) else listed(body)
+    if len(found) == 1 and isinstance(found[0], list) and not _is_pair(found[0]):
+        found = found[0]  # LangChain's prompts and generations are lists of lists
+    all_said = (said_in(_message(one, role), role) for one in found)
+    return [said for said in all_said if said is not None]
+
+
+def _message(one: object, role: str) -> object:
+    """Return the message in a choice, a generation or a pair."""
+    if _is_pair(one):
+        return dict(zip(("role", "content"), listed(one), strict=True))
+    envelope = fields(one)
+    if isinstance(envelope.get("message"), dict):
+        return envelope["message"]
+    if "generation_info" in envelope or [*envelope] == ["text"]:
+        return {"role": role, "content": envelope.get("text")}
+    return one
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(one) is str for one in value)
+
+
+def turn_of(
+    messages: Iterable[Said],
+    model: str | None = None,
+    read: object = None,
+    written: object = None,
+) -> Turn:
+    """Return the turn of a model that answered with these messages.
+
+    Args:
+        messages: The answer.
+        model: Its name, or None: that which the messages tell.
+        read: The number of tokens that it read, if it is one.
+        written: The number of tokens that it wrote.
+    """
+    said = list(messages)
+    texts = [one for message in said for one in message.texts]
+    counts = tokens(read), tokens(written)
+    if counts == (None, None):
+        counts = tokens(*(one.read for one in said)), tokens(*(one.written for one in said))
+    return Turn(
+        text=texts[-1] if texts else "",
+        calls=tuple(call for message in said for call in message.calls),
+        model=model or next((one.model for one in said if one.model), None),
+        tokens=None if counts == (None, None) else (counts[0] or 0, counts[1] or 0),
+        thoughts=tuple(thought for one in said for thought in one.thoughts),
+    )
+
+
+def asked_in(messages: Iterable[Said]) -> str:
+    """Return the user's texts since the last message of the assistant."""
+    asked = (one for said in _news(messages) if said.role == "user" for one in said.texts)
+    return text(" ".join(asked))
+
+
+def results_in(messages: Iterable[Said]) -> tuple[Result, ...]:
+    """Return the results of tools since the last message of the assistant."""
+    return tuple(result for said in _news(messages) for result in said.results)
+
+
+def _news(messages: Iterable[Said]) -> list[Said]:
+    news: list[Said] = []
+    for said in messages:
+        if said.role == "assistant":
+            news.clear()
+        else:
+            news.append(said)
+    return news
+
+
+def last_text(messages: Iterable[Said]) -> str:
+    """Return the last text of the assistant; of a whole history, that is its answer."""
+    texts = [one for said in messages if said.role not in {"user", "tool"} for one in said.texts]
+    return texts[-1] if texts else ""

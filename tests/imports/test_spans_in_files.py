@@ -1,0 +1,122 @@
+"""Spans that were kept in files become the runs that they become live."""
+
+import json
+
+import pytest
+from import_samples import lines, otlp_spans, phoenix_spans, told
+
+REFUND = [
+    ("observation", "", "Refund order A1."),
+    ("thought", "", "Look first."),
+    ("tool_call", "refund", ""),
+    ("error_recovery", "refund", "ValueError: shut"),
+    ("thought", "", "The till is closed."),
+]
+
+
+@pytest.mark.parametrize("snake", [False, True], ids=["camel case", "snake case"])
+def test_a_trace_is_gathered_from_all_lines_of_the_collector(read, snake):
+    first, second = otlp_spans(snake=snake)
+
+    (run, other), book = read("otlp", lines(first, *otlp_spans("77aa"), second))
+
+    assert told(run) == told(other) == REFUND
+    assert (run.thread_id, run.agent_name, run.model) == ("a-talk", "desk", "a-model")
+    assert (run.trace.metadata.created_at, run.duration_ms) == ("2026-11-01T09:00:00.000Z", 6000)
+    assert (run.input_tokens, run.complete, book.skipped) == (10, True, {})
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["one a line", "an answer"])
+def test_spans_of_phoenix_are_openinference(read, whole):
+    spans = phoenix_spans()
+
+    (run,), _ = read("otlp", json.dumps({"data": spans}) if whole else lines(*spans))
+
+    assert told(run) == [
+        ("observation", "", "Refund."),
+        ("thought", "", "I look."),
+        ("tool_call", "look_up", ""),
+        ("observation", "look_up", "12 EUR"),
+        ("thought", "", "Done."),
+    ]
+    assert (run.agent_name, run.thread_id) == ("desk", "a-talk")
+
+
+def test_openinference_that_langfuse_kept_is_read_as_such(read):
+    rows = [
+        {
+            "id": span["context"]["span_id"],
+            "trace_id": "p1",
+            "parent_observation_id": span["parent_id"],
+            "type": "SPAN",
+            "name": span["name"],
+            "start_time": span["start_time"],
+            "end_time": span["end_time"],
+            "input": span["attributes"].pop("input.value", None),
+            "output": span["attributes"].pop("output.value", None),
+            "metadata": {
+                "attributes": {"openinference.span.kind": span["span_kind"], **span["attributes"]}
+            },
+        }
+        for span in phoenix_spans()[:3]
+    ]
+
+    (run,), _ = read("langfuse", lines(*rows))
+
+    assert told(run)[1:] == [
+        ("thought", "", "I look."),
+        ("tool_call", "look_up", ""),
+        ("observation", "look_up", "12 EUR"),
+    ]
+
+
+def test_what_is_no_agents_and_what_tells_nothing_is_counted(read):
+    request = otlp_spans("0001")
+    for span in request[1]["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        span["attributes"] = []
+    silent = otlp_spans("0002")
+    for line in silent:
+        for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+            keys = {"gen_ai.operation.name", "gen_ai.tool.name"}
+            span["attributes"] = [one for one in span["attributes"] if one["key"] in keys]
+            span["status"] = {}
+
+    runs, book = read("otlp", lines(*request, *silent, {"a": 1}))
+
+    assert runs == []
+    assert book.skipped == {"no_agent": 1, "no_content": 1, "unknown_type": 1}
+
+
+def test_results_of_tools_without_spans_are_in_what_the_model_was_given(read):
+    """Langfuse's and LangSmith's wrappers of a client tell models alone."""
+    asked = [{"role": "user", "content": "Refund order A1."}]
+    call = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": "{}"}}
+    called = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "paid"}
+    rows = [
+        {
+            "id": f"g{at}",
+            "trace_id": "f1",
+            "parent_observation_id": None,
+            "type": "GENERATION",
+            "name": "openai",
+            "start_time": f"2026-11-01 09:00:0{at}",
+            "end_time": f"2026-11-01 09:00:0{at + 1}",
+            "input": given,
+            "output": output,
+        }
+        for at, given, output in [
+            (0, asked, called),
+            (2, [*asked, called, result], {"role": "assistant", "content": "Done."}),
+        ]
+    ]
+
+    (run,), _ = read("langfuse", lines(*rows))
+
+    assert told(run) == [
+        ("observation", "", "Refund order A1."),
+        ("tool_call", "refund", ""),
+        ("observation", "refund", "paid"),
+        ("thought", "", "Done."),
+    ]
+    assert run.complete
