@@ -237,13 +237,16 @@ class VectorCache:
         """
         unit = self.unit(vector)
         with self._lock, self._writing():
-            ring = self._ring(embedder)
+            (ring,) = self._current({embedder})
             now_ms = self._now_ms()
             seq = 0
             if self._table is not None:
                 seq = self._table.insert(
                     embedder, unit.astype("<f4", copy=False).tobytes(), key=key, added_at_ms=now_ms
                 )
+                self._seen_seq |= {
+                    name: seq for name, seen in self._seen_seq.items() if seen == seq - 1
+                }
                 self._seen_seq[embedder] = seq
             evicted = ring.append(unit, key=key, stamp_ms=now_ms, seq=seq)
             if self._table is not None and evicted is not None:
@@ -261,7 +264,8 @@ class VectorCache:
         unit = self.unit(query)
         names = self._names() if embedder is None else {embedder, _UNNAMED}
         with self._lock:
-            found = [near for name in names if (near := self._nearest_of(name, unit)) is not None]
+            rings = self._current(names if self._table is not None else names & {*self._rings})
+            found = [near for ring in rings if (near := self._nearest_in(ring, unit)) is not None]
         return max(found, key=lambda near: near.similarity, default=None)
 
     def max_cosine_similarity(self, query: ArrayLike, *, embedder: str | None = None) -> float:
@@ -280,7 +284,7 @@ class VectorCache:
     def size(self) -> int:
         """The number of live entries."""
         with self._lock:
-            rings = [self._ring(name) for name in self._names()]
+            rings = self._current(self._names())
             self.evict_expired()
             return sum(map(len, rings))
 
@@ -306,8 +310,7 @@ class VectorCache:
         take 0.3 s.
         """
         with self._lock:
-            for name in (embedder, _UNNAMED):
-                self._ring(name)
+            self._current({embedder, _UNNAMED})
 
     def reload(self) -> None:
         """Discard the memory, to read the file again after a rollback on a shared connection."""
@@ -326,34 +329,30 @@ class VectorCache:
         stored = [] if self._table is None else self._table.embedders()
         return {*self._rings, *stored}
 
-    def _nearest_of(self, embedder: str, unit: Vector) -> Neighbour | None:
-        if self._table is None and embedder not in self._rings:
-            return None
-        ring = self._ring(embedder)
+    def _nearest_in(self, ring: Ring, unit: Vector) -> Neighbour | None:
         self._expire(ring)
         found = ring.nearest(unit)
         if found is None:
             return None
         return Neighbour(min(1.0, max(-1.0, found.similarity)), found.key)
 
-    def _ring(self, embedder: str) -> Ring:
-        """Return the ring of an embedder, updated with the vectors other processes added."""
-        if embedder not in self._rings:
-            self._rings[embedder] = Ring(self.max_elements, self.dimensions)
-            self._seen_seq[embedder] = 0
-        ring = self._rings[embedder]
-        if self._table is not None:
-            self._catch_up(embedder, ring, self._table)
-        return ring
+    def _current(self, embedders: set[str]) -> list[Ring]:
+        """Return the rings of embedders, updated with the vectors other processes added."""
+        last_seq = 0 if self._table is None else self._table.last_seq()
+        for name in embedders:
+            if name not in self._rings:
+                self._rings[name] = Ring(self.max_elements, self.dimensions)
+                self._seen_seq[name] = 0
+            if self._table is not None and self._seen_seq[name] != last_seq:
+                self._catch_up(name, self._table, last_seq)
+        return [self._rings[name] for name in embedders]
 
-    def _catch_up(self, embedder: str, ring: Ring, table: VectorTable) -> None:
+    def _catch_up(self, embedder: str, table: VectorTable, last_seq: int) -> None:
         """Copy in an embedder's rows added to the file since the last look, as far as they fit.
 
         Sequence numbers grow in the order of commits: no later row gets a lower one.
         """
-        last_seq, seen_seq = table.last_seq(), self._seen_seq[embedder]
-        if last_seq == seen_seq:
-            return
+        ring, seen_seq = self._rings[embedder], self._seen_seq[embedder]
         if last_seq - seen_seq > self.max_elements:
             seen_seq = max(seen_seq, table.before_newest(embedder, self.max_elements))
         for rows in table.since(embedder, seen_seq, after_ms=self._expired_ms()):

@@ -56,7 +56,8 @@ class Dispatch:
         self._goes_nowhere = settings.api_key is None and exporter is None
         self._has_begun = False
         self._looked_until = 0
-        self._caught_up = settings.visibility == "private" or self._goes_nowhere
+        self._sends = settings.visibility != "private" and not self._goes_nowhere
+        self._caught_up = not self._sends
 
     def blocking_reason(self, visibility: str, ending: Ending, started_at: str) -> str | None:
         """Say why a trace that cleared stays here all the same: a key of `DELIVERY`, or None."""
@@ -128,8 +129,8 @@ class Dispatch:
         return self._settings.forward_only == "confirmed" and not ending.is_confirmed
 
     def any_pending(self) -> bool:
-        """Return whether an outbox item waits to be sent."""
-        return self._outbox.any_pending()
+        """Return whether an outbox item waits to be sent, and may be."""
+        return self._sends and self._outbox.any_pending()
 
     def sync(self, seq: int) -> None:
         """Let the outbox item of a trace follow after the trace has changed."""

@@ -48,14 +48,18 @@ class ForkLock:
         """
         if self._pid != os.getpid():
             raise TimeoutError(_IN_A_CHILD)
+        thread = threading.get_ident()
+        if thread in self._at_work:
+            self._at_work[thread] += 1
+            return
         if not self._changed.acquire(timeout=_USE_WAITS_S):
             raise TimeoutError(_TAKEN)
         try:
-            thread = threading.get_ident()
-            free = thread in self._at_work or not self._forking
-            if not free and not self._changed.wait_for(lambda: not self._forking, _USE_WAITS_S):
+            if self._forking and not self._changed.wait_for(
+                lambda: not self._forking, _USE_WAITS_S
+            ):
                 raise TimeoutError(_TAKEN)
-            self._at_work[thread] = self._at_work.get(thread, 0) + 1
+            self._at_work[thread] = 1
         finally:
             self._changed.release()
 
@@ -68,11 +72,12 @@ class ForkLock:
         if self._pid != os.getpid():
             return  # it may stay locked forever in the child
         thread = threading.get_ident()
-        with self._changed:
+        if self._at_work[thread] > 1:
             self._at_work[thread] -= 1
-            if not self._at_work[thread]:
-                del self._at_work[thread]
-                self._changed.notify_all()
+            return
+        with self._changed:
+            del self._at_work[thread]
+            self._changed.notify_all()
 
     def shut(self) -> float:
         """Wait up to three seconds until no other thread holds the lock; return the deadline.
@@ -213,11 +218,11 @@ class Database:
 
     def execute(self, sql: str, parameters: Any = (), /) -> Rows:
         """Run one statement."""
-        if self._owner == (os.getpid(), threading.get_ident()) and self._connection is not None:
-            try:  # in this thread's own transaction, which holds the locks
-                return Rows(self._connection.execute(sql, parameters))
+        if (connection := self._own()) is not None:
+            try:
+                return Rows(connection.execute(sql, parameters))
             finally:
-                if not self._connection.in_transaction:
+                if not connection.in_transaction:
                     self._stay(in_transaction=False)
         began = False
         while not began:
@@ -275,8 +280,20 @@ class Database:
         """The connection, if the fork could not close it."""
         return self._connection
 
+    def _own(self) -> sqlite3.Connection | None:
+        """Return the connection in this thread's own transaction, which holds the locks."""
+        is_ours = self._owner == (os.getpid(), threading.get_ident())
+        return self._connection if is_ours else None
+
     @contextmanager
     def _used(self) -> Iterator[sqlite3.Connection]:
+        if (own := self._own()) is not None:
+            try:
+                yield own
+            finally:
+                if not own.in_transaction:
+                    self._stay(in_transaction=False)
+            return
         self._enter()
         try:
             connection = self._opened()
