@@ -28,7 +28,6 @@ ALTER TABLE traces DROP COLUMN verdict;
 ALTER TABLE traces DROP COLUMN reason;
 ALTER TABLE traces ADD COLUMN verdict TEXT GENERATED ALWAYS AS (
   CASE WHEN decision IS NULL THEN NULL WHEN decision = 'forward' THEN 'forwarded' ELSE reason_code END) VIRTUAL;   -- what became of it, to count
-CREATE INDEX traces_verdict ON traces(gate, verdict, state) WHERE score IS NOT NULL;         -- `stats --by gate`, `--by state`
 CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, t.success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason_code) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
 ALTER TABLE steps ADD COLUMN started_at TEXT;            -- as traces.started_at
 ALTER TABLE steps ADD COLUMN call_id TEXT;               -- fingerprint of the tool call that it makes or answers
@@ -74,7 +73,6 @@ CREATE TABLE estimates (                                 -- of success: what it 
   known      INTEGER,                                    -- of how many runs it was told how they ended
   reasons    TEXT CHECK (reasons IS NULL OR json_valid(reasons))   -- [["steps",1.2,-0.8]]: how unusual, and what it adds to the log-odds
 ) STRICT;
-CREATE INDEX traces_margin    ON traces(margin);
 CREATE INDEX traces_gate      ON traces(domain, seq, gate, rank_key, chosen, credit, score) WHERE score IS NOT NULL;   -- the last runs, ranked
 CREATE INDEX traces_kind      ON traces(domain, framework, seq, success_source, success, score, chosen) WHERE score IS NOT NULL;   -- what was told of the last runs
 CREATE VIEW history AS SELECT t.seq, t.id, t.started_at, t.domain, t.objective, t.score, t.margin, t.success, t.step_count, t.tool_count, coalesce(o.state, CASE WHEN t.state <> 'scored' THEN t.state WHEN t.decision = 'forward' THEN 'not queued' ELSE 'withheld' END) AS state, coalesce(o.reason, t.reason_code) AS reason FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq;
@@ -111,3 +109,18 @@ CREATE TRIGGER asked_ai AFTER INSERT ON asked BEGIN INSERT INTO asked_fts(rowid,
 CREATE TRIGGER asked_ad AFTER DELETE ON asked BEGIN INSERT INTO asked_fts(asked_fts, rowid, said, answered) VALUES ('delete', old.trace_seq, old.said, old.answered); END;
 INSERT INTO traces_fts(traces_fts) VALUES ('rebuild');
 INSERT INTO asked_fts(asked_fts) VALUES ('rebuild');
+-- Fewer indices: each run writes all of them.
+DROP INDEX traces_started;
+DROP INDEX traces_score;
+DROP INDEX traces_duration;
+DROP INDEX traces_todo;
+DROP INDEX traces_recorded;
+DROP INDEX traces_paused;
+DROP INDEX traces_spread;
+DROP INDEX traces_day;
+CREATE INDEX traces_started   ON traces(started_at);
+CREATE INDEX traces_score     ON traces(score) WHERE score IS NOT NULL;
+CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
+CREATE INDEX traces_unscored  ON traces(state) WHERE score IS NULL;      -- what waits, in the order of seq, or failed
+CREATE INDEX traces_counted   ON traces(day, domain, score, visibility, decision, novelty, started_at, gate, verdict, state) WHERE score IS NOT NULL;   -- what counts all scored runs reads this alone
+CREATE TRIGGER traces_ad AFTER DELETE ON traces BEGIN UPDATE traces SET nearest_seq = NULL WHERE nearest_seq = old.seq; END;

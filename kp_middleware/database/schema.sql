@@ -28,7 +28,8 @@ CREATE TABLE traces (
   gate             TEXT, decision TEXT CHECK (decision IN ('forward','withhold')),
   scorer           TEXT,                                -- name and version
   embedder         TEXT,                                -- fingerprint of model, length, windowing, precision; NULL: novelty 0.5
-  nearest_seq      INTEGER REFERENCES traces(seq) ON DELETE SET NULL, nearest_similarity REAL,
+  nearest_seq      INTEGER,                             -- traces(seq), kept by a trigger: with a foreign key to its own table, each score would write all indices
+  nearest_similarity REAL,
   scored_ms        REAL,                                -- what scoring took
   x REAL, y REAL,                                       -- 2-D map, filled lazily
   day              TEXT    GENERATED ALWAYS AS (substr(started_at, 1, 10)) VIRTUAL,
@@ -50,14 +51,11 @@ CREATE TABLE traces (
   owner            TEXT,                                -- fingerprint of whose it is, such as a customer's: it is recalled for nobody else
   recalled         TEXT CHECK (recalled IS NULL OR json_valid(recalled))   -- ids of the traces that it was told of: ["kp:trace:…"]
 ) STRICT;
-CREATE INDEX traces_started   ON traces(started_at, novelty);            -- covering: the novelty of each day
+CREATE INDEX traces_started   ON traces(started_at);
 CREATE INDEX traces_domain    ON traces(domain, started_at);
-CREATE INDEX traces_score     ON traces(score);
-CREATE INDEX traces_margin    ON traces(margin);
-CREATE INDEX traces_duration  ON traces(duration_ms);                    -- `list --slower 10s`
-CREATE INDEX traces_todo      ON traces(state) WHERE state IN ('recorded','paused');
-CREATE INDEX traces_recorded  ON traces(seq) WHERE state = 'recorded';   -- the next to be scored: SQLite does not see
-CREATE INDEX traces_paused    ON traces(seq) WHERE state = 'paused';     -- that one of two states is in traces_todo
+CREATE INDEX traces_score     ON traces(score) WHERE score IS NOT NULL;
+CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
+CREATE INDEX traces_unscored  ON traces(state) WHERE score IS NULL;      -- what waits, in the order of seq, or failed
 CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0;          -- `list --failed`: success stands behind long texts
 CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find those that no key could send yet
 CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';
@@ -66,13 +64,10 @@ CREATE INDEX traces_owner    ON traces(owner) WHERE owner IS NOT NULL;    -- whe
 CREATE INDEX traces_recalled  ON traces(seq) WHERE recalled IS NOT NULL;   -- `stats --by recalled`
 CREATE INDEX traces_done      ON traces(seq, success_source, domain, owner, started_at) WHERE success = 1 AND state = 'scored';   -- those that may be recalled
 CREATE INDEX traces_nearest   ON traces(nearest_seq) WHERE nearest_seq IS NOT NULL;   -- or pruning is quadratic
--- What counts all traces reads an index alone, in its order: nothing is looked up, nothing sorted. Partial, so that
--- a run is entered once, when it is scored; those without a score are found by traces_score.
+-- Partial, so that a run is entered once, when it is scored; those without a score are found by traces_unscored.
 CREATE INDEX traces_gate      ON traces(domain, seq, gate, rank_key, chosen, credit, score) WHERE score IS NOT NULL;   -- the last runs, ranked
 CREATE INDEX traces_kind      ON traces(domain, framework, seq, success_source, success, score, chosen) WHERE score IS NOT NULL;   -- what was told of the last runs
-CREATE INDEX traces_verdict   ON traces(gate, verdict, state) WHERE score IS NOT NULL;         -- `stats --by gate`, `--by state`
-CREATE INDEX traces_spread    ON traces(domain, score, visibility, decision, novelty, started_at) WHERE score IS NOT NULL;   -- `stats --by domain`
-CREATE INDEX traces_day       ON traces(day, domain, decision, score, novelty);                -- `stats --by day`, `--by week`; the view daily
+CREATE INDEX traces_counted   ON traces(day, domain, score, visibility, decision, novelty, started_at, gate, verdict, state) WHERE score IS NOT NULL;   -- what counts all scored runs reads this alone
 
 CREATE TABLE steps (
   trace_seq  INTEGER NOT NULL REFERENCES traces(seq) ON DELETE CASCADE,
@@ -168,6 +163,8 @@ CREATE TABLE aliases (                                   -- ids that lead to a t
 CREATE INDEX aliases_trace ON aliases(trace_seq);
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER traces_ad AFTER DELETE ON traces BEGIN UPDATE traces SET nearest_seq = NULL WHERE nearest_seq = old.seq; END;
 
 -- full text: of all words of a run, and of those that it is recalled by. Datasette looks for content="traces"
 CREATE VIEW run_words AS SELECT t.seq, t.objective, t.result_summary, (SELECT group_concat(words, char(10)) FROM (SELECT coalesce(tool || ' ', '') || coalesce(substr(content, 1, 4000) || ' ', '') || coalesce(substr(input, 1, 4000) || ' ', '') || coalesce(substr(output_summary, 1, 4000), '') AS words FROM steps WHERE trace_seq = t.seq ORDER BY step_id)) AS steps FROM traces t JOIN documents d ON d.trace_seq = t.seq;

@@ -47,7 +47,11 @@ _CANDIDATES: Final = 5
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 _BINS: Final = 20
 _ALL: Final = Filters()
-_NAMES: Final = {"@last": "seq DESC", "@best": "score DESC, seq DESC"}
+_NAMES: Final = {
+    "@last": "SELECT max(seq) FROM traces",
+    "@best": "SELECT coalesce((SELECT seq FROM traces WHERE score IS NOT NULL"
+    " ORDER BY score DESC, seq DESC LIMIT 1), max(seq)) FROM traces",
+}
 
 
 def _nobody(_done: int, _total: int) -> None:
@@ -103,8 +107,8 @@ class History:
         Raises:
             TraceNotFoundError: If no run matches, or more than one.
         """
-        if order := _NAMES.get(name):
-            seq = self._one(f"SELECT seq FROM traces ORDER BY {order} LIMIT 1")  # noqa: S608 - ours
+        if query := _NAMES.get(name):
+            seq = self._one(query)
             if seq is None:
                 raise TraceNotFoundError(f"there is no trace yet for {name}: record a run")
             return int(seq)
@@ -328,7 +332,7 @@ class History:
         rows = self._connection.execute(
             f"""
             SELECT {scored}{parts if weights else ""}
-            FROM traces {"NOT INDEXED" if weights else "INDEXED BY traces_spread"}
+            FROM traces {"NOT INDEXED" if weights else "INDEXED BY traces_counted"}
             WHERE score IS NOT NULL AND (:domain IS NULL OR domain = :domain)
               AND (:since IS NULL OR started_at >= :since)
             """,  # noqa: S608 - ours

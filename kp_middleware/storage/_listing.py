@@ -81,7 +81,7 @@ _SIDES: Final = (
 )
 
 _UNSENT: Final = "o.state IS NULL AND t.state = :state"
-_WAITING: Final = "t.state IN ('recorded', 'paused') AND " + _UNSENT  # as the index has it
+_WAITING: Final = "t.score IS NULL AND " + _UNSENT  # as the index has it
 _SCORED: Final = "o.state IS NULL AND t.state = 'scored' AND t.decision"
 _STATES: Final = {
     **dict.fromkeys(
@@ -313,7 +313,8 @@ _BEGIN: Final = """
     SELECT CASE :first WHEN 0 THEN (SELECT coalesce(max(seq), 0) FROM traces) ELSE
              coalesce((SELECT seq - 1 FROM traces WHERE state NOT IN ('recorded', 'paused')
                        ORDER BY seq DESC LIMIT 1 OFFSET max(:first - 1, 0)), 0) END,
-           (SELECT json_group_array(seq) FROM traces WHERE state IN ('recorded', 'paused'))
+           (SELECT json_group_array(seq) FROM traces
+            WHERE score IS NULL AND state IN ('recorded', 'paused'))
 """  # one statement, so that both halves see the same traces
 _NEW: Final = """
     SELECT seq, state FROM traces

@@ -44,8 +44,10 @@ def file_status(connection: Connection, path: Path) -> FileStatus:
     oldest, newest, *waiting = connection.execute(
         """
         SELECT (SELECT min(started_at) FROM traces), (SELECT max(started_at) FROM traces),
-               (SELECT started_at FROM traces WHERE state = 'recorded' ORDER BY seq LIMIT 1),
-               (SELECT started_at FROM traces WHERE state = 'paused' ORDER BY seq LIMIT 1),
+               (SELECT started_at FROM traces WHERE score IS NULL AND state = 'recorded'
+                ORDER BY seq LIMIT 1),
+               (SELECT started_at FROM traces WHERE score IS NULL AND state = 'paused'
+                ORDER BY seq LIMIT 1),
                (SELECT started_at FROM traces WHERE seq = (
                   SELECT min(trace_seq) FROM outbox WHERE state IN ('pending', 'sending')))
         """

@@ -27,7 +27,7 @@ _HUNDREDTHS: Final = f"""
            {_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0) - (score < {_ROUGHLY} / 100.0) AS at,
            count(*), sum(iif(:threshold IS NULL, decision IS 'forward', score >= :threshold)),
            visibility = 'private' AS is_private
-    FROM traces INDEXED BY traces_spread
+    FROM traces INDEXED BY traces_counted
     WHERE score IS NOT NULL AND (:since IS NULL OR started_at >= :since)
     GROUP BY domain, at, is_private ORDER BY domain, at
 """  # noqa: S608 - ours
@@ -160,7 +160,7 @@ def read_removals(connection: Connection, first: int) -> tuple[Removal, ...]:
         WITH daily AS (
           SELECT t.day, o.redactions, count(*) AS rows
           FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
-          WHERE o.redactions <> '{}' AND t.day >= (SELECT date(max(day), :weeks) FROM traces)
+          WHERE o.redactions <> '{}' AND t.day >= (SELECT date(max(started_at), :weeks) FROM traces)
             AND o.trace_seq >= max(:first, (
               SELECT min(seq) FROM traces
               WHERE started_at >= (SELECT date(max(started_at), :weeks) FROM traces)))
@@ -375,10 +375,10 @@ def first_since(connection: Connection, since: str) -> int:
 def _novelty(connection: Connection, first: int, *, nth: int) -> Iterator[NoveltyDay]:
     rows = connection.execute(
         """
-        SELECT substr(started_at, 1, 10), novelty FROM traces
-        WHERE started_at >= (SELECT date(max(started_at), ?) FROM traces) AND seq >= ?
-          AND seq % ? = 0 AND novelty IS NOT NULL
-        ORDER BY started_at
+        SELECT day, novelty FROM traces INDEXED BY traces_counted
+        WHERE day >= (SELECT date(max(started_at), ?) FROM traces) AND seq >= ? AND seq % ? = 0
+          AND novelty IS NOT NULL AND score IS NOT NULL
+        ORDER BY day
         """,
         (_DAYS, first, nth),
     )

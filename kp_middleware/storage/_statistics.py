@@ -48,7 +48,7 @@ def count_backlog(connection: Connection) -> tuple[int, int]:
     """Count the backlog: runs that wait to be scored, and traces that wait to be sent."""
     row = connection.execute(
         """
-        SELECT (SELECT count(*) FROM traces WHERE state = 'recorded'),
+        SELECT (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'recorded'),
                (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending'))
         """
     ).fetchone()
@@ -72,8 +72,8 @@ def count_all(connection: Connection) -> Counts:
         connection.execute(
             """
             SELECT (SELECT count(*) FROM traces),
-                   (SELECT count(*) FROM traces WHERE state = 'recorded'),
-                   (SELECT count(*) FROM traces WHERE state = 'paused'),
+                   (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'recorded'),
+                   (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'paused'),
                    (SELECT count(*) FROM traces WHERE score IS NOT NULL),
                    (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'incomplete'),
                    (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'failed'),
@@ -234,18 +234,23 @@ _PART: Final = """
            count(novelty) AS novelties, sum(novelty) AS all_novelties
     FROM traces {where} GROUP BY {key}
 """
-_BY_DAY: Final = _PART.format(key="day", where="INDEXED BY traces_day")
-_PARTS: Final[Mapping[str, str]] = {
-    "domain": " UNION ALL ".join(
-        _PART.format(key="domain", where=where)
+
+
+def _of_indices(key: str) -> str:
+    return " UNION ALL ".join(
+        _PART.format(key=key, where=where)
         for where in (
-            "INDEXED BY traces_spread WHERE score IS NOT NULL",
-            "INDEXED BY traces_score WHERE score IS NULL",
+            "INDEXED BY traces_counted WHERE score IS NOT NULL",
+            "INDEXED BY traces_unscored WHERE score IS NULL",
         )
-    ),
+    )
+
+
+_PARTS: Final[Mapping[str, str]] = {
+    "domain": _of_indices("domain"),
     "model": _PART.format(key="model", where="NOT INDEXED"),
-    "day": _BY_DAY,
-    "week": _BY_DAY,
+    "day": _of_indices("day"),
+    "week": _of_indices("day"),
 }
 _WEEK: Final = "date(key, 'weekday 0', '-6 days')"
 _TENTHS: Final = """
@@ -257,10 +262,10 @@ _TENTHS: Final = """
 """
 _VERDICTS: Final = """
     SELECT gate, verdict, state, count(*) AS traces, max(seq) AS last
-    FROM traces INDEXED BY traces_verdict WHERE score IS NOT NULL GROUP BY gate, verdict, state
+    FROM traces INDEXED BY traces_counted WHERE score IS NOT NULL GROUP BY gate, verdict, state
 """
 _UNSCORED: Final = """
-    SELECT state, verdict, count(*) FROM traces INDEXED BY traces_score
+    SELECT state, verdict, count(*) FROM traces INDEXED BY traces_unscored
     WHERE score IS NULL GROUP BY state, verdict
 """
 _QUEUED_THOUGH_NOT_CLEARED: Final = """
@@ -319,7 +324,7 @@ def read_funnel(connection: Connection, first: int) -> Funnel:
     )
     private = connection.execute(
         "SELECT count(*), coalesce(sum(decision = 'forward'), 0) FROM traces INDEXED BY"
-        " traces_spread WHERE score IS NOT NULL AND visibility = 'private' AND seq >= ?",
+        " traces_counted WHERE score IS NOT NULL AND visibility = 'private' AND seq >= ?",
         (first,),
     ).fetchone()
     return Funnel._make((*counts, dict(reasons.fetchall()), *private))

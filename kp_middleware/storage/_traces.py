@@ -101,7 +101,8 @@ class Traces:
     def next_recorded(self, first: int = 0, last: int = LAST_SEQ) -> int | None:
         """Return the oldest unscored run in a range of ``seq``, both ends included, or None."""
         row = self._connection.execute(
-            "SELECT seq FROM traces WHERE state = 'recorded' AND seq BETWEEN ? AND ?"
+            "SELECT seq FROM traces WHERE score IS NULL AND state = 'recorded'"
+            " AND seq BETWEEN ? AND ?"
             " ORDER BY seq LIMIT 1",
             (first, last),
         ).fetchone()
@@ -110,7 +111,8 @@ class Traces:
     def last_recorded(self) -> int | None:
         """Return the newest run that waits to be scored, or None."""
         row = self._connection.execute(
-            "SELECT seq FROM traces WHERE state = 'recorded' ORDER BY seq DESC LIMIT 1"
+            "SELECT seq FROM traces WHERE score IS NULL AND state = 'recorded'"
+            " ORDER BY seq DESC LIMIT 1"
         ).fetchone()
         return None if row is None else int(row[0])
 

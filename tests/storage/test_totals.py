@@ -80,7 +80,7 @@ def plans(connection, ask):
 
 def over_all_rows(plans):
     """An index with a generated column is never said to cover, though nothing is looked up."""
-    covering = ("COVERING", "traces_day", "traces_verdict")
+    covering = ("COVERING", "traces_counted", "traces_unscored")
     scans = [step for step in plans if step.startswith("SCAN traces")]
     return [step for step in scans if not any(word in step for word in covering)]
 
@@ -102,7 +102,8 @@ def test_statistics_and_thresholds_are_read_from_indices_alone(connection):
     steps = plans(connection, history.totals)
     steps += plans(connection, history.decided_runs)
 
-    assert "SCAN traces USING COVERING INDEX traces_spread" in plans(connection, history.scores)
+    read = plans(connection, history.scores)
+    assert any("SCAN traces USING" in step and "traces_counted" in step for step in read)
     assert over_all_rows(steps) == []
 
 
