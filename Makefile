@@ -2,7 +2,7 @@
 PYTHON ?= python3
 NEWEST ?= python3.13
 BIN := .venv/bin
-LOCKED := langchain otel patterns phones secrets ui weights
+LOCKED := langchain mcp otel patterns phones secrets ui weights
 ENGINES := names patterns phones secrets
 READY := .venv/ready
 VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
@@ -118,7 +118,7 @@ lock:
 	$(COMPILE) $(LOCKED:%=--extra %) --group dev --output-file requirements/dev.lock
 	$(COMPILE) --output-file requirements/wheel-alone.lock
 	$(COMPILE) $(LOCKED:%=--extra %) --output-file requirements/wheel-extras.lock
-	$(COMPILE) $(LOCKED:%=--extra %) --resolution lowest-direct requirements/minimum.in --output-file requirements/minimum.lock
+	$(COMPILE) $(patsubst %,--extra %,$(filter-out mcp,$(LOCKED))) --resolution lowest-direct requirements/minimum.in --output-file requirements/minimum.lock
 	$(COMPILE) $(ENGINES:%=--extra %) requirements/names.in --output-file requirements/names.lock
 	$(COMPILE) requirements/foreign.in --output-file requirements/foreign.lock
 	for versions in $(VERSIONS); do \

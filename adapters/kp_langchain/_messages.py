@@ -9,6 +9,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from kp_langchain._turns import said_in
 from kp_middleware.recording import Message, newest_first
 
+QUOTE: Final = "kp_past_run"
+"""The ``lc_source`` of a message that quotes a past run: nobody said it."""
+
 _ROLES: Final = {"human": "user", "ai": "assistant", "developer": "system", "function": "tool"}
 
 
@@ -39,7 +42,7 @@ def read(message: object) -> Message:
 
 def role_of(message: object) -> str:
     """Return the role of a message object (``user``, ``assistant``, …), or an empty string."""
-    if not isinstance(message, BaseMessage):
+    if not isinstance(message, BaseMessage) or message.additional_kwargs.get("lc_source") == QUOTE:
         return ""
     role = getattr(message, "role", "") if message.type == "chat" else message.type
     return _ROLES.get(role, role)

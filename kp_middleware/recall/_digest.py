@@ -29,11 +29,8 @@ _BRACKETS: Final = str.maketrans(
     dict.fromkeys("\uff1c\ufe64", "&lt;") | dict.fromkeys("\uff1e\ufe65", "&gt;")
 )
 _LEVEL: Final = "aggregated"
-_READ_CHARS: Final = 1000  # of a text, before redaction: more than is ever shown of it
+_READ_CHARS: Final = 1000  # of a text, before redaction: as much as is ever shown of it
 _READ_CALLS: Final = 60
-_TEXT_CHARS: Final = 400
-_CALL_CHARS: Final = 300
-_VALUE_CHARS: Final = 160
 _CHARS_PER_TOKEN: Final = 3.5
 
 
@@ -84,17 +81,18 @@ def digest(
     clean = redact_jsonable(told, level=_LEVEL, policy=policy).value
     check_clean(json.dumps(clean).encode(), level=_LEVEL, policy=policy)
     room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
-    share = min(_TEXT_CHARS, room // 5)
+    share = min(_READ_CHARS, room // 5)
+    width = min(_READ_CHARS, room // 9)
     before = [f"Task: {_cut(_line(clean['objective']), share)}"]
     if asked := " / ".join(_cut(_line(said), share // 2) for said in clean["asked_later"]):
         before.append(f"Asked later: {_cut(asked, share)}")
     after = [f"Result: {_cut(_line(clean['result']), share)}"] if clean["result"] else []
     after.append(_ending(run, age_days))
-    room -= sum(len(line) + 1 for line in before + after)
-    kept = _last_calls([Call(**call) for call in clean["calls"]], room)
+    room -= sum(len(line) + 1 for line in before + after) + 24
+    kept = _last_calls([Call(**call) for call in clean["calls"]], room, width)
     if missing := len(calls) - sum(len(group) for group in kept):
-        before.append(f"({missing} earlier calls are left out)")
-    return "\n".join([*before, *map(_told, kept), *after])
+        before.append(f"(calls left out: {missing})")
+    return "\n".join([*before, *(_told(group, width) for group in kept), *after])
 
 
 def quote(run: Run, text: str, *, age_days: int) -> str:
@@ -109,7 +107,7 @@ def quote(run: Run, text: str, *, age_days: int) -> str:
     return f"{_RECORD}\n<past_run {attributes}>\n{_escaped(text, quote=False)}\n</past_run>"
 
 
-def _last_calls(calls: Sequence[Call], room: int) -> list[list[Call]]:
+def _last_calls(calls: Sequence[Call], room: int, width: int) -> list[list[Call]]:
     """Return calls for which there is room, alike ones together: the last, and recoveries."""
     groups = [[*group] for _, group in groupby(calls, lambda call: (call.tool, call.error))]
     recoveries = {at for at, group in enumerate(groups) if group[0].error is not None}
@@ -118,27 +116,31 @@ def _last_calls(calls: Sequence[Call], room: int) -> list[list[Call]]:
         range(len(groups)), key=lambda at: (at in recoveries or at == len(groups) - 1, at)
     )
     for at in order:
-        if sum(len(_told(group)) + 1 for group in groups if group) <= room:
+        if sum(len(_told(group, width)) + 1 for group in groups if group) <= room:
             break
         groups[at] = []
     return [group for group in groups if group]
 
 
-def _told(group: Sequence[Call]) -> str:
+def _told(group: Sequence[Call], width: int) -> str:
     more = f" and {len(group) - 1} more like it" if len(group) > 1 else ""
-    return f"- {_call(group[0])}{more}"
+    return f"- {_call(group[0], width)}{more}"
 
 
-def _call(call: Call) -> str:
-    given = call.input
-    if isinstance(given, dict):
-        given = ", ".join(f"{_line(key)}={_value(value)}" for key, value in given.items())
+def _call(call: Call, width: int) -> str:
+    """Return a call as code; each value, error and output has so many characters."""
+
+    def value(given: Any) -> str:
+        return _cut(_line(json.dumps(given, ensure_ascii=False)), width)
+
+    if isinstance(call.input, dict):
+        given = ", ".join(f"{_line(key)}={value(one)}" for key, one in call.input.items())
     else:
-        given = "" if given is None else _value(given)
-    told = f"{_line(call.tool)}({_cut(given, _CALL_CHARS)})" if call.tool else "the agent"
+        given = "" if call.input is None else value(call.input)
+    told = f"{_line(call.tool)}({_cut(given, 2 * width)})" if call.tool else "the agent"
     if call.error is not None:
-        return f"{told} failed: {_cut(_line(call.error), _VALUE_CHARS)}"
-    return f"{told} gave: {_cut(_line(call.output), _VALUE_CHARS)}" if call.output else told
+        return f"{told} failed: {_cut(_line(call.error), width)}"
+    return f"{told} gave: {_cut(_line(call.output), width)}" if call.output else told
 
 
 def _ending(run: Run, age_days: int) -> str:
@@ -181,10 +183,6 @@ def _bounded(value: Any) -> Any:
     if isinstance(value, list):
         return [_bounded(item) for item in value[:20]]
     return value[:_READ_CHARS] if isinstance(value, str) else value
-
-
-def _value(value: Any) -> str:
-    return _cut(_line(json.dumps(value, ensure_ascii=False)), _VALUE_CHARS)
 
 
 def _line(text: str) -> str:

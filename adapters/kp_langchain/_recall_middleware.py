@@ -1,0 +1,110 @@
+"""The agent middleware that quotes a past run before the task. Needs langchain."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from kp_langchain._messages import QUOTE, read, role_of
+from kp_langchain._recall import default_pulse, quotes
+from kp_middleware.errors import MissingExtraError
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, AgentState
+    from langchain.agents.middleware.types import ModelRequest, ModelResponse, PrivateStateAttr
+    from langchain_core.messages import HumanMessage
+except ModuleNotFoundError as exc:
+    raise MissingExtraError("langchain") from exc
+
+if TYPE_CHECKING:
+    from langgraph.runtime import Runtime
+
+    from kp_middleware import KnowledgePulse, Recalled
+
+_TURNS = 3
+
+
+class RecallState(AgentState[Any]):
+    """The agent's state, with the quote for this turn."""
+
+    kp_quote: NotRequired[Annotated[str, PrivateStateAttr]]
+
+
+class KPRecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
+    """Quote a past run that succeeded at a task like this one, before the last human message.
+
+    It looks once, before the agent begins. The quote is data in a human message, never part of
+    the system prompt; it goes to the model alone, and neither to the state's messages nor into the
+    recorded run. Nothing is quoted when nothing fits.
+
+    Args:
+        kp: The pipeline in whose file to look; by default that of the process.
+        k: The number of runs, at most 3; more than one harmed more than it helped elsewhere.
+        domain: Only runs of this domain.
+        owner: Only runs of this owner, such as a customer; or a function of LangGraph's runtime
+            that returns it.
+        max_age_days: Only runs that are not older.
+
+    Example:
+        ``create_agent(model, tools, middleware=[KPRecallMiddleware(kp)])``
+    """
+
+    state_schema = RecallState
+
+    def __init__(
+        self,
+        kp: "KnowledgePulse | None" = None,
+        *,
+        k: int = 1,
+        domain: str | None = None,
+        owner: "str | Callable[[Runtime[Any]], str | None] | None" = None,
+        max_age_days: float | None = None,
+    ) -> None:
+        super().__init__()
+        self._kp = default_pulse() if kp is None else kp
+        self._owner = owner
+        self._terms: Any = {"k": k, "domain": domain, "max_age_days": max_age_days}
+
+    def before_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
+        """Look for a past run."""
+        return _update(self._kp.recall(_task(state), **self._for(runtime)))
+
+    async def abefore_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
+        """Look for a past run, without blocking the event loop."""
+        return _update(await self._kp.arecall(_task(state), **self._for(runtime)))
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Show the model the quote."""
+        return handler(_quoting(request))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Show the model the quote."""
+        return await handler(_quoting(request))
+
+    def _for(self, runtime: "Runtime[Any]") -> Any:
+        owner = self._owner(runtime) if callable(self._owner) else self._owner
+        return {**self._terms, "owner": owner}
+
+
+def _task(state: RecallState) -> str:
+    """Return what people said last: the task is often clear only with the second turn."""
+    said = [read(message).text for message in state["messages"] if role_of(message) == "user"]
+    return "\n".join(said[-_TURNS:])
+
+
+def _update(found: "Sequence[Recalled]") -> dict[str, Any]:
+    return {"kp_quote": quotes(found)}  # an empty one, too: a thread's state has the last turn's
+
+
+def _quoting(request: ModelRequest[Any]) -> ModelRequest[Any]:
+    quote = request.state.get("kp_quote")
+    messages = request.messages
+    people = [place for place, one in enumerate(messages) if role_of(one) == "user"]
+    if not quote or not people:
+        return request
+    message = HumanMessage(str(quote), additional_kwargs={"lc_source": QUOTE})
+    return request.override(messages=[*messages[: people[-1]], message, *messages[people[-1] :]])
