@@ -22,70 +22,84 @@ class Task(NamedTuple):
 
 
 TOOLS: Final = {
-    "money": Tool(
-        "convert_money",
-        "Convert an amount of money.",
-        {"amount": "number", "source": "string", "target": "string"},
+    "units": Tool(
+        "convert_units",
+        "Convert a measure.",
+        {"value": "number", "source": "string", "target": "string"},
     ),
-    "timer": Tool("start_timer", "Start a timer.", {"minutes": "integer", "label": "string"}),
+    "word": Tool("translate", "Translate a text.", {"text": "string", "language": "string"}),
+    "rain": Tool("get_forecast", "Forecast the weather.", {"city": "string", "day": "string"}),
+    "timer": Tool("start_timer", "Start a timer.", {"minutes": "integer"}),
+    "song": Tool("play_song", "Play a song.", {"title": "string"}),
     "light": Tool("set_light", "Set a lamp.", {"room": "string", "percent": "integer"}),
-    "word": Tool("look_up_word", "Look a word up.", {"word": "string", "language": "string"}),
-    "image": Tool(
-        "resize_image",
-        "Resize a picture.",
-        {"file": "string", "width": "integer", "height": "integer"},
+    "money": Tool(
+        "exchange", "Exchange money.", {"amount": "number", "source": "string", "target": "string"}
     ),
-    "train": Tool(
-        "find_trains",
-        "Find trains.",
-        {"origin": "string", "destination": "string", "seats": "integer"},
-    ),
-    "alarm": Tool("set_alarm", "Set an alarm.", {"time": "string", "day": "string"}),
     "parcel": Tool("track_parcel", "Track a parcel.", {"number": "string"}),
 }
 
 _WORDS: Final = {  # the first of the past, the others of new tasks
-    "money": (
-        "How many {target_name} are {amount} {source_name}?",
-        "I have {amount} {source_name}. What is that in {target_name}?",
-        "Exchange {amount} {source_name} for {target_name}, please.",
+    "units": (
+        "How many {target} are {value} {source}?",
+        "I have {value} {source}. What is that in {target}?",
+        "Convert {value} {source} to {target}.",
+    ),
+    "word": (
+        "How do you say '{text}' in {language}?",
+        "I need the {language} for '{text}'.",
+        "Translate '{text}' to {language}.",
+    ),
+    "rain": (
+        "Will it rain in {city} on {day}?",
+        "What will the weather be on {day} in {city}?",
+        "I travel to {city} on {day}. Do I need an umbrella?",
     ),
     "timer": (
-        "Start a timer of {minutes} minutes for the {label}.",
-        "The {label} needs {minutes} minutes. Tell me when it is over.",
-        "Time the {label}: {minutes} minutes from now.",
+        "Start a timer of {minutes} minutes.",
+        "The eggs need {minutes} minutes. Tell me when it is over.",
+        "Wake me in {minutes} minutes.",
+    ),
+    "song": (
+        "Play '{title}' for me.",
+        "I want to hear the song '{title}'.",
+        "Put on '{title}', please.",
     ),
     "light": (
         "Set the light in the {room} to {percent} percent.",
         "Make the {room} lamp {percent} percent bright.",
         "{percent} percent of light is enough in the {room}.",
     ),
-    "word": (
-        "What does the {language} word {word} mean?",
-        "I read {word} in a {language} book. Explain it to me.",
-        "Tell me the meaning of {word}, it is {language}.",
-    ),
-    "image": (
-        "Resize {file} to {width} by {height} pixels.",
-        "I need {file} with a width of {width} and a height of {height}.",
-        "Make {file} {width} wide and {height} high.",
-    ),
-    "train": (
-        "Find trains from {origin} to {destination} for {seats} people.",
-        "{seats} of us travel from {origin} to {destination} by train.",
-        "We need {seats} seats on a train to {destination}, starting in {origin}.",
-    ),
-    "alarm": (
-        "Wake me at {hour} {half} on {day}.",
-        "I have to get up at {hour} {half} this {day}.",
-        "{day} I must be awake by {hour} {half}.",
+    "money": (
+        "How many {target_name} do I get for {amount} {source_name}?",
+        "I want to exchange {amount} {source_name} for {target_name}.",
+        "What are {amount} {source_name} in {target_name}?",
     ),
     "parcel": (
         "Where is parcel {digits}?",
         "My parcel has the number {digits}. Has it arrived?",
-        "I still wait for {digits}, a parcel.",
+        "I still wait for the parcel {digits}.",
     ),
 }
+_UNITS: Final = (
+    *(("miles", "kilometers"), ("kilograms", "pounds"), ("inches", "centimeters")),
+    *(("liters", "gallons"), ("feet", "meters"), ("hours", "minutes"), ("acres", "hectares")),
+)
+_TEXTS: Final = (
+    *("bread", "good night", "train station", "thank you", "window", "cheese", "my friend"),
+    *("happy birthday", "water", "the bill", "I am lost", "apple", "blue sky", "tomorrow"),
+)
+_LANGUAGES: Final = ("French", "German", "Spanish", "Italian", "Polish", "Turkish", "Swedish")
+_CITIES: Final = (
+    *("Berlin", "Paris", "Vienna", "Rome", "Oslo", "Madrid", "Zurich", "Prague", "Lyon", "Porto"),
+)
+_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_SONGS: Final = (
+    *("Yellow River", "Blue Moon", "Green Hills", "Rainy Monday", "The Old Clock", "Paper Boats"),
+    *("Night Train", "Silver Coin", "Long Way Home", "Summer Rain", "Red Balloon", "Quiet Street"),
+)
+_ROOMS: Final = (
+    *("kitchen", "bedroom", "hall", "office", "garage", "bathroom", "attic", "cellar", "nursery"),
+)
 _MONEY: Final = {
     "euros": "EUR",
     "dollars": "USD",
@@ -93,105 +107,18 @@ _MONEY: Final = {
     "pounds": "GBP",
     "francs": "CHF",
     "rupees": "INR",
-    "pesos": "MXN",
-    "kroner": "NOK",
 }
-_LABELS: Final = (
-    "eggs",
-    "pasta",
-    "tea",
-    "bread",
-    "laundry",
-    "pizza",
-    "rice",
-    "meeting",
-    "workout",
-    "nap",
-    "soup",
-    "cake",
-    "chess game",
-    "bath",
-)
-_ROOMS: Final = (
-    "kitchen",
-    "bedroom",
-    "hall",
-    "office",
-    "garage",
-    "bathroom",
-    "attic",
-    "cellar",
-    "nursery",
-    "library",
-    "studio",
-    "porch",
-)
-_FOREIGN: Final = (
-    ("Haus", "German"),
-    ("chien", "French"),
-    ("libro", "Spanish"),
-    ("acqua", "Italian"),
-    ("fjord", "Norwegian"),
-    ("saudade", "Portuguese"),
-    ("Fernweh", "German"),
-    ("dépaysement", "French"),
-    ("sobremesa", "Spanish"),
-    ("abbiocco", "Italian"),
-    ("lagom", "Swedish"),
-    ("hygge", "Danish"),
-    ("sisu", "Finnish"),
-    ("kilig", "Tagalog"),
-)
-_FILES: Final = (
-    "cat.png",
-    "team.jpg",
-    "logo.png",
-    "map.gif",
-    "house.jpg",
-    "banner.png",
-    "scan.tiff",
-    "avatar.png",
-    "beach.jpg",
-    "poster.png",
-    "menu.jpg",
-    "icon.gif",
-)
-_CITIES: Final = (
-    "Berlin",
-    "Paris",
-    "Vienna",
-    "Rome",
-    "Oslo",
-    "Madrid",
-    "Zurich",
-    "Prague",
-    "Lyon",
-    "Milan",
-    "Porto",
-    "Ghent",
-)
-_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def _units(luck: random.Random) -> dict[str, Any]:
+    source, target = luck.choice(_UNITS)
+    return {"value": luck.randrange(2, 500), "source": source, "target": target}
 
 
 def _money(luck: random.Random) -> dict[str, Any]:
-    source, target = luck.sample(sorted(_MONEY), 2)
-    return {
-        "amount": luck.randrange(10, 990, 5),
-        "source": _MONEY[source],
-        "target": _MONEY[target],
-        "source_name": source,
-        "target_name": target,
-    }
-
-
-def _alarm(luck: random.Random) -> dict[str, Any]:
-    hour, is_late, day = luck.randrange(1, 12), luck.random() < 0.5, luck.choice(_DAYS)
-    return {
-        "time": f"{hour + 12 * is_late:02}:00",
-        "day": day,
-        "hour": hour,
-        "half": "pm" if is_late else "am",
-    }
+    (source_name, source), (target_name, target) = luck.sample([*_MONEY.items()], 2)
+    names = {"source_name": source_name, "target_name": target_name}
+    return {"amount": luck.randrange(10, 990, 5), "source": source, "target": target, **names}
 
 
 def _parcel(luck: random.Random) -> dict[str, Any]:
@@ -199,28 +126,14 @@ def _parcel(luck: random.Random) -> dict[str, Any]:
     return {"number": f"PK-{number:06}", "digits": number}
 
 
-def _train(luck: random.Random) -> dict[str, Any]:
-    origin, destination = luck.sample(_CITIES, 2)
-    return {"origin": origin, "destination": destination, "seats": luck.randrange(2, 9)}
-
-
-def _word(luck: random.Random) -> dict[str, Any]:
-    word, language = luck.choice(_FOREIGN)
-    return {"word": word, "language": language}
-
-
 _VALUES: Final[dict[str, Callable[[random.Random], dict[str, Any]]]] = {
-    "money": _money,
-    "timer": lambda luck: {"minutes": luck.randrange(3, 60), "label": luck.choice(_LABELS)},
+    "units": _units,
+    "word": lambda luck: {"text": luck.choice(_TEXTS), "language": luck.choice(_LANGUAGES)},
+    "rain": lambda luck: {"city": luck.choice(_CITIES), "day": luck.choice(_DAYS)},
+    "timer": lambda luck: {"minutes": luck.randrange(3, 60)},
+    "song": lambda luck: {"title": luck.choice(_SONGS)},
     "light": lambda luck: {"room": luck.choice(_ROOMS), "percent": luck.randrange(5, 100, 5)},
-    "word": _word,
-    "image": lambda luck: {
-        "file": luck.choice(_FILES),
-        "width": luck.randrange(100, 2000, 20),
-        "height": luck.randrange(100, 2000, 20),
-    },
-    "train": _train,
-    "alarm": _alarm,
+    "money": _money,
     "parcel": _parcel,
 }
 

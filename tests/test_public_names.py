@@ -30,7 +30,10 @@ HEAVY = (
     *sorted(MODEL | PAGES | FRAMEWORK),
 )
 ALSO_PROMISED = {  # besides: what README and docs have users import from modules
-    "kp_langchain": {"KPCallbackHandler", "disable", "enable", "recording_runs"},
+    "kp_langchain": {
+        *("KPCallbackHandler", "disable", "enable", "recording_runs"),
+        *("KPRecallMiddleware", "KPRetriever", "recall_past_runs"),
+    },
     "kp_openai_agents": {"KPTracingProcessor"},
     "kp_otel": {"KPSpanProcessor", "enable"},
     "kp_middleware.confidence": {"Confidence", "Confidences", "Field", "log_probabilities", "unit"},

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002 - LangChain's own signatures
 """Past runs for LangChain: a retriever, a tool, and what both share with the middleware."""
 
 from collections.abc import Sequence
@@ -101,7 +102,6 @@ def _document(one: "Recalled") -> Document:
     metadata = {
         "trace_id": one.trace_id,
         "similarity": one.similarity,
-        "objective": one.objective,
         "success_source": one.success_source,
         "age_days": one.age_days,
     }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from kp_langchain._messages import QUOTE, read, role_of
 from kp_langchain._recall import default_pulse, quotes
 from kp_middleware.errors import MissingExtraError
+from kp_middleware.recording import current_recorder
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState
@@ -40,7 +41,7 @@ class KPRecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
         k: The number of runs, at most 3; more than one harmed more than it helped elsewhere.
         domain: Only runs of this domain.
         owner: Only runs of this owner, such as a customer; or a function of LangGraph's runtime
-            that returns it.
+            that returns it. The run that is recorded becomes this owner's, too.
         max_age_days: Only runs that are not older.
 
     Example:
@@ -87,6 +88,8 @@ class KPRecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
 
     def _for(self, runtime: "Runtime[Any]") -> Any:
         owner = self._owner(runtime) if callable(self._owner) else self._owner
+        if owner is not None and (recorder := current_recorder()) is not None:
+            recorder.owner = owner
         return {**self._terms, "owner": owner}
 
 

@@ -25,6 +25,7 @@ _FAMILIES: Final = {
     "diff": "runs",
     "stats": "stats",
     "calibrate": "calibrate",
+    "mcp": "mcp",
     "ui": "share",
     "report": "share",
     "sql": "sql",

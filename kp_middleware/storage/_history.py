@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from kp_middleware.core.formula import Weights
@@ -81,13 +80,7 @@ class History:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the file."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -230,6 +223,10 @@ class History:
     def candidates(self, asked: Question, *, most: int) -> list[Candidate]:
         """Return the runs whose people's words fit best, the best first."""
         return candidates(self._connection, asked, most=most)
+
+    def has_owners(self) -> bool:
+        """Return whether any run has an owner."""
+        return bool(self._one("SELECT EXISTS (SELECT 1 FROM traces WHERE owner IS NOT NULL)"))
 
     def best(self, limit: int, *, first: int = 0) -> list[int]:
         """Return the ``seq`` of the runs with the highest scores, from the run ``first`` on."""
@@ -417,12 +414,10 @@ class History:
         """Yield the similarity to each of the others, by one matrix product per batch."""
         import numpy as np
 
-        rows = iter(
-            self._connection.execute(
-                "SELECT trace_seq, vector FROM vectors"
-                " WHERE trace_seq <> ? AND embedder = ? AND length(vector) = ? ORDER BY seq",
-                (seq, embedder, len(vector)),
-            )
+        rows = self._connection.execute(
+            "SELECT trace_seq, vector FROM vectors"
+            " WHERE trace_seq <> ? AND embedder = ? AND length(vector) = ? ORDER BY seq",
+            (seq, embedder, len(vector)),
         )
         wanted, done = np.frombuffer(vector, "<f4"), 0
         while batch := [*islice(rows, _BATCH)]:

@@ -295,6 +295,8 @@ class Run:
         agent_name: The name of the agent.
         model: The language model that it used.
         thread_id: The conversation that it belongs to.
+        owner: The fingerprint of its owner, such as a customer; None if it has none.
+        recalled: The ids of the traces that it was told of.
         tags: As the program set them.
         privacy_level: The privacy level: ``aggregated``, ``federated`` or ``private``.
         visibility: Who may see it: ``network``, ``org`` or ``private``.
@@ -332,6 +334,8 @@ class Run:
     agent_name: str | None
     model: str | None
     thread_id: str | None
+    owner: str | None
+    recalled: tuple[str, ...]
     tags: tuple[str, ...]
     privacy_level: str
     visibility: str
@@ -373,6 +377,7 @@ def run_of(
     made: dict[str, Any] = {
         "success": bool(row["success"]),
         "tags": tuple(json.loads(row["tags"] or "[]")),
+        "recalled": tuple(json.loads(row["recalled"] or "[]")),
         "redactions": json.loads(row["redactions"]),
         "reason": reason_text(row["reason_code"], row["reason_args"]),
         "reason_args": json.loads(row["reason_args"] or "{}"),

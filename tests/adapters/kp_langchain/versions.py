@@ -49,6 +49,7 @@ _NAMES: Final = {  # the module that each is in, what it needs, and why
     "AgentExecutor": ("langchain_classic.agents", *_CLASSIC),
     "create_tool_calling_agent": ("langchain_classic.agents", *_CLASSIC),
     "HumanInTheLoopMiddleware": ("langchain.agents.middleware", *_AGENTS),
+    "KPRecallMiddleware": ("kp_langchain", *_AGENTS),
     "ModelFallbackMiddleware": ("langchain.agents.middleware", *_AGENTS),
     "ModelRetryMiddleware": (
         "langchain.agents.middleware",
