@@ -32,6 +32,7 @@ TRACES = {
     "docs/processes.md": 2,
     "docs/python.md": 7,
     "docs/registry.md": 1,
+    "docs/remembering.md": 2,
     "docs/sql.md": 0,
     "docs/troubleshooting.md": 0,
 }
