@@ -9,7 +9,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-frameworks test-foreign test-names test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers soak \
+.PHONY: demo test test-slow test-versions test-frameworks test-foreign test-names test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak \
 	changelog lock clean
 
 demo: $(READY)
@@ -100,6 +100,10 @@ bench-novelty: $(READY)
 # Every command and page on a file of 100,000 traces, while another process writes.
 bench-inspection: $(READY)
 	$(BIN)/python benchmarks/inspection.py
+
+# Whether a digest of a past run helps a small real model, and whether it harms: 7 minutes to build it once, then 12.
+bench-recall-live: $(READY)
+	$(BIN)/python benchmarks/recall_live.py
 
 # Several processes and a hostile registry: what is lost, what is sent twice, what the agents pay.
 soak: $(READY)
