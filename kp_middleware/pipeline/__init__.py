@@ -1,11 +1,11 @@
 """The pipeline: keep, score, gate and send finished runs, in that order."""
 
 from kp_middleware.pipeline._client import KnowledgePulse
+from kp_middleware.pipeline._dispatch import Rescan
 from kp_middleware.pipeline._imports import Import, Wanted
 from kp_middleware.pipeline._pipeline import Backlog, Stats
 from kp_middleware.pipeline._queue import Feedback
 from kp_middleware.pipeline._reevaluate import Reevaluation
-from kp_middleware.pipeline._rescan import Rescan
 from kp_middleware.pipeline._rescore import Rescoring
 from kp_middleware.pipeline._sending import Reconciliation, check_key, drain, reconcile
 

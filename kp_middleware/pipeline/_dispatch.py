@@ -1,20 +1,28 @@
-"""Queue traces that cleared the gate and may leave in the outbox."""
+"""Queue traces that cleared the gate and may leave, and redact again what is queued."""
 
+import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware import privacy
 from kp_middleware.core.endings import Ending, known_success
 from kp_middleware.core.gates import DAY_S
-from kp_middleware.errors import RedactionError
+from kp_middleware.errors import KnowledgePulseError, RedactionError
 from kp_middleware.export import OwnExporter, payload
 from kp_middleware.instants import epoch_s
-from kp_middleware.pipeline._call_words import with_calls_in_words
 from kp_middleware.settings import Settings
-from kp_middleware.storage import PASSING_TROUBLE, Store, is_damage
-from kp_middleware.traces import ReasoningTrace
+from kp_middleware.storage import (
+    CANCELLED_BY_HAND,
+    LOST_ON_ITS_WAY,
+    PASSING_TROUBLE,
+    STILL_SENT,
+    OutboxAdmin,
+    Store,
+    is_damage,
+)
+from kp_middleware.traces import ReasoningTrace, Step
 
 logger = logging.getLogger("kp_middleware")
 
@@ -178,3 +186,166 @@ def prepare_payload(
     body = payload(told, score=score, agent_id=agent_id)
     privacy.check_clean(body, level=level, policy=policy)
     return Prepared(body, privacy.count_placeholders(body.decode()))
+
+
+_MOST_CHARACTERS: Final = 200
+_MOST_OF_AN_ARGUMENT: Final = 80
+
+
+def with_calls_in_words(
+    trace: ReasoningTrace, clean: Callable[[list[str]], Sequence[str]]
+) -> ReasoningTrace:
+    """Return the trace with a ``content`` for each tool call without one: the call as text.
+
+    Args:
+        trace: Already redacted: a cut must not hide half of a secret from redaction.
+        clean: Redacts the new texts, in which values stand together that did not before.
+    """
+    calls = {at: call_words(step) for at, step in enumerate(trace.steps) if _is_silent(step)}
+    if not calls:
+        return trace
+    cleaned = dict(zip(calls, clean([*calls.values()]), strict=True))
+    steps = tuple(
+        step.model_copy(update={"content": cleaned[at]}) if at in cleaned else step
+        for at, step in enumerate(trace.steps)
+    )
+    return trace.model_copy(update={"steps": steps})
+
+
+def without_call_words(leaving: ReasoningTrace, kept: ReasoningTrace) -> ReasoningTrace:
+    """Remove the ``content`` of tool calls that have none in the local copy."""
+    steps = tuple(
+        step.model_copy(update={"content": None}) if _is_silent(here) else step
+        for step, here in zip(leaving.steps, kept.steps, strict=True)
+    )
+    return leaving.model_copy(update={"steps": steps})
+
+
+def call_words(step: Step) -> str:
+    """Return a tool call as source code, in at most 200 characters.
+
+    >>> from kp_middleware.traces import Tool
+    >>> given = {"amount": 250, "to": "EUR"}
+    >>> call_words(Step(step_id=0, type="tool_call", tool=Tool(name="convert"), input=given))
+    'convert(amount=250, to="EUR")'
+    """
+    name = "" if step.tool is None else step.tool.name
+    arguments = ", ".join(f"{key}={_written(value)}" for key, value in (step.input or {}).items())
+    return _cut(f"{name}({arguments})", _MOST_CHARACTERS)
+
+
+def _is_silent(step: Step) -> bool:
+    return step.type == "tool_call" and step.tool is not None and not step.content
+
+
+def _written(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(_cut(value, _MOST_OF_AN_ARGUMENT), ensure_ascii=False)
+    return _cut(json.dumps(value, ensure_ascii=False), _MOST_OF_AN_ARGUMENT)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+Rescanned: TypeAlias = Literal["unchanged", "rewritten", "released", "blocked", "left"]
+
+_NOT_SENT: Final = ("pending", "blocked", "rejected")
+
+
+class Rescan:
+    """Redacts the bodies of outbox items again.
+
+    A program may have redacted by settings of its own. What such a one prepared is cleaned once
+    more, so that both have their way; what it blocked is left as it is.
+
+    Args:
+        outbox: Of the file.
+        settings: Whose rules are applied.
+    """
+
+    def __init__(self, outbox: OutboxAdmin, settings: Settings) -> None:
+        self._care = outbox
+        self._agent_id = settings.agent_id
+        self._policy = privacy.Policy.of(settings)
+
+    def retry(self, seq: int, *, force: bool) -> str:
+        """Redact an item anew and queue it; return its state, or another outcome.
+
+        Args:
+            seq: Of the run.
+            force: Also send again what was sent, as it went, cleaned by the settings here as well.
+                Of what was not sent, apply the settings here alone.
+
+        Raises:
+            KnowledgePulseError: If there is nothing to try again.
+        """
+        try:
+            with self._care.transaction():
+                was_sent = force and self._care.reopen(seq)
+                outcome = self._retried(seq, alone=force and not was_sent)
+                if was_sent and self._care.entry(seq).state != "pending":
+                    raise _NotQueuedError
+                return outcome
+        except _NotQueuedError:
+            return STILL_SENT
+
+    def _retried(self, seq: int, *, alone: bool) -> str:
+        entry = self._care.entry(seq)
+        if entry.state not in {"rejected", "blocked"} and entry.reason != CANCELLED_BY_HAND:
+            force = "; --force sends it again" if entry.state == "sent" else ""
+            raise KnowledgePulseError(f"nothing to retry: the item is {entry.state}{force}")
+        outcome = self.row(seq, alone=alone)
+        if outcome in {"unchanged", "rewritten"} and self._care.retry(seq, agent_id=self._agent_id):
+            state = self._care.entry(seq).state
+            return "waiting" if state == "pending" else state
+        return outcome
+
+    def row(self, seq: int, *, alone: bool = False) -> Rescanned:
+        """Rewrite one row, or block it; unless it was sent, or cancelled by a decision.
+
+        Args:
+            seq: Of the run.
+            alone: Apply the settings here alone, to the local copy, whoever prepared the row.
+        """
+        entry = self._care.entry(seq)
+        redactor, body = self._policy.redactor, None
+        if not alone and entry.redactor.partition("+")[2] != redactor.partition("+")[2]:
+            if entry.body is None:
+                return "left"
+            redactor, body = entry.redactor, entry.body
+        try:
+            trace = ReasoningTrace.model_validate_json(entry.document)
+            if body is not None:
+                trace = without_call_words(ReasoningTrace.model_validate_json(body), kept=trace)
+            leaving = prepare_payload(
+                trace, score=entry.score, agent_id=self._agent_id, policy=self._policy
+            )
+        except RedactionError as error:
+            self._care.block(seq, str(error), redactor=redactor)
+            return "blocked"
+        except ValueError:
+            self._care.block(seq, "its local copy cannot be read", redactor=redactor)
+            return "blocked"
+        return self._care.renew(
+            seq,
+            leaving.body,
+            redactor=redactor,
+            redactions=leaving.redactions,
+            agent_id=self._agent_id,
+        )
+
+    def all_rows(self, *, alone: bool = False) -> dict[int, Rescanned]:
+        """Rescan every row that was not sent; return the outcome of each by its ``seq``.
+
+        What may have been sent before its file was damaged is not released by the way.
+        """
+        return {seq: self._unless_lost(seq, alone) for seq in self._care.seqs(*_NOT_SENT)}
+
+    def _unless_lost(self, seq: int, alone: bool) -> Rescanned:  # noqa: FBT001 - passed on
+        lost = self._care.entry(seq).reason == LOST_ON_ITS_WAY
+        return "blocked" if lost else self.row(seq, alone=alone)
+
+
+class _NotQueuedError(Exception):
+    """The error that rolls back a transaction: what was sent is not queued again."""

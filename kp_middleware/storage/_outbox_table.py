@@ -149,7 +149,6 @@ class OutboxTable:
         self._insert(trace_seq, "blocked", reason, None, redactor, {})
 
     def claim(self, now: float, /) -> OutboxItem | None:
-        """Claim the next item that is due at this epoch second, with a lease; return it or None."""
         with transaction(self._connection):
             while (row := self._due(now)) and row[-1]:
                 self._withdraw(row[0])
@@ -186,10 +185,6 @@ class OutboxTable:
         self.sync(seq)
 
     def next_due(self) -> float | None:
-        """Return when the next item may be due, in epoch seconds; None if the outbox is empty.
-
-        An item with a lease is checked again soon: it may be sent before its lease expires.
-        """
         now = self._clock()
         row = self._connection.execute(
             """
@@ -208,7 +203,6 @@ class OutboxTable:
         return epoch_s(row[0]) if row[0] else 0.0
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
-        """Mark the item as sent."""
         self._end(
             item,
             "state = 'sent', sent_at = ?, remote_id = ?, http_status = ?, last_error = NULL",
@@ -216,7 +210,6 @@ class OutboxTable:
         )
 
     def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        """Mark the item as rejected for good."""
         self._end(
             item,
             "state = 'rejected', reason = ?, http_status = ?",
@@ -224,16 +217,11 @@ class OutboxTable:
         )
 
     def block(self, item: OutboxItem, reason: str, /) -> None:
-        """Block the item: it is not retried automatically."""
         self._end(item, "state = 'blocked', reason = ?", (reason,))
 
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        """Postpone the item to an epoch second; ``counted`` adds one to its attempts.
-
-        The item is also updated if its trace was rescored meanwhile.
-        """
         status = None
         if isinstance(error, RegistryForbiddenError | RegistryUnavailableError):
             status = error.status
@@ -259,11 +247,6 @@ class OutboxTable:
             self.sync(item.trace_seq)
 
     def release(self, item: OutboxItem, /) -> None:
-        """Release the lease of an item; waits only briefly if another program has locked the file.
-
-        Raises:
-            sqlite3.Error: If the file is locked; the lease then has to expire.
-        """
         ((wait_ms,),) = self._connection.execute("PRAGMA busy_timeout")
         self._connection.execute(f"PRAGMA busy_timeout = {_LAST_WAIT_MS}")
         try:
@@ -274,10 +257,6 @@ class OutboxTable:
             self._connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
 
     def retry_now(self) -> None:
-        """Make postponed items due now, because the registry is available again.
-
-        An item with two or more counted attempts stays postponed: it may itself be the cause.
-        """
         with transaction(self._connection):
             self._connection.execute(
                 "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"

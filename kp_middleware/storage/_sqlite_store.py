@@ -1,10 +1,11 @@
 """The SQLite file as the store of runs, and what its gates may know of earlier ones."""
 
+import json
 import logging
 import sqlite3
 import time
-from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -16,13 +17,12 @@ from kp_middleware.instants import epoch_s, instant
 from kp_middleware.storage._database import Database, Identity
 from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._last_decisions import claim_to_say, read_last_decisions
-from kp_middleware.storage._later_events import LaterEvents
 from kp_middleware.storage._maintenance import Pruning
 from kp_middleware.storage._outbox_table import OutboxTable
 from kp_middleware.storage._past_runs import PastRuns, Selection
 from kp_middleware.storage._rescue import rescue
 from kp_middleware.storage._statistics import Counts, count_all, count_backlog
-from kp_middleware.storage._store import Rescue
+from kp_middleware.storage._store import Belief, Outcome, PausedRun, Rescue
 from kp_middleware.storage._traces import Traces
 
 if TYPE_CHECKING:
@@ -30,8 +30,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kp_middleware")
 
+_FEEDBACK: Final = (
+    "seq, trace_seq, given_at, success, confidence, success_before, confidence_before"
+)
+_SELECT: Final = """
+    SELECT w.trace_seq, w.run, d.body, w.is_left FROM waiting w
+    JOIN documents d ON d.trace_seq = w.trace_seq
+"""
 
-class SqliteStore(Traces, LaterEvents):
+
+class SqliteStore(Traces):
     """The runs in one SQLite file, shared by all processes that use it. See `Store`.
 
     Args:
@@ -55,7 +63,6 @@ class SqliteStore(Traces, LaterEvents):
         return cls(Database(path), path)
 
     def open(self) -> Identity | None:
-        """Open the file now; return its identity, which differs if the path names another file."""
         if isinstance(self._connection, Database):
             self._connection.open()
             before, self._file = self._file, self._connection.file
@@ -64,19 +71,15 @@ class SqliteStore(Traces, LaterEvents):
         return self._file
 
     def close(self) -> None:
-        """Close the file until the next use."""
         self._connection.close()
 
     def apart(self) -> "SqliteStore":
-        """Return a store with its own connection to the file."""
         return SqliteStore.at(self._known_path)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Run a block in a transaction, or join the open one."""
         return transaction(self._connection)
 
     def repair(self, *, destination: str, redactor: str) -> Rescue | None:
-        """Set aside a copy of a damaged file, and restore what can be read in place."""
         return rescue(self._known_path, registry=destination, redactor=redactor)
 
     def record(
@@ -87,7 +90,6 @@ class SqliteStore(Traces, LaterEvents):
         until: str | None = None,
         aliases: Collection[str] = (),
     ) -> int:
-        """Store a run and return its ``seq``."""
         with transaction(self._connection):
             if seq is not None:
                 with self._outliving(seq):
@@ -104,11 +106,9 @@ class SqliteStore(Traces, LaterEvents):
         return seq
 
     def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> "GateHistory":
-        """Return what the gate may know of the runs before one."""
         return GateHistory(self._connection, domain, seq, let_through_at=let_through_at)
 
     def estimates(self) -> EstimateTable:
-        """Return what the estimate of success learns from."""
         return EstimateTable(self._connection)
 
     def past_runs(
@@ -118,15 +118,12 @@ class SqliteStore(Traces, LaterEvents):
         return PastRuns(self._connection, selection, embedder, dry_run=dry_run)
 
     def vectors(self) -> VectorTable:
-        """Return the stored vectors of runs."""
         return VectorTable(self._connection)
 
     def outbox(self, destination: str, agent_id: str | None) -> OutboxTable:
-        """Return the outbox items for one destination, of one agent."""
         return OutboxTable(self._connection, registry=destination, agent_id=agent_id)
 
     def prune(self, before: str) -> int:
-        """Remove a few runs that started before an instant, quickly; return how many."""
         removed = next(self._batches, 0)
         if not removed:
             self._batches = self._pruning.batches(self._pruning.doomed(before=before))
@@ -134,7 +131,6 @@ class SqliteStore(Traces, LaterEvents):
         return removed
 
     def forwarding_warning(self, now_s: float) -> str | None:
-        """Return why no recent run was forwarded; None if one was, or it was said within a day."""
         last = read_last_decisions(self._connection)
         if not last.is_dry:
             return None
@@ -142,12 +138,10 @@ class SqliteStore(Traces, LaterEvents):
             return last.in_words() if claim_to_say(self._connection, now_s=now_s) else None
 
     def counts(self) -> Counts:
-        """Count the runs by state, on a connection of its own."""
         with closing(Database(self._known_path, read_only=True)) as connection:
             return count_all(connection)
 
     def backlog(self) -> tuple[int, int]:
-        """Count the runs to score and the items to send, on a connection of its own."""
         with closing(Database(self._known_path, read_only=True)) as connection:
             return count_backlog(connection)
 
@@ -156,6 +150,127 @@ class SqliteStore(Traces, LaterEvents):
         if self._path is None:
             raise ValueError("this store was created without a file path")
         return self._path
+
+    def paused(self, thread: str) -> list[PausedRun]:
+        return self._read(f"{_SELECT} WHERE w.thread = ? ORDER BY w.trace_seq", thread)
+
+    def overdue(self, now: str) -> list[PausedRun]:
+        return self._read(f"{_SELECT} WHERE w.until <= ? ORDER BY w.until LIMIT 1", now)
+
+    def next_overdue(self) -> str | None:
+        row = self._connection.execute("SELECT min(until) FROM waiting").fetchone()
+        return None if row[0] is None else str(row[0])
+
+    def paused_threads(self) -> frozenset[str]:
+        rows = self._connection.execute("SELECT DISTINCT thread FROM waiting")
+        return frozenset(str(thread) for (thread,) in rows)
+
+    def leave(self, seq: int) -> None:
+        self._connection.execute("UPDATE waiting SET is_left = 1 WHERE trace_seq = ?", (seq,))
+
+    def add_aliases(self, seq: int, ids: Iterable[str]) -> None:
+        """Add ids that also lead to this trace."""
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO aliases (id, trace_seq) SELECT ?, ?"
+            " WHERE EXISTS (SELECT 1 FROM traces WHERE seq = ?)",
+            ((one, seq, seq) for one in ids),
+        )
+
+    def belief(self, trace_id: str) -> Belief | None:
+        row = self._connection.execute(
+            "SELECT seq, state, success, confidence, confidence_source FROM traces WHERE id = :id"
+            " OR seq = (SELECT trace_seq FROM aliases WHERE id = :id)",
+            {"id": trace_id},
+        ).fetchone()
+        if row is None:
+            return None
+        seq, state, success, confidence, source = row
+        told = self._connection.execute(
+            "SELECT success, confidence FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,)
+        ).fetchall()
+        last = _told(*told[-1]) if told else None
+        return Belief(seq, state, bool(success), confidence, source, last)
+
+    def add_feedback(
+        self,
+        before: Belief,
+        after: Outcome,
+        *,
+        given_at: str,
+        told: tuple[bool | None, float | None],
+    ) -> None:
+        seq, (success, confidence) = before.seq, after
+        self._connection.execute(
+            "INSERT INTO feedback (trace_seq, given_at, success, confidence, success_before,"
+            " confidence_before) VALUES (?, ?, ?, ?, ?, ?)",
+            (seq, given_at, *told, before.success, before.confidence),
+        )
+        sources = ["feedback" if said is not None else None for said in told]
+        if told[1] is None and confidence != before.confidence:
+            sources[1] = "assumed"
+        self._connection.execute(
+            "UPDATE traces SET success = ?, confidence = ?,"
+            " success_source = coalesce(?, success_source),"
+            " confidence_source = coalesce(?, confidence_source) WHERE seq = ?",
+            (success, confidence, *sources, seq),
+        )
+        self._connection.execute(
+            "UPDATE documents SET body = json_set(body, '$.metadata.success', json(?),"
+            " '$.outcome.confidence', json(?)) WHERE trace_seq = ?",
+            (json.dumps(success), json.dumps(confidence), seq),  # SQLite's own conversion rounds
+        )
+
+    def _pause(self, seq: int, run: "RecordedRun", until: str) -> None:
+        if run.part is None:
+            raise ValueError("a run that waits is a part of a thread")
+        self._connection.execute(
+            "INSERT INTO waiting (trace_seq, thread, until, run) VALUES (?, ?, ?, ?)",
+            (seq, run.part.thread, until, run.model_dump_json(exclude={"trace"})),
+        )
+
+    @contextmanager
+    def _outliving(self, seq: int) -> Iterator[None]:
+        """Preserve aliases and feedback of a trace while its row is replaced under its ``seq``."""
+        ids = self._connection.execute("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
+        kept = self._connection.execute(
+            f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?",  # noqa: S608 - our own names
+            (seq,),
+        ).fetchall()
+        aliases = [str(one) for (one,) in ids]
+        yield
+        self.add_aliases(seq, aliases)
+        self._connection.executemany(
+            f"INSERT OR IGNORE INTO feedback ({_FEEDBACK}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            kept,
+        )
+
+    def _read(self, sql: str, value: str) -> list[PausedRun]:
+        from kp_middleware.runs import RecordedRun  # read-only commands need none
+
+        found = []
+        for seq, facts, body, is_left in self._connection.execute(sql, (value,)).fetchall():
+            document = {**json.loads(facts), "trace": json.loads(body)}
+            try:
+                run = RecordedRun.model_validate_json(json.dumps(document))
+            except ValueError as error:
+                self._give_up(seq, str(error))
+            else:
+                found.append(PausedRun(seq, run, bool(is_left)))
+        return found
+
+    def _give_up(self, seq: int, why: str) -> None:
+        """Mark an unreadable run as failed, so that it does not block the others."""
+        logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
+        self._connection.execute("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
+        self._connection.execute(
+            "UPDATE traces SET state = 'failed', reason_code = 'not_resumed', reason_args = ?"
+            " WHERE seq = ?",
+            (json.dumps({"error": why[:200]}), seq),
+        )
+
+
+def _told(success: int | None, confidence: float | None) -> tuple[bool | None, float | None]:
+    return None if success is None else bool(success), confidence
 
 
 _RANKED: Final = """

@@ -61,7 +61,6 @@ class Traces:
         self._scorer = scorer
 
     def reading(self, trace_id: str) -> EarlierReading | None:
-        """Return what tells whether a run that is read again has gone on, or None."""
         row = self._connection.execute(
             "SELECT seq, step_count, duration_ms, success, success_source = 'feedback',"
             " EXISTS (SELECT 1 FROM outbox WHERE trace_seq = seq) FROM traces WHERE id = ?",
@@ -70,7 +69,6 @@ class Traces:
         return None if row is None else EarlierReading(*row)
 
     def holding(self, run: "RecordedRun") -> Literal["same", "other"] | None:
-        """Compare id, start, step count and duration. See `Store`, as for all that follows."""
         row = self._connection.execute(
             "SELECT started_at, step_count, duration_ms FROM traces WHERE id = ?", (run.trace.id,)
         ).fetchone()
@@ -86,11 +84,9 @@ class Traces:
         return None if row is None else int(row[0])
 
     def remove(self, seq: int) -> None:
-        """Remove a run."""
         self._connection.execute("DELETE FROM traces WHERE seq = ?", (seq,))
 
     def last_objective(self, thread_id: str, agent_name: str | None) -> str | None:
-        """Return the objective of an agent's last run in a thread, or None."""
         row = self._connection.execute(
             "SELECT objective FROM traces WHERE thread_id = ? AND agent_name IS ?"
             " ORDER BY seq DESC LIMIT 1",
@@ -99,7 +95,6 @@ class Traces:
         return None if row is None else str(row[0])
 
     def next_recorded(self, first: int = 0, last: int = LAST_SEQ) -> int | None:
-        """Return the oldest unscored run in a range of ``seq``, both ends included, or None."""
         row = self._connection.execute(
             "SELECT seq FROM traces WHERE score IS NULL AND state = 'recorded'"
             " AND seq BETWEEN ? AND ?"
@@ -109,7 +104,6 @@ class Traces:
         return None if row is None else int(row[0])
 
     def last_recorded(self) -> int | None:
-        """Return the newest run that waits to be scored, or None."""
         row = self._connection.execute(
             "SELECT seq FROM traces WHERE score IS NULL AND state = 'recorded'"
             " ORDER BY seq DESC LIMIT 1"
@@ -117,14 +111,12 @@ class Traces:
         return None if row is None else int(row[0])
 
     def is_recorded(self, seq: int) -> bool:
-        """Return True if a run waits to be scored; within a transaction this stays true."""
         row = self._connection.execute(
             "SELECT 1 FROM traces WHERE seq = ? AND state = 'recorded'", (seq,)
         ).fetchone()
         return row is not None
 
     def stored(self, seq: int) -> StoredRun:
-        """Return what scoring and queueing read of a run."""
         row = self._connection.execute(
             "SELECT d.body, t.step_count, t.tool_count, t.recovery_count, t.score"
             " FROM traces t JOIN documents d ON d.trace_seq = t.seq WHERE t.seq = ?",
@@ -140,7 +132,6 @@ class Traces:
         took_ms: float | None = None,
         p_success: float | None = None,
     ) -> None:
-        """Store the score and the gate's verdict of a run: the only place that does."""
         score, verdict = evaluation
         nearest = score.nearest
         values = {
@@ -166,7 +157,6 @@ class Traces:
             self._connection.execute(_SHARE_CREDIT, values)  # a later run may be ranked already
 
     def fail(self, seq: int, code: str, error: object) -> None:
-        """Mark a run as failed, with the code and error: see `FAILURES`."""
         with transaction(self._connection):
             self._connection.execute(
                 "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
@@ -175,7 +165,6 @@ class Traces:
             )
 
     def count_dropped(self, count: int) -> None:
-        """Add to the count of runs that were dropped before they were stored."""
         self._connection.execute(
             "INSERT INTO meta (key, value) VALUES ('dropped', ?)"
             " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + excluded.value",
@@ -183,7 +172,6 @@ class Traces:
         )
 
     def ending(self, seq: int) -> Ending:
-        """Return how a run ended, as far as is known now."""
         success, *rest = self._connection.execute(
             "SELECT success, confidence, coalesce(success_source, 'assumed'),"
             " coalesce(confidence_source, 'assumed') FROM traces WHERE seq = ?",
@@ -192,7 +180,6 @@ class Traces:
         return Ending(bool(success), *rest)
 
     def save_estimate(self, seq: int, confidence: float) -> None:
-        """Replace the assumed confidence of a run, in its row and its document."""
         self._connection.execute(
             "UPDATE traces SET confidence = ?, confidence_source = 'estimated' WHERE seq = ?",
             (confidence, seq),
@@ -204,7 +191,6 @@ class Traces:
         )
 
     def unsaid(self, seq: int) -> str | None:
-        """Return the thread's id of a run, else its own, if nobody has said how it ended."""
         row = self._connection.execute(
             "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"
             " AND success_source = 'assumed'",
@@ -213,7 +199,6 @@ class Traces:
         return None if row is None else str(row[0])
 
     def extract(self, seq: int, *, success: bool, confidence: float) -> None:
-        """Store an extracted outcome, unless somebody has said how the run ended."""
         row = self._connection.execute(
             "SELECT confidence, confidence_source FROM traces WHERE seq = ?"
             " AND success_source = 'assumed'",
@@ -235,13 +220,11 @@ class Traces:
         )
 
     def give_reason(self, seq: int, code: str) -> None:
-        """Replace the reason code of a run."""
         self._connection.execute(
             "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?", (code, seq)
         )
 
     def scored(self, seq: int) -> ScoredRun:
-        """Return what evaluating a scored run again needs."""
         p_success, key, chosen = self._connection.execute(
             "SELECT p_success, rank_key, chosen FROM traces WHERE seq = ?", (seq,)
         ).fetchone()
