@@ -20,7 +20,7 @@ from kp_middleware.imports import (
     runs_in,
 )
 from kp_middleware.instants import epoch_s
-from kp_middleware.pipeline._steps import Evaluation
+from kp_middleware.pipeline._steps import Stages
 from kp_middleware.recording import Limits, bounded
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
@@ -76,7 +76,7 @@ class Import:
         self._wanted = wanted
         self._limits = Limits.of(settings)
         self._store = store
-        self._evaluation = Evaluation(store, settings, embedder)
+        self._evaluation = Stages(store, settings, embedder)
         self._spool = Spool()
         self._filling = Filling(
             wanted.domain or settings.domain,

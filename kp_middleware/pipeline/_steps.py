@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from kp_middleware import privacy
-from kp_middleware.core import evaluation as core
 from kp_middleware.core.endings import Ending
-from kp_middleware.core.evaluation import Run, Terms, Verdict, evaluate
+from kp_middleware.core.evaluation import Evaluation, Run, Terms, Verdict, evaluate
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, gate_of
 from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
@@ -147,7 +146,7 @@ _ON_NO_TRACE: Final = (
 )
 
 
-class Evaluation:
+class Stages:
     """All stages on one connection, in one thread at a time; each call is one short step."""
 
     def __init__(
@@ -391,7 +390,7 @@ class Evaluation:
             self._warn_once.warn("novelty is 0.5, the embedder failed", error)
             return None
 
-    def _evaluated(self, seq: int, trace: ReasoningTrace, run: Run) -> core.Evaluation:
+    def _evaluated(self, seq: int, trace: ReasoningTrace, run: Run) -> Evaluation:
         domain = trace.metadata.task_domain
         history = self._store.history(seq, domain)
         weights = self._scorer.weights(domain)

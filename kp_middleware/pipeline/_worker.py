@@ -18,7 +18,7 @@ from kp_middleware.pipeline._judging import JudgeNotReadyError
 from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.pipeline._queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._sending import destination
-from kp_middleware.pipeline._steps import Evaluation
+from kp_middleware.pipeline._steps import Stages
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
@@ -161,7 +161,7 @@ class ScoringWorker:
         self._at_work = False
         self._callers: set[int] = set()
         self._store = store.apart()
-        self._evaluation: Evaluation | None = None
+        self._evaluation: Stages | None = None
         self._opened: Hashable = None
         self._unscored = 0
         self._idle_s = _NEVER_S
@@ -373,11 +373,11 @@ class ScoringWorker:
             logger.debug("old traces stay for now: %s", error)
             return False
 
-    def _open(self) -> Evaluation:
+    def _open(self) -> Stages:
         opened = self._store.open()
         if self._evaluation is None or self._opened != opened:
             self._opened = opened
-            self._evaluation = Evaluation(
+            self._evaluation = Stages(
                 self._store,
                 self._settings,
                 self._embedder,

@@ -11,7 +11,7 @@ from a_lot import any_trace, forward, forwarding, rows
 
 from kp_middleware import ReasoningTrace
 from kp_middleware.database import connect
-from kp_middleware.pipeline._steps import Evaluation
+from kp_middleware.pipeline._steps import Stages
 from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import Answer, FakeClock, Fault, LocalRegistry
@@ -102,7 +102,7 @@ def one_of_all_kinds(luck):
 def score(db, registry, traces):
     settings = Settings(db=db, registry_url=registry.url, api_key=registry.api_key, threshold=0.35)
     with closing(connect(db)) as connection:
-        evaluation = Evaluation(SqliteStore(connection), settings, None)
+        evaluation = Stages(SqliteStore(connection), settings, None)
         [evaluation.keep(trace) for trace in traces]
         while evaluation.score_next():
             pass

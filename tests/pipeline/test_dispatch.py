@@ -9,7 +9,7 @@ import pytest
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._steps import Evaluation
+from kp_middleware.pipeline._steps import Stages
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
@@ -20,7 +20,7 @@ HAVING_A_KEY = {"api_key": "kp_x", "registry_url": "https://registry.example", "
 @pytest.fixture
 def cleared(connection):
     """Six traces that could not be sent without a key."""
-    evaluation = Evaluation(SqliteStore(connection), Settings(threshold=0), None)
+    evaluation = Stages(SqliteStore(connection), Settings(threshold=0), None)
     [evaluation.keep(trace_of(f"asked {number}")) for number in range(6)]
     while evaluation.score_next():
         pass
@@ -125,7 +125,7 @@ def test_one_that_has_lost_its_document_holds_up_no_other(dispatch, connection):
 
 
 def test_what_cannot_be_queued_when_it_clears_is_queued_later(connection):
-    evaluation = Evaluation(SqliteStore(connection), Settings(**HAVING_A_KEY), None)
+    evaluation = Stages(SqliteStore(connection), Settings(**HAVING_A_KEY), None)
     while evaluation.score_next():
         pass
     evaluation.keep(trace_of("asked"))
@@ -164,7 +164,7 @@ def test_rows_under_an_older_spelling_of_the_registry_are_adopted(dispatch, conn
 
 def test_what_gets_into_the_body_after_redaction_blocks_the_row(connection):
     settings = Settings(**HAVING_A_KEY, agent_id="anna@example.org")
-    evaluation = Evaluation(SqliteStore(connection), settings, None)
+    evaluation = Stages(SqliteStore(connection), settings, None)
 
     evaluation.keep(trace_of("asked"))
     evaluation.score_next()

@@ -1,7 +1,7 @@
 """One step after another, on a file that others use too."""
 
 from kp_middleware import ReasoningTrace, Step
-from kp_middleware.pipeline._steps import Evaluation
+from kp_middleware.pipeline._steps import Stages
 from kp_middleware.recording import Limits, Recorder
 from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
@@ -34,7 +34,7 @@ def scores(connection):
 
 
 def test_what_was_rolled_back_is_not_remembered(connection):
-    evaluation = Evaluation(SqliteStore(connection), Settings(), StandInEmbedder())
+    evaluation = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
     evaluation.keep(trace_of("the first"))
     connection.execute(FAILING)
     evaluation.score_next()
@@ -47,7 +47,7 @@ def test_what_was_rolled_back_is_not_remembered(connection):
 
 
 def test_a_run_that_was_written_and_is_tried_again_is_kept_once(connection):
-    evaluation = Evaluation(SqliteStore(connection), Settings(), None)
+    evaluation = Stages(SqliteStore(connection), Settings(), None)
     recorder = Recorder(lambda _: None, Limits(), framework="python")
     recorder.thought("said")
     recorder.finish()
@@ -60,8 +60,8 @@ def test_a_run_that_was_written_and_is_tried_again_is_kept_once(connection):
 
 def test_a_run_that_another_process_scores_meanwhile_is_scored_once(connection):
     embedder = Meeting()
-    ours = Evaluation(SqliteStore(connection), Settings(), embedder)
-    theirs = Evaluation(SqliteStore(connection), Settings(), StandInEmbedder())
+    ours = Stages(SqliteStore(connection), Settings(), embedder)
+    theirs = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
     ours.keep(trace_of("one"))
     embedder.meet = lambda: theirs.score_next(at_once=True)
 
@@ -73,7 +73,7 @@ def test_a_run_that_another_process_scores_meanwhile_is_scored_once(connection):
 
 def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(connection):
     embedders = StandInEmbedder(), StandInEmbedder()
-    both = [Evaluation(SqliteStore(connection), Settings(), embedder) for embedder in embedders]
+    both = [Stages(SqliteStore(connection), Settings(), embedder) for embedder in embedders]
     [each.score_next() for each in both]
     for number in range(10):
         [each.keep(trace_of(f"{number} {at}")) for at, each in enumerate(both)]

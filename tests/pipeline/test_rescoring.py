@@ -5,7 +5,7 @@ from rescored import OtherEmbedder, column_of, contents, rescore, rows, traces
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.errors import EmbedderUnavailableError
-from kp_middleware.pipeline._steps import Evaluation
+from kp_middleware.pipeline._steps import Stages
 from kp_middleware.settings import Settings
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
@@ -55,7 +55,7 @@ def test_with_the_same_settings_nothing_changes(submit, connection, db, settings
 
 
 def test_what_was_scored_in_another_order_changes_once(connection, column, db):
-    evaluation = Evaluation(SqliteStore(connection), Settings(), StandInEmbedder())
+    evaluation = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
     [evaluation.keep(run) for run in (*traces(1), *traces(1))]
     connection.execute("UPDATE traces SET state = 'paused' WHERE seq = 1")
     evaluation.score_next()

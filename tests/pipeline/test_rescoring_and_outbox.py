@@ -8,7 +8,7 @@ from rescored import OtherEmbedder, rescore, rows, traces
 
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Feedback, Reevaluation
-from kp_middleware.pipeline._steps import Evaluation
+from kp_middleware.pipeline._steps import Stages
 from kp_middleware.settings import Settings
 from kp_middleware.storage import CANCELLED_BY_HAND, LOST_ON_ITS_WAY, SqliteStore
 from kp_middleware.testing import StandInEmbedder
@@ -26,9 +26,7 @@ def keep(connection):
     """Scores runs as a pipeline does that sends nothing."""
 
     def keep(runs, *, embedder=None, **settings):
-        evaluation = Evaluation(
-            SqliteStore(connection), Settings(**{**KEYED, **settings}), embedder
-        )
+        evaluation = Stages(SqliteStore(connection), Settings(**{**KEYED, **settings}), embedder)
         [evaluation.keep(run) for run in runs]
         while evaluation.score_next():
             pass
