@@ -9,7 +9,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-frameworks test-foreign test-names test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak \
+.PHONY: demo test test-slow test-versions test-frameworks test-foreign test-names test-readers test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak \
 	changelog lock clean
 
 demo: $(READY)
@@ -38,6 +38,10 @@ test-foreign: $(READY)
 # Presidio with a real model, beside the other engines.
 test-names: $(READY)
 	.ci/versions requirements/names.lock
+
+# What is exported, read by the software that it is for.
+test-readers: $(READY)
+	.ci/versions requirements/readers.lock
 
 # With the lowest versions that pyproject.toml allows.
 test-minimum: $(READY)
@@ -124,6 +128,7 @@ lock:
 	$(COMPILE) $(LOCKED:%=--extra %) --output-file requirements/wheel-extras.lock
 	$(COMPILE) $(patsubst %,--extra %,$(filter-out mcp,$(LOCKED))) --resolution lowest-direct requirements/minimum.in --output-file requirements/minimum.lock
 	$(COMPILE) $(ENGINES:%=--extra %) requirements/names.in --output-file requirements/names.lock
+	$(COMPILE) requirements/readers.in --output-file requirements/readers.lock
 	$(COMPILE) requirements/foreign.in --output-file requirements/foreign.lock
 	for versions in $(VERSIONS); do \
 		$(COMPILE) requirements/matrix/$$versions.in --output-file requirements/matrix/$$versions.lock || exit; \

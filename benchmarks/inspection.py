@@ -70,7 +70,7 @@ VARIANTS: Final = {
         "--step 0.1 --weights finance", "--weights finance --threshold 0.8",
     ],
     "diff": [""],
-    "export": ["--force --raw"],
+    "export": ["--force --as-recorded"],
     "list": [
         "", "-d law", "-d nothing", "--above", "--below", "--near", "--failed", "--tool find_c",
         "--tool nothing", "--state blocked", "--state withheld", "--state cancelled",

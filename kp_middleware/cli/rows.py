@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -306,12 +307,9 @@ def new_file(file: Path, *, db: Path, force: bool) -> Iterator[Path]:
     """
     if file == _STDOUT:
         raise click.UsageError("this cannot be written to standard output: name a file")
-    link = file.expanduser()
-    file = link.resolve()
+    file = _resolved(file)
     _refuse(file, db, force=force)
-    if link.is_symlink() and not link.exists():
-        raise click.UsageError(f"{link} is a link to what is not there: remove it, or name another")
-    try:
+    with _told(file):
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         os.close(descriptor)
         unfinished = Path(name)
@@ -320,8 +318,45 @@ def new_file(file: Path, *, db: Path, force: bool) -> Iterator[Path]:
             unfinished.replace(file)
         finally:
             unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder of mode 0700 beside this one, whose name it takes in the end.
+
+    Raises:
+        click.ClickException: If it is there and not empty, or cannot be written.
+    """
+    folder = _resolved(folder)
+    if folder.exists() and not folder.is_dir():
+        raise click.UsageError(f"{folder} is a file: name a folder")
+    if folder.exists() and any(folder.iterdir()):
+        raise click.UsageError(f"{folder} is not empty: name another folder")
+    with _told(folder):
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            yield unfinished
+            if folder.exists():
+                folder.rmdir()
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _resolved(path: Path) -> Path:
+    path = path.expanduser()
+    if path.is_symlink() and not path.exists():
+        raise click.UsageError(f"{path} is a link to what is not there: remove it, or name another")
+    return path.resolve()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say what keeps a path from being written, and what to do."""
+    try:
+        yield
     except OSError as error:
-        message = f"{file} cannot be written ({error.strerror}): name another, or make room"
+        message = f"{path} cannot be written ({error.strerror}): name another, or make room"
         raise click.ClickException(message) from error
 
 

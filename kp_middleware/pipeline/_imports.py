@@ -176,4 +176,5 @@ class Import:
         if self._wanted.domain is not None:
             changes["task_domain"] = self._wanted.domain
         metadata = run.metadata.model_copy(update=changes)
-        return bounded(run.model_copy(update={"metadata": metadata}), self._limits)
+        recorded = bounded(run.model_copy(update={"metadata": metadata}), self._limits)
+        return recorded.model_copy(update={"success_source": "assumed"})  # it may have been

@@ -21,7 +21,7 @@ from kp_middleware.recording._conversation import (
     newest_first,
 )
 from kp_middleware.recording._decorators import Naming, captured, recorded_tool
-from kp_middleware.recording._limits import Limits, bounded_text, causes, jsonable
+from kp_middleware.recording._limits import Limits, bounded_text, causes, holds_cuts, jsonable
 from kp_middleware.recording._recorder import (
     GIVEN_UP,
     Recorder,
@@ -31,7 +31,7 @@ from kp_middleware.recording._recorder import (
 from kp_middleware.recording._resume import alone, ended, joined
 from kp_middleware.recording._shield import shield
 from kp_middleware.recording._spans import Failure, RootSpan, Span, SpanId
-from kp_middleware.recording._steps import LateNote, ModelCall
+from kp_middleware.recording._steps import LateNote, ModelCall, is_marker
 from kp_middleware.recording._tree import Recording, SpanTree
 
 __all__ = [
@@ -67,7 +67,9 @@ __all__ = [
     "current_trace",
     "ended",
     "extractors_of",
+    "holds_cuts",
     "inside",
+    "is_marker",
     "joined",
     "jsonable",
     "newest_first",

@@ -24,6 +24,7 @@ NAME_BYTES: Final = 256
 _MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_CUT: Final = re.compile(r'… \[cut: \d+ |"…": ?"cut: \d+ |"<[\w.]+: left out>"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ def bounded_text(text: str, limit_bytes: int) -> str:
     if len(kept) < len(text):
         return f"{kept}… [cut: {len(text)} characters in all]"
     return kept
+
+
+def holds_cuts(document: str) -> bool:
+    """Return whether a JSON document has a mark of `bounded_text` or `jsonable` in it."""
+    return _CUT.search(document) is not None
 
 
 def size_bytes(text: str) -> int:

@@ -20,9 +20,9 @@ from kp_middleware.storage._recall import Candidate, Question, candidates
 from kp_middleware.storage._records import (
     AdjacentTraces,
     DecidedRun,
+    Embedding,
     OutboxItemSummary,
     Run,
-    RunDocument,
     RunSummary,
     SimilarRun,
     rescored,
@@ -174,9 +174,9 @@ class History:
         """Return these runs, the oldest first."""
         return self._listing.at([*seqs])
 
-    def documents(self, seqs: Sequence[int]) -> list[RunDocument]:
-        """Return these runs with their documents, the oldest first."""
-        return self._listing.documents(seqs)
+    def embeddings(self, seqs: Collection[int]) -> dict[int, Embedding]:
+        """Return the newest embedding of each of these runs that has one."""
+        return self._listing.embeddings([*seqs])
 
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
         """Return the runs to ask a person about, the first one first.

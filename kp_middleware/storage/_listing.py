@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.database import Connection
 from kp_middleware.reasons import reason_text
-from kp_middleware.storage._records import RunDocument, RunSummary
+from kp_middleware.storage._records import Embedding, RunSummary
 from kp_middleware.storage._review import UNJUDGED, Candidate
 
 _UNDIVIDED: Final = (
@@ -72,9 +72,6 @@ _EXCERPT: Final = """
        SELECT iif(instr(t.objective, :first), t.objective, t.result_summary) AS text)))
 """
 _GIVEN: Final = "SELECT value AS seq FROM json_each(:seqs)"
-_DOCUMENT: Final = (
-    "iif(t.score IS NULL, d.body, json_set(d.body, '$.metadata.quality_score', t.score))"
-)
 _SIDES: Final = (
     "t.margin >= 0 AND {} ORDER BY t.margin, abs(t.score - t.threshold), t.seq DESC",
     "t.margin < 0 AND {} ORDER BY t.margin DESC, abs(t.score - t.threshold), t.seq DESC",
@@ -231,10 +228,14 @@ class Listing:
         """Return these traces, the oldest first."""
         return self._listed(_GIVEN, "f.seq", {"seqs": json.dumps([*seqs])})
 
-    def documents(self, seqs: Sequence[int]) -> list[RunDocument]:
-        """Return these traces, the oldest first, each with its document."""
-        rows = self._rows(_GIVEN, "f.seq", {"seqs": json.dumps([*seqs])}, more=f", {_DOCUMENT}")
-        return [RunDocument(_summary(row), row[-1]) for row in rows]
+    def embeddings(self, seqs: Sequence[int]) -> dict[int, Embedding]:
+        """Return the newest embedding of each of these traces that has one."""
+        rows = self._connection.execute(
+            "SELECT trace_seq, embedder, vector FROM vectors"
+            " WHERE trace_seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
+            (json.dumps(seqs),),
+        )
+        return {seq: Embedding(*embedding) for seq, *embedding in rows}
 
     def _where(self, filters: Filters) -> _Where:
         table = {**_CONDITIONS, "state": _STATES.get(filters.state or "", "FALSE")}
@@ -275,25 +276,14 @@ class Listing:
     def _listed(
         self, seqs: str, order: str, values: Mapping[str, Any], *, snippet: str = "NULL"
     ) -> list[RunSummary]:
-        return [*map(_summary, self._rows(seqs, order, values, snippet=snippet))]
-
-    def _rows(
-        self,
-        seqs: str,
-        order: str,
-        values: Mapping[str, Any],
-        *,
-        snippet: str = "NULL",
-        more: str = "",
-    ) -> list[tuple[Any, ...]]:
-        """Return the rows of the traces selected by a subquery ``f``, in the given order."""
-        return self._connection.execute(
-            f"SELECT {_COLUMNS.format(snippet=snippet)}{more}"  # noqa: S608 - ours
-            f" FROM ({seqs}) f JOIN history h ON h.seq = f.seq"
-            " JOIN traces t ON t.seq = f.seq LEFT JOIN documents d ON d.trace_seq = f.seq"
+        """Return the traces selected by a subquery ``f``, in the given order."""
+        rows = self._connection.execute(
+            f"SELECT {_COLUMNS.format(snippet=snippet)}"  # noqa: S608 - ours
+            f" FROM ({seqs}) f JOIN history h ON h.seq = f.seq JOIN traces t ON t.seq = f.seq"
             f" ORDER BY {order}",
             values,
-        ).fetchall()
+        )
+        return [*map(_summary, rows)]
 
 
 def _summary(row: tuple[Any, ...]) -> RunSummary:

@@ -59,11 +59,11 @@ class RunSummary(NamedTuple):
         return known_success(self.success, self.success_source)
 
 
-class RunDocument(NamedTuple):
-    """A run with its ReasoningTrace as JSON, with its score; None if that was lost."""
+class Embedding(NamedTuple):
+    """What a run was embedded as: float32, little-endian, comparable with those of its embedder."""
 
-    run: RunSummary
-    document: str | None
+    embedder: str
+    vector: bytes
 
 
 class SimilarRun(NamedTuple):

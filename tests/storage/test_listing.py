@@ -192,15 +192,6 @@ def test_no_text_is_an_error(listing, text):
     assert listing.runs(Filters(text=text), limit=1) == []
 
 
-def test_a_document_has_its_score_once_it_is_scored(listing, store, keep):
-    seqs = [keep("scored", score=0.625), keep("unscored")]
-
-    first, second = listing.documents(seqs)
-
-    assert '"quality_score":0.625' in first.document
-    assert second.document == store.stored(seqs[1]).document
-
-
 def test_after_a_trace_that_is_not_there_is_an_error(listing):
     with pytest.raises(TraceNotFoundError, match="no trace matches zzz"):
         listing.runs(Filters(after="zzz"), limit=1)
@@ -231,7 +222,6 @@ def test_steps_and_documents_are_never_read_from_end_to_end(connection, listing,
 
     listing.runs(Filters(**filters), limit=9, near=near)
     listing.runs(chosen, limit=9, near=near)
-    listing.documents([1])
 
     connection.set_trace_callback(None)
     ours = [sql for sql in asked if not sql.startswith("--")]  # the others are FTS5's own

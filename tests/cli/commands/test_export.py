@@ -1,7 +1,5 @@
 """Taking traces out of the file."""
 
-import csv
-import io
 import json
 import os
 import stat
@@ -27,7 +25,9 @@ def traces(db):
 
 
 @pytest.mark.parametrize(
-    "words", [["export"], ["export", "--raw"], ["backup"], ["report"]], ids=str
+    "words",
+    [["export"], ["export", "--as-recorded"], ["export", "--as", "atif"], ["backup"], ["report"]],
+    ids=str,
 )
 @pytest.mark.usefixtures("traces")
 def test_a_link_to_what_is_not_there_is_refused(type_command, tmp_path, words):
@@ -95,7 +95,7 @@ def test_the_user_s_own_rules_are_applied(exported, monkeypatch):
 
 @pytest.mark.usefixtures("traces")
 def test_raw_ones_are_as_they_were_recorded(exported):
-    assert exported("--raw", "-d", "code")[0].task.objective == f"write to {MAIL}"
+    assert exported("--as-recorded", "-d", "code")[0].task.objective == f"write to {MAIL}"
 
 
 @pytest.mark.usefixtures("traces")
@@ -137,12 +137,11 @@ def test_what_cannot_be_read_is_left_out_too(type_command, db):
 
 
 @pytest.mark.usefixtures("traces")
-@pytest.mark.parametrize("format_", ["jsonl", "csv"])
-def test_raw_ones_that_cannot_be_read_are_left_out_too(type_command, db, format_):
+def test_raw_ones_that_cannot_be_read_are_left_out_too(type_command, db):
     with closing(connect(db)) as connection:
         connection.execute("UPDATE documents SET body = '{}' WHERE trace_seq < 3")
 
-    result = type_command("export", "--raw", "--format", format_)
+    result = type_command("export", "--as-recorded")
 
     assert result.exit_code == 6
     assert [id for id in "abc" if f"kp:trace:{id}" in result.stdout] == ["c"]
@@ -153,27 +152,17 @@ def test_raw_ones_that_cannot_be_read_are_left_out_too(type_command, db, format_
 def test_raw_ones_need_not_be_redactable(exported, db):
     unredactable(db, "b")
 
-    assert len(exported("--raw", "--after", "b")) == 1
-
-
-@pytest.mark.usefixtures("traces")
-@pytest.mark.parametrize(
-    ("words", "objective"), [([], "write to [REDACTED:email]"), (["--raw"], f"write to {MAIL}")]
-)
-def test_csv_has_the_columns_of_the_list_and_is_redacted_as_well(type_command, words, objective):
-    printed = type_command("export", "--format", "csv", "-d", "code", *words).stdout
-
-    (row,) = csv.DictReader(io.StringIO(printed))
-    assert row["id"] == "kp:trace:b"
-    assert row["score"] == "0.8"
-    assert row["objective"] == objective
+    assert len(exported("--as-recorded", "--after", "b")) == 1
 
 
 @pytest.mark.usefixtures("traces")
 def test_a_file_is_for_its_user_alone(type_command, out):
     result = type_command("export", str(out))
 
-    assert (result.stdout, result.stderr) == ("", f"3 runs written to {out}\n")
+    assert (result.stdout, result.stderr) == (
+        "",
+        f"3 runs written to {out}; manifest.json beside it says which\n",
+    )
     assert len(out.read_text("utf-8").splitlines()) == 3
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
@@ -228,12 +217,14 @@ def test_more_than_are_read_at_once_all_come_out(db, exported):
     with closing(connect(db)):
         [put(db, run(str(number), step("thought", content="hm"))) for number in range(401)]
 
-    assert [trace.task.objective for trace in exported("--raw")] == [str(n) for n in range(401)]
+    assert [trace.task.objective for trace in exported("--as-recorded")] == [
+        str(n) for n in range(401)
+    ]
 
 
 def test_what_an_agent_read_cannot_steer_the_terminal(db):
     put(db, run("look \x1b[2J\x9b2J", step("thought", content="hm")))
 
-    shown = typed("--db", str(db), "export", "--raw")
+    shown = typed("--db", str(db), "export", "--as-recorded")
 
     assert r"look \u001b[2J\u009b2J" in shown

@@ -75,7 +75,7 @@ def test_the_report_may_not_run_or_fetch_anything(agent, write):
     assert policy.get("content").startswith("default-src 'none'; style-src 'unsafe-inline'")
 
 
-@pytest.mark.parametrize(("words", "is_told"), [((), False), (("--raw",), True)])
+@pytest.mark.parametrize(("words", "is_told"), [((), False), (("--as-recorded",), True)])
 def test_the_name_of_the_file_is_redacted_as_its_texts_are(tmp_path, out, words, is_told):
     named = tmp_path / "anna.smith@example.org.db"
     connect(named).close()
@@ -146,14 +146,14 @@ def test_no_picture_names_what_must_not_be_shared(db, write, place):
             metadata = trace.metadata.model_copy(update={"visibility": visibility})
             kp.submit(trace.model_copy(update={"metadata": metadata}))
 
-    assert "anna@example.org" in write("--raw", "--force")
+    assert "anna@example.org" in write("--as-recorded", "--force")
     assert "example.org" not in write("--force")
 
 
 def test_raw_leaves_the_texts_as_they_are_and_says_so(agent, write):
     agent("mail anna@example.org")
 
-    text = write("--raw")
+    text = write("--as-recorded")
 
     assert "mail anna@example.org" in text
     assert "Nothing was taken out" in words(text)
@@ -286,7 +286,7 @@ def test_an_ordinary_domain_is_on_one_line_and_a_long_one_is_broken(kp, write):
 
     cells = {
         "".join(cell.itertext()): cell.get("class")
-        for cell in page(write("--raw")).iter("td")
+        for cell in page(write("--as-recorded")).iter("td")
         if cell.find("bdi") is not None
     }
     assert cells["customer_service"] == "kp-roomy kp-narrow"

@@ -1,0 +1,245 @@
+"""The command that exports runs for training and evaluation."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import click
+
+from kp_middleware.cli.console import BLOCKED, EMPTY, hint, progress
+from kp_middleware.cli.options import UNIT, filter_options, items, limit_option
+from kp_middleware.cli.rows import escaped, json_line, new_file, new_folder
+from kp_middleware.cli.user_settings import read_settings
+from kp_middleware.storage import Filters, History
+from kp_middleware.views.wording import counted, in_words
+
+if TYPE_CHECKING:
+    from kp_middleware.datasets import Dataset, Entry
+
+_STDOUT: Final = Path("-")
+_SKILLS: Final = 5
+_WHY_EMPTY: Final = {
+    "pairs": "no pairs: they need a run that succeeded and one that failed at a like task, both by"
+    " feedback or a verdict: kp-middleware feedback, or review",
+    "success": "of none of these runs is it known that it succeeded: kp-middleware review asks you",
+    "": "nothing matches: nothing was written",
+}
+
+
+def _format(_: click.Context, __: click.Parameter, typed: str) -> str:
+    from kp_middleware.datasets import FORMATS
+
+    if typed not in FORMATS:
+        raise click.BadParameter(f"there are {', '.join(FORMATS)}")
+    return typed
+
+
+def _complete_format(_: click.Context, __: click.Parameter, start: str) -> list[Any]:
+    from kp_middleware.datasets import FORMATS
+
+    return items(dict.fromkeys(FORMATS, ""), start)
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, allow_dash=True), required=False)
+@click.option(
+    "--as",
+    "format_",
+    metavar="FORMAT",
+    default="traces",
+    callback=_format,
+    shell_complete=_complete_format,
+    show_default=True,
+    help="messages, hf-trace, inspect, atif, langsmith, pairs or traces.",
+)
+@filter_options
+@click.option("--success", is_flag=True, help="Only runs that are known to have succeeded.")
+@click.option(
+    "--unlike",
+    type=UNIT,
+    metavar="SIMILARITY",
+    help="Leave out runs that are this similar to a newer one: 0.8.",
+)
+@limit_option(None, told="Only the newest so many.")
+@click.option("--with-cut", is_flag=True, help="Keep runs of which a part was cut when recorded.")
+@click.option("--as-recorded", is_flag=True, help="Do not redact any further.")
+@click.option(
+    "--arguments",
+    type=click.Choice(["text", "object"]),
+    default="text",
+    show_default=True,
+    help="Arguments of tool calls: JSON text, as OpenAI has them; object, as TRL wants them.",
+)
+@click.option(
+    "--skills",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Draft a SKILL.md in DIR from each of the best runs of each domain.",
+)
+@click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
+@click.pass_obj
+def export(
+    db: Path,
+    *,
+    out: Path | None,
+    format_: str,
+    filters: Filters,
+    success: bool,
+    unlike: float | None,
+    limit: int | None,
+    with_cut: bool,
+    as_recorded: bool,
+    arguments: Any,
+    skills: Path | None,
+    force: bool,
+) -> None:
+    """Export runs for training and evaluation to OUT or standard output, oldest first.
+
+    OUT is a file with a run per line; for hf-trace and atif, a folder with a file per run.
+    manifest.json beside it says what is in it. Only you can read them.
+
+    Redacts runs by the current rules, each at its own privacy level. Skips runs that cannot be read
+    or redacted, and then exits with 6; exits with 4 if there is nothing to write. pairs are of two
+    runs of like tasks, one of which succeeded by feedback or a verdict, and one did not.
+
+    \b
+    kp-middleware export train.jsonl --as messages --success --unlike 0.9
+    kp-middleware export traces/ --as hf-trace -d code --limit 500
+    kp-middleware export --skills drafts/ --success
+    kp-middleware export --above -d code | jq .task.objective
+    """
+    from kp_middleware.datasets import FORMATS, Dataset, Selection
+    from kp_middleware.privacy import Policy
+
+    suffix = FORMATS[format_].suffix
+    if format_ == "pairs" and (success or unlike is not None):
+        raise click.UsageError("pairs are of both kinds: leave out --success and --unlike")
+    if suffix and (out == _STDOUT or (out is None and skills is None)):
+        raise click.UsageError(f"{format_} is a file for each run: name a folder for them")
+    policy = None if as_recorded else Policy.of(read_settings(db))
+    selection = Selection(filters, success, unlike, limit, with_cut)
+    with History.open(db) as history:
+        dataset = Dataset(history, format_, selection, policy, arguments=arguments)
+        why_empty = _WHY_EMPTY["success" if success else format_ if format_ == "pairs" else ""]
+        if out is not None and out != _STDOUT:
+            _write(dataset, out, suffix, db=db, force=force, why_empty=why_empty)
+        elif skills is None:
+            for entry in _entries(dataset):
+                _print(entry, sys.stdout)
+            if not dataset.seqs:
+                hint(why_empty)
+        if skills is not None:
+            _write_skills(dataset, skills)
+    _tell_what_is_missing(dataset, "read" if as_recorded else "redacted")
+
+
+def _write(
+    dataset: "Dataset", out: Path, suffix: str | None, *, db: Path, force: bool, why_empty: str
+) -> None:
+    """Write a dataset and its manifest."""
+    out = out.expanduser()
+    manifest = out.absolute().parent / "manifest.json"
+    if out.name == manifest.name:
+        raise click.UsageError(f"{out} is the name of the manifest beside it: name another")
+    before = _manifests_in(manifest)
+    if suffix:
+        with new_folder(out) as folder:
+            for entry in _entries(dataset):
+                with _opened(folder, entry.trace_id, suffix) as file:
+                    _print(entry, file)
+            _refuse_empty(dataset, why_empty)
+    else:
+        with new_file(out, db=db, force=force) as unfinished:
+            with unfinished.open("w", encoding="utf-8", newline="") as file:
+                for entry in _entries(dataset):
+                    _print(entry, file)
+            _refuse_empty(dataset, why_empty)
+    told = {**before, out.name: dataset.manifest()}
+    with new_file(manifest, db=db, force=True) as unfinished:
+        unfinished.write_text(json_line(told, indent=2) + "\n", encoding="utf-8")
+    what = "pair" if "pairs" in told[out.name] else "run"
+    hint(f"{counted(dataset.count, what)} written to {out}; {manifest.name} beside it says which")
+
+
+def _refuse_empty(dataset: "Dataset", why: str) -> None:
+    if not dataset.count:
+        hint(why if not dataset.seqs else "all that matches is left out: nothing was written")
+        _tell_what_is_missing(dataset, "read or redacted")
+        sys.exit(EMPTY)
+
+
+def _manifests_in(file: Path) -> dict[str, Any]:
+    """Return the manifests of the exports beside which another is written, by name."""
+    if not file.exists():
+        return {}
+    with suppress(ValueError):
+        found = json.loads(file.read_text("utf-8"))
+        if isinstance(found, dict) and all(
+            isinstance(one, dict) and "made_by" in one for one in found.values()
+        ):
+            return found
+    raise click.UsageError(f"{file} is not of an export: write to another folder")
+
+
+def _entries(dataset: "Dataset") -> "Iterator[Entry]":
+    entries: Iterable[Entry | None] = dataset.entries()
+    if not sys.stdout.isatty():  # a bar would be drawn between them
+        entries = progress(entries, total=len(dataset.seqs), what="runs exported")
+    return (entry for entry in entries if entry is not None)
+
+
+def _print(entry: "Entry", file: TextIO) -> None:
+    file.writelines(f"{escaped(line)}\n" for line in entry.lines)
+
+
+def _opened(folder: Path, trace_id: str, suffix: str) -> TextIO:
+    """Open a new file of mode 0600, whose name is safe on any system."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", trace_id.removeprefix("kp:trace:"))[:100]
+    while (file := folder / f"{name}{suffix}").exists():
+        name += "_"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
+
+
+def _write_skills(dataset: "Dataset", folder: Path) -> None:
+    """Write drafts; one that is there is a person's already."""
+    from kp_middleware.datasets import skill_of
+
+    folder, written, there = folder.expanduser(), 0, 0
+    for example in map(dataset.example, dataset.best(_SKILLS)):
+        if example is None:
+            continue
+        skill = skill_of(example)
+        try:
+            (folder / skill.name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _opened_draft(folder / skill.name / "SKILL.md") as file:
+                file.write(skill.text)
+            written += 1
+        except FileExistsError:
+            there += 1
+        except OSError as error:
+            message = f"{folder} cannot be written ({error.strerror}): name another"
+            raise click.ClickException(message) from error
+    kept = f"; left as they were: {there:,}" if there else ""
+    hint(f"{counted(written, 'draft')} written to {folder}{kept}")
+
+
+def _opened_draft(file: Path) -> TextIO:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
+
+
+def _tell_what_is_missing(dataset: "Dataset", done: str) -> None:
+    """Say what was left out; exit with 6 if some could not be redacted, or not even be read."""
+    if dataset.left_out:
+        cut = " (--with-cut keeps what was cut)" if dataset.left_out["cut"] else ""
+        hint(f"left out: {in_words(dataset.left_out)}{cut}")
+    if dataset.unclean:
+        counts = in_words(dataset.unclean)
+        click.echo(f"left out, because they could not be {done}: {counts}", err=True)
+        sys.exit(BLOCKED)

@@ -1,0 +1,303 @@
+"""A dataset: the runs that are wanted, redacted, in one format, with what its manifest says."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kp_middleware import privacy
+from kp_middleware.datasets._formats import FORMATS, Arguments, Example, pair
+from kp_middleware.datasets._turns import Conversation
+from kp_middleware.errors import RedactionError
+from kp_middleware.instants import instant
+from kp_middleware.privacy import Policy
+from kp_middleware.recording import holds_cuts, is_marker
+from kp_middleware.storage import Embedding, Filters, History, RunSummary
+from kp_middleware.traces import ReasoningTrace
+
+_AT_ONCE: Final = 500
+_ALIKE: Final = 0.9
+_JUDGED: Final = frozenset({"feedback", "verdict"})
+_CANNOT_BE_MADE_AGAIN: Final = (
+    "system prompts",
+    "tool schemas",
+    "which words of one answer were thoughts: all but the last text of a turn count as such",
+    "ids of tool calls: they are numbered",
+    "the MCP servers of tools",
+)
+
+
+class Selection(NamedTuple):
+    """Which runs are wanted.
+
+    Attributes:
+        filters: Those of lists.
+        success: Only runs that are known to have done their task.
+        unlike: Leave out runs that are as similar as this to a newer one, from 0 to 1.
+        limit: The newest so many.
+        with_cut: Keep runs of which something was cut when they were recorded.
+    """
+
+    filters: Filters = Filters()
+    success: bool = False
+    unlike: float | None = None
+    limit: int | None = None
+    with_cut: bool = False
+
+
+class Entry(NamedTuple):
+    """What is written of one run, or of a pair: JSON texts, a line each."""
+
+    trace_id: str
+    lines: list[str]
+
+
+class Dataset:
+    """The export of one selection of runs.
+
+    Args:
+        history: The runs.
+        format_: One of `FORMATS`.
+        selection: Which runs.
+        policy: What is redacted, at each run's own level; None leaves them as they were recorded.
+        arguments: How chat messages have the arguments of tool calls.
+
+    Attributes:
+        seqs: The runs, the oldest first; of pairs, those that are chosen.
+        left_out: Counts of runs that were wanted, and are not in it, by reason.
+        unclean: The same, of those that could not be read or redacted.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        format_: str,
+        selection: Selection,
+        policy: Policy | None,
+        *,
+        arguments: Arguments = "text",
+    ) -> None:
+        self.left_out: Counter[str] = Counter()
+        self.unclean: Counter[str] = Counter()
+        self._history = history
+        self._format = format_
+        self._selection = selection
+        self._policy = policy
+        self._arguments = arguments
+        self._ids: list[str] = []
+        self._pairs: list[dict[str, Any]] = []
+        self._success: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._redacted: Counter[str] = Counter()
+        self._redacted_before: Counter[str] = Counter()
+        self._rejected: dict[int, tuple[int, float]] = {}
+        self.seqs = self._paired() if format_ == "pairs" else self._selected()
+
+    @property
+    def count(self) -> int:
+        """How many runs, or pairs, were written."""
+        return len(self._ids) + len(self._pairs)
+
+    def entries(self) -> Iterator[Entry | None]:
+        """Yield what to write of each run, or None where it is left out."""
+        for seq in self.seqs:
+            example = self.example(seq)
+            if example is not None and self._format == "pairs":
+                yield self._pair(example, *self._rejected[seq])
+            elif example is not None:
+                yield Entry(example.trace.id, self._lines(example))
+                self._note(example)
+            else:
+                yield None
+
+    def example(self, seq: int) -> Example | None:
+        """Return a run as it is exported; None if it is left out, which is counted."""
+        run, document = self._history.run(seq), self._history.document(seq) or ""
+        try:
+            trace = ReasoningTrace.model_validate_json(document)
+        except ValueError:
+            self.unclean["unreadable"] += 1
+            return None
+        is_cut = holds_cuts(document) or any(map(is_marker, trace.steps))
+        if is_cut and not self._selection.with_cut:
+            self.left_out["cut"] += 1
+            return None
+        model, redacted = run.model, Counter[str]()
+        if self._policy is not None:
+            if run.score is not None:
+                scored = trace.metadata.model_copy(update={"quality_score": run.score})
+                trace = trace.model_copy(update={"metadata": scored})
+            try:
+                trace, document = self._cleaned(trace, self._policy, redacted)
+            except RedactionError as error:
+                self.unclean[error.reason] += 1
+                return None
+            model = model and privacy.redact_text(model, policy=self._policy).text
+        return Example(
+            trace,
+            document,
+            Conversation(trace, run.steps),
+            run.known_success,
+            run.success_source or "assumed",
+            run.score,
+            model,
+            (redacted, run.redactions),
+        )
+
+    def best(self, of_each_domain: int) -> list[int]:
+        """Return the runs that scored most in each domain, confirmed first, failed never."""
+        runs = [run for part in _parts(self.seqs) for run in self._history.runs_at(part)]
+        usable = [run for run in runs if run.score is not None and run.known_success is not False]
+        usable.sort(key=lambda run: (run.known_success is True, run.score), reverse=True)
+        taken: Counter[str] = Counter()
+        found = []
+        for run in usable:
+            if taken[run.domain] < of_each_domain:
+                taken[run.domain] += 1
+                found.append(run.seq)
+        return found
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what is said of what was written."""
+        selection, is_traces = self._selection, self._format == "traces"
+        filters = {
+            name: value
+            for name, value in {**selection.filters._asdict(), **selection._asdict()}.items()
+            if value not in {None, False} and name != "filters"
+        }
+        return {
+            "made_by": f"kp-middleware {version('kp-middleware')}",
+            "made_at": instant(time.time()),
+            "format": self._format,
+            "filters": filters,
+            "redactor": None if self._policy is None else self._policy.redactor,
+            "redacted": dict(self._redacted),
+            "redacted_when_recorded": dict(self._redacted_before),
+            "count": self.count,
+            "success": dict(self._success),
+            "left_out": dict(self.left_out + self.unclean),
+            "cannot_be_made_again": [] if is_traces else [*_CANNOT_BE_MADE_AGAIN],
+            "made_up_or_lost": {} if is_traces else dict(self._lost),
+            **({"pairs": self._pairs} if self._format == "pairs" else {"ids": self._ids}),
+        }
+
+    def _selected(self) -> list[int]:
+        """Return the newest runs that are wanted, the oldest first."""
+        wanted, seqs = self._selection, self._history.seqs(self._selection.filters)
+        if not wanted.success and wanted.unlike is None:
+            return seqs if wanted.limit is None else seqs[-wanted.limit :]
+        likeness = _Likeness(len(seqs))
+        kept: list[int] = []
+        for part in _parts(seqs[::-1]):
+            embeddings = {} if wanted.unlike is None else self._history.embeddings(part)
+            for run in reversed(self._history.runs_at(part)):
+                if len(kept) == wanted.limit:
+                    return kept[::-1]
+                if wanted.success and run.known_success is not True:
+                    continue
+                if (embedding := embeddings.get(run.seq)) is not None:
+                    if likeness.nearest(embedding)[1] >= (wanted.unlike or 0):
+                        self.left_out["near_copy"] += 1
+                        continue
+                    likeness.add(run.seq, embedding)
+                kept.append(run.seq)
+        return kept[::-1]
+
+    def _paired(self) -> list[int]:
+        """Return the runs that succeeded of which a run of a like task failed, each used once."""
+        seqs = self._history.seqs(self._selection.filters)
+        failed = _Likeness(len(seqs))
+        succeeded: list[tuple[RunSummary, Embedding]] = []
+        for part in _parts(seqs):
+            embeddings = self._history.embeddings(part)
+            for run in self._history.runs_at(part):
+                if run.success_source in _JUDGED and run.seq in embeddings:
+                    if run.success:
+                        succeeded.append((run, embeddings[run.seq]))
+                    else:
+                        failed.add(run.seq, embeddings[run.seq])
+        for run, embedding in reversed(succeeded):
+            nearest, similarity = failed.nearest(embedding)
+            if similarity >= _ALIKE and len(self._rejected) != self._selection.limit:
+                self._rejected[run.seq] = nearest, similarity
+                failed.remove(nearest, embedding)
+        return [*reversed(self._rejected)]
+
+    def _pair(self, chosen: Example, seq: int, similarity: float) -> Entry | None:
+        rejected = self.example(seq)
+        if rejected is None:
+            return None
+        self._note(chosen)
+        self._note(rejected)
+        ids = {"chosen": self._ids.pop(-2), "rejected": self._ids.pop()}
+        self._pairs.append({**ids, "similarity": round(similarity, 4)})
+        return Entry(chosen.trace.id, [_json(pair(chosen, rejected, self._arguments))])
+
+    def _lines(self, example: Example) -> list[str]:
+        if self._format == "traces":
+            return [example.document]
+        return [*map(_json, FORMATS[self._format].documents(example, self._arguments))]
+
+    def _note(self, example: Example) -> None:
+        """Count a run for the manifest."""
+        self._ids.append(example.trace.id)
+        known = {True: "succeeded", False: "failed", None: "not_known"}
+        self._success[known[example.success]] += 1
+        self._lost.update(example.conversation.lost)
+        self._redacted.update(example.redacted[0])
+        self._redacted_before.update(example.redacted[1])
+
+    @staticmethod
+    def _cleaned(
+        trace: ReasoningTrace, policy: Policy, counts: Counter[str]
+    ) -> tuple[ReasoningTrace, str]:
+        level = trace.metadata.privacy_level
+        redacted = privacy.redact_trace(trace, level=level, policy=policy)
+        document = redacted.trace.model_dump_json()
+        privacy.check_clean(document.encode(), level=level, policy=policy)
+        counts.update(redacted.counts)
+        return redacted.trace, document
+
+
+class _Likeness:
+    """The vectors of some runs, to find the nearest of them; embedders are never mixed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._vectors: dict[tuple[str, int], tuple[Any, list[int]]] = {}
+
+    def add(self, seq: int, embedding: Embedding) -> None:
+        matrix, seqs = self._of(embedding)
+        matrix[len(seqs)] = np.frombuffer(embedding.vector, "<f4")
+        seqs.append(seq)
+
+    def remove(self, seq: int, embedding: Embedding) -> None:
+        matrix, seqs = self._of(embedding)
+        matrix[seqs.index(seq)] = 0
+
+    def nearest(self, embedding: Embedding) -> tuple[int, float]:
+        """Return the nearest run and its cosine, or 0 and -1 without any."""
+        matrix, seqs = self._of(embedding)
+        if not seqs:
+            return 0, -1.0
+        cosines = matrix[: len(seqs)] @ np.frombuffer(embedding.vector, "<f4")
+        place = int(cosines.argmax())
+        return seqs[place], float(cosines[place])
+
+    def _of(self, embedding: Embedding) -> tuple[Any, list[int]]:
+        key = embedding.embedder, len(embedding.vector) // 4
+        if key not in self._vectors:
+            self._vectors[key] = np.empty((self._most, key[1]), np.float32), []
+        return self._vectors[key]
+
+
+def _parts(seqs: list[int]) -> Iterator[list[int]]:
+    return (seqs[start : start + _AT_ONCE] for start in range(0, len(seqs), _AT_ONCE))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

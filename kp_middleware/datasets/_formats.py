@@ -1,0 +1,228 @@
+"""The formats of others: each makes a JSON value of the turns of a run."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from kp_middleware.datasets._turns import Call, Conversation, Turn
+from kp_middleware.instants import epoch_ms
+from kp_middleware.traces import ReasoningTrace
+
+Json: TypeAlias = dict[str, Any]
+Arguments: TypeAlias = Literal["text", "object"]
+
+_HARNESS: Final = "kp-middleware"
+
+
+class Example(NamedTuple):
+    """A run that is exported.
+
+    Attributes:
+        trace: It, redacted if that is wanted.
+        document: Its exact JSON.
+        conversation: Its turns.
+        success: Whether its task was done; None if that is only assumed.
+        success_source: Who says so.
+        score: From 0 to 1, or None.
+        model: The language model that it used, or None.
+        redacted: Counts of what was redacted by kind: now, and when it was recorded.
+    """
+
+    trace: ReasoningTrace
+    document: str
+    conversation: Conversation
+    success: bool | None
+    success_source: str
+    score: float | None
+    model: str | None
+    redacted: tuple[Mapping[str, int], Mapping[str, int]]
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The turns of its conversation."""
+        return self.conversation.turns
+
+    @property
+    def metadata(self) -> Json:
+        """What a format without a form for it says of a run."""
+        return {
+            "trace_id": self.trace.id,
+            "domain": self.trace.metadata.task_domain,
+            "success": self.success,
+            "success_source": self.success_source,
+            "quality_score": self.score,
+        }
+
+
+class Format(NamedTuple):
+    """A format.
+
+    Attributes:
+        documents: Returns the JSON values of a run.
+        suffix: Of the file of each run, where each has its own; None: all are in one, a line each.
+    """
+
+    documents: Callable[[Example, Arguments], list[Json]]
+    suffix: str | None = None
+
+
+def chat(turns: Sequence[Turn], arguments: Arguments) -> list[Json]:
+    """Return OpenAI's chat messages; ``is_error`` and ``reasoning_content`` are extra keys."""
+    messages: list[Json] = []
+    for turn in turns:
+        role = "assistant" if turn.is_agent else "user"
+        calls = [_openai_call(call, arguments) for call in turn.calls]
+        messages.append(
+            {"role": role, "content": turn.text}
+            | _given(reasoning_content=turn.reasoning, tool_calls=calls)
+        )
+        messages += (
+            {"role": "tool", "tool_call_id": result.call.id, "content": result.output}
+            | _given(is_error=result.failed)
+            for result in turn.results
+        )
+    return messages
+
+
+def _messages(example: Example, arguments: Arguments) -> list[Json]:
+    return [{"messages": chat(example.turns, arguments)}]
+
+
+def _hf_trace(example: Example, _: Arguments) -> list[Json]:
+    """Return the lines of the Hub's Session Trace Simple Format."""
+    title = example.trace.task.objective
+    lines: list[Json] = [
+        {"type": "session", "harness": _HARNESS, "id": example.trace.id, "name": title[:200]}
+    ]
+    for turn in example.turns:
+        at, model = _timestamp(turn), turn.is_agent and example.model
+        calls = [{"id": call.id, "function": _function(call, "text")} for call in turn.calls]
+        messages = [
+            {"role": "assistant" if turn.is_agent else "user", "content": turn.text}
+            | _given(reasoningContent=turn.reasoning, toolCalls=calls, timestamp=at, model=model)
+        ]
+        messages += (
+            {"role": "tool", "content": result.output, "toolCallId": result.call.id}
+            for result in turn.results
+        )
+        lines += ({"type": "message", "message": message} for message in messages)
+    return lines
+
+
+def _inspect(example: Example, _: Arguments) -> list[Json]:
+    """Return a ``Sample`` of inspect-ai: a failed run has no target."""
+    asked, target = _asked(example.turns), example.trace.outcome.result_summary
+    said: list[Json] = [{"role": "user", "content": turn.text} for turn in asked]
+    return [
+        {
+            "input": said[0]["content"] if len(said) == 1 else said,
+            "target": "" if example.success is False else target,
+            "id": example.trace.id,
+            "metadata": example.metadata,
+        }
+    ]
+
+
+def _langsmith(example: Example, arguments: Arguments) -> list[Json]:
+    asked = _asked(example.turns)
+    return [
+        {
+            "inputs": {"messages": chat(asked, arguments)},
+            "outputs": {"messages": chat(example.turns[len(asked) :], arguments)},
+            "metadata": example.metadata,
+        }
+    ]
+
+
+def _atif(example: Example, _: Arguments) -> list[Json]:
+    """Return a trajectory of Harbor, in version 1.7."""
+    steps = [_atif_step(number, turn) for number, turn in enumerate(example.turns, 1)]
+    framework = example.trace.metadata.framework
+    agent = {"name": framework or _HARNESS, "version": "unknown"} | _given(model_name=example.model)
+    told = {name: value for name, value in example.metadata.items() if value is not None}
+    return [
+        {
+            "schema_version": "ATIF-v1.7",
+            "session_id": example.trace.id,
+            "agent": agent,
+            "steps": steps,
+            "final_metrics": {"total_steps": len(steps)},
+            "extra": told,
+        }
+    ]
+
+
+def _atif_step(number: int, turn: Turn) -> Json:
+    step: Json = {"step_id": number, "source": "agent" if turn.is_agent else "user"}
+    first = turn.first
+    if first is not None and first.started_at is not None:
+        step["timestamp"] = first.started_at
+    step["message"] = turn.text
+    calls = [
+        {"tool_call_id": call.id, "function_name": call.tool, "arguments": call.arguments}
+        for call in turn.calls
+    ]
+    results = [
+        {"source_call_id": result.call.id, "content": result.output}
+        | _given(extra={"is_error": True} if result.failed else None)
+        for result in turn.results
+    ]
+    used = (
+        {}
+        if first is None
+        else {"prompt_tokens": first.input_tokens, "completion_tokens": first.output_tokens}
+    )
+    metrics = {name: count for name, count in used.items() if count is not None}
+    observation = {"results": results} if results else None
+    return step | _given(
+        reasoning_content=turn.reasoning, tool_calls=calls, observation=observation, metrics=metrics
+    )
+
+
+def pair(chosen: Example, rejected: Example, arguments: Arguments) -> Json:
+    """Return a pair for preference training: the prompt is that of the chosen run."""
+    prompt, other = _asked(chosen.turns), _asked(rejected.turns)
+    return {
+        "prompt": chat(prompt, arguments),
+        "chosen": chat(chosen.turns[len(prompt) :], arguments),
+        "rejected": chat(rejected.turns[len(other) :], arguments),
+    }
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    "messages": Format(_messages),
+    "hf-trace": Format(_hf_trace, ".jsonl"),
+    "inspect": Format(_inspect),
+    "atif": Format(_atif, ".json"),
+    "langsmith": Format(_langsmith),
+    "pairs": Format(_messages),
+    "traces": Format(_messages),
+}
+"""By the names that users type; `Dataset` itself writes pairs, and traces as they are."""
+
+
+def _asked(turns: Sequence[Turn]) -> list[Turn]:
+    """Return the turns before the agent's first."""
+    first = next((place for place, turn in enumerate(turns) if turn.is_agent), len(turns))
+    return [*turns[:first]]
+
+
+def _openai_call(call: Call, arguments: Arguments) -> Json:
+    return {"id": call.id, "type": "function", "function": _function(call, arguments)}
+
+
+def _function(call: Call, arguments: Arguments) -> Json:
+    given = call.arguments
+    written = given if arguments == "object" else json.dumps(given, ensure_ascii=False)
+    return {"name": call.tool, "arguments": written}
+
+
+def _timestamp(turn: Turn) -> int | None:
+    if turn.first is None or turn.first.started_at is None:
+        return None
+    return epoch_ms(turn.first.started_at)
+
+
+def _given(**values: Any) -> Json:
+    """Return those that say something."""
+    return {name: value for name, value in values.items() if value}
