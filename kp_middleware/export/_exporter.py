@@ -1,7 +1,8 @@
 """Exported items, and custom exporters: callables that replace the registry."""
 
 import re
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from pydantic_core import to_json
 
@@ -43,12 +44,12 @@ class OwnExporter:
         TypeError: If the exporter is not callable.
     """
 
-    def __init__(self, exporter: Exporter) -> None:
+    def __init__(self, exporter: Callable[[Any], Receipt | None], name: str | None = None) -> None:
         if not callable(exporter):
             raise TypeError("exporter must be a function of one item, such as list.append")
         self._exporter = exporter
         named = getattr(exporter, "__qualname__", None) or type(exporter).__qualname__
-        self.url = f"exporter {named}"
+        self.url = f"exporter {name or named}"
 
     def export(self, item: OutboxItem, /) -> Receipt:
         """Call the exporter; raise any unknown exception as a `RegistryUnavailableError`."""

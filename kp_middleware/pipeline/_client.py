@@ -3,18 +3,22 @@
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from types import EllipsisType, TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
+from kp_middleware.instants import instant
+from kp_middleware.outbox_items import ExportedRun, Receipt
 from kp_middleware.pipeline._judging import is_judging
+from kp_middleware.pipeline._more_exporters import MoreExporter
 from kp_middleware.pipeline._pipeline import Backlog, Pipeline, Stats, tell_once
 from kp_middleware.pipeline._queue import Feedback, ThreadEnd
-from kp_middleware.pipeline._reading import Reading
+from kp_middleware.pipeline._reading import Reading, since_text
 from kp_middleware.recording import (
     Limits,
     Naming,
@@ -178,6 +182,35 @@ class KnowledgePulse(Reading):
         if function is None:
             return lambda function: self._tool(function, name)
         return self._tool(function, name)
+
+    def add_exporter(
+        self,
+        exporter: Callable[[ExportedRun], Receipt | None],
+        *,
+        send: Literal["cleared", "all"] = "cleared",
+        name: str | None = None,
+        since: datetime | None = None,
+    ) -> None:
+        """Give runs to an exporter of your own as well, redacted as those that the registry gets.
+
+        It is called in a thread of its own, at least once for each run that is scored, fails to be,
+        or is incomplete; where it was is kept in the file. What is told of a run later is not
+        given to it.
+
+        Args:
+            exporter: A function of one `ExportedRun`, such as ``kp_otel.OTLPExporter``; it raises
+                what an `Exporter` does.
+            send: ``cleared`` for what may leave by the gate, or ``all`` that is not private.
+            name: By which it is known in the file, also after a restart; by default its own.
+            since: The runs that began then or later are the first; None means now. Counts when the
+                file first hears its name.
+
+        Raises:
+            TypeError: If it is not callable, or the pipeline has a store of its own.
+            ValueError: If there is one of this name.
+        """
+        first = since_text(since) or instant(time.time())
+        self._pipeline.add_exporter(MoreExporter.of(exporter, name=name, send=send, since=first))
 
     def wrap_context(self, function: Callable[P, R], /) -> Callable[P, R]:
         """Return the function bound to the current run, for calls from other threads.

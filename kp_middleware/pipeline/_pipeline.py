@@ -11,13 +11,14 @@ from kp_middleware.embedding import Embedder
 from kp_middleware.export import Exporter, OwnExporter, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._lifecycle import close_at_exit, may_be_killed_here, still_open
+from kp_middleware.pipeline._more_exporters import MoreExporter
 from kp_middleware.pipeline._queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._sending import SendingWorker
 from kp_middleware.pipeline._worker import ScoringWorker
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
 from kp_middleware.settings_sources import unknown_variables
-from kp_middleware.storage import TROUBLE, Counts, Store, in_words
+from kp_middleware.storage import TROUBLE, Counts, SqliteStore, Store, in_words
 
 
 class Backlog(NamedTuple):
@@ -163,6 +164,7 @@ class Pipeline:
         self._embedder = embedder
         self._gate = gate
         self._exporter = None if exporter is None else OwnExporter(exporter)
+        self._more: list[MoreExporter] = []
         self._start_afresh()
         self.closed = False
         close_at_exit(self)
@@ -193,8 +195,9 @@ class Pipeline:
             self._scorer.look_again()  # another process may have left it
         deadline = time.monotonic() + timeout_s
         self._wait_until_scored(deadline)
-        if self._sender is not None:
-            self._sender.wait_until_sent(deadline)
+        self._start_more()  # an earlier process may have left some
+        for sender in self._all_senders():
+            sender.wait_until_sent(deadline)
         return self._backlog()
 
     def stats(self) -> Stats:
@@ -206,7 +209,8 @@ class Pipeline:
             dropped=self._queue.dropped,
             swallowed=shield.failures,
             trouble=self._scorer.trouble
-            or (self._sender.trouble if self._sender else settings_trouble(self._settings)),
+            or next(filter(None, (sender.trouble for sender in self._all_senders())), None)
+            or (None if self._sender else settings_trouble(self._settings)),
         )
 
     def end(self, since_s: float, timeout_s: float) -> None:
@@ -216,15 +220,15 @@ class Pipeline:
         self.closed = True
         deadline = since_s + timeout_s
         self._wait_until_scored(deadline)
-        if self._sender is not None:
-            self._sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
+        for sender in self._all_senders():
+            sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
         if self._settings.sync:
             self._scorer.keep_all(since_s + _PATIENCE_S)
         else:
             self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
-        if self._sender is not None:
-            self._sender.stop(0.0)
+        for sender in self._all_senders():
+            sender.stop(0.0)
         if self._queue.waiting:
             why = self._scorer.trouble or f"{self._settings.db}: kp-middleware doctor looks into it"
             words = "finished runs that could not be kept, and are lost: %d; %s"
@@ -253,7 +257,9 @@ class Pipeline:
             self._gate,
             self._exporter,
             on_queued=self._start_sending,
+            on_step=self._start_more,
         )
+        self._more_senders = [self._worker_of(one) for one in self._more]
 
     def _make_sender(self) -> SendingWorker | None:
         if self._settings.visibility == "private" or self._settings.problems:
@@ -265,6 +271,28 @@ class Pipeline:
             return None
         registry = Registry(self._settings.registry_url, api_key, agent_id=self._settings.agent_id)
         return SendingWorker(self._store, self._settings, registry)
+
+    def add_exporter(self, more: MoreExporter) -> None:
+        """Give the runs of the file to one more exporter; see `KnowledgePulse.add_exporter`."""
+        if not isinstance(self._store, SqliteStore):
+            raise TypeError("add_exporter reads the file: a store of your own has none")
+        if any(one.exporter.url == more.exporter.url for one in self._more):
+            raise ValueError(
+                f"there is an {more.exporter.url} already: give each a name of its own"
+            )
+        if self._settings.visibility != "private" and not self._settings.problems:
+            self._more.append(more)
+            self._more_senders.append(self._worker_of(more))
+
+    def _worker_of(self, more: MoreExporter) -> SendingWorker:
+        return more.worker(self._store, self._settings)
+
+    def _start_more(self) -> None:
+        for sender in self._more_senders:
+            sender.start()
+
+    def _all_senders(self) -> list[SendingWorker]:
+        return [*self._more_senders, *([] if self._sender is None else [self._sender])]
 
     def _start_sending(self) -> None:
         if self._sender is not None:

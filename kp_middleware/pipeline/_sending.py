@@ -16,7 +16,7 @@ from kp_middleware.errors import (
     RegistryForbiddenError,
     RegistryUnavailableError,
 )
-from kp_middleware.export import OwnExporter, Registry, Sender
+from kp_middleware.export import Outbox, OwnExporter, Registry, Sender
 from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.rate_limit import OwnPace, Pace, PaceKeeper
@@ -44,12 +44,25 @@ class SendingWorker:
 
     While the file cannot be used, nothing more is sent; one warning says why.
 
+    Args:
+        store: Of the runs.
+        settings: Of the pipeline.
+        exporter: Where they go.
+        outbox_of: Returns what is to be sent, in the sending thread; by default the outbox.
+
     Attributes:
         trouble: Why nothing is sent now, and what to do about it; None if all is well.
     """
 
-    def __init__(self, store: Store, settings: Settings, exporter: Registry | OwnExporter) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        exporter: Registry | OwnExporter,
+        outbox_of: Callable[[Store], Outbox] | None = None,
+    ) -> None:
         self._store = store
+        self._outbox_of = outbox_of or self._usual_outbox
         self._settings = settings
         self._exporter = exporter
         self._sender: Sender | None = None
@@ -129,9 +142,7 @@ class SendingWorker:
                 closing(self._store.apart()) as store,
                 closing(self._exporter),
             ):
-                outbox = store.outbox(
-                    destination(self._settings, self._exporter), self._settings.agent_id
-                )
+                outbox = self._outbox_of(store)
                 self._sender = Sender(outbox, self._exporter, pace=self._pace(), clock=time.time)
                 self._go_on(self._sender)
         except Exception:
@@ -142,6 +153,9 @@ class SendingWorker:
         finally:
             self._thread = None
             self._rest_until(math.inf)
+
+    def _usual_outbox(self, store: Store) -> Outbox:
+        return store.outbox(destination(self._settings, self._exporter), self._settings.agent_id)
 
     def _pace(self) -> PaceKeeper:
         """Return the shared pace of a registry, or a private one for an exporter."""

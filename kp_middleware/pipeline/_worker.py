@@ -147,13 +147,14 @@ class ScoringWorker:
         exporter: OwnExporter | None,
         *,
         on_queued: Callable[[], None],
+        on_step: Callable[[], None],
     ) -> None:
         self._queue = queue
         self._settings = settings
         self._embedder = embedder
         self._gate = gate
         self._exporter = exporter
-        self._on_queued = on_queued
+        self._on_queued, self._on_step = on_queued, on_step
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
@@ -311,6 +312,8 @@ class ScoringWorker:
                 raise  # Ctrl-C, on an agent's thread
             return self._trouble.meet(error, time.monotonic() - began_s)
         self._trouble.end()
+        if went_on:
+            self._on_step()
         return went_on
 
     def _keep(self, run: FinishedRun) -> bool:

@@ -22,6 +22,7 @@ from kp_middleware.storage._estimates import (
     RunEstimate,
     StoredEstimate,
 )
+from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._free_query import FreeQuery, domain_names, tool_names, trace_ids
 from kp_middleware.storage._history import History
 from kp_middleware.storage._last_decisions import (
@@ -138,6 +139,8 @@ __all__ = [
     "Embedding",
     "Entry",
     "EstimateTable",
+    "ExportCandidate",
+    "ExportCursor",
     "FeedbackRecord",
     "FileStatus",
     "Filters",

@@ -4,7 +4,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -14,12 +14,15 @@ from kp_middleware.core.gates import DAY_S
 from kp_middleware.core.share import Ranking
 from kp_middleware.database import Connection, VectorTable, open_to_all, transaction
 from kp_middleware.instants import epoch_s, instant
+from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.storage._database import Database, Identity
 from kp_middleware.storage._estimates import EstimateTable
+from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._last_decisions import claim_to_say, read_last_decisions
 from kp_middleware.storage._maintenance import Pruning
 from kp_middleware.storage._outbox_table import OutboxTable
 from kp_middleware.storage._past_runs import PastRuns, Selection
+from kp_middleware.storage._records import Run
 from kp_middleware.storage._rescue import rescue
 from kp_middleware.storage._statistics import Counts, count_all, count_backlog
 from kp_middleware.storage._store import Belief, Outcome, PausedRun, Rescue
@@ -122,6 +125,17 @@ class SqliteStore(Traces):
 
     def outbox(self, destination: str, agent_id: str | None) -> OutboxTable:
         return OutboxTable(self._connection, registry=destination, agent_id=agent_id)
+
+    def export_cursor(
+        self,
+        name: str,
+        *,
+        choose: Callable[[ExportCandidate], bool | None],
+        prepare: Callable[[Run, str, int], OutboxItem | None],
+        since: str,
+    ) -> ExportCursor:
+        """Return what an exporter beside the outbox has not been given yet."""
+        return ExportCursor(self._connection, name, choose=choose, prepare=prepare, since=since)
 
     def prune(self, before: str) -> int:
         removed = next(self._batches, 0)

@@ -1,0 +1,281 @@
+"""Runs as spans of the GenAI conventions, sent by OpenTelemetry's own exporter."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from kp_middleware.errors import MissingExtraError, RegistryRejectedError, RegistryUnavailableError
+from kp_middleware.instants import epoch_s
+from kp_middleware.outbox_items import ExportedRun, StepFacts
+from kp_middleware.traces import ReasoningTrace, Step
+
+try:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+except ModuleNotFoundError as exc:
+    raise MissingExtraError("otlp") from exc
+
+_SCOPE: Final = InstrumentationScope("kp-middleware")
+_CALLS: Final = frozenset({"thought", "tool_call"})
+
+
+class OTLPExporter:
+    """Sends runs to a backend of OpenTelemetry, for `KnowledgePulse.add_exporter`.
+
+    A run is a span of its agent with its score, signals and decision, and in it those of its
+    models and tools. The ids of a run are always the same.
+
+    Args:
+        endpoint: Where traces go, such as ``http://localhost:6006/v1/traces``; None means what
+            ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` and its like say.
+        headers: For each request, such as an authorization.
+        service_name: The service that the backend shows.
+        timeout_s: Of a request.
+        exporter: Sends the spans in place of the usual one.
+
+    Attributes:
+        name: By which it is known in the file.
+    """
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        service_name: str = "kp-middleware",
+        timeout_s: float = 10.0,
+        exporter: SpanExporter | None = None,
+    ) -> None:
+        self.name = f"otlp {endpoint or 'as in the environment'}"
+        self._resource = Resource.create({"service.name": service_name})
+        self._exporter = exporter or OTLPSpanExporter(
+            endpoint, headers=dict(headers or {}) or None, timeout=timeout_s
+        )
+
+    def __call__(self, run: ExportedRun, /) -> None:
+        """Send a run.
+
+        Raises:
+            RegistryRejectedError: If the backend refuses this one and takes others.
+            RegistryUnavailableError: If it takes nothing.
+        """
+        spans = [*spans_of(run, self._resource)]
+        for _ in range(2):
+            if self._takes(spans):
+                return
+            if not self._takes(()):
+                raise RegistryUnavailableError(f"{self.name} takes no spans; see the log")
+        raise RegistryRejectedError(400, f"{self.name} refuses the run; see the log")
+
+    def _takes(self, spans: Sequence[ReadableSpan]) -> bool:
+        return self._exporter.export(spans) is SpanExportResult.SUCCESS
+
+
+class _Part(NamedTuple):
+    """The steps of one span: the turn of a model, or the use of a tool."""
+
+    steps: list[tuple[Step, StepFacts]]
+    call: Step | None = None
+
+
+def spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
+    """Yield the spans of a run, that of its agent first."""
+    trace = ReasoningTrace.model_validate_json(run.body)
+    began_ns = _ns(run.started_at)
+    ended_ns = began_ns + int((run.duration_ms or 0) * 1e6)
+    made = _Spans(run, resource)
+    own = made.span(
+        f"invoke_agent {run.agent_name or trace.metadata.framework or 'agent'}",
+        _agent(run, trace),
+        began_ns,
+        ended_ns,
+        problem=None if trace.metadata.success or run.state == "incomplete" else run.error_type,
+    )
+    yield own
+    asked = [trace.task.objective]
+    for part in _parts(list(zip(trace.steps, _facts(run, trace), strict=True))):
+        first, facts = part.steps[0]
+        at_ns = _ns(facts.started_at) if facts.started_at else began_ns
+        if first.type in _CALLS:
+            latency_ms = facts.model_latency_ms or 0.0
+            name, attributes = f"chat {facts.model or ''}".strip(), _model(part, asked)
+            asked = []
+        elif first.tool is not None:
+            latency_ms = facts.latency_ms or 0.0
+            name, attributes = f"execute_tool {first.tool.name}", _tool(part)
+        else:
+            asked += [first.content or first.output_summary or ""]
+            continue
+        attributes |= {"gen_ai.agent.name": facts.agent} if facts.agent else {}
+        problem = first.output_summary or "" if first.type == "error_recovery" else None
+        yield made.span(name, attributes, at_ns, at_ns + int(latency_ms * 1e6), problem=problem)
+
+
+class _Spans:
+    def __init__(self, run: ExportedRun, resource: Resource) -> None:
+        self._run, self._resource = run, resource
+        self._root: SpanContext | None = None
+        self._count = 0
+
+    def span(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        began_ns: int,
+        ended_ns: int,
+        *,
+        problem: str | None,
+    ) -> ReadableSpan:
+        context = SpanContext(
+            _id(self._run.trace_id, 16),
+            _id(f"{self._run.trace_id} {self._count}", 8),
+            is_remote=False,
+            trace_flags=TraceFlags(TraceFlags.SAMPLED),
+        )
+        root, self._root = self._root, self._root or context
+        self._count += 1
+        return ReadableSpan(
+            name,
+            context=context,
+            parent=root,
+            resource=self._resource,
+            attributes={key: value for key, value in attributes.items() if value is not None},
+            status=Status() if problem is None else Status(StatusCode.ERROR, problem),
+            instrumentation_scope=_SCOPE,
+            start_time=began_ns,
+            end_time=ended_ns,
+        )
+
+
+def _facts(run: ExportedRun, trace: ReasoningTrace) -> Sequence[StepFacts]:
+    missing = len(trace.steps) - len(run.steps)
+    return (*run.steps, *[StepFacts()] * missing)[: len(trace.steps)]
+
+
+def _parts(steps: Sequence[tuple[Step, StepFacts]]) -> Iterator[_Part]:
+    """Yield the spans' steps in order; a call of a tool is told with its result, too."""
+    calls: list[tuple[Step, StepFacts]] = []
+    turn: list[tuple[Step, StepFacts]] = []
+    for step, facts in steps:
+        begins = facts.model is not None and step.type in _CALLS
+        if turn and (begins or step.type not in _CALLS):
+            yield from _turn(turn)
+            turn = []
+        if step.type in _CALLS:
+            turn.append((step, facts))
+            if step.type == "tool_call":
+                calls.append((step, facts))
+            continue
+        yield _Part([(step, facts)], _answered(step, facts, calls))
+    yield from _turn(turn)
+
+
+def _turn(steps: list[tuple[Step, StepFacts]]) -> Iterator[_Part]:
+    """Yield the turn of a model; tools that a program calls itself are no turn."""
+    if any(step.type == "thought" or facts.model is not None for step, facts in steps):
+        yield _Part(steps)
+
+
+def _answered(step: Step, facts: StepFacts, calls: list[tuple[Step, StepFacts]]) -> Step | None:
+    """Return the call that a step answers, and take it from those that wait."""
+    if step.tool is None:
+        return None
+    named = [one for one in calls if one[0].tool and one[0].tool.name == step.tool.name]
+    same = [one for one in named if facts.call_id and one[1].call_id == facts.call_id] or named
+    if not same:
+        return None
+    calls.remove(same[0])
+    return same[0][0]
+
+
+def _agent(run: ExportedRun, trace: ReasoningTrace) -> dict[str, Any]:
+    metadata, outcome = trace.metadata, trace.outcome
+    signals = {f"kp.signal.{name}": value for name, value in run.signals.items()}
+    return {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": run.agent_name,
+        "gen_ai.conversation.id": run.thread_id,
+        "gen_ai.request.model": run.model,
+        "gen_ai.usage.input_tokens": run.input_tokens,
+        "gen_ai.usage.output_tokens": run.output_tokens,
+        "gen_ai.input.messages": _messages("user", [_text(trace.task.objective)]),
+        "gen_ai.output.messages": _messages("assistant", [_text(outcome.result_summary)]),
+        "error.type": run.error_type,
+        **_shown("AGENT", trace.task.objective, outcome.result_summary),
+        "kp.trace.id": run.trace_id,
+        "kp.state": run.state,
+        "kp.score": run.score,
+        **signals,
+        "kp.decision": run.decision,
+        "kp.reason": run.reason_code,
+        "kp.gate": run.gate,
+        "kp.domain": metadata.task_domain,
+        "kp.success": metadata.success,
+        "kp.confidence": outcome.confidence,
+    }
+
+
+def _model(part: _Part, asked: Iterable[str]) -> dict[str, Any]:
+    facts = part.steps[0][1]
+    said = [
+        _text(step.content or "")
+        if step.type == "thought"
+        else {
+            "type": "tool_call",
+            "id": own.call_id,
+            "name": step.tool.name if step.tool else "",
+            "arguments": step.input or {},
+        }
+        for step, own in part.steps
+    ]
+    texts = " ".join(step.content or "" for step, _ in part.steps if step.type == "thought")
+    given = _messages("user", [_text(one) for one in asked])
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": facts.model,
+        "gen_ai.usage.input_tokens": facts.input_tokens,
+        "gen_ai.usage.output_tokens": facts.output_tokens,
+        "gen_ai.input.messages": given,
+        "gen_ai.output.messages": _messages("assistant", said),
+        **_shown("LLM", None, texts),
+    }
+
+
+def _tool(part: _Part) -> dict[str, Any]:
+    step, facts = part.steps[0]
+    given = None if part.call is None else json.dumps(part.call.input or {})
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": step.tool.name if step.tool else None,
+        "gen_ai.tool.call.id": facts.call_id,
+        "gen_ai.tool.call.arguments": given,
+        "gen_ai.tool.call.result": step.output_summary,
+        **_shown("TOOL", given, step.output_summary),
+    }
+
+
+def _shown(kind: str, given: str | None, result: str | None) -> dict[str, Any]:
+    """Return what backends of OpenInference show."""
+    return {"openinference.span.kind": kind, "input.value": given, "output.value": result}
+
+
+def _text(words: str) -> dict[str, Any]:
+    return {"type": "text", "content": words}
+
+
+def _messages(role: str, parts: Sequence[Mapping[str, Any]]) -> str | None:
+    said = [part for part in parts if part.get("content", True)]
+    return json.dumps([{"role": role, "parts": said}]) if said else None
+
+
+def _id(name: str, size: int) -> int:
+    return int.from_bytes(sha256(name.encode()).digest()[:size])
+
+
+def _ns(instant: str) -> int:
+    return int(epoch_s(instant) * 1000) * 1_000_000

@@ -1,0 +1,241 @@
+"""How far an exporter beside the outbox has come: a cursor over the runs, shared by processes."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from kp_middleware.database import Connection, transaction
+from kp_middleware.errors import RegistryError, RegistryRejectedError
+from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.storage._history import History
+from kp_middleware.storage._records import Run
+
+_LEASE_S: Final = 40.0
+_LOOK_AGAIN_S: Final = 1.0
+_MOST_LEFT: Final = 10_000
+_AT_ONCE: Final = 200
+_COLUMNS: Final = "seq, state, decision, visibility, started_at"
+
+
+class ExportCandidate(NamedTuple):
+    """A run that may be for an exporter.
+
+    Attributes:
+        seq: The number of its row in the file.
+        state: ``recorded``, ``paused``, ``scored``, ``incomplete`` or ``failed``.
+        decision: The gate's, ``forward`` or ``withhold``; None if there is none.
+        visibility: Who may see it: ``network``, ``org`` or ``private``.
+        started_at: When it began.
+    """
+
+    seq: int
+    state: str
+    decision: str | None
+    visibility: str
+    started_at: str
+
+
+class _Place(NamedTuple):
+    """The place of an exporter: all runs up to ``until`` are done, but those in ``left``."""
+
+    until: int
+    left: tuple[int, ...] = ()
+    claimed_by: str | None = None
+    claimed_until: float = 0.0
+    retry_at: float = 0.0
+    attempts: int = 0
+
+    def done(self, seq: int) -> "_Place":
+        """Return the place after a run."""
+        left = tuple(one for one in self.left if one != seq)
+        return _Place(max(self.until, seq), left[-_MOST_LEFT:])
+
+
+class ExportCursor:
+    """The runs that one exporter has not been given yet, as an `Outbox`.
+
+    A run is claimed, sent and passed one at a time, whatever the number of processes: the next one
+    continues where a killed one was, and sends what that had claimed once more.
+
+    Args:
+        connection: The connection to the file.
+        name: The name of the exporter.
+        choose: Says whether a run is for the exporter; None: that is not known yet.
+        prepare: Returns what leaves of a run, given its document and the attempts so far; None if
+            it must not leave.
+        since: The first run at the first use is the first that began at this instant, or then.
+        clock: Epoch seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        *,
+        choose: Callable[[ExportCandidate], bool | None],
+        prepare: Callable[[Run, str, int], OutboxItem | None],
+        since: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._connection = connection
+        self._key = f"export {name}"
+        self._choose = choose
+        self._prepare = prepare
+        self._since = since
+        self._clock = clock
+        self._claimant = f"{os.getpid()}-{os.urandom(4).hex()}"
+
+    def claim(self, now: float, /) -> OutboxItem | None:
+        """Claim the next run that is due, and return what leaves of it; None if none is."""
+        history = History(self._connection)
+        while True:
+            before = self._place()
+            if before.retry_at > now or self._is_claimed(before, now):
+                return None
+            seq, place = self._next(before)
+            if seq is None:
+                self._move(before, place)
+                return None
+            document = history.document(seq)
+            item = document and self._prepare(history.run(seq), document, before.attempts)
+            if isinstance(item, OutboxItem):
+                claimed = place._replace(
+                    claimed_by=self._claimant,
+                    claimed_until=now + _LEASE_S,
+                    attempts=before.attempts,
+                )
+                return item if self._move(before, claimed) else None
+            self._move(before, place.done(seq))
+
+    def next_due(self) -> float | None:
+        """Return when the next run may be due, in epoch seconds; None if none is left."""
+        before, now = self._place(), self._clock()
+        seq, place = self._next(before)
+        if seq is None:
+            self._move(before, place)
+            return None
+        if self._is_claimed(before, now):
+            return min(before.claimed_until, now + _LOOK_AGAIN_S)
+        return before.retry_at
+
+    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:  # noqa: ARG002
+        """Pass a run that has arrived."""
+        self._pass(item)
+
+    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:  # noqa: ARG002
+        """Pass a run that will never be taken."""
+        self._pass(item)
+
+    def block(self, item: OutboxItem, reason: str, /) -> None:  # noqa: ARG002
+        """Pass a run that was tried too often."""
+        self._pass(item)
+
+    def postpone(
+        self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
+    ) -> None:
+        """Try the run again at an epoch second; ``counted`` adds one to its attempts."""
+        del error
+        attempts = item.attempts + int(counted)
+        self._end(lambda place: place._replace(retry_at=retry_at, attempts=attempts))
+
+    def release(self, item: OutboxItem, /) -> None:
+        """Leave the run to the next process."""
+        del item
+        self._end(lambda place: place)
+
+    def retry_now(self) -> None:
+        """Try at once what was postponed."""
+        before = self._place()
+        if before.retry_at:
+            self._move(before, before._replace(retry_at=0.0))
+
+    def _pass(self, item: OutboxItem) -> None:
+        self._end(lambda place: place.done(item.trace_seq))
+
+    def _end(self, change: Callable[[_Place], _Place]) -> None:
+        """Change the place and give the claim up; do nothing if another process has it."""
+        before = self._place()
+        if before.claimed_by == self._claimant:
+            self._move(before, change(before)._replace(claimed_by=None, claimed_until=0.0))
+
+    def _is_claimed(self, place: _Place, now: float) -> bool:
+        is_ours = place.claimed_by in {None, self._claimant}
+        return not is_ours and now < place.claimed_until <= now + 2 * _LEASE_S
+
+    def _next(self, place: _Place) -> tuple[int | None, _Place]:
+        """Return the next run for the exporter, and the place before it."""
+        there = self._among(place.left)
+        left, until = [candidate.seq for candidate in there], place.until
+        for candidate in there:
+            wanted = self._choose(candidate)
+            if wanted:
+                return candidate.seq, place._replace(left=tuple(left))
+            if wanted is False:
+                left.remove(candidate.seq)
+        found = None
+        for candidate in self._after(until):
+            wanted = self._choose(candidate)
+            if wanted:
+                found = candidate.seq
+                break
+            if wanted is None:
+                left.append(candidate.seq)
+            until = candidate.seq
+        return found, place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
+
+    def _among(self, left: tuple[int, ...]) -> list[ExportCandidate]:
+        """Return those of these runs that are still there."""
+        if not left:
+            return []
+        rows = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM traces"  # noqa: S608 - ours
+            " WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
+            (json.dumps(left),),
+        )
+        return [ExportCandidate._make(row) for row in rows]
+
+    def _after(self, until: int) -> Iterator[ExportCandidate]:
+        while True:
+            rows = self._connection.execute(
+                f"SELECT {_COLUMNS} FROM traces WHERE seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 - ours
+                (until, _AT_ONCE),
+            ).fetchall()
+            for row in rows:
+                yield ExportCandidate._make(row)
+            if len(rows) < _AT_ONCE:
+                return
+            until = rows[-1][0]
+
+    def _place(self) -> _Place:
+        row = self._row()
+        if row is None:
+            with transaction(self._connection):
+                (until,) = self._connection.execute(
+                    "SELECT coalesce(max(seq), 0) FROM traces WHERE started_at < ?", (self._since,)
+                ).fetchone()
+                self._connection.execute(
+                    "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
+                    (self._key, json.dumps(_Place(until))),
+                )
+            row = self._row()
+        until, left, *rest = json.loads(row or "[0, []]")
+        return _Place(until, tuple(left), *rest)
+
+    def _row(self) -> str | None:
+        row = self._connection.execute(
+            "SELECT value FROM meta WHERE key = ?", (self._key,)
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def _move(self, before: _Place, after: _Place) -> bool:
+        """Store a place unless another process has moved; return whether it was stored."""
+        if before == after:
+            return True
+        with transaction(self._connection):
+            moved = self._connection.execute(
+                "UPDATE meta SET value = ? WHERE key = ? AND value = ? RETURNING key",
+                (json.dumps(after), self._key, json.dumps(before)),
+            ).fetchone()
+        return moved is not None

@@ -1,0 +1,160 @@
+"""Runs sent as spans: what arrives at a receiver of OpenTelemetry's protocol, on loopback."""
+
+import gzip
+import http.server
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from spoken import agent, call, fail, model, text, tool
+from told_runs import Book, told
+
+from kp_middleware import KnowledgePulse
+from kp_otel import KPSpanProcessor
+from kp_otel.otlp import OTLPExporter, spans_of
+
+
+@pytest.fixture
+def backend():
+    """A receiver that decodes what it is sent; its ``status`` answers what has spans."""
+    received = SimpleNamespace(spans=[], headers=[], status=200)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            spans = [
+                span
+                for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+                for scope in resource.scope_spans
+                for span in scope.spans
+            ]
+            received.headers.append(self.headers)
+            status = received.status if spans else 200
+            if status == 200:
+                received.spans += spans
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    received.url = f"http://127.0.0.1:{server.server_port}/v1/traces"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield received
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def boiled(provider):
+    """Records an agent that boils an egg in a pipeline."""
+
+    def record(kp):
+        provider.add_span_processor(KPSpanProcessor(kp))
+        tracer = provider.get_tracer("pydantic-ai")
+        with agent(tracer, **{"gen_ai.conversation.id": "a thread"}):
+            asked = "An egg for anna.example@gmail.com?"
+            spent = {"gen_ai.usage.input_tokens": 7, "gen_ai.response.model": "m"}
+            model(tracer, text("I boil."), call("boil", "c1", minutes=6), asked=asked, **spent)
+            with tool(tracer, "boil", "c1", result=None) as boil:
+                fail(boil, ValueError("no gas"))
+            model(tracer, call("boil", "c2", minutes=7), **spent)
+            with tool(tracer, "boil", "c2", result="soft"):
+                pass
+            model(tracer, text("Here it is."), **spent)
+        assert not kp.flush(30).unscored
+
+    return record
+
+
+def attributes(span):
+    kinds = ("string_value", "int_value", "double_value", "bool_value")
+    return {
+        one.key: next(getattr(one.value, kind) for kind in kinds if one.value.HasField(kind))
+        for one in span.attributes
+    }
+
+
+def test_a_run_arrives_with_its_score_signals_and_the_decision(db, backend, boiled):
+    kp = KnowledgePulse(db=db, embedder=None, threshold=0.0)
+    kp.add_exporter(OTLPExporter(backend.url, headers={"authorization": "Bearer x"}), send="all")
+    with kp:
+        boiled(kp)
+
+    run = kp.run("@last")
+    own, *inner = backend.spans
+    facts = attributes(own)
+    assert [span.name for span in backend.spans] == [
+        *("invoke_agent cook", "chat m", "execute_tool boil"),
+        *("chat m", "execute_tool boil", "chat m"),
+    ]
+    assert {span.parent_span_id for span in inner} == {own.span_id}
+    assert facts["kp.score"] == run.scoring.score
+    assert facts["kp.signal.complexity"] == run.scoring.signals.complexity
+    assert (facts["kp.decision"], facts["kp.trace.id"]) == ("forward", run.id)
+    assert (facts["gen_ai.conversation.id"], facts["gen_ai.usage.input_tokens"]) == ("a thread", 21)
+    assert backend.headers[0]["authorization"] == "Bearer x"
+    assert not any("anna.example" in str(span) for span in backend.spans)
+
+
+def test_what_was_sent_is_read_as_the_run_that_it_was(db, boiled):
+    given = []
+    kp = KnowledgePulse(db=db, embedder=None)
+    kp.add_exporter(given.append, send="all")
+    with kp:
+        boiled(kp)
+
+    book = Book()
+    processor = KPSpanProcessor(book)
+    spans = [*spans_of(given[0], Resource({}))]
+    for span in spans:
+        processor.on_start(span)
+    for span in reversed(spans):
+        processor.on_end(span)
+
+    run, stored = told(book.runs[0]), kp.run("@last")
+    assert [step["type"] for step in run["steps"]] == [step.type for step in stored.steps]
+    assert [step.get("tool") for step in run["steps"]] == [step.tool for step in stored.steps]
+    assert (run["agent_name"], run["conversation"]) == ("cook", "a thread")
+    assert run["result_summary"] == "Here it is."
+    assert {span.instrumentation_scope for span in spans} == {InstrumentationScope("kp-middleware")}
+    assert all(isinstance(span, ReadableSpan) for span in spans)
+
+
+def test_the_ids_of_a_run_are_always_the_same(db, boiled):
+    given = []
+    kp = KnowledgePulse(db=db, embedder=None)
+    kp.add_exporter(given.append, send="all")
+    with kp:
+        boiled(kp)
+
+    ids = [[span.context.span_id for span in spans_of(given[0], Resource({}))] for _ in range(2)]
+    assert ids[0] == ids[1]
+    assert len({*ids[0]}) == 6
+
+
+def test_a_run_that_the_backend_refuses_is_passed(db, backend, boiled, caplog):
+    backend.status = 400
+    kp = KnowledgePulse(db=db, embedder=None)
+    kp.add_exporter(OTLPExporter(backend.url), send="all")
+    with kp:
+        boiled(kp)
+        backend.status = 200
+        kp.capture(lambda question: question)("Another?")
+        kp.flush(30)
+
+    assert "refuses the run" in caplog.text
+    assert [span.name for span in backend.spans if not span.parent_span_id] == [
+        "invoke_agent <lambda>"
+    ]

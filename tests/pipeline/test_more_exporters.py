@@ -1,0 +1,192 @@
+"""Exporters beside the outbox: what they are given, once, whatever happens."""
+
+import json
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+
+import pytest
+
+from kp_middleware import KnowledgePulse
+from kp_middleware.database import connect
+from kp_middleware.errors import RegistryRejectedError, RegistryUnavailableError
+from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.storage import ExportCursor
+
+ALL = {"send": "all", "name": "mine"}
+
+
+@pytest.fixture
+def pulse(db):
+    opened = []
+
+    def open_one(given, *, more=None, **settings):
+        kp = KnowledgePulse(db=db, embedder=None, **{"threshold": 0.0, "api_key": None} | settings)
+        kp.add_exporter(given, **(more or ALL))
+        opened.append(kp)
+        return kp
+
+    yield open_one
+    [kp.close() for kp in opened]
+
+
+def ask(kp, *questions):
+    answer = kp.capture(lambda question: f"the answer to {question}")
+    [answer(question) for question in questions]
+    assert not kp.flush(30).unscored
+
+
+def objectives(given):
+    return [json.loads(run.body)["task"]["objective"] for run in given]
+
+
+def test_each_run_is_given_once_with_its_score_and_the_decision(pulse):
+    given = []
+
+    ask(pulse(given.append), "one", "two")
+
+    assert [words.count("one") + words.count("two") for words in objectives(given)] == [1, 1]
+    run = given[0]
+    assert json.loads(run.body)["metadata"]["quality_score"] == run.score
+    assert {*run.signals} == {"complexity", "novelty", "tool_diversity", "outcome_confidence"}
+    assert (run.decision, run.state, len(run.steps)) == ("forward", "scored", 2)
+
+
+@pytest.mark.parametrize(("send", "count"), [("all", 1), ("cleared", 0)])
+def test_a_person_chooses_what_is_given(pulse, send, count):
+    given = []
+
+    ask(pulse(given.append, more={"send": send}, threshold=0.99), "one")
+
+    assert len(given) == count
+
+
+@pytest.mark.parametrize("send", ["all", "cleared"])
+def test_nothing_private_is_given(pulse, send):
+    given = []
+
+    ask(pulse(given.append, more={"send": send}, visibility="private"), "one")
+
+    assert given == []
+
+
+def test_nothing_is_given_where_a_setting_is_wrong(pulse, monkeypatch):
+    monkeypatch.setenv("KP_MAX_PER_DAY", "many")
+    given = []
+
+    ask(pulse(given.append), "one")
+
+    assert given == []
+
+
+def test_what_leaves_is_redacted(pulse):
+    given = []
+
+    ask(pulse(given.append), "write to anna.example@gmail.com with password=hunter2horse")
+
+    assert "anna.example" not in given[0].body.decode()
+    assert "hunter2horse" not in given[0].body.decode()
+
+
+def test_forward_only_confirmed_waits_for_the_confirmation(pulse):
+    given = []
+    kp = pulse(given.append, more={"send": "cleared"}, forward_only="confirmed")
+    ask(kp, "one", "two")
+    assert given == []
+
+    first = kp.runs()[-1]
+    kp.feedback(first.id, success=True)
+    kp.flush(30)
+
+    assert [run.trace_id for run in given] == [first.id]
+
+
+def test_who_comes_next_goes_on_where_the_last_one_was(pulse):
+    first, second = [], []
+    kp = pulse(first.append)
+    ask(kp, "one")
+    kp.close()
+
+    ask(pulse(second.append), "two")
+
+    assert [len(first), len(second)] == [1, 1]
+    assert "two" in objectives(second)[0]
+
+
+def test_what_was_there_before_is_given_where_that_is_asked_for(pulse):
+    before, later, whole = [], [], []
+    kp = pulse(before.append)
+    ask(kp, "one")
+
+    kp.add_exporter(later.append, send="all", name="later")
+    kp.add_exporter(whole.append, send="all", name="whole", since=datetime(2020, 1, 1, tzinfo=UTC))
+    ask(kp, "two")
+
+    assert [len(before), len(later), len(whole)] == [2, 1, 2]
+
+
+def test_what_fails_is_given_again_and_what_is_refused_is_passed(pulse, monkeypatch):
+    monkeypatch.setattr("kp_middleware.export._sender.backoff_s", lambda *_: 0.0)
+    seen = []
+
+    def export(run):
+        words = objectives([run])[0]
+        seen.append(words)
+        if "one" in words:
+            raise RegistryRejectedError(400, "never")
+        if len(seen) < 4:
+            raise RegistryUnavailableError("not now")
+
+    kp = pulse(export)
+    ask(kp, "one", "two")
+    kp.flush(30)
+
+    assert ["one" in words for words in seen] == [True, False, False, False]
+
+
+def cursor(connection):
+    return ExportCursor(
+        connection,
+        "mine",
+        choose=lambda run: run.state == "scored",
+        prepare=lambda run, document, attempts: OutboxItem(
+            run.seq, document.encode(), "", attempts
+        ),
+        since="2020-01-01T00:00:00.000Z",
+    )
+
+
+def test_what_a_killed_process_was_giving_is_given_again_and_two_at_once_are_none(pulse, db):
+    ask(pulse([].append), "one", "two")
+    now = time.time()
+    with closing(connect(db)) as here, closing(connect(db)) as there:
+        ours, theirs = cursor(here), cursor(there)
+        lost = ours.claim(now)
+
+        assert theirs.claim(now) is None
+        assert now < theirs.next_due() <= time.time() + 1
+        again = theirs.claim(now + 41)
+        ours.sent(lost, Receipt())  # too late: the other has it
+        assert (lost.trace_seq, again.trace_seq) == (1, 1)
+        theirs.sent(again, Receipt())
+        assert ours.claim(now + 42).trace_seq == 2
+
+
+def test_two_of_one_name_are_refused(pulse):
+    kp = pulse([].append)
+
+    with pytest.raises(ValueError, match="name of its own"):
+        kp.add_exporter([].append, name="mine")
+    with pytest.raises(ValueError, match="cleared"):
+        kp.add_exporter([].append, send="some")
+    with pytest.raises(TypeError, match="function"):
+        kp.add_exporter(3)
+
+
+def test_a_file_of_many_runs_is_given_in_order(pulse):
+    given = []
+    kp = pulse(given.append)
+
+    ask(kp, *(f"question {number}" for number in range(30)))
+
+    assert [run.trace_seq for run in given] == list(range(1, 31))
