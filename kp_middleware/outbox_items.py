@@ -1,8 +1,7 @@
 """Outbox items and receipts of exporters. Light: read-only commands load this."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kp_middleware.rate_limit import UNSAID, Allowance
 
@@ -40,71 +39,6 @@ class Receipt:
     remote_id: str | None = None
     status: int | None = None
     allowance: Allowance = UNSAID
-
-
-class StepFacts(NamedTuple):
-    """When a step was taken and by whom, without what was said.
-
-    Attributes:
-        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
-        latency_ms: The latency of a tool's result.
-        agent: The agent inside the run's own that took it.
-        call_id: The fingerprint of the tool call that it makes or answers.
-        model: The language model, on the first step of each of its turns; likewise what follows.
-        input_tokens: The tokens that were read.
-        output_tokens: The tokens that were written.
-        model_latency_ms: The latency of the turn.
-    """
-
-    started_at: str | None = None
-    latency_ms: float | None = None
-    agent: str | None = None
-    call_id: str | None = None
-    model: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    model_latency_ms: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedRun(OutboxItem):
-    """A run for an exporter of `KnowledgePulse.add_exporter`: ``body`` has what was said.
-
-    Attributes:
-        trace_id: The id of its trace: ``kp:trace:…``.
-        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
-        duration_ms: The duration; None if it was not measured.
-        state: ``scored``, ``incomplete`` or ``failed``.
-        score: From 0 to 1; None if it has none.
-        signals: The four signals of the score by name, each from 0 to 1.
-        decision: The gate's, ``forward`` or ``withhold``; None if there is none.
-        reason_code: The reason for it.
-        gate: The name and setting of the gate.
-        agent_name: The name of the agent.
-        model: The language model.
-        thread_id: The conversation.
-        error_type: The exception that ended it.
-        input_tokens: The tokens that its models read.
-        output_tokens: The tokens that they wrote.
-        steps: One for each step in ``body``.
-    """
-
-    trace_id: str
-    started_at: str
-    duration_ms: int | None
-    state: str
-    score: float | None
-    signals: Mapping[str, float]
-    decision: str | None
-    reason_code: str | None
-    gate: str | None
-    agent_name: str | None
-    model: str | None
-    thread_id: str | None
-    error_type: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-    steps: tuple[StepFacts, ...]
 
 
 class Outbox(Protocol):

@@ -1,11 +1,14 @@
 """One finished run: its document, and facts that the document has no field for."""
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
 
 from kp_middleware.core.formula import Shape
+from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.traces import ReasoningTrace
 
 Awaited: TypeAlias = Literal["human", "turn"]
@@ -117,3 +120,44 @@ def fingerprint(name: str) -> str:
     True
     """
     return hashlib.sha256(name.encode(errors="replace")).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedRun(OutboxItem):
+    """A run for an exporter of `KnowledgePulse.add_exporter`: ``body`` has what was said.
+
+    Attributes:
+        trace_id: The id of its trace: ``kp:trace:…``.
+        started_at: When it began: ``2026-11-01T09:14:03.120Z``.
+        duration_ms: The duration; None if it was not measured.
+        state: ``scored``, ``incomplete`` or ``failed``.
+        score: From 0 to 1; None if it has none.
+        signals: The four signals of the score by name, each from 0 to 1.
+        decision: The gate's, ``forward`` or ``withhold``; None if there is none.
+        reason_code: The reason for it.
+        gate: The name and setting of the gate.
+        agent_name: The name of the agent.
+        model: The language model.
+        thread_id: The conversation.
+        error_type: The exception that ended it.
+        input_tokens: The tokens that its models read.
+        output_tokens: The tokens that they wrote.
+        steps: One for each step in ``body``.
+    """
+
+    trace_id: str
+    started_at: str
+    duration_ms: int | None
+    state: str
+    score: float | None
+    signals: Mapping[str, float]
+    decision: str | None
+    reason_code: str | None
+    gate: str | None
+    agent_name: str | None
+    model: str | None
+    thread_id: str | None
+    error_type: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    steps: tuple[StepFacts, ...]

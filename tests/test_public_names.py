@@ -46,7 +46,7 @@ ALSO_PROMISED = {  # besides: what README and docs have users import from module
         "RegistryForbiddenError",
     },
     "kp_middleware.export": {
-        *("Exporter", "OutboxItem", "Receipt"),
+        *("ExportedRun", "Exporter", "OutboxItem", "Receipt", "StepFacts"),
         *("Outbox", "OwnExporter", "Registry", "Sender", "payload"),  # for our own pipeline
     },
     "kp_middleware.testing": {

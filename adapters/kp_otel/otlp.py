@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.errors import MissingExtraError, RegistryRejectedError, RegistryUnavailableError
 from kp_middleware.instants import epoch_s
-from kp_middleware.outbox_items import ExportedRun, StepFacts
+from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.traces import ReasoningTrace, Step
 
 try:
@@ -19,6 +19,8 @@ try:
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 except ModuleNotFoundError as exc:
     raise MissingExtraError("otlp") from exc
+
+__all__ = ["OTLPExporter"]
 
 _SCOPE: Final = InstrumentationScope("kp-middleware")
 _CALLS: Final = frozenset({"thought", "tool_call"})
@@ -86,7 +88,7 @@ class _Part(NamedTuple):
 def spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
     """Yield the spans of a run, that of its agent first."""
     trace = ReasoningTrace.model_validate_json(run.body)
-    began_ns = _ns(run.started_at)
+    began_ns = _ns(epoch_s(run.started_at))
     ended_ns = began_ns + int((run.duration_ms or 0) * 1e6)
     made = _Spans(run, resource)
     own = made.span(
@@ -100,13 +102,13 @@ def spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
     asked = [trace.task.objective]
     for part in _parts(list(zip(trace.steps, _facts(run, trace), strict=True))):
         first, facts = part.steps[0]
-        at_ns = _ns(facts.started_at) if facts.started_at else began_ns
+        at_ns = began_ns if facts.started_at_s is None else _ns(facts.started_at_s)
         if first.type in _CALLS:
             latency_ms = facts.model_latency_ms or 0.0
             name, attributes = f"chat {facts.model or ''}".strip(), _model(part, asked)
             asked = []
         elif first.tool is not None:
-            latency_ms = facts.latency_ms or 0.0
+            latency_ms = first.latency_ms or 0.0
             name, attributes = f"execute_tool {first.tool.name}", _tool(part)
         else:
             asked += [first.content or first.output_summary or ""]
@@ -277,5 +279,5 @@ def _id(name: str, size: int) -> int:
     return int.from_bytes(sha256(name.encode()).digest()[:size])
 
 
-def _ns(instant: str) -> int:
-    return int(epoch_s(instant) * 1000) * 1_000_000
+def _ns(at_s: float) -> int:
+    return round(at_s * 1000) * 1_000_000

@@ -4,8 +4,10 @@ from kp_middleware.export._exporter import Exporter, OwnExporter, payload
 from kp_middleware.export._registry import Registry
 from kp_middleware.export._sender import Sender
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt
+from kp_middleware.runs import ExportedRun, StepFacts
 
 __all__ = [
+    "ExportedRun",
     "Exporter",
     "Outbox",
     "OutboxItem",
@@ -13,5 +15,6 @@ __all__ = [
     "Receipt",
     "Registry",
     "Sender",
+    "StepFacts",
     "payload",
 ]

@@ -13,7 +13,7 @@ from kp_middleware.embedding import Embedder, shared_embedder
 from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
-from kp_middleware.outbox_items import ExportedRun, Receipt
+from kp_middleware.outbox_items import Receipt
 from kp_middleware.pipeline._judging import is_judging
 from kp_middleware.pipeline._more_exporters import MoreExporter
 from kp_middleware.pipeline._pipeline import Backlog, Pipeline, Stats, tell_once
@@ -28,6 +28,7 @@ from kp_middleware.recording import (
     propagate_context,
     recorded_tool,
 )
+from kp_middleware.runs import ExportedRun
 from kp_middleware.settings import Settings, SettingsKeywords
 from kp_middleware.storage import SqliteStore, Store
 from kp_middleware.traces import ReasoningTrace

@@ -11,9 +11,10 @@ from kp_middleware.core.gates import DAY_S
 from kp_middleware.errors import RedactionError
 from kp_middleware.export import OwnExporter, Receipt, payload
 from kp_middleware.instants import epoch_s
-from kp_middleware.outbox_items import ExportedRun, StepFacts, idempotency_key
+from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._sending import SendingWorker
+from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
 from kp_middleware.storage import ExportCandidate, ExportCursor, Run, SqliteStore, Store
 from kp_middleware.traces import ReasoningTrace
@@ -142,14 +143,13 @@ def prepared(
         output_tokens=run.output_tokens,
         steps=tuple(
             StepFacts(
-                step.started_at,
-                step.latency_ms,
-                next(cleaned),
-                step.call_id,
-                next(cleaned),
-                step.input_tokens,
-                step.output_tokens,
-                step.model_latency_ms,
+                epoch_s(step.started_at) if step.started_at else None,
+                agent=next(cleaned),
+                call_id=step.call_id,
+                model=next(cleaned),
+                input_tokens=step.input_tokens,
+                output_tokens=step.output_tokens,
+                model_latency_ms=step.model_latency_ms,
             )
             for step in run.steps
         ),

@@ -100,6 +100,7 @@ class _Replay:
         self._owes: list[str | None] = []
         self._is_answered = True
         self._can_tell = False
+        self._next_tool_s = _next_tools_s(spans)
 
     def write(self) -> None:
         """Write the steps, and finish the run if it is our own."""
@@ -190,7 +191,12 @@ class _Replay:
         says = turn is not None and (turn.thoughts or turn.calls)
         if problem is not None and live is not None and turn is not None and says:
             owner.record_turn(turn, live)
-        self._tree.finish(span.id, turn=turn, error=problem)
+        self._tree.finish(span.id, turn=turn, error=problem, at_s=self._turn_ended_s(span))
+
+    def _turn_ended_s(self, span: "HeldSpan") -> float | None:
+        """Return when a turn had ended: the model's span of ADK ends after the tools beside it."""
+        tool_s = self._next_tool_s.get(span.number, span.ended_s)
+        return tool_s and span.ended_s and min(span.ended_s, tool_s)
 
     def _place(self, around: "HeldSpan") -> "HeldSpan":
         """Return the innermost span with a place in the tree that is no model."""
@@ -329,6 +335,18 @@ class _Replay:
         if not self._can_tell:
             return not self._has_objective  # its model was asked, and has not said anything
         return not self._owes and self._is_answered
+
+
+def _next_tools_s(spans: list["HeldSpan"]) -> dict[int, float]:
+    """Return when the next tool beside each model began, by the number of the model."""
+    found: dict[int, float] = {}
+    beside: dict[HeldSpan | None, float] = {}
+    for span in reversed(spans):
+        if span.kind == "tool":
+            beside[span.parent] = span.started_s
+        elif span.kind == "model" and span.parent in beside:
+            found[span.number] = beside[span.parent]
+    return found
 
 
 def _name(span: "HeldSpan") -> str:

@@ -362,3 +362,22 @@ def test_a_part_of_a_captured_function_is_stored_with_it(kp):
     answer("An egg?")
 
     assert kp.stats().recorded == 1
+
+
+def test_a_turn_of_a_model_takes_until_its_end_or_its_first_tool(tracer, book):
+    with agent(tracer):
+        given = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+        whole = {"gen_ai.output.messages": says(text("I boil."), call("boil", "c1"))}
+        around = tracer.start_span("chat", attributes=given | whole, start_time=10**18)
+        boil = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "boil"}
+        tracer.start_span("boil", attributes=boil, start_time=10**18 + 2 * 10**9).end(
+            10**18 + 3 * 10**9
+        )
+        around.end(10**18 + 4 * 10**9)
+        last = {"gen_ai.output.messages": says(text("Yes."))}
+        tracer.start_span("chat", attributes=given | last, start_time=10**18 + 5 * 10**9).end(
+            10**18 + 6 * 10**9
+        )
+
+    facts = [one.model_latency_ms for one in book.runs[0].facts if one.model]
+    assert facts == [2000, 1000]
