@@ -36,6 +36,9 @@ _ESCAPE = rf"""
       | (?P<entity>quot|apos|lt|gt|amp|nbsp) );
 """
 _ESCAPED = re.compile(f"{_BEGIN}(?:{_ESCAPE})", re.VERBOSE | re.ASCII)
+ESCAPING = rf"[\\^\x1b\x9b{_UNSEEN}{_WIDE}]|%[0-9a-f]{{2}}|&|redacted|cut:"
+"""What is in each text, in lower case, that has another reading than itself, or a cut."""
+
 _MEANT = re.compile(
     f"{_BEGIN}(?: (?P<hidden>{PLACEHOLDER.pattern}) | [{_UNSEEN}]+ | (?P<wide>[{_WIDE}])"
     f"| {_ESCAPE} )",

@@ -5,20 +5,37 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TypeAlias
 
-from kp_middleware.privacy._escapes import HIDDEN
-from kp_middleware.privacy._rules import Rule
+from kp_middleware.privacy._escapes import ESCAPING, HIDDEN
+from kp_middleware.privacy._names import NAMING
+from kp_middleware.privacy._rules import LONG, Rule
 
 _Three: TypeAlias = tuple[int, int, int]
 
 _RUNS = {
     "0": re.compile(r"(?<!\d)\d(?=(?:[^0-9A-Za-z]{0,3}\d){5})", re.ASCII),
+    "0000": re.compile(r"(?<!\d)\d(?=\d{3}(?:[^0-9A-Za-z]{0,3}\d){2})", re.ASCII),
     "0.": re.compile(r"\d{1,3}(?=\.\d)", re.ASCII),
     "A": re.compile(r"[A-Z]+"),
 }
+_SIGNS = {  # of a word in lower case
+    "0": re.compile(r"\d", re.ASCII),
+    "0000": re.compile(r"\d{4}", re.ASCII),
+    "0.": re.compile(r"\d\.\d", re.ASCII),
+    "A": re.compile(rf"\d|.{{{LONG}}}", re.ASCII),
+    "LONG": re.compile(f".{{{LONG}}}"),
+    "NAME": re.compile(NAMING, re.ASCII),
+    "BASE64": re.compile(r"[\w+/-]{18}", re.ASCII),
+    "ESCAPE": re.compile(ESCAPING),
+}
+"""What a word holds beside what rules' matches begin with; ``NAME`` may name a secret."""
+
 _ANSWERED = re.compile(rf"[A-Za-z_]{{2,40}}+[\"']?=[\"']?{HIDDEN}[\"']?\s", re.ASCII)
 _REMEMBERED = 500  # verdicts: a text with more matches than that is long anyway
 _STRETCH = 16_384  # characters: what is remembered of a text stays small
 _FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
+_DIVIDERS = str.maketrans(dict.fromkeys("\"'`{}[],<>", " "))
+_WORDS = 20_000  # of at most this length are remembered:
+_WORD_SIZE = 40
 
 
 class IndexedText:
@@ -27,19 +44,16 @@ class IndexedText:
     Attributes:
         text: As it is searched.
         lowered: In lower case, each character in its place.
+        held: What its words hold, by a `Vocabulary`.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, vocabulary: "Vocabulary") -> None:
         self.text = text
         self.lowered = _lowered(text)
+        self.held = vocabulary.held_by(self.lowered)
         self._places: dict[str, list[int]] = {}
-        self._needed: dict[str, bool] = {}
+        self._needed: dict[str, bool] = {"LONG": True}
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
-
-    def held(self, words: Iterable[str]) -> list[str]:
-        """Return those of ``Rule.starts`` that occur in the text."""
-        lowered = self.lowered
-        return [word for word in words if word in lowered or (word in _RUNS and self._starts(word))]
 
     def holds_any(self, words: Iterable[str]) -> bool:
         """Return whether one of ``Rule.needs`` occurs; the answers are cached."""
@@ -51,18 +65,20 @@ class IndexedText:
                 return True
         return False
 
-    def matches(self, rule: Rule, held: Iterable[str] | None = None) -> Iterator[re.Match[str]]:
+    def matches(self, rule: Rule, starts: Iterable[str] | None = None) -> Iterator[re.Match[str]]:
         """Yield the matches of a rule's pattern, without its check.
 
         Args:
             rule: What to find.
-            held: Those of ``rule.starts`` that occur, where that is known.
+            starts: Those of ``rule.starts`` that may occur, where that is known.
         """
         if rule.needs and not self.holds_any(rule.needs):
             return iter(())
         pattern = compiled(rule.pattern)
-        places = [self._starts(word) for word in (rule.starts if held is None else held)]
-        if not places or sum(map(len, places)) > len(self.text):
+        if not rule.starts:
+            return pattern.finditer(self.text)
+        places = [self._starts(word) for word in (rule.starts if starts is None else starts)]
+        if sum(map(len, places)) > len(self.text):
             return pattern.finditer(self.text)  # where places are dense, a scan is faster
         return self._tried(pattern, places)
 
@@ -98,8 +114,53 @@ class IndexedText:
         return self._places[word]
 
 
-class Beginnings:
-    """An index of all words with which the rules' matches begin.
+class Vocabulary(dict[str, frozenset[str]]):
+    """What each word of a text holds of that with which rules' matches begin, and what they need.
+
+    The words of one run are those of the next: what is known of them decides which rules can find
+    something, before any of them is tried.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        super().__init__()
+        anywhere: dict[str, None] = {}
+        in_long: dict[str, None] = {}
+        for rule in rules:
+            (in_long if rule.in_long else anywhere).update(dict.fromkeys(rule.starts or rule.needs))
+            anywhere.update(dict.fromkeys(rule.needs if rule.starts else ()))
+        self._anywhere = _Pieces(map(piece, anywhere))
+        self._in_long = _Pieces(map(piece, in_long))
+
+    def held_by(self, lowered: str) -> set[str]:
+        """Return what a text holds: of `_SIGNS`, of the pieces of words, and of those in_long."""
+        words = {*lowered.translate(_DIVIDERS).split()}
+        return {""}.union(*map(self.__getitem__, words))
+
+    def __missing__(self, word: str) -> frozenset[str]:
+        held = {name for name, sign in _SIGNS.items() if sign.search(word)}
+        held.update(self._anywhere.held_by(word))
+        if "LONG" in held:
+            held.update(map(in_a_long, self._in_long.held_by(word)))
+            held.update(in_a_long(name) for name in _RUNS if name in held)
+        if len(word) <= _WORD_SIZE:
+            if len(self) >= _WORDS:
+                self.clear()
+            self[word] = frozenset(held)
+        return frozenset(held)
+
+
+def piece(start: str) -> str:
+    """Return the longest part of what a rule begins with or needs that is in one word."""
+    return max(start.translate(_DIVIDERS).split(), key=len, default="")
+
+
+def in_a_long(piece: str) -> str:
+    """Return the name of a piece that is in a long word."""
+    return f"LONG {piece}"
+
+
+class _Pieces:
+    """An index of all pieces with which the rules' matches begin.
 
     Few have their rarest three characters in common with a text: only these are looked for.
     """
@@ -107,20 +168,22 @@ class Beginnings:
     def __init__(self, words: Iterable[str]) -> None:
         self._short: list[str] = []
         self._by_three: dict[_Three, list[str]] = {}
-        for word in words:
-            if word in _RUNS or len(word) < 3:
+        for word in dict.fromkeys(words):
+            if word in _SIGNS or not word:
+                continue
+            if len(word) < 3:
                 self._short.append(word)
             else:
                 self._by_three.setdefault(min(_threes(word), key=_frequency), []).append(word)
 
-    def held_by(self, indexed: IndexedText) -> list[str]:
-        """Return the words that occur in a text."""
-        possible: set[str] = set()
-        for start in range(0, len(indexed.lowered), _STRETCH):
-            held = {*_threes(indexed.lowered[start : start + _STRETCH + 2])}
+    def held_by(self, text: str) -> Iterator[str]:
+        """Yield the pieces that occur in a text."""
+        possible: set[str] = set(self._short)
+        for start in range(0, len(text), _STRETCH):
+            held = {*_threes(text[start : start + _STRETCH + 2])}
             for three in self._by_three.keys() & held:
                 possible.update(self._by_three[three])
-        return indexed.held([*self._short, *possible])
+        return (word for word in possible if word in text)
 
 
 def _threes(text: str) -> Iterator[_Three]:

@@ -83,6 +83,17 @@ ANY_NAME = rf"(?P<name>{_SIGN}{{2,40}}+(?: (?![\d-]){_SIGN}{{2,10}}+){{0,2}}?)"
 PART_OF_NAME = rf"(?P<name>{_SIGN}{{2,40}}?)"
 """The same before a sign that names may have."""
 
+_OF_SEVERAL = (  # the words at which names have a blank before or in them
+    *("keys?", "phrase", "passe", "access", "ordine", "schl", "cl[eé]", "clave", "sandi"),
+    *("kh[aẩ]u", "المرور", "السر", "السري", "عبور"),
+)
+NAMING = (
+    rf"{NAME}|pw|(?<=[a-z])pass|\A(?:{'|'.join(spelled(_OF_SEVERAL))})"
+    r"|(?<![a-z0-9])(?:(?:auth|pass)(?:(?![a-z])|test|qa|uat|local|default|main|current|prev|prod|dev"
+    r"|stag|live|pem|der|field|input|text|box)|cv[vc])"
+)
+"""What is in a word, in lower case, of each text in which `is_name` or `names_a_secret` holds."""
+
 NAME_STARTS = spelled(
     (
         *("pass", "pwd", "secret", "credential", "creds", "token", "jwt", "connection", "refresh"),

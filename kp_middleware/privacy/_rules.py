@@ -30,9 +30,12 @@ class Rule:
         pattern: What to find. If it has groups whose names begin with ``value``, only the one that
             matched goes; otherwise the whole match does.
         starts: How each match begins, in lower case: only such places are tried. ``0`` stands for
-            any run of digits in a text of at least eight, ``0.`` for digits before a dot and one
-            more, ``A`` for any run of capitals. Empty: every place is tried.
+            any run of digits in a text of at least eight, ``0000`` for one of at least four, ``0.``
+            for digits before a dot and one more, ``A`` for any run of capitals. Empty: every place
+            is tried.
         needs: A text without any of these, in lower case, is not searched. Empty: all texts are.
+            ``LONG`` stands for a word of at least `LONG` characters.
+        in_long: Each match begins in a `LONG` word: its start is looked for in no other.
         check: Says of a match whether it is really one.
         reach: How many characters before and after a match its check reads at the most.
         region: Looked for only where the user names this region, such as ``DE``. Empty: everywhere.
@@ -46,6 +49,11 @@ class Rule:
     check: Check | None = None
     region: str = ""
     reach: int = 200
+    in_long: bool = False
+
+
+LONG = 14
+"""How many characters a word has that can hold a token: no white space, quotes or brackets."""
 
 
 class Span(NamedTuple):

@@ -362,6 +362,7 @@ ASSIGNMENT_RULES: tuple[Rule, ...] = (
     password(  # any name: only what looks random
         rf"""[=:]>?{S}{{0,4}}\\{{0,7}}["'`]?(?P<value>[\w+/-]{{24,4096}}+={{0,2}})(?![\w.:@])""",
         starts=("=", ":"),
+        needs=("LONG",),
         check=is_opaque,
     ),
     password(  # with password …

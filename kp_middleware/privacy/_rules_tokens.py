@@ -11,14 +11,18 @@ END = "(?![A-Za-z0-9])"
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
-def key(pattern: str, *starts: str, check: Check | None = None) -> Rule:
+def key(
+    pattern: str, *starts: str, check: Check | None = None, in_long: bool = True
+) -> Rule:
     """Return a rule for a token that begins with one of these prefixes."""
-    return Rule("api_key", "secret", pattern, starts, check=check)
+    return Rule("api_key", "secret", pattern, starts, check=check, in_long=in_long)
 
 
-def key_with(pattern: str, *needs: str, check: Check | None = None) -> Rule:
+def key_with(
+    pattern: str, *needs: str, check: Check | None = None, in_long: bool = True
+) -> Rule:
     """Return a rule for a token that contains one of these texts."""
-    return Rule("api_key", "secret", pattern, needs=needs, check=check)
+    return Rule("api_key", "secret", pattern, needs=needs, check=check, in_long=in_long)
 
 
 def is_issued(match: re.Match[str]) -> bool:
@@ -62,7 +66,7 @@ _CLOUDS = (
     key(r"tskey-[a-z]{2,12}-[\w-]{16,100}", "tskey-"),
     key(r"pscale_[a-z]{2,8}_[\w.-]{20,100}", "pscale_"),
     key(r"HRKU-[\w-]{30,100}", "hrku-"),
-    key(r"FlyV1 [\w+/=,-]{30,4096}|fm[12]r?_[\w+/=-]{40,4096}", "flyv1", "fm1", "fm2"),
+    key(r"FlyV1 [\w+/=,-]{30,4096}|fm[12]r?_[\w+/=-]{40,4096}", "flyv1", "fm1", "fm2", in_long=False),
     key(r"hv[bsr]\.[\w-]{20,400}", "hvb.", "hvs.", "hvr."),
     key_with(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,100}", ".atlasv1."),
 )
@@ -117,6 +121,7 @@ _PAYMENT_AND_MAIL = (
     key(
         r"(?:xox[a-z](?:\.xox[a-z])?|xapp|xwfp)-(?:[A-Za-z0-9-]|%(?i:2B|2F|3D)){1,600}",
         *("xox", "xapp-", "xwfp-"),
+        in_long=False,
     ),
     key(r"xoxd-[A-Za-z0-9+/=-]{20,600}", "xoxd-"),
     key(EDGE + r"SG\.[\w-]{16,40}\.[\w-]{30,80}", "sg."),
@@ -126,7 +131,7 @@ _PAYMENT_AND_MAIL = (
     key(EDGE + r"SK[0-9a-f]{32}" + END, "sk"),
     key_with(EDGE + r"[0-9a-f]{32}-us\d{1,2}" + END, "-us"),
     key(EDGE + r"re_[A-Za-z0-9]{6,10}_[A-Za-z0-9]{20,40}", "re_", check=is_unlike_words),
-    key(EDGE + r"\d{8,10}:AA[\w-]{30,40}", "0"),
+    key(EDGE + r"\d{8,10}:AA[\w-]{30,40}", "0000"),
     key_with(
         r"[MNO](?<![A-Za-z0-9].)[\w-]{22,30}\.[\w-]{6}\.[\w-]{27,45}", ".m", ".", check=is_random
     ),
@@ -239,7 +244,7 @@ _MORE = (
     ),
     key(rf"amzn\.mws\.{UUID}", "amzn.mws."),
     key(r"EAACEdEose0cBA[A-Za-z0-9]{10,400}", "eaacedeose0cba"),
-    key(EDGE + r"\d{14,17}(?:\||%7[cC])[\w-]{27,40}" + END, "0", check=is_random),
+    key(EDGE + r"\d{14,17}(?:\||%7[cC])[\w-]{27,40}" + END, "0000", check=is_random),
     key(r"s-s4t2(?:ud|af)-[0-9a-f]{64}", "s-s4t2ud-", "s-s4t2af-"),
     key(r"sgp_(?:[0-9a-fA-F]{16}|local)_[0-9a-fA-F]{40}", "sgp_"),
     key(r"(?:live|test)_\d{6,12}_[A-Za-z0-9]{24,40}", "live_", "test_"),  # a key for streams
@@ -263,13 +268,14 @@ _MORE = (
     key(EDGE + r"token-[a-z0-9]{5}:[a-z0-9]{54}" + END, "token-"),
     key(EDGE + r"st\.[0-9a-f-]{24,36}\.[0-9a-f]{32}\.[0-9a-f]{32}" + END, "st."),
     key(EDGE + r"(?:PRD|SBX)-[0-9a-f]{12}(?:-[0-9a-f]{4}){2,4}" + END, "prd-", "sbx-"),
-    key(r"SSWS\s{1,4}(?P<value>00[\w-]{38,42})" + END, "ssws"),
-    key_with(EDGE + r"[12][A-Za-z0-9]{26}_[A-Za-z0-9]{18,24}" + END, "ngrok"),
+    key(r"SSWS\s{1,4}(?P<value>00[\w-]{38,42})" + END, "ssws", in_long=False),
+    key_with(EDGE + r"[12][A-Za-z0-9]{26}_[A-Za-z0-9]{18,24}" + END, "ngrok", in_long=False),
     key(
         r"(?i:unseal)(?i: key)?(?: \d{1,2})?:?\s{1,4}"
         r"(?P<value>[A-Za-z0-9+/]{43,88}={0,2})(?![\w/+])",
         "unseal",
         check=is_random,
+        in_long=False,
     ),
     key(EDGE + r"NRJS-[0-9a-f]{19}" + END, "nrjs-"),
     key(
@@ -297,6 +303,7 @@ _MORE = (
         r"(?i:bundle_\w{3,60})[\"']?\s{0,3}(?:=>|:?=|:)\s{0,3}[\"'`]?"
         r"(?P<value>[\w.@-]{2,64}:[\w-]{4,128})(?![\w/])",
         "bundle_",
+        in_long=False,
     ),
 )
 

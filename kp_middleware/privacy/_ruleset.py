@@ -10,9 +10,15 @@ from unicodedata import normalize
 from kp_middleware.errors import MissingExtraError, RedactionError
 from kp_middleware.patterns import Pattern, compiled, is_pattern
 from kp_middleware.privacy._escapes import HIDDEN, PLACEHOLDER, seen
-from kp_middleware.privacy._indexed_text import Beginnings, IndexedText, occurrences
+from kp_middleware.privacy._indexed_text import (
+    IndexedText,
+    Vocabulary,
+    in_a_long,
+    occurrences,
+    piece,
+)
 from kp_middleware.privacy._indexed_text import compiled as compiled_rule
-from kp_middleware.privacy._names import names_a_secret
+from kp_middleware.privacy._names import NAME_STARTS, names_a_secret
 from kp_middleware.privacy._nested_secrets import (
     Decoded,
     readings_of_cut,
@@ -67,6 +73,7 @@ DENIED = "denied"
 """The label for the findings of a user's own rules."""
 
 _GLUED_SIZE = 512
+_REMEMBERED = 1 << 20  # characters of texts
 _KEYS = 2048  # remembered: documents have the same few
 
 
@@ -81,10 +88,13 @@ class Ruleset:
     """
 
     def __init__(self, level: "PrivacyLevel", policy: "Policy") -> None:
-        self._anywhere, self._by_start = _index(level, policy.phone_regions)
-        self._beginnings = Beginnings(self._by_start)
+        self._inner = None if level == "private" else ruleset("private", policy)
+        self._beyond = _Index(_groups(level) - _groups("private"), policy.phone_regions)
+        self._index = _Index(_groups(level), policy.phone_regions)
+        self._clean: set[str] = set()
+        self._clean_size = 0
         self._denied_texts = [
-            IndexedText(seen(form)).lowered
+            index(seen(form)).lowered
             for entry in _texts(policy.deny)
             for form in _spellings(entry)
         ]
@@ -100,12 +110,28 @@ class Ruleset:
 
     def spans(self, indexed: IndexedText) -> Iterator[Span]:
         """Yield the spans to redact; they may overlap."""
-        yield from self._plain(indexed)
+        whole = self._inner is None or not self._inner.is_clean(indexed.text)
+        yield from self._plain(indexed, whole=whole)
         for looks in self._engines:
-            yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
-        yield from self._exempting(indexed, self._encoded(indexed))
-        yield from spans_at_cuts(indexed)
-        yield from self._left_open(indexed)
+            if whole or looks.group not in _groups("private"):
+                yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
+        if "BASE64" in indexed.held:
+            yield from self._exempting(indexed, self._encoded(indexed, whole=whole))
+        if "[cut: " in indexed.text:
+            yield from spans_at_cuts(indexed)
+            yield from self._left_open(indexed)
+
+    def is_clean(self, text: str) -> bool:
+        """Return whether nothing was found in a text before: most come again soon."""
+        return text in self._clean
+
+    def learn_clean(self, text: str) -> None:
+        """Remember that nothing was found in a text."""
+        if self._clean_size > _REMEMBERED:
+            self._clean, self._clean_size = set(), 0
+        self._clean.add(text)
+        self._clean_size += len(text)
+
 
     def blanks(self, key: str) -> str:
         """Return the label for everything below a key, or an empty string."""
@@ -123,28 +149,33 @@ class Ruleset:
         """Return whether the user exempts a key."""
         return _plain(key) in self._allowed_keys
 
-    def _plain(self, indexed: IndexedText) -> Iterator[Span]:
-        """Yield the findings of the built-in rules and the user's own."""
-        yield from self._exempting(indexed, self._by_rules(indexed))
-        yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
-        yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
+    def _plain(self, indexed: IndexedText, *, whole: bool) -> Iterator[Span]:
+        """Yield the findings of the built-in rules and the user's own.
+
+        If not of the ``whole`` set, of those rules that are not of the level ``private``.
+        """
+        rules = self._index if whole else self._beyond
+        yield from self._exempting(indexed, self._by_rules(indexed, rules))
+        if not whole:
+            return
+        if "NAME" in indexed.held or self._denied_keys:
+            yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
+            yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
         yield from self._denied(indexed)
 
-    def _encoded(self, indexed: IndexedText) -> Iterator[Span]:
+    def _encoded(self, indexed: IndexedText, *, whole: bool) -> Iterator[Span]:
         """Yield base64 whose decoded text has findings."""
         decoded = Decoded(indexed.text)
         if decoded.text:
-            yield from decoded.origins(self._plain(IndexedText(decoded.text)))
+            yield from decoded.origins(self._plain(index(decoded.text), whole=whole))
 
-    def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Span]:
+    def _by_rules(
+        self, indexed: IndexedText, rules: "_Index", *, beyond: int = 0
+    ) -> Iterator[Span]:
         """Yield the findings of the built-in rules that end at ``beyond`` or later."""
-        possible: dict[Rule, list[str]] = {rule: [] for rule in self._anywhere}
-        for word in self._beginnings.held_by(indexed):
-            for rule in self._by_start[word]:
-                possible.setdefault(rule, []).append(word)
-        for rule, held in possible.items():
+        for rule, starts in rules.possible(indexed.held):
             glued_to = 0
-            for match in indexed.matches(rule, held):
+            for match in indexed.matches(rule, starts):
                 start, end = matched_value(match)
                 if end < beyond or indexed.text[start:end] == HIDDEN:
                     continue
@@ -158,7 +189,8 @@ class Ruleset:
     def _left_open(self, indexed: IndexedText) -> Iterator[Span]:
         """Yield values whose closing quote was cut off."""
         for start, before, closing in readings_of_cut(indexed.text):
-            for span in self._by_rules(IndexedText(before + closing), beyond=len(before)):
+            read = index(before + closing)
+            for span in self._by_rules(read, self._index, beyond=len(before)):
                 end = start + len(before)
                 yield span._replace(start=min(start + span.start, end), end=end)
 
@@ -217,20 +249,46 @@ def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
         place += match.end() - 1
 
 
-def _index(
-    level: "PrivacyLevel", regions: tuple[str, ...]
-) -> tuple[list[Rule], dict[str, list[Rule]]]:
-    """Return the rules of a level that can begin anywhere, and the others by how they begin."""
-    rules = [
-        rule
-        for rule in RULES
-        if _goes(rule.group, level) and (not rule.region or rule.region in regions)
-    ]
-    by_start: dict[str, list[Rule]] = {}
-    for rule in rules:
-        for word in _shortest(rule.starts):
-            by_start.setdefault(word, []).append(rule)
-    return [rule for rule in rules if not rule.starts], by_start
+@cache
+def _vocabulary() -> Vocabulary:
+    return Vocabulary(RULES)
+
+
+def index(text: str) -> IndexedText:
+    """Return a text indexed for the rules."""
+    return IndexedText(text, _vocabulary())
+
+
+class _Index:
+    """The rules of some groups, by what a text holds in which they can find something."""
+
+    def __init__(self, groups: frozenset[Group], regions: tuple[str, ...]) -> None:
+        self._named: dict[str, list[tuple[int, str]]] = {}  # the value of a secret's name
+        self._others: dict[str, list[tuple[int, str]]] = {}
+        self._needs: dict[int, frozenset[str]] = {}
+        for number, rule in enumerate(RULES):
+            if rule.group not in groups or (rule.region and rule.region not in regions):
+                continue
+            by_piece = self._named if rule.starts is NAME_STARTS else self._others
+            for start in _shortest(rule.starts) or rule.needs:
+                held = in_a_long(piece(start)) if rule.in_long else piece(start)
+                by_piece.setdefault(held, []).append((number, start))
+            needs = frozenset(map(piece, rule.needs if rule.starts else ()))
+            if needs and "" not in needs:
+                self._needs[number] = needs
+
+    def possible(self, held: set[str]) -> list[tuple[Rule, list[str]]]:
+        """Return the rules that can find something, each with how that can begin."""
+        found: dict[int, list[str]] = {}
+        for by_piece in (self._others, self._named) if "NAME" in held else (self._others,):
+            for word in held & by_piece.keys():
+                for number, start in by_piece[word]:
+                    found.setdefault(number, []).append(start)
+        return [
+            (RULES[number], found[number])
+            for number in sorted(found)
+            if number not in self._needs or not held.isdisjoint(self._needs[number])
+        ]
 
 
 @cache
@@ -245,11 +303,14 @@ def _shortest(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _engines(level: "PrivacyLevel", policy: "Policy") -> list[Engine]:
     named = [engine(name, policy.phone_regions) for name in policy.engine_names]
-    return [one for one in named if _goes(one.group, level)]
+    return [one for one in named if one.group in _groups(level)]
 
 
-def _goes(group: Group, level: "PrivacyLevel") -> bool:
-    return level != "private" or group in {"secret", "sensitive"}
+@cache
+def _groups(level: "PrivacyLevel") -> frozenset[Group]:
+    """Return what goes at a level."""
+    others: tuple[Group, ...] = () if level == "private" else ("identity", "contact")
+    return frozenset(("secret", "sensitive", *others))
 
 
 def _patterns(entries: tuple[str, ...]) -> list[Pattern]:

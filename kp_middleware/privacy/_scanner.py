@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._escapes import HIDDEN, PLACEHOLDER, Reading, escapes_in, readings
-from kp_middleware.privacy._indexed_text import IndexedText
 from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._plugins import document
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rules import Group, Span
-from kp_middleware.privacy._ruleset import Ruleset, ruleset
+from kp_middleware.privacy._ruleset import Ruleset, index, ruleset
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
@@ -191,13 +190,23 @@ def find(
         raise RedactionError("too_large")
     if is_harmless(text, book):
         return []
-    parts = (part for reading in readings(cue + text) for part in _parts(reading, book))
+    whole = cue + text
+    if book.is_clean(whole):
+        return []
+    indexed = index(whole)
+    if "ESCAPE" in indexed.held:
+        parts = (part for reading in readings(whole) for part in _parts(reading, book))
+    else:
+        parts = book.spans(indexed)
     if cue:
         parts = (
             Span(max(0, part.start - len(cue)), part.end - len(cue), part.label, part.group)
             for part in parts
         )
     inside = [part for part in parts if part.end > part.start]
+    if not inside:
+        book.learn_clean(whole)
+        return []
     if known is not None:
         _learn(text, inside, book, known)
     return list(_whole(text, [*_united(inside)]))
@@ -234,7 +243,7 @@ def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
 
 def _parts(reading: Reading, book: Ruleset) -> Iterator[Span]:
     """Yield the spans to redact in one reading, counted in the original text."""
-    for span in book.spans(IndexedText(reading.text)):
+    for span in book.spans(index(reading.text)):
         for part in _outside_placeholders(reading.text, span):
             if part.end > part.start:
                 yield Span(*reading.origin(part.start, part.end), part.label, part.group)
