@@ -13,7 +13,7 @@ from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rules import words
 from kp_middleware.privacy._ruleset import ruleset
 from kp_middleware.privacy._scanner import Found, Numbers, counted
-from kp_middleware.privacy._walk import Walk, unique
+from kp_middleware.privacy._walk import Kept, Walk, unique
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel, ReasoningTrace
@@ -31,12 +31,19 @@ def fail_closed() -> Iterator[None]:
         raise RedactionError("redactor_error") from None  # the cause may quote the value
 
 
-KEPT = frozenset(
-    words(
-        "@context|@type|steps[].step_id|steps[].type|steps[].latency_ms|outcome.confidence|"
-        "metadata.created_at|metadata.success|metadata.quality_score|metadata.visibility|"
-        "metadata.privacy_level"
-    )
+def _tree(paths: str) -> Kept:
+    tree: dict[str, Any] = {}
+    for path in words(paths):
+        below = tree
+        for part in path.split("."):
+            below = below.setdefault(part, {})
+    return tree
+
+
+KEPT = _tree(
+    "@context|@type|steps.[].step_id|steps.[].type|steps.[].latency_ms|outcome.confidence|"
+    "metadata.created_at|metadata.success|metadata.quality_score|metadata.visibility|"
+    "metadata.privacy_level"
 )
 """Fields whose type cannot hold anything to redact."""
 
@@ -144,6 +151,8 @@ def spread_in_jsonable(
 def _redacted(trace: "ReasoningTrace", document: object, walk: Walk) -> RedactedTrace:
     from pydantic import ValidationError
 
+    if not walk.found:
+        return RedactedTrace(trace, ())
     try:
         cleaned = type(trace).model_validate(document)
     except ValidationError as problem:
@@ -158,7 +167,7 @@ def _walk(
     policy: Policy,
     known: KnownSecrets | None,
     *,
-    kept: frozenset[str] = frozenset(),
+    kept: Kept | None = None,
 ) -> Walk:
     numbers = Numbers.after(value) if policy.numbered else None
     known = KnownSecrets() if known is None else known

@@ -5,7 +5,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._checks import is_counter, is_of_account
@@ -26,43 +27,48 @@ from kp_middleware.privacy._scanner import (
 from kp_middleware.privacy._strength import describes, is_sign_of_model, is_strong, is_usual_word
 
 
+Kept: TypeAlias = Mapping[str, "Kept"]
+
+
 class Place(NamedTuple):
     """The place of a value in a document, and what it implies for redaction.
 
     Attributes:
-        path: As a person reads it: ``steps[3].input.url``.
-        pattern: The path of all values like it: ``steps[].input.url``.
+        above: The place of what the value is in.
+        key: Its key or number there.
         name: The nearest key, which may announce what the value is.
         blank: The label under which the value goes, whatever it is; empty if it may stay.
         depth: How many values this one is inside of.
+        kept: The members of the document that stay as they are, as a tree; empty if this one does.
     """
 
-    path: str = ""
-    pattern: str = ""
+    above: "Place | None" = None
+    key: str | int = ""
     name: str = ""
     blank: str = ""
     depth: int = 0
+    kept: "Kept | None" = None
 
-    def under(self, key: str, *, name: str, blank: str) -> "Place":
+    def under(self, key: str | int, name: str = "", blank: str = "") -> "Place":
         """Return the place of a member; ``name`` is its key, or the name that a sibling gives."""
-        dot = "." if self.path else ""
-        return Place(
-            f"{self.path}{dot}{key[:40]}",
-            f"{self.pattern}{dot}{key}",
-            name,
-            self.blank or blank,
-            self.depth + 1,
-        )
+        kept = self.kept.get("[]" if isinstance(key, int) else key) if self.kept else None
+        return Place(self, key, name, self.blank or blank, self.depth + 1, kept)
 
-    def at(self, index: int, *, name: str, blank: str) -> "Place":
-        """Return the place of an item; ``name`` is the flag before it, if any."""
-        return Place(
-            f"{self.path}[{index}]",
-            f"{self.pattern}[]",
-            name or self.name,
-            self.blank or blank,
-            self.depth + 1,
-        )
+    def parts(self) -> list[str | int]:
+        """Return the keys and numbers that lead here."""
+        place: Place | None = self
+        found: list[str | int] = []
+        while place is not None and place.above is not None:
+            found.append(place.key)
+            place = place.above
+        return found[::-1]
+
+    @property
+    def path(self) -> str:
+        """The place as a person reads it: ``steps[3].input.url``."""
+        return "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part[:40]}" for part in self.parts()
+        ).removeprefix(".")
 
 
 def document_in(text: str) -> object:
@@ -115,6 +121,7 @@ _OF_A_PLACE = frozenset(("redactor_error", "timeout"))
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w-]{2,60}")
 _NAME_SIZE = 120
+_SHORT_NUMBER = 10_000  # of at most four digits
 _TELLING = words(
     "name|key|header|field|label|element|selector|id|parameterkey|parametername|"
     "variable|variablename|attribute|option|env|envvar"
@@ -131,9 +138,6 @@ _SECRET_TYPES = frozenset(("password", "secret", "securestring", "secretstring")
 _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:password
 
 
-_TOP = Place()
-
-
 class Walk:
     """One walk through a document.
 
@@ -145,31 +149,32 @@ class Walk:
         self,
         book: Ruleset,
         *,
-        kept: frozenset[str] = frozenset(),
+        kept: Kept | None = None,
         numbers: Numbers | None = None,
         known: KnownSecrets | None = None,
     ) -> None:
         """Start a walk; ``known`` learns the secrets it redacts."""
         self.found: list[Found] = []
         self._book = book
-        self._kept = kept
+        self._top = Place(kept=kept)
         self._numbers = numbers
         self._known = known
         self._nodes = 0
 
-    def clean(self, value: object, place: Place = _TOP) -> Any:
+    def clean(self, value: object, place: Place | None = None) -> Any:
         """Return the redacted value.
 
         Raises:
             RedactionError: ``too_deep``, ``too_large``, or ``redactor_error`` for a type that JSON
                 does not have.
         """
+        place = place or self._top
         self._nodes += 1
         if place.depth > _MAX_DEPTH:
             raise RedactionError("too_deep", place.path)
         if self._nodes > _MAX_NODES:
             raise RedactionError("too_large", place.path)
-        if place.pattern in self._kept:
+        if place.kept is not None and not place.kept:
             return value
         match value:
             case None | bool():
@@ -187,9 +192,10 @@ class Walk:
             case _:
                 raise RedactionError("redactor_error", place.path)
 
-    def spread(self, value: Any, place: Place = _TOP) -> Any:
+    def spread(self, value: Any, place: Place | None = None) -> Any:
         """Return a redacted value also without secrets that were found after it."""
-        if not self._known or place.pattern in self._kept:
+        place = place or self._top
+        if not self._known or (place.kept is not None and not place.kept):
             return value
         match value:
             case str():
@@ -197,10 +203,8 @@ class Walk:
             case dict():
                 return self._spread_mapping(value, place)
             case list() | tuple():
-                inner = place._replace(name="")
                 return type(value)(
-                    self.spread(item, inner.at(index, name="", blank=""))
-                    for index, item in enumerate(value)
+                    self.spread(item, place.under(index)) for index, item in enumerate(value)
                 )
             case int() | float() if label := self._known.label(str(value)):
                 return self._gone(label, str(value), place)
@@ -211,9 +215,8 @@ class Walk:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
         for key, member in value.items():
-            above = place.under("{key}", name="", blank="")
-            shown = self._spread_text(key, above, self._text)
-            inner = place.under(shown, name=shown, blank="")
+            shown = self._spread_text(key, place.under("{key}"), self._text)
+            inner = place.under(shown, shown)
             cleaned[_free(shown, cleaned, numbers)] = self.spread(member, inner)
         return cleaned
 
@@ -227,30 +230,52 @@ class Walk:
     def _mapping(self, value: Mapping[Any, object], place: Place) -> dict[str, Any]:
         cleaned: dict[str, Any] = {}
         numbers: dict[str, int] = {}
-        told = self._told({_plainly(key): member for key, member in value.items()})
-        is_schema = place.blank != DENIED and _is_json_schema(value)
+        told = is_schema = None
         for key, member in value.items():
-            above = place.under("{key}", name="", blank="")._replace(blank="")
-            shown = self._text(str(key), above)
-            inner = self._under(place, shown, told if self._tells(told, key, value) else shown)
-            describes = is_schema and key in DESCRIBING
-            if describes or (key == "token" and _is_of_model(member, value)):
-                inner = inner._replace(name="", blank="")
-            cleaned[_free(shown, cleaned, numbers)] = self.clean(member, inner)
+            shown = key if isinstance(key, str) and self._stays(key) else self._key(key, place)
+            name, blank = self._book.member(shown)
+            if _plainly(key) in _TELLABLE or key in _TELLABLE_SECRET:
+                told = self._told(value) if told is None else told
+                if self._tells(told, key, value):
+                    name, blank = self._book.member(told)
+            if key in DESCRIBING and is_schema is None:
+                is_schema = place.blank != DENIED and _is_json_schema(value)
+            exempt = (is_schema and key in DESCRIBING) or (
+                key == "token" and _is_of_model(member, value)
+            )
+            if (exempt or not (place.blank or blank)) and self._stays(member):
+                self._nodes += 1
+            elif exempt:
+                member = self.clean(member, place.under(shown)._replace(blank=""))
+            else:
+                member = self.clean(member, place.under(shown, name, blank))
+            cleaned[_free(shown, cleaned, numbers)] = member
         return cleaned
 
-    def _under(self, place: Place, key: str, named: str) -> Place:
-        name, blank = self._book.member(named)
-        return place.under(key, name=name, blank=blank)
+    def _key(self, key: object, place: Place) -> str:
+        return self._text(str(key), place.under("{key}")._replace(blank=""))
+
+    def _stays(self, value: object) -> bool:
+        """Return whether nothing can be found in a value, whatever its key."""
+        if value is None or isinstance(value, bool):
+            return True
+        if self._book.adds:
+            return False
+        if isinstance(value, str):
+            return is_harmless(value, self._book)
+        if isinstance(value, float):
+            return not value.is_integer()
+        return isinstance(value, int) and abs(value) < _SHORT_NUMBER
 
     def _tells(self, told: str, key: object, value: Mapping[Any, object]) -> bool:
         """Return whether the name given by a sibling applies to this member."""
         if key in _TELLABLE_SECRET:
             return self._book.blanks(told) != "" and not any(map(value.__contains__, _OF_MESSAGES))
-        return told != "" and _plainly(key) in _TELLABLE
+        return told != ""
 
-    def _told(self, value: Mapping[str, object]) -> str:
+    def _told(self, members: Mapping[Any, object]) -> str:
         """Return the name of the value in ``{"name": "DB_PASSWORD", "value": …}``."""
+        value = {_plainly(key): member for key, member in members.items()}
         if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
             return "password"
         told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
@@ -258,32 +283,31 @@ class Walk:
         return next(filter(self._book.blanks, names), names[0] if names else "")
 
     def _items(self, value: Sequence[object], place: Place) -> list[Any]:
-        is_pair = len(value) == 2 and place.path.endswith("]")
-        before = [None, *value]
-        return [
-            self.clean(item, self._after(before[index], item, place, index, is_pair=is_pair))
-            for index, item in enumerate(value)
-        ]
+        is_pair = len(value) == 2 and isinstance(place.key, int)
+        cleaned, before = [], None
+        for index, item in enumerate(value):
+            name, blank = self._announced(before, item, is_pair=is_pair)
+            if not (place.blank or blank) and self._stays(item):
+                self._nodes += 1
+                cleaned.append(item)
+            else:
+                cleaned.append(self.clean(item, place.under(index, name or place.name, blank)))
+            before = item
+        return cleaned
 
-    def _after(
-        self, before: object, item: object, place: Place, index: int, *, is_pair: bool
-    ) -> Place:
-        name = before if isinstance(before, str) and before in _USER_FLAGS else ""
-        blank = self._announced(before, is_pair=is_pair)
+    def _announced(self, before: object, item: object, *, is_pair: bool) -> tuple[str, str]:
+        """Return the name and label of an item after a flag ``--token``, or a pair's name."""
+        if not isinstance(before, str) or not (is_pair or before[:1] == "-"):
+            return "", ""
+        name = before if before in _USER_FLAGS else ""
         if before == "-p" and isinstance(item, str) and is_strong(item):
-            blank = "password"
-        return place.at(index, name=name, blank=blank)
-
-    def _announced(self, before: object, *, is_pair: bool) -> str:
-        """Return the label that the item before announces: a flag ``--token``, or a pair's name."""
-        if not isinstance(before, str) or not _WORD.fullmatch(before):
-            return ""
-        return self._book.blanks(before) if is_pair or before.startswith("-") else ""
+            return name, "password"
+        return name, self._book.blanks(before) if _WORD.fullmatch(before) else ""
 
     def _string(self, text: str, place: Place) -> str:
         if is_too_large(text):
             raise RedactionError("too_large", place.path)
-        if _OUR_ID.fullmatch(text):
+        if text[:3] == "kp:" and _OUR_ID.fullmatch(text):
             return text
         if place.blank:
             return self._blanked(text, place)
@@ -356,7 +380,7 @@ class Walk:
         return (
             describes(text)
             or self._book.allows(text, "secret")
-            or ("cred" in place.pattern.lower() and is_of_account(place.name, text))
+            or (any("cred" in str(part).lower() for part in place.parts()) and is_of_account(place.name, text))
         )
 
 
@@ -376,6 +400,7 @@ def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:
     return is_usual_word(token.strip()) or any("prob" in str(key).lower() for key in value)
 
 
+@lru_cache(2048)
 def _plainly(key: object) -> str:
     """Return a key in one spelling: ``ParameterKey`` and ``parameter-key`` give the same."""
     return str(key).lower().replace("_", "").replace("-", "")
