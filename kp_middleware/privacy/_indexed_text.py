@@ -31,7 +31,7 @@ _SIGNS = {  # of a word in lower case
 
 _ANSWERED = re.compile(rf"[A-Za-z_]{{2,40}}+[\"']?=[\"']?{HIDDEN}[\"']?\s", re.ASCII)
 _REMEMBERED = 500  # verdicts: a text with more matches than that is long anyway
-_STRETCH = 16_384  # characters: what is remembered of a text stays small
+_STRETCH = 4096  # characters of a word: there may be anything in a longer one
 _FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
 _DIVIDERS = str.maketrans(dict.fromkeys("\"'`{}[],<>", " "))
 _WORDS = 20_000  # of at most this length are remembered:
@@ -123,13 +123,19 @@ class Vocabulary(dict[str, frozenset[str]]):
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         super().__init__()
-        anywhere: dict[str, None] = {}
-        in_long: dict[str, None] = {}
+        self._short: set[str] = set()
+        self._by_three: dict[_Three, set[str]] = {}
+        self._in_long: set[str] = set()
         for rule in rules:
-            (in_long if rule.in_long else anywhere).update(dict.fromkeys(rule.starts or rule.needs))
-            anywhere.update(dict.fromkeys(rule.needs if rule.starts else ()))
-        self._anywhere = _Pieces(map(piece, anywhere))
-        self._in_long = _Pieces(map(piece, in_long))
+            self._in_long.update(map(piece, rule.starts or rule.needs) if rule.in_long else ())
+            for word in {*map(piece, (*rule.starts, *rule.needs))} - _SIGNS.keys() - {""}:
+                threes = [*_threes(word)]
+                kept = (
+                    self._by_three.setdefault(min(threes, key=_frequency), set())
+                    if threes
+                    else self._short
+                )
+                kept.add(word)
 
     def held_by(self, lowered: str) -> set[str]:
         """Return what a text holds: of `_SIGNS`, of the pieces of words, and of those in_long."""
@@ -137,16 +143,26 @@ class Vocabulary(dict[str, frozenset[str]]):
         return {""}.union(*map(self.__getitem__, words))
 
     def __missing__(self, word: str) -> frozenset[str]:
-        held = {name for name, sign in _SIGNS.items() if sign.search(word)}
-        held.update(self._anywhere.held_by(word))
+        held = {name for name, sign in _SIGNS.items() if sign.search(word[:_STRETCH])}
+        if len(word) > _STRETCH:
+            held.update(_SIGNS)
+        held.update(self._pieces_in(word))
         if "LONG" in held:
-            held.update(map(in_a_long, self._in_long.held_by(word)))
-            held.update(in_a_long(name) for name in _RUNS if name in held)
+            held.update(map(in_a_long, held & self._in_long))
         if len(word) <= _WORD_SIZE:
             if len(self) >= _WORDS:
                 self.clear()
             self[word] = frozenset(held)
         return frozenset(held)
+
+    def _pieces_in(self, word: str) -> Iterator[str]:
+        """Yield the pieces in a word: few have their rarest three characters in common with it."""
+        possible = {*self._short}
+        for start in range(0, len(word), _STRETCH):
+            held = {*_threes(word[start : start + _STRETCH + 2])}
+            for three in self._by_three.keys() & held:
+                possible |= self._by_three[three]
+        return (piece for piece in possible if piece in word)
 
 
 def piece(start: str) -> str:
@@ -157,33 +173,6 @@ def piece(start: str) -> str:
 def in_a_long(piece: str) -> str:
     """Return the name of a piece that is in a long word."""
     return f"LONG {piece}"
-
-
-class _Pieces:
-    """An index of all pieces with which the rules' matches begin.
-
-    Few have their rarest three characters in common with a text: only these are looked for.
-    """
-
-    def __init__(self, words: Iterable[str]) -> None:
-        self._short: list[str] = []
-        self._by_three: dict[_Three, list[str]] = {}
-        for word in dict.fromkeys(words):
-            if word in _SIGNS or not word:
-                continue
-            if len(word) < 3:
-                self._short.append(word)
-            else:
-                self._by_three.setdefault(min(_threes(word), key=_frequency), []).append(word)
-
-    def held_by(self, text: str) -> Iterator[str]:
-        """Yield the pieces that occur in a text."""
-        possible: set[str] = set(self._short)
-        for start in range(0, len(text), _STRETCH):
-            held = {*_threes(text[start : start + _STRETCH + 2])}
-            for three in self._by_three.keys() & held:
-                possible.update(self._by_three[three])
-        return (word for word in possible if word in text)
 
 
 def _threes(text: str) -> Iterator[_Three]:

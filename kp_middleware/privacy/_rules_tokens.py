@@ -11,16 +11,12 @@ END = "(?![A-Za-z0-9])"
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
-def key(
-    pattern: str, *starts: str, check: Check | None = None, in_long: bool = True
-) -> Rule:
+def key(pattern: str, *starts: str, check: Check | None = None, in_long: bool = True) -> Rule:
     """Return a rule for a token that begins with one of these prefixes."""
     return Rule("api_key", "secret", pattern, starts, check=check, in_long=in_long)
 
 
-def key_with(
-    pattern: str, *needs: str, check: Check | None = None, in_long: bool = True
-) -> Rule:
+def key_with(pattern: str, *needs: str, check: Check | None = None, in_long: bool = True) -> Rule:
     """Return a rule for a token that contains one of these texts."""
     return Rule("api_key", "secret", pattern, needs=needs, check=check, in_long=in_long)
 
@@ -66,7 +62,9 @@ _CLOUDS = (
     key(r"tskey-[a-z]{2,12}-[\w-]{16,100}", "tskey-"),
     key(r"pscale_[a-z]{2,8}_[\w.-]{20,100}", "pscale_"),
     key(r"HRKU-[\w-]{30,100}", "hrku-"),
-    key(r"FlyV1 [\w+/=,-]{30,4096}|fm[12]r?_[\w+/=-]{40,4096}", "flyv1", "fm1", "fm2", in_long=False),
+    key(
+        r"FlyV1 [\w+/=,-]{30,4096}|fm[12]r?_[\w+/=-]{40,4096}", "flyv1", "fm1", "fm2", in_long=False
+    ),
     key(r"hv[bsr]\.[\w-]{20,400}", "hvb.", "hvs.", "hvr."),
     key_with(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,100}", ".atlasv1."),
 )

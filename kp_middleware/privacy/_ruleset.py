@@ -94,9 +94,7 @@ class Ruleset:
         self._clean: set[str] = set()
         self._clean_size = 0
         self._denied_texts = [
-            index(seen(form)).lowered
-            for entry in _texts(policy.deny)
-            for form in _spellings(entry)
+            index(seen(form)).lowered for entry in _texts(policy.deny) for form in _spellings(entry)
         ]
         self._denied_patterns = _patterns(policy.deny)
         self._allowed_texts = frozenset(_texts(policy.allow))
@@ -131,7 +129,6 @@ class Ruleset:
             self._clean, self._clean_size = set(), 0
         self._clean.add(text)
         self._clean_size += len(text)
-
 
     def blanks(self, key: str) -> str:
         """Return the label for everything below a key, or an empty string."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._escapes import HIDDEN, PLACEHOLDER, Reading, escapes_in, readings
+from kp_middleware.privacy._indexed_text import IndexedText
 from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._plugins import document
 from kp_middleware.privacy._policy import Policy
@@ -194,10 +195,9 @@ def find(
     if book.is_clean(whole):
         return []
     indexed = index(whole)
+    parts = book.spans(indexed)
     if "ESCAPE" in indexed.held:
-        parts = (part for reading in readings(whole) for part in _parts(reading, book))
-    else:
-        parts = book.spans(indexed)
+        parts = (part for reading in readings(whole) for part in _parts(reading, book, indexed))
     if cue:
         parts = (
             Span(max(0, part.start - len(cue)), part.end - len(cue), part.label, part.group)
@@ -241,9 +241,10 @@ def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
         yield Span(first, last, span.label, span.group)
 
 
-def _parts(reading: Reading, book: Ruleset) -> Iterator[Span]:
+def _parts(reading: Reading, book: Ruleset, whole: IndexedText) -> Iterator[Span]:
     """Yield the spans to redact in one reading, counted in the original text."""
-    for span in book.spans(index(reading.text)):
+    indexed = whole if reading.text == whole.text else index(reading.text)
+    for span in book.spans(indexed):
         for part in _outside_placeholders(reading.text, span):
             if part.end > part.start:
                 yield Span(*reading.origin(part.start, part.end), part.label, part.group)

@@ -26,7 +26,6 @@ from kp_middleware.privacy._scanner import (
 )
 from kp_middleware.privacy._strength import describes, is_sign_of_model, is_strong, is_usual_word
 
-
 Kept: TypeAlias = Mapping[str, "Kept"]
 
 
@@ -169,11 +168,8 @@ class Walk:
                 does not have.
         """
         place = place or self._top
-        self._nodes += 1
         if place.depth > _MAX_DEPTH:
             raise RedactionError("too_deep", place.path)
-        if self._nodes > _MAX_NODES:
-            raise RedactionError("too_large", place.path)
         if place.kept is not None and not place.kept:
             return value
         match value:
@@ -243,13 +239,13 @@ class Walk:
             exempt = (is_schema and key in DESCRIBING) or (
                 key == "token" and _is_of_model(member, value)
             )
-            if (exempt or not (place.blank or blank)) and self._stays(member):
-                self._nodes += 1
-            elif exempt:
-                member = self.clean(member, place.under(shown)._replace(blank=""))
-            else:
-                member = self.clean(member, place.under(shown, name, blank))
-            cleaned[_free(shown, cleaned, numbers)] = member
+            self._count(place, shown)
+            inner: Any = member
+            if exempt:
+                inner = self.clean(member, place.under(shown)._replace(blank=""))
+            elif place.blank or blank or not self._stays(member):
+                inner = self.clean(member, place.under(shown, name, blank))
+            cleaned[_free(shown, cleaned, numbers)] = inner
         return cleaned
 
     def _key(self, key: object, place: Place) -> str:
@@ -287,13 +283,18 @@ class Walk:
         cleaned, before = [], None
         for index, item in enumerate(value):
             name, blank = self._announced(before, item, is_pair=is_pair)
-            if not (place.blank or blank) and self._stays(item):
-                self._nodes += 1
-                cleaned.append(item)
-            else:
-                cleaned.append(self.clean(item, place.under(index, name or place.name, blank)))
+            self._count(place, index)
+            inner: Any = item
+            if place.blank or blank or not self._stays(item):
+                inner = self.clean(item, place.under(index, name or place.name, blank))
+            cleaned.append(inner)
             before = item
         return cleaned
+
+    def _count(self, place: Place, key: str | int) -> None:
+        self._nodes += 1
+        if self._nodes >= _MAX_NODES:
+            raise RedactionError("too_large", place.under(key).path)
 
     def _announced(self, before: object, item: object, *, is_pair: bool) -> tuple[str, str]:
         """Return the name and label of an item after a flag ``--token``, or a pair's name."""
@@ -380,7 +381,10 @@ class Walk:
         return (
             describes(text)
             or self._book.allows(text, "secret")
-            or (any("cred" in str(part).lower() for part in place.parts()) and is_of_account(place.name, text))
+            or (
+                any("cred" in str(part).lower() for part in place.parts())
+                and is_of_account(place.name, text)
+            )
         )
 
 

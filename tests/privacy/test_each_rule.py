@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from kp_middleware.privacy import Policy
-from kp_middleware.privacy._indexed_text import IndexedText, compiled
+from kp_middleware.privacy._indexed_text import compiled
 from kp_middleware.privacy._rules import matched_value
-from kp_middleware.privacy._ruleset import RULES, ruleset
+from kp_middleware.privacy._ruleset import RULES, index, ruleset
 from kp_middleware.privacy._scanner import find
 
 ALPHABETS = {
@@ -82,7 +82,7 @@ CHECKED = [case for case in CASES if case.values[1].twin]
 
 def found_by(rule, text):
     """What one rule takes out of a text in which places are rare; the longest first."""
-    page = IndexedText(text + "\n" + " ." * 400)
+    page = index(text + "\n" + " ." * 400)
     parts = [
         page.text[slice(*matched_value(match))]
         for match in page.matches(rule)
