@@ -52,12 +52,13 @@ def _around(span: "Span") -> Iterator["Span"]:
         outer = outer.parent
 
 
-def late_notes(span: "Span", *, ended_well: bool) -> Iterator[LateNote]:
-    """Yield the notes of a span that was given up: its partial text, and its recovery."""
-    after, at = span.after or BEGINNING, span.started_s or span.root.recorder.clock()
-    where = span.place, span.step_call_id, at
-    said = "".join(span.parts or ())
-    if said and not span.internal:
-        yield LateNote("thought", said, after, None, *where)
-    if is_survived(span, ended_well=ended_well):
-        yield LateNote("error_recovery", span.cancelled_by, after, span.tool, *where)
+def late_notes(left: Iterable["Span"], *, ended_well: bool) -> Iterator[LateNote]:
+    """Yield the notes of spans that were given up: their partial texts, and their recoveries."""
+    for span in left:
+        after, at = span.after or BEGINNING, span.started_s or span.root.recorder.clock()
+        where = span.place, span.step_call_id, at
+        said = "".join(span.parts or ())
+        if said and not span.internal:
+            yield LateNote("thought", said, after, None, *where)
+        if is_survived(span, ended_well=ended_well):
+            yield LateNote("error_recovery", span.cancelled_by, after, span.tool, *where)

@@ -211,10 +211,10 @@ class RootSpan:
     @shield
     def record_late(self, *, ended_well: bool) -> None:
         """Note the spans given up inside, now that the root is over."""
+        if not (self.silent or self._cancelled):  # nearly always
+            return
         left = given_up(self.silent, self._cancelled)
-        self.recorder.note_late(
-            note for span in left for note in late_notes(span, ended_well=ended_well)
-        )
+        self.recorder.note_late(late_notes(left, ended_well=ended_well))
         self.silent = self._cancelled = []
 
     def cut_short(self, error: BaseException) -> None:

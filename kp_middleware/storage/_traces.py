@@ -2,7 +2,7 @@
 
 import json
 import time
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kp_middleware.asked import asked_in
@@ -50,6 +50,23 @@ _SHARE_CREDIT: Final = """
         AND seq > :seq AND gate = :gate AND credit IS NOT NULL
       ORDER BY seq DESC LIMIT 1)
 """
+
+
+_ENDING: Final = """t.success, t.confidence, coalesce(t.success_source, 'assumed'),
+       coalesce(t.confidence_source, 'assumed')"""
+_SCORED_RUN: Final = f"""
+    SELECT t.score, t.embedder, t.nearest_similarity, n.id,
+           (SELECT group_concat(DISTINCT type) FROM steps WHERE trace_seq = t.seq),
+           {", ".join(f"t.{name}" for name in SIGNALS)},
+           {", ".join(f"t.{name}_weight" for name in SIGNALS)},
+           t.step_count, t.tool_count, t.recovery_count,
+           t.domain, t.started_at, t.visibility,
+           CASE t.decision WHEN 'forward' THEN t.decided_at END, o.state, o.reason,
+           {_ENDING}, t.p_success, t.rank_key, t.chosen
+    FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq
+      LEFT JOIN outbox o ON o.trace_seq = t.seq
+    WHERE t.seq = ?
+"""  # noqa: S608 - our own names
 
 
 class Traces:
@@ -173,8 +190,7 @@ class Traces:
 
     def ending(self, seq: int) -> Ending:
         success, *rest = self._connection.execute(
-            "SELECT success, confidence, coalesce(success_source, 'assumed'),"
-            " coalesce(confidence_source, 'assumed') FROM traces WHERE seq = ?",
+            f"SELECT {_ENDING} FROM traces t WHERE seq = ?",  # noqa: S608 - our own names
             (seq,),
         ).fetchone()
         return Ending(bool(success), *rest)
@@ -225,58 +241,24 @@ class Traces:
         )
 
     def scored(self, seq: int) -> ScoredRun:
-        p_success, key, chosen = self._connection.execute(
-            "SELECT p_success, rank_key, chosen FROM traces WHERE seq = ?", (seq,)
-        ).fetchone()
-        return ScoredRun(
-            self._score(seq),
-            self._shape(seq),
-            self._decided(seq),
-            self.ending(seq),
-            Ranked(p_success, key, None if chosen is None else bool(chosen)),
+        row = self._connection.execute(_SCORED_RUN, (seq,)).fetchone()
+        value, embedder, similarity, nearest, kinds = row[:5]
+        signals, weights, counts, decided, ending, ranked = (
+            row[first:last] for first, last in pairwise((5, 9, 13, 16, 22, 26, 29))
         )
-
-    def _decided(self, seq: int) -> Decided:
-        """Return the gate's decision on one trace."""
-        row = self._connection.execute(
-            """
-            SELECT t.domain, t.started_at, t.visibility,
-                   CASE t.decision WHEN 'forward' THEN t.decided_at END, o.state, o.reason
-            FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq WHERE t.seq = ?
-            """,
-            (seq,),
-        ).fetchone()
-        return Decided(*row)
-
-    def _shape(self, seq: int) -> Shape:
-        """Return the facts about the steps that scoring needs."""
-        steps, tools, recoveries = self._connection.execute(
-            "SELECT step_count, tool_count, recovery_count FROM traces WHERE seq = ?", (seq,)
-        ).fetchone()
-        types = self._connection.execute(
-            "SELECT DISTINCT type FROM steps WHERE trace_seq = ?", (seq,)
-        ).fetchall()
-        kinds = frozenset(kind for (kind,) in types)
-        return Shape(steps=steps, types=kinds, tools=tools, recoveries=recoveries)
-
-    def _score(self, seq: int) -> Score:
-        """Return the score without adjustments; the id of a removed nearest trace is empty."""
-        value, embedder, similarity, nearest, *parts = self._connection.execute(
-            """
-            SELECT t.score, t.embedder, t.nearest_similarity, n.id,
-                   t.complexity, t.novelty, t.tool_diversity, t.outcome_confidence,
-                   t.complexity_weight, t.novelty_weight,
-                   t.tool_diversity_weight, t.outcome_confidence_weight
-            FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?
-            """,
-            (seq,),
-        ).fetchone()
-        return Score(
-            value=value,
-            signals=Signals(*parts[:4]),
-            weights=Weights(*parts[4:]),
-            nearest=None if similarity is None else Nearest(nearest or "", similarity),
-            embedder=embedder,
+        p_success, key, chosen = ranked
+        return ScoredRun(
+            Score(
+                value=value,
+                signals=Signals(*signals),
+                weights=Weights(*weights),
+                nearest=None if similarity is None else Nearest(nearest or "", similarity),
+                embedder=embedder,
+            ),
+            Shape(counts[0], frozenset((kinds or "").split(",")) - {""}, *counts[1:]),
+            Decided(*decided),
+            Ending(bool(ending[0]), *ending[1:]),
+            Ranked(p_success, key, None if chosen is None else bool(chosen)),
         )
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
