@@ -101,6 +101,10 @@ site: $(READY)
 bench-novelty: $(READY)
 	$(BIN)/python benchmarks/novelty.py
 
+# Recall: what it finds, what it says where nothing fits, and how long it takes.
+bench-recall: $(READY)
+	$(BIN)/python benchmarks/recall.py
+
 # Every command and page on a file of 100,000 traces, while another process writes.
 bench-inspection: $(READY)
 	$(BIN)/python benchmarks/inspection.py

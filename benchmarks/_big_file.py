@@ -44,7 +44,7 @@ TRACE: Final = (
     "outcome_confidence", "complexity_weight", "novelty_weight", "tool_diversity_weight",
     "outcome_confidence_weight", "rules", "score", "threshold", "gate", "decision",
     "reason_code", "reason_args", "scorer", "embedder", "nearest_seq", "nearest_similarity",
-    "scored_ms",
+    "scored_ms", "success_source",
 )  # fmt: skip
 STEP: Final = (
     "trace_seq", "step_id", "type", "tool", "content", "input", "output_summary", "latency_ms",
@@ -74,6 +74,7 @@ def build(path: Path, traces: int) -> None:
                     connection, "documents", ("trace_seq", "body"), [_document(r) for r in rows]
                 )
                 _add_vectors(connection, rows, start)
+                _add_asked(connection, rows, rng)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -133,6 +134,7 @@ def _trace(seq: int, traces: int, rng: random.Random) -> dict[str, Any]:
         "nearest_seq": seq - rng.randint(1, min(seq - 1, 1000)) if seq > 1 else None,
         "nearest_similarity": 1 - values[1],
         "scored_ms": 8.0,
+        "success_source": "feedback" if seq % 2 else "assumed",
     }
 
 
@@ -209,3 +211,19 @@ def _add_vectors(connection: Any, rows: list[dict[str, Any]], seed: int) -> None
             for row, vector in zip(rows, vectors, strict=True)
         ],
     )
+
+
+def _add_asked(connection: Any, rows: list[dict[str, Any]], rng: random.Random) -> None:
+    """Add what people said: forty words more, common and rare as those of a language."""
+    connection.executemany(
+        "INSERT INTO asked (trace_seq, embedder, vector, said) VALUES (?, ?, ?, ?)",
+        (
+            (row["seq"], EMBEDDER, rng.randbytes(384), f"{row['objective']} {words_like(rng, 40)}")
+            for row in rows
+        ),
+    )
+
+
+def words_like(rng: random.Random, count: int) -> str:
+    """Return words of a vocabulary of 20,000 by Zipf's law."""
+    return " ".join(f"w{int(20_000 ** rng.random())}" for _ in range(count))

@@ -62,6 +62,8 @@ class Root(RootSpan):
             return
         if self._is_turn:
             recorder.thread_notes.go_on()
+        if (owner := metadata.get("kp_owner")) is not None:
+            recorder.owner = str(owner)
         name = self.agent_name or name
         if isinstance(name, str) and not name.startswith(_UNNAMED):
             recorder.agent_name = bounded_text(name, _NAME_BYTES)

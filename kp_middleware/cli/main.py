@@ -22,6 +22,7 @@ _FAMILIES: Final = {
     "tail": "runs",
     "show": "runs",
     "similar": "runs",
+    "recall": "recall",
     "diff": "runs",
     "stats": "stats",
     "calibrate": "calibrate",

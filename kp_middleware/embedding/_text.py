@@ -18,6 +18,7 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
+from kp_middleware.asked import without_recalled
 from kp_middleware.traces import ReasoningTrace, Step
 
 if TYPE_CHECKING:
@@ -193,9 +194,9 @@ def embedded_text(trace: ReasoningTrace, embedder: Embedder | None = None) -> st
 
 
 def specified_text(trace: ReasoningTrace) -> str:
-    """Return the objective and each step's ``content``, or an empty text, joined by spaces."""
-    contents = " ".join(step.content or "" for step in trace.steps)
-    return f"{trace.task.objective} {contents}"
+    """Return the objective and each step's ``content``, joined by spaces, without past runs."""
+    contents = " ".join(without_recalled(step.content or "") for step in trace.steps)
+    return f"{without_recalled(trace.task.objective)} {contents}"
 
 
 def task_first_text(trace: ReasoningTrace, window: Window) -> str:
@@ -203,7 +204,10 @@ def task_first_text(trace: ReasoningTrace, window: Window) -> str:
     text = specified_text(trace)
     if window.holds(text):
         return text
-    said = [_Part(0, trace.task.objective, _OBJECTIVE), *_parts(trace, _Source.PERSON)]
+    said = [
+        _Part(0, without_recalled(trace.task.objective), _OBJECTIVE),
+        *_parts(trace, _Source.PERSON),
+    ]
     taken = _take((*said, *_parts(trace, _Source.AGENT)), window, room=WORD_TOKENS)
     taken_tokens = sum(piece.tokens for _, piece in taken)
     left = min(WORD_TOKENS - taken_tokens, taken_tokens)
@@ -216,7 +220,7 @@ def _parts(trace: ReasoningTrace, source: _Source) -> Iterator[_Part]:
     ends = _OF_A_PERSON if source is _Source.PERSON else _OF_OTHERS
     for place, step in enumerate(trace.steps, start=1):
         if step.content and _source(step) is source:
-            yield _Part(place, step.content, ends)
+            yield _Part(place, without_recalled(step.content), ends)
 
 
 def _take(parts: Iterable[_Part], window: Window, *, room: int) -> list[tuple[int, Piece]]:

@@ -17,7 +17,7 @@ from kp_middleware.outbox_items import Receipt
 from kp_middleware.pipeline._judging import is_judging
 from kp_middleware.pipeline._more_exporters import MoreExporter
 from kp_middleware.pipeline._pipeline import Backlog, Pipeline, Stats, tell_once
-from kp_middleware.pipeline._queue import Feedback, ThreadEnd
+from kp_middleware.pipeline._queue import Feedback, Owned, ThreadEnd
 from kp_middleware.pipeline._reading import Reading, since_text
 from kp_middleware.recording import (
     Limits,
@@ -134,6 +134,7 @@ class KnowledgePulse(Reading):
         objective: str | None = None,
         domain: str | None = None,
         confidence: Confidences = None,
+        owner: str | None = None,
     ) -> Callable[[F], F]: ...
 
     def capture(
@@ -145,6 +146,7 @@ class KnowledgePulse(Reading):
         objective: str | None = None,
         domain: str | None = None,
         confidence: Confidences = None,
+        owner: str | None = None,
     ) -> Any:
         """Record each call of a function as a run; inside a run, as a part of that.
 
@@ -158,12 +160,14 @@ class KnowledgePulse(Reading):
             confidence: Tells from a result how sure the agent is, 0 to 1, or None where that does
                 not tell; or several, of which the first that knows is believed. Asked where the
                 agent does not say so itself. See `kp_middleware.confidence`.
+            owner: The parameter that says whose run it is, such as a customer's id: it is recalled
+                for nobody else. Only its fingerprint is kept.
 
         Raises:
             TypeError: If a confidence is not a function.
         """
         if function is None:
-            naming = Naming(name, objective, domain, extractors_of(confidence))
+            naming = Naming(name, objective, domain, extractors_of(confidence), owner)
             return lambda function: self._capture(function, naming)
         return self._capture(function, Naming())
 
@@ -224,8 +228,13 @@ class KnowledgePulse(Reading):
         """
         return propagate_context(function)
 
-    def submit(self, trace: ReasoningTrace) -> None:
+    def submit(self, trace: ReasoningTrace, *, owner: str | None = None) -> None:
         """Put a trace that you built yourself through the pipeline.
+
+        Args:
+            trace: The trace.
+            owner: Whose it is, such as a customer's id: it is recalled for nobody else. Only its
+                fingerprint is kept.
 
         Raises:
             TypeError: If it is not a ReasoningTrace.
@@ -233,7 +242,7 @@ class KnowledgePulse(Reading):
         if not isinstance(trace, ReasoningTrace):
             raise TypeError(f"expected a ReasoningTrace, got {type(trace).__name__}")
         if self.settings.enabled:
-            self._pipeline.submit(trace)
+            self._pipeline.submit(trace if owner is None else Owned(trace, owner))
 
     def end_thread(
         self,

@@ -10,7 +10,7 @@ from uuid import UUID
 from kp_middleware import privacy
 from kp_middleware.errors import RedactionError
 from kp_middleware.pipeline._conversations import Conversations, OpenSecrets
-from kp_middleware.pipeline._queue import ThreadEnd
+from kp_middleware.pipeline._queue import Owned, ThreadEnd
 from kp_middleware.recording import (
     Limits,
     Recorder,
@@ -18,7 +18,7 @@ from kp_middleware.recording import (
     bounded,
     shield,
 )
-from kp_middleware.runs import RecordedRun
+from kp_middleware.runs import RecordedRun, fingerprint
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Store
 from kp_middleware.traces import Outcome, ReasoningTrace, Step, Task
@@ -67,7 +67,7 @@ class Intake:
         self._secrets = OpenSecrets()
         self._said: set[str] = set()
 
-    def keep(self, run: Recorder | ReasoningTrace | ThreadEnd) -> list[int]:
+    def keep(self, run: Recorder | ReasoningTrace | Owned | ThreadEnd) -> list[int]:
         """Write a run to the file without its secrets, unless it has no step.
 
         Returns:
@@ -152,7 +152,7 @@ class Intake:
             self._secrets.forget_all_but(self._threads.waiting())
         return changed
 
-    def _recorded_run(self, run: Recorder | ReasoningTrace) -> RecordedRun | None:
+    def _recorded_run(self, run: Recorder | ReasoningTrace | Owned) -> RecordedRun | None:
         settings = self._settings
         if isinstance(run, Recorder):
             return assemble(
@@ -161,6 +161,11 @@ class Intake:
                 visibility=settings.visibility,
                 privacy_level=settings.privacy_level,
                 agent_id=settings.agent_id,
+            )
+        if isinstance(run, Owned):
+            owner = fingerprint(run.owner)
+            return bounded(_as_strict_as(settings, run.trace), self._limits).model_copy(
+                update={"owner": owner}
             )
         return bounded(_as_strict_as(settings, run), self._limits)
 

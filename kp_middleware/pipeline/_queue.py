@@ -80,7 +80,14 @@ def _checked_confidence(confidence: float | None) -> float | None:
     return float(confidence)
 
 
-FinishedRun: TypeAlias = Recorder | ReasoningTrace | ThreadEnd | Feedback
+class Owned(NamedTuple):
+    """A trace that a user built, with its owner."""
+
+    trace: ReasoningTrace
+    owner: str
+
+
+FinishedRun: TypeAlias = Recorder | ReasoningTrace | Owned | ThreadEnd | Feedback
 """What was recorded, a trace that a user built, or what is told of those that came before."""
 
 _OVERHEAD_BYTES: Final = 3072
@@ -258,5 +265,7 @@ def _size_bytes(run: FinishedRun) -> int:
         return noted_bytes + run.log.kept * _STEP_BYTES + texts + _OVERHEAD_BYTES
     if isinstance(run, ThreadEnd | Feedback):
         return _OVERHEAD_BYTES
+    if isinstance(run, Owned):
+        run = run.trace
     steps = len(run.steps) * _BUILT_STEP_BYTES
     return len(run.model_dump_json()) + steps + _OVERHEAD_BYTES

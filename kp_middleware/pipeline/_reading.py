@@ -9,7 +9,7 @@ from kp_middleware.embedding import Embedder
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
 from kp_middleware.privacy import Policy
-from kp_middleware.recall import Memory, Recalled
+from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.recording import current_recorder, shield
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Database, Filters, History, ReviewItem, Run, RunSummary
@@ -185,9 +185,8 @@ class Reading:
         if not (self.settings.enabled and self.settings.recall):
             return []
         try:
-            found = self._memory.recall(
-                task, k=k, domain=domain, owner=owner, max_age_days=max_age_days
-            )
+            allowed = question(domain=domain, owner=owner, max_age_days=max_age_days)
+            found = self._memory.recall(task, allowed, k=k)
         except Exception as error:  # noqa: BLE001 - the agent never pays for its memory
             shield.swallow("recall", error, "nothing was recalled")
             return []

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kp_middleware import privacy
+from kp_middleware.asked import OPENING, said_in
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run, Terms, Verdict, evaluate
 from kp_middleware.core.formula import Shape
@@ -26,6 +27,7 @@ from kp_middleware.pipeline._judging import JudgeNotReadyError, Judging
 from kp_middleware.pipeline._lifecycle import Retention
 from kp_middleware.pipeline._queue import Feedback, FinishedRun
 from kp_middleware.pipeline._reevaluate import Reevaluation, WarnOnce
+from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
@@ -165,6 +167,7 @@ class Stages:
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._gate = gate or gate_of(settings)
+        self._embedder = embedder if settings.recall else None
         self._no_forwarding_warning = NoForwardingWarning(store)
         self._warn_once = WarnOnce()
         policy = privacy.Policy.of(settings)
@@ -292,7 +295,8 @@ class Stages:
                     self._ask_its_judge(seq, trace, waits=waits)
                 embedded = trace, self._embedded(trace)  # slow: outside the transaction
             shape = Shape(stored.steps, embedded[0].shape.types, stored.tools, stored.recoveries)
-            self._score_and_queue(seq, *embedded, shape, started=started)
+            opening = None if embedded[1] is None else self._opening(embedded[0])
+            self._score_and_queue(seq, *embedded, opening, shape, started=started)
         except (EmbedderNotReadyError, JudgeNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:
@@ -316,6 +320,7 @@ class Stages:
         seq: int,
         trace: ReasoningTrace,
         vector: Vector | None,
+        opening: bytes | None,
         shape: Shape,
         *,
         started: float,
@@ -348,6 +353,8 @@ class Stages:
                     evaluation = evaluation._replace(verdict=verdict)
                 took_ms = (time.perf_counter() - started) * 1000
                 self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
+                if opening is not None and self._embedder is not None:
+                    self._store.save_opening(seq, self._embedder.name, opening)
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
@@ -388,6 +395,17 @@ class Stages:
             raise
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
             self._warn_once.warn("novelty is 0.5, the embedder failed", error)
+            return None
+
+    def _opening(self, trace: ReasoningTrace) -> bytes | None:
+        """Return the vector of the beginning of what people said, to recall the run by."""
+        said = said_in(trace)[:OPENING]
+        if self._embedder is None or not said.strip():
+            return None
+        try:
+            return packed(self._cache.unit(self._embedder.embed(said)))
+        except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
+            self._warn_once.warn("a run is recalled by its words alone, the embedder failed", error)
             return None
 
     def _evaluated(self, seq: int, trace: ReasoningTrace, run: Run) -> Evaluation:

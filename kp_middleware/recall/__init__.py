@@ -1,6 +1,7 @@
 """Recall of runs that succeeded at a task like the one at hand, quoted as data."""
 
 from kp_middleware.recall._digest import digest, quote
-from kp_middleware.recall._recall import Memory, Recalled
+from kp_middleware.recall._ranking import packed
+from kp_middleware.recall._recall import Found, Memory, Recalled, question
 
-__all__ = ["Memory", "Recalled", "digest", "quote"]
+__all__ = ["Found", "Memory", "Recalled", "digest", "packed", "question", "quote"]

@@ -36,12 +36,14 @@ class Naming:
         objective: The parameter that holds the objective; by default, the first text argument.
         domain: The domain, which selects the weights of the score; by default, the pipeline's.
         confidence: Extractors of the confidence from a result that does not state it.
+        owner: The parameter that holds the owner.
     """
 
     name: str | None = None
     objective: str | None = None
     domain: str | None = None
     confidence: tuple[Extractor, ...] | None = None
+    owner: str | None = None
 
 
 def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) -> F:
@@ -217,6 +219,8 @@ class _ToolUse:
 def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
     recorder.agent_name = naming.name or call.name
     recorder.domain = naming.domain
+    if naming.owner is not None:
+        recorder.owner = str(call.arguments.get(naming.owner))
     recorder.confidence_estimate = ConfidenceEstimate(naming.confidence)
     if naming.objective is not None:
         recorder.set_objective(call.arguments.get(naming.objective, str(call)))

@@ -430,8 +430,6 @@ class Recorder:
     def _text(self, value: object) -> str:
         """Return a text as bounded text, and anything else as bounded JSON."""
         limit = self._limits.field_bytes
-        if type(value) is str:
-            return bounded_text(value, limit)
         if issubclass(type(value), str):
             return bounded_text(str.__str__(value), limit)  # a subclass may override `__str__`
         return json.dumps(jsonable(value, limit), ensure_ascii=False)

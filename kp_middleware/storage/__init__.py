@@ -68,7 +68,7 @@ from kp_middleware.storage._past_runs import (
     RescoringProgress,
     Selection,
 )
-from kp_middleware.storage._recall import Candidate, Question
+from kp_middleware.storage._recall import Candidate, Question, RecallTable
 from kp_middleware.storage._records import (
     AdjacentTraces,
     DecidedRun,
@@ -174,6 +174,7 @@ __all__ = [
     "Pruning",
     "Question",
     "Queue",
+    "RecallTable",
     "RecentOverviews",
     "Remembered",
     "Removal",

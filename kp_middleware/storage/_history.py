@@ -16,7 +16,7 @@ from kp_middleware.storage import _maintenance, _outbox_admin, _outbox_table, _o
 from kp_middleware.storage._estimates import read_estimate
 from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
 from kp_middleware.storage._listing import COUNTED, Filters, Listing, Tail
-from kp_middleware.storage._recall import Candidate, Question, candidates
+from kp_middleware.storage._recall import RecallTable
 from kp_middleware.storage._records import (
     AdjacentTraces,
     DecidedRun,
@@ -69,13 +69,13 @@ class History:
         self._listing = Listing(connection, self.find)
 
     @classmethod
-    def open(cls, path: str | Path) -> Self:
-        """Open an existing file to read it.
+    def open(cls, path: str | Path, *, wait_s: float | None = None) -> Self:
+        """Open an existing file to read it; wait so long for a lock, or as usual.
 
         Raises:
             DatabaseError: If it cannot be opened, is of another program or of another version.
         """
-        return cls(connect(path, read_only=True))
+        return cls(connect(path, read_only=True, wait_s=wait_s))
 
     def __enter__(self) -> Self:
         return self
@@ -220,9 +220,9 @@ class History:
         runs = {run.seq: run for run in self.runs_at([seq for _, seq in found])}
         return [SimilarRun(similarity, runs[seq]) for similarity, seq in found]
 
-    def candidates(self, asked: Question, *, most: int) -> list[Candidate]:
-        """Return the runs whose people's words fit best, the best first."""
-        return candidates(self._connection, asked, most=most)
+    def asked(self) -> RecallTable:
+        """Return what people said in the runs, to find those like a task."""
+        return RecallTable(self._connection)
 
     def has_owners(self) -> bool:
         """Return whether any run has an owner."""

@@ -1,44 +1,64 @@
-"""The runs that may be recalled, and how well what was said in each fits some words."""
+"""The runs that may be recalled, and how telling the words are that they share with a task."""
 
 import json
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.database import Connection
 from kp_middleware.storage._estimates import TOLD_SQL
 
 _SURE: Final = 0.8  # an estimate below this is no knowledge
 _LEARNED: Final = 20  # nor is one that knows how fewer runs than this ended
-_KNOWN: Final = f"""
-    (t.success_source IN ({TOLD_SQL}) OR :unconfirmed OR EXISTS (
-       SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
-       WHERE e.trace_seq = t.seq AND e.known >= {_LEARNED} AND s.p_success >= {_SURE}))
+_SAMPLE: Final = 1000  # of the newest runs, in which words are counted
+_MOST_ROWS: Final = 3_000  # that FTS5 ranks: 1 ms for a thousand
+_MOST_WORDS: Final = 64
+_ALLOWED: Final = f"""
+    t.success = 1 AND t.state = 'scored' AND (:domain IS NULL OR t.domain = :domain)
+    AND (:since IS NULL OR t.started_at >= :since)
+    AND (t.owner = :owner OR :owner IS NULL
+         AND NOT EXISTS (SELECT 1 FROM traces WHERE owner IS NOT NULL))
+    AND (t.success_source IN ('said', {TOLD_SQL}) OR :unconfirmed OR EXISTS (
+         SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
+         WHERE e.trace_seq = t.seq AND e.known >= {_LEARNED} AND s.p_success >= {_SURE}))
 """  # noqa: S608 - ours
 _FITTING: Final = f"""
-    SELECT f.rowid, -bm25(asked_fts, 1, 0), a.vector, a.embedder
-    FROM asked_fts f JOIN traces t INDEXED BY traces_done ON t.seq = f.rowid
-      JOIN asked a ON a.trace_seq = f.rowid
-    WHERE asked_fts MATCH :words AND t.success = 1 AND t.state = 'scored'
-      AND (:domain IS NULL OR t.domain = :domain)
-      AND (t.owner = :owner OR :owner IS NULL
-           AND NOT EXISTS (SELECT 1 FROM traces WHERE owner IS NOT NULL))
-      AND (:since IS NULL OR t.started_at >= :since) AND {_KNOWN}
-    ORDER BY 2 DESC LIMIT :most
+    SELECT f.seq, f.words, a.embedder, a.vector
+    FROM (SELECT asked_fts.rowid AS seq, -bm25(asked_fts) AS words
+          FROM asked_fts JOIN traces t INDEXED BY traces_done ON t.seq = asked_fts.rowid
+          WHERE asked_fts MATCH :query AND {_ALLOWED}
+          ORDER BY 2 DESC, 1 DESC LIMIT :most) f
+      JOIN asked a ON a.trace_seq = f.seq
+    ORDER BY 2 DESC, 1 DESC
+"""  # noqa: S608 - ours
+_COUNTS: Final = """
+    SELECT value, (SELECT count(*) FROM asked_fts WHERE asked_fts MATCH value AND rowid > :first)
+    FROM json_each(:words)
+"""
+_SHARED: Final = """
+    SELECT value FROM json_each(:words)
+    WHERE EXISTS (SELECT 1 FROM asked_fts WHERE asked_fts MATCH value AND rowid = :seq)
+"""
+_EFFECTS: Final = f"""
+    SELECT recalled IS NOT NULL, count(*), count(known), round(avg(known), 4),
+           round(avg(step_count), 2), round(avg(recovery_count), 2), round(avg(tokens), 1)
+    FROM (SELECT *, iif(success_source IN ({TOLD_SQL}), success, NULL) AS known,
+                 input_tokens + output_tokens AS tokens FROM traces
+          WHERE state = 'scored'
+            AND seq >= (SELECT min(seq) FROM traces WHERE recalled IS NOT NULL))
+    GROUP BY 1 ORDER BY 1 DESC
 """  # noqa: S608 - ours
 
 
 class Question(NamedTuple):
-    """What is asked of the past.
+    """Which runs may be recalled.
 
     Attributes:
-        words: Of the task.
         domain: Only runs of this domain; None: of any.
         owner: Only runs of this owner, a fingerprint; None: no runs if any of the file has one.
         since: Only runs that started at this instant or later; None: of any age.
         unconfirmed: Whether runs count whose success nobody confirmed.
     """
 
-    words: Sequence[str]
     domain: str | None = None
     owner: str | None = None
     since: str | None = None
@@ -50,21 +70,97 @@ class Candidate(NamedTuple):
 
     Attributes:
         seq: The ``seq`` of its trace.
-        words: How well the words of people fit: bm25, 0 or more.
-        vector: Of what people said: int8; None without one of this embedder.
-        embedder: Of the vector.
+        words: How well the words of people fit: bm25.
+        embedder: Of the vector; None without one.
+        vector: Of the beginning of what people said: int8.
     """
 
     seq: int
     words: float
-    vector: bytes | None
     embedder: str | None
+    vector: bytes | None
 
 
-def candidates(connection: Connection, asked: Question, *, most: int) -> list[Candidate]:
-    """Return the runs whose people's words fit best, the best first."""
-    words = " OR ".join(json.dumps(word, ensure_ascii=False) for word in asked.words)
-    rows = connection.execute(
-        _FITTING, {**asked._asdict(), "words": f"said : ({words})", "most": most}
-    )
-    return [*map(Candidate._make, rows)]
+class RecallEffect(NamedTuple):
+    """How runs went that were told of past ones, or those that were not, since the first that was.
+
+    Attributes:
+        recalled: Whether they were.
+        traces: All that ended.
+        known: Those of which is known whether their task was done.
+        success: The share of those whose task was done; None if none is known.
+        mean_steps: Per run; likewise ``mean_errors``, that it recovered from.
+        mean_errors: See ``mean_steps``.
+        mean_tokens: Per run, read and written; None where no model told.
+    """
+
+    recalled: bool
+    traces: int
+    known: int
+    success: float | None
+    mean_steps: float
+    mean_errors: float
+    mean_tokens: float | None
+
+
+class RecallTable:
+    """What people said in the runs of one file."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def shares(self, words: Sequence[str]) -> dict[str, float]:
+        """Return for each word in which share of the newest runs people said it: never 0 or 1."""
+        quoted = {_quoted(word): word for word in words[:_MOST_WORDS]}
+        last, first = self._connection.execute(
+            "SELECT max(trace_seq), max(trace_seq) - ? FROM asked", (_SAMPLE,)
+        ).fetchone()
+        if last is None:
+            return {}
+        (runs,) = self._connection.execute(
+            "SELECT count(*) FROM asked WHERE trace_seq > ?", (first,)
+        ).fetchone()
+        counts = self._rows(_COUNTS, first=first, words=json.dumps([*quoted]))
+        least = 2 / (runs + 2)  # a few runs cannot tell which words are rare
+        return {quoted[one]: max(least, (count + 0.5) / (runs + 1)) for one, count in counts}
+
+    def candidates(
+        self, shares: Mapping[str, float], allowed: Question, *, most: int
+    ) -> list[Candidate]:
+        """Return the runs whose people's words fit best, the best first.
+
+        Words that most runs have are left out where there are many runs: they tell little, and
+        take long.
+        """
+        (runs,) = self._connection.execute(
+            "SELECT coalesce(max(trace_seq), 0) FROM asked"
+        ).fetchone()
+        left, words = _MOST_ROWS, list[str]()
+        for word, share in sorted(shares.items(), key=lambda one: one[1]):
+            left -= int(share * runs)
+            if left < 0 and words:
+                break
+            words.append(_quoted(word))
+        if not words or left < -_MOST_ROWS:
+            return []
+        rows = self._rows(_FITTING, query=" OR ".join(words), most=most, **allowed._asdict())
+        return [*map(Candidate._make, rows)]
+
+    def shared(self, words: Sequence[str], seq: int) -> list[str]:
+        """Return those of the words that people said in a run."""
+        quoted = {_quoted(word): word for word in words}
+        found = self._rows(_SHARED, words=json.dumps([*quoted]), seq=seq)
+        return [quoted[one] for (one,) in found]
+
+    def effects(self) -> list[RecallEffect]:
+        """Return how runs went with a recall and without, since the first with one."""
+        rows = self._rows(_EFFECTS)
+        return [RecallEffect(bool(recalled), *rest) for recalled, *rest in rows]
+
+    def _rows(self, sql: str, **values: object) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+
+def _quoted(word: str) -> str:
+    """Return a word as FTS5 reads it."""
+    return '"' + word.replace('"', '""') + '"'

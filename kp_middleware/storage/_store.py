@@ -300,6 +300,9 @@ class Store(Protocol):
     def estimates(self) -> EstimateTable | None:
         """Return what the estimate of success learns from; None if nothing is estimated."""
 
+    def save_opening(self, seq: int, embedder: str, vector: bytes) -> None:
+        """Store the vector of the beginning of what people said in a run, to recall it by."""
+
     def unsaid(self, seq: int) -> str | None:
         """Return the thread's id of a run, else its own, if nobody has said how it ended."""
 

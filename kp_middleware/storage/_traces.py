@@ -5,7 +5,7 @@ import time
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from kp_middleware.asked import asked_in
+from kp_middleware.asked import said_in
 from kp_middleware.core import replay
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
@@ -235,6 +235,13 @@ class Traces:
             (json.dumps(success), json.dumps(confidence), seq),  # SQLite's own conversion rounds
         )
 
+    def save_opening(self, seq: int, embedder: str, vector: bytes) -> None:
+        """Store the vector of the beginning of what people said in a run."""
+        self._connection.execute(
+            "UPDATE asked SET embedder = ?, vector = ? WHERE trace_seq = ?",
+            (embedder, vector, seq),
+        )
+
     def give_reason(self, seq: int, code: str) -> None:
         self._connection.execute(
             "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?", (code, seq)
@@ -284,8 +291,7 @@ class Traces:
         )
         if _state(run) == "recorded":
             self._connection.execute(
-                "INSERT INTO asked (trace_seq, said, answered) VALUES (?, ?, ?)",
-                (seq, *asked_in(run.trace)),
+                "INSERT INTO asked (trace_seq, said) VALUES (?, ?)", (seq, said_in(run.trace))
             )
         return seq
 

@@ -96,6 +96,9 @@ class MemoryStore:
         document = one.run.trace.model_dump_json()
         return StoredRun(document, shape.steps, shape.tools, shape.recoveries, score)
 
+    def save_opening(self, seq, embedder, vector):
+        pass
+
     def ending(self, seq):
         one = self.runs[seq - 1]
         return Ending(*one.outcome, one.run.success_source, one.run.confidence_source)

@@ -1,29 +1,198 @@
 """What is recalled for a task, and what is not."""
 
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+
 import pytest
 
-from kp_middleware import KnowledgePulse, ReasoningTrace, Step
+from kp_middleware import KnowledgePulse, ReasoningTrace, Step, current_trace
+from kp_middleware.embedding import embedded_text
 from kp_middleware.testing import StandInEmbedder
+
+OTHERS = ("Bake a cake with plums.", "Translate the letter into Danish.", "Count all open tickets.")
+TASK = "Refund the broken lamp of order A1, please."
 
 
 @pytest.fixture
 def kp(db):
     with KnowledgePulse(db=db, embedder=StandInEmbedder(), sync=True) as kp:
+        for objective in OTHERS:
+            kept(kp, objective)
         yield kp
 
 
-def kept(kp, objective, *, success=True):
-    trace = ReasoningTrace.of(objective, [Step(step_id=0, type="thought", content="Done.")])
-    kp.submit(trace)
-    if success is not None:
-        kp.feedback(trace.id, success=success)
+def kept(kp, objective, *, success=True, owner=None, result=""):
+    """A run of which somebody told how it ended; None: nobody did."""
+    if success is None:
+        kp.capture(lambda question: result or question)(objective)
+        return kp.run("@last").id
+    steps = [Step(step_id=0, type="thought", content="Done.")]
+    trace = ReasoningTrace.of(objective, steps, result_summary=result)
+    kp.submit(trace, owner=owner)
+    kp.feedback(trace.id, success=success)
     return trace.id
 
 
+def ids(found):
+    return [one.trace_id for one in found]
+
+
+def alter(db, sql, *values):
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute(sql, values)
+
+
 def test_a_run_that_succeeded_is_recalled(kp):
-    known = kept(kp, "Refund order A1, please.")
+    known = kept(kp, TASK)
 
-    (found,) = kp.recall("Refund order A2, please.")
+    (found,) = kp.recall("Refund the broken lamp of order B2.")
 
-    assert found.trace_id == known
-    assert "Refund order A1" in found.as_message()
+    assert (found.trace_id, found.objective, found.success_source) == (known, TASK, "feedback")
+    assert "order A1" in found.digest()
+
+
+def test_it_is_recalled_without_holding_the_loop_up(kp):
+    known = kept(kp, TASK)
+
+    assert ids(asyncio.run(kp.arecall(TASK))) == [known]
+
+
+def test_the_agent_s_own_word_is_believed(kp):
+    trace = ReasoningTrace.of(TASK, [Step(step_id=0, type="thought", content="Done.")])
+    kp.submit(trace)
+
+    assert [one.success_source for one in kp.recall(TASK)] == ["said"]
+
+
+def test_nothing_is_said_where_nothing_fits(kp):
+    kept(kp, TASK)
+
+    for task in ("Book a flight to Oslo in May.", "Please help me with it.", "", "?!", "\ud800 \0"):
+        assert kp.recall(task, k=3) == []
+
+
+def test_without_a_model_words_tell(db):
+    with KnowledgePulse(db=db, embedder=None, sync=True) as kp:
+        known = [kept(kp, objective) for objective in (*OTHERS, TASK)]
+
+        assert ids(kp.recall("Refund the broken lamp of order B2.")) == known[-1:]
+        assert kp.recall("Book a flight to Oslo in May.") == []
+
+
+def test_only_known_successes_are_recalled(kp, db):
+    kept(kp, TASK, success=False)
+    kept(kp, TASK, success=None)
+    cancelled = kept(kp, TASK)
+    alter(db, "UPDATE traces SET state = 'incomplete' WHERE id = ?", cancelled)
+
+    assert kp.recall(TASK, k=3) == []
+
+
+@pytest.mark.parametrize(("p", "known", "found"), [(0.8, 20, 1), (0.79, 20, 0), (0.9, 19, 0)])
+def test_an_estimate_counts_if_it_is_sure_and_has_learned(kp, db, p, known, found):
+    estimated = kept(kp, TASK, success=None)
+    alter(
+        db,
+        "UPDATE traces SET p_success = ?, confidence_source = 'estimated' WHERE id = ?",
+        p,
+        estimated,
+    )
+    alter(db, "UPDATE estimates SET p = ?, base = 0.5, reasons = '[]', known = ?", p, known)
+
+    assert [one.success_source for one in kp.recall(TASK)] == ["estimated"] * found
+
+
+def test_domain_and_age_limit_what_is_recalled(kp, db):
+    known = kept(kp, TASK)
+
+    assert kp.recall(TASK, domain="law") == []
+    assert ids(kp.recall(TASK, domain="general", max_age_days=1)) == [known]
+    alter(db, "UPDATE traces SET started_at = '2024-01-01T00:00:00.000Z'")
+    assert kp.recall(TASK, max_age_days=1) == []
+    assert kp.recall(TASK)[0].age_days > 365
+
+
+def test_what_is_one_customer_s_is_told_to_nobody_else(kp):
+    kept(kp, TASK)
+    mine = kept(kp, TASK, owner="anna@example.com")
+    kept(kp, TASK, owner="bert@example.com")
+
+    assert kp.recall(TASK, k=9) == []
+    assert ids(kp.recall(TASK, k=9, owner="anna@example.com")) == [mine]
+    assert kp.recall(TASK, k=9, owner="carl@example.com") == []
+
+
+def test_the_owner_is_kept_as_a_fingerprint_alone(kp, db):
+    @kp.capture(owner="customer")
+    def answer(question, customer):
+        return question + customer[:0]
+
+    answer(TASK, "anna@example.com")
+    kept(kp, TASK, owner="anna@example.com")
+    with closing(sqlite3.connect(db)) as connection:
+        rows = connection.execute("SELECT owner FROM traces WHERE owner NOT NULL").fetchall()
+
+    assert len(rows) == 2
+    assert len({*rows}) == 1
+    assert "anna" not in str(rows)
+
+
+def test_a_run_notes_what_it_was_told_of_and_is_not_known_by_it(kp):
+    known = kept(kp, TASK, result="Refunded by voucher.")
+
+    @kp.capture
+    def answer(question):
+        (found,) = kp.recall(question)
+        current_trace().observation(found.as_message())
+        return "ok"
+
+    answer("Refund the broken lamp of order B2.")
+    run = kp.run("@last")
+    trace = ReasoningTrace.of(
+        "Go on", [Step(step_id=0, type="observation", content=kp.recall(TASK)[0].as_message())]
+    )
+
+    assert run.recalled == (known,)
+    assert "voucher" not in embedded_text(trace)
+    assert embedded_text(trace).startswith("Go on")
+
+
+def test_it_is_switched_off_in_one_place(kp, db, monkeypatch):
+    kept(kp, TASK)
+    monkeypatch.setenv("KP_RECALL", "false")
+
+    with KnowledgePulse(db=db, embedder=None, recall=True) as silent:
+        assert silent.recall(TASK) == []
+
+
+def test_no_trouble_reaches_the_agent(tmp_path):
+    (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\0" + b"no pages" * 500)
+    for name in ("damaged.db", "missing.db", "."):
+        with KnowledgePulse(db=tmp_path / name, embedder=None) as kp:
+            assert kp.recall(TASK) == []
+
+
+def test_a_locked_file_is_not_waited_for(kp, db):
+    kept(kp, TASK)
+    kp.flush()
+    kp.close()
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("BEGIN EXCLUSIVE")
+        began_s = time.monotonic()
+
+        assert kp.recall(TASK) == []
+        assert time.monotonic() - began_s < 1.0  # as a reader, it would wait that long
+
+
+def test_what_fails_in_the_embedder_is_no_trouble(db):
+    class Broken(StandInEmbedder):
+        def embed(self, text):
+            raise RuntimeError(text)
+
+    with KnowledgePulse(db=db, embedder=Broken(), sync=True) as kp:
+        known = [kept(kp, objective) for objective in (*OTHERS, TASK)]
+
+        assert ids(kp.recall(TASK)) in ([], known[-1:])
