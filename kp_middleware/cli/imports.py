@@ -41,16 +41,8 @@ _SHOWN: Final = 3
 _OBJECTIVE: Final = 24
 
 
-def _format(_: click.Context, __: click.Parameter, typed: str | None) -> str | None:
-    from kp_middleware.imports import FORMATS
-
-    if typed is not None and typed not in {_AUTO, *FORMATS}:
-        raise click.BadParameter(f"there are {', '.join([*FORMATS, _AUTO])}")
-    return typed
-
-
 @click.command("import")
-@click.argument("format_", metavar="FORMAT", required=False, callback=_format)
+@click.argument("format_", metavar="FORMAT", required=False)
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @since_option
 @click.option(
@@ -107,17 +99,17 @@ def import_(
         format_, paths = "claude-code", (_transcript(sys.stdin.read()),)
     if format_ is None:
         raise click.UsageError("name a FORMAT: claude-code, codex, messages, … or auto")
-    for path in paths:
-        if not path.exists():
-            raise click.UsageError(f"there is no {path}: name a file or a folder")
-    wanted = Wanted(
-        format_,
-        paths or _usual_places(format_),
-        since_s=None if since is None else epoch_s(since),
-        domain=domain,
-        whole_sessions=one_run == "session",
-        shareable=shareable,
-    )
+    try:
+        wanted = Wanted.of(
+            format_,
+            paths,
+            since_s=None if since is None else epoch_s(since),
+            domain=domain,
+            whole_sessions=one_run == "session",
+            shareable=shareable,
+        )
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
     began_s = time.monotonic()
     with _opened(db, dry_run=dry_run) as file:
         result = _import(file, db, wanted, dry_run=dry_run)
@@ -138,20 +130,6 @@ def _transcript(said: str) -> Path:
         if isinstance(path, str) and "\0" not in path and Path(path).expanduser().is_file():
             return Path(path).expanduser()
     raise click.UsageError("--hook wants the JSON of Claude Code's Stop hook on standard input")
-
-
-def _usual_places(format_: str) -> tuple[Path, ...]:
-    from kp_middleware.imports import FORMATS
-
-    formats = FORMATS.values() if format_ == _AUTO else [FORMATS[format_]]
-    folders = [folder for one in formats for folder in one.folders()]
-    if not folders:
-        raise click.UsageError(f"name the files or folders: {format_} has no usual place")
-    there = tuple(folder for folder in folders if folder.is_dir())
-    if not there:
-        places = ", ".join(map(str, folders))
-        raise click.UsageError(f"there is no {places}: name a file or a folder")
-    return there
 
 
 @contextmanager
@@ -175,12 +153,12 @@ def _import(file: Database, db: Path, wanted: "Wanted", *, dry_run: bool) -> dic
     embedder = shared_embedder(settings.embedder)
     with Import(SqliteStore(file), settings, embedder, wanted) as importing:
         _run_out(progress(importing.read(), total=None, what="runs read"))
-        remaining = importing.remaining
-        if not dry_run and (remaining or importing.has_unscored):
+        found = importing.found
+        if not dry_run and (found.new or importing.has_unscored):
             with suppress(EmbedderUnavailableError):  # a warning tells of it
                 wait_for_model(embedder)
-            _write(importing, remaining)
-        return _result(importing, remaining, dry_run=dry_run)
+            _write(importing, found.new)
+        return {"dry_run": dry_run, "imported": 0 if dry_run else found.new, **found._asdict()}
 
 
 def _write(importing: "Import", remaining: int) -> None:
@@ -207,18 +185,6 @@ def _run_out(steps: Iterator[int]) -> None:
         pass
 
 
-def _result(importing: "Import", new: int, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        **importing.found._asdict(),
-        "imported": 0 if dry_run else new,
-        "new": new,
-        "known": importing.known,
-        "files": dict(importing.formats),
-        "skipped": dict(importing.skipped),
-    }
-
-
 def _tell(result: Row, found: Highlights | None, wanted: "Wanted") -> None:
     if wanted.format == _AUTO:
         for format_, files in result["files"].items():
@@ -241,20 +207,20 @@ def _tell(result: Row, found: Highlights | None, wanted: "Wanted") -> None:
         click.echo("  nothing has left this machine, and nothing of these will: they are private")
     if any(found):
         _show(found)
-        click.echo("  kp-middleware list · show ID --why · ui")
+        click.echo("  kp-middleware list --sort novelty · show ID --why · ui")
 
 
 def _show(found: Highlights) -> None:
     """Show three short rankings side by side."""
     columns = (
         ("most unlike all others", found.unlike, "{:.2f}"),
-        ("scored most", found.richest, "{:.2f}"),
-        ("took most recoveries", found.hardest, "{:.0f}"),
+        ("richest", found.richest, "{:.2f}"),
+        ("took most to get right", found.hardest, "{:.0f} recoveries"),
     )
     table = grid(*({"no_wrap": True, "overflow": "ellipsis"} for _ in columns), gap=3)
     shown = [(name, rows, figure) for name, rows, figure in columns if rows]
     table.add_row(*(plain(f"  {name}") for name, _, _ in shown))
-    for place in range(_SHOWN):
+    for place in range(max(len(rows) for _, rows, _ in shown)):
         table.add_row(*(plain(_row(rows[place : place + 1], figure)) for _, rows, figure in shown))
     show(table)
 

@@ -54,9 +54,12 @@ _FORMATS: Final = {
 @limit_option()
 @filter_options
 @click.option("--near", is_flag=True, help="Sort by distance to the threshold, nearest first.")
+@click.option("--sort", type=click.Choice(["novelty"]), help="Sort by this, the highest first.")
 @output_options(columns=COLUMNS)
 @click.pass_obj
-def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output) -> None:
+def list_(
+    db: Path, *, limit: int, filters: Filters, near: bool, sort: str | None, output: Output
+) -> None:
     """List runs, newest first, or best match first with -q.
 
     -q searches objectives and results. All words must occur, in any form: "orders" finds "order".
@@ -65,17 +68,21 @@ def list_(db: Path, *, limit: int, filters: Filters, near: bool, output: Output)
 
     \b
     kp-middleware list --below --near -d code         near misses
+    kp-middleware list --sort novelty                 most unlike all earlier runs
     kp-middleware list -q "leak* NOT worker"          full-text search
     kp-middleware list --failed --since 2d --nl       one JSON object per line
     """
-    searches = filters.text is not None and not near
+    novel = sort == "novelty"
+    searches = filters.text is not None and not near and not novel
     with History.open(db) as history:
-        runs = history.runs(filters, limit=limit, near=near)
+        runs = history.runs(filters, limit=limit, near=near, novel=novel)
         count = history.count_runs(filters) if len(runs) == limit else limit
     columns: tuple[str, ...] = (*COLUMNS[:-1], "snippet") if searches else COLUMNS
+    columns = (*COLUMNS[:4], "novelty", *COLUMNS[4:]) if novel else columns
     if output.format == "table" and (width := screen_width()) < _WIDE:
-        columns = _columns(width, near=near, searches=searches)
-    output.print(map(run_row, runs), columns, for_people=run_for_people)
+        columns = _columns(width, near=near, novel=novel, searches=searches)
+    rows = (run_row(run) | ({"novelty": run.novelty} if novel else {}) for run in runs)
+    output.print(rows, columns, for_people=run_for_people)
     tell_how_many(count, limit, len(runs))
     for wrong in wrong_settings():
         click.echo(f"nothing is sent: {wrong}", err=True)
@@ -243,9 +250,11 @@ def follow(
         first = 0
 
 
-def _columns(width: int, *, near: bool = False, searches: bool = False) -> tuple[str, ...]:
+def _columns(
+    width: int, *, near: bool = False, novel: bool = False, searches: bool = False
+) -> tuple[str, ...]:
     """Return the columns to show, fewer on a narrow terminal to fit the objective."""
-    middle = ("score", "margin" if near else "success", "state")
+    middle = ("score", "margin" if near else "novelty" if novel else "success", "state")
     place = ("started_at", "domain") if width >= _ROOMY else ()
     return ("id", *place, *middle, "snippet" if searches else "objective")
 

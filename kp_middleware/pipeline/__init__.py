@@ -2,7 +2,7 @@
 
 from kp_middleware.pipeline._client import KnowledgePulse
 from kp_middleware.pipeline._dispatch import Rescan
-from kp_middleware.pipeline._imports import Import, Wanted
+from kp_middleware.pipeline._imports import Import, Imported, Wanted
 from kp_middleware.pipeline._pipeline import Backlog, Stats
 from kp_middleware.pipeline._queue import Feedback
 from kp_middleware.pipeline._reevaluate import Reevaluation
@@ -13,6 +13,7 @@ __all__ = [
     "Backlog",
     "Feedback",
     "Import",
+    "Imported",
     "KnowledgePulse",
     "Reconciliation",
     "Reevaluation",

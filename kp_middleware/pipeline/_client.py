@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -14,6 +15,7 @@ from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.outbox_items import Receipt
+from kp_middleware.pipeline._imports import Imported, Wanted, import_runs
 from kp_middleware.pipeline._judging import is_judging
 from kp_middleware.pipeline._more_exporters import MoreExporter
 from kp_middleware.pipeline._pipeline import Backlog, Pipeline, Stats, tell_once
@@ -94,8 +96,8 @@ class KnowledgePulse(Reading):
             threads = self.settings.embedder_threads
             embedder = shared_embedder(self.settings.embedder, threads=threads)
         self._embedder = embedder
-        store = SqliteStore.at(self.settings.db) if store is None else store
-        self._pipeline = Pipeline(store, self.settings, embedder, gate, exporter)
+        self._store = SqliteStore.at(self.settings.db) if store is None else store
+        self._pipeline = Pipeline(self._store, self.settings, embedder, gate, exporter)
 
     @classmethod
     def default(cls) -> "KnowledgePulse":
@@ -243,6 +245,44 @@ class KnowledgePulse(Reading):
             raise TypeError(f"expected a ReasoningTrace, got {type(trace).__name__}")
         if self.settings.enabled:
             self._pipeline.submit(trace if owner is None else Owned(trace, owner))
+
+    def import_runs(
+        self,
+        format_: str,
+        /,
+        *paths: str | Path,
+        since: datetime | None = None,
+        domain: str | None = None,
+        whole_sessions: bool = False,
+        shareable: bool = False,
+    ) -> Imported:
+        """Import runs that another tool has kept, score them, and return how many there were.
+
+        They are private, in the order of their times, and the same runs when imported again. As
+        the command ``import``; where the model is still to be downloaded, they are scored later.
+
+        Args:
+            format_: ``claude-code``, ``codex``, ``messages``, ``swe_agent``, ``atif``, ``otlp``,
+                ``langsmith``, ``langfuse``, ``traces``, or ``auto``: by the first lines of a file.
+            paths: Files and folders; none means where the tool keeps them.
+            since: Only runs that began since then; without a time zone it is local time.
+            domain: Of all of them; None means that of the settings.
+            whole_sessions: Whether a session is one run; else each message of a person begins one.
+            shareable: Whether they may leave if they clear the gate.
+
+        Raises:
+            ValueError: If there is no such format, file or folder.
+            DatabaseError: If the file cannot be used.
+        """
+        wanted = Wanted.of(
+            format_,
+            paths,
+            since_s=None if since is None else since.timestamp(),
+            domain=domain,
+            whole_sessions=whole_sessions,
+            shareable=shareable,
+        )
+        return import_runs(self._store, self.settings, self._embedder, wanted)
 
     def end_thread(
         self,

@@ -1,17 +1,17 @@
 """Import of runs that other tools have kept: read, ordered by time, redacted, written, scored."""
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterable, Iterator
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from kp_middleware.embedding import Embedder
 from kp_middleware.imports import (
+    FORMATS,
     Book,
     Filling,
-    Found,
     Skipped,
     SourceRun,
     Spool,
@@ -47,6 +47,53 @@ class Wanted(NamedTuple):
     whole_sessions: bool = False
     shareable: bool = False
 
+    @classmethod
+    def of(cls, format_: str, paths: Iterable[str | Path], **how: Any) -> Self:
+        """Return what is wanted; without a path, from where the tool of the format keeps its runs.
+
+        Raises:
+            ValueError: If there is no such format, file or folder: its text says what to name.
+        """
+        if format_ not in {"auto", *FORMATS}:
+            raise ValueError(f"{format_!r} is no format: there are {', '.join([*FORMATS, 'auto'])}")
+        named = tuple(map(Path, paths))
+        for path in named:
+            if not path.exists():
+                raise ValueError(f"there is no {path}: name a file or a folder")
+        return cls(format_, named or _usual_places(format_), **how)
+
+
+def _usual_places(format_: str) -> tuple[Path, ...]:
+    formats = FORMATS.values() if format_ == "auto" else [FORMATS[format_]]
+    folders = [folder for one in formats for folder in one.folders()]
+    if not folders:
+        raise ValueError(f"name the files or folders: {format_} has no usual place")
+    if there := tuple(folder for folder in folders if folder.is_dir()):
+        return there
+    raise ValueError(f"there is no {', '.join(map(str, folders))}: name a file or a folder")
+
+
+class Imported(NamedTuple):
+    """What an import found, and what it has added to the file.
+
+    Attributes:
+        runs, sessions: How many are in the sources.
+        first_at, last_at: When the first and the last run began, ISO 8601; empty without any.
+        new: How many were not in the file, or have gone on since.
+        known: How many were imported before.
+        files: Counts by format.
+        skipped: Counts of what cannot be read, by reason.
+    """
+
+    runs: int
+    sessions: int
+    first_at: str
+    last_at: str
+    new: int
+    known: int
+    files: dict[str, int]
+    skipped: dict[str, int]
+
 
 class Import:
     """One import; use it in a ``with`` statement.
@@ -61,9 +108,7 @@ class Import:
         wanted: Which runs.
 
     Attributes:
-        skipped: Counts of what cannot be read, by reason.
         formats: Counts of files by format.
-        known: How many were imported before, and have not gone on.
     """
 
     def __init__(
@@ -84,9 +129,9 @@ class Import:
             settings.privacy_level,
             settings.agent_id,
         )
-        self.skipped: Counter[Skipped] = Counter()
+        self._skipped: Counter[Skipped] = Counter()
         self.formats: Counter[str] = Counter()
-        self.known = 0
+        self._known = 0
 
     def __enter__(self) -> Self:
         return self
@@ -100,14 +145,10 @@ class Import:
         self._spool.close()
 
     @property
-    def found(self) -> Found:
-        """What is in the sources, with what was imported before."""
-        return self._spool.found
-
-    @property
-    def remaining(self) -> int:
-        """How many runs are read, and not in the file as they are."""
-        return len(self._spool)
+    def found(self) -> Imported:
+        """What is in the sources."""
+        files, skipped = dict(self.formats), {str(key): n for key, n in self._skipped.items()}
+        return Imported(*self._spool.found, len(self._spool), self._known, files, skipped)
 
     @property
     def has_unscored(self) -> bool:
@@ -120,7 +161,7 @@ class Import:
             beside = Book(self._wanted.format)
             for path in files_of(self._wanted.format, root, beside):
                 yield from self._read(path)
-            self.skipped += beside.skipped
+            self._skipped += beside.skipped
 
     def write(self) -> Iterator[int]:
         """Write and score what was read, in the order of its times; yield how many are done."""
@@ -139,7 +180,7 @@ class Import:
             return
         format_ = format_in(path) if wanted.format == "auto" else wanted.format
         if format_ is None:
-            self.skipped["unknown_format"] += 1
+            self._skipped["unknown_format"] += 1
             return
         self.formats[format_] += 1
         book = Book(
@@ -149,7 +190,7 @@ class Import:
             self._take(run, book)
             yield done
         self._spool.remove(book.retracted)
-        self.skipped += book.skipped
+        self._skipped += book.skipped
 
     def _take(self, run: SourceRun | ReasoningTrace, book: Book) -> None:
         recorded = self._recorded(run)
@@ -165,7 +206,7 @@ class Import:
         if stored is None or (not is_final and stored.says_less_than(recorded)):
             self._spool.put(recorded)
         elif is_new:
-            self.known += 1
+            self._known += 1
 
     def _recorded(self, run: SourceRun | ReasoningTrace) -> RecordedRun | None:
         if isinstance(run, SourceRun):
@@ -178,3 +219,17 @@ class Import:
         metadata = run.metadata.model_copy(update=changes)
         recorded = bounded(run.model_copy(update={"metadata": metadata}), self._limits)
         return recorded.model_copy(update={"success_source": "assumed"})  # it may have been
+
+
+def import_runs(
+    store: Store, settings: Settings, embedder: Embedder | None, wanted: Wanted
+) -> Imported:
+    """Import what is wanted through a connection of its own."""
+    apart = store.apart()
+    try:
+        with Import(apart, settings, embedder, wanted) as importing:
+            for _ in chain(importing.read(), importing.write()):
+                pass
+            return importing.found
+    finally:
+        apart.close()

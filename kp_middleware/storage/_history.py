@@ -143,7 +143,13 @@ class History:
         return AdjacentTraces._make(found.fetchone())
 
     def runs(
-        self, filters: Filters = _ALL, *, limit: int, near: bool = False, skip: int = 0
+        self,
+        filters: Filters = _ALL,
+        *,
+        limit: int,
+        near: bool = False,
+        novel: bool = False,
+        skip: int = 0,
     ) -> list[RunSummary]:
         """Return the runs that match: newest first, or with a ``text`` the best match first.
 
@@ -151,6 +157,7 @@ class History:
             filters: Which runs.
             limit: How many at most.
             near: Return those nearest to their threshold first, on both sides.
+            novel: Return those most unlike all earlier ones first.
             skip: Omit so many of the best matches.
 
         Raises:
@@ -158,6 +165,8 @@ class History:
         """
         if near:
             return self._listing.nearest(filters, limit)
+        if novel:
+            return self._listing.most_novel(filters, limit)
         if filters.text is not None:
             return self._listing.found(filters, limit, skip)
         return self._listing.newest(filters, limit)

@@ -59,7 +59,7 @@ _COLUMNS: Final = (
     " iif(h.margin = 0, t.score - t.threshold, h.margin),"  # it is rounded
     " h.success, h.step_count, h.tool_count, t.duration_ms, h.state, h.reason,"
     " t.reason_code, h.objective, {snippet}, t.threshold, h.seq,"
-    " coalesce(t.success_source, 'assumed'), t.reason_args"
+    " coalesce(t.success_source, 'assumed'), t.novelty, t.reason_args"
 )
 _FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
 _SNIPPET: Final = "snippet(traces_fts, -1, '[', ']', '…', 16) AS snippet"
@@ -170,6 +170,16 @@ class Listing:
             sides, "abs(t.score - t.threshold), f.seq DESC", {**where.values, "limit": limit}
         )
         return nearest[:limit]
+
+    def most_novel(self, filters: Filters, limit: int) -> list[RunSummary]:
+        """Return the matching traces most unlike all earlier ones, the most novel first."""
+        where = self._where(filters)
+        return self._listed(
+            f"SELECT t.seq {_FROM} WHERE t.novelty IS NOT NULL AND {where.sql}"
+            " ORDER BY t.novelty DESC, t.seq DESC LIMIT :limit",
+            "t.novelty DESC, f.seq DESC",
+            {**where.values, "limit": limit},
+        )
 
     def found(self, filters: Filters, limit: int, skip: int) -> list[RunSummary]:
         """Return the traces that contain ``text`` with a ``snippet``, the best match first.

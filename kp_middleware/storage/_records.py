@@ -33,6 +33,7 @@ class RunSummary(NamedTuple):
         threshold: The threshold of its gate.
         seq: The number of its row in the file.
         success_source: Who says so; ``assumed`` where nobody does.
+        novelty: How unlike all earlier runs it was, 0 to 1; None if it was not measured.
     """
 
     id: str
@@ -52,6 +53,7 @@ class RunSummary(NamedTuple):
     threshold: float | None = None
     seq: int = 0
     success_source: str = "assumed"
+    novelty: float | None = None
 
     @property
     def known_success(self) -> bool | None:

@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def import_all(db, folder):
-    """Import what is in the folder; returns the import as it was in the end."""
+    """Import what is in the folder; returns what was found."""
 
     def of(format_, *, stop_after=None, **how):
         with closing(connect(db)) as connection:
@@ -44,14 +44,13 @@ def import_all(db, folder):
             ) as importing:
                 for _ in importing.read():
                     pass
-                importing.new = importing.remaining
+                found = importing.found
                 for _ in importing.score_left():
                     pass
                 for done in importing.write():
                     if done == stop_after:
-                        return importing
-                importing.seen = importing.found
-                return importing
+                        return found
+                return found
 
     return of
 
@@ -232,9 +231,9 @@ def test_counts_tell_runs_sessions_dates_and_what_was_skipped(import_all, folder
 
     importing = import_all("claude-code")
 
-    assert importing.seen == (4, 2, "2026-11-01T09:00:01.000Z", "2026-11-01T09:00:10.000Z")
+    assert importing[:4] == (4, 2, "2026-11-01T09:00:01.000Z", "2026-11-01T09:00:10.000Z")
     assert importing.skipped == {"not_json": 1, "unknown_type": 2}
-    assert importing.formats == {"claude-code": 2}
+    assert importing.files == {"claude-code": 2}
 
 
 def test_auto_tells_the_format_of_each_file(import_all, folder):
@@ -245,7 +244,7 @@ def test_auto_tells_the_format_of_each_file(import_all, folder):
 
     importing = import_all("auto")
 
-    assert importing.formats == dict.fromkeys(SAMPLES, 1)
+    assert importing.files == dict.fromkeys(SAMPLES, 1)
     assert importing.skipped["unknown_format"] == 1
 
 
