@@ -1,12 +1,23 @@
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from import_samples import SAMPLES, claude, claude_session, conversation, lines
+from import_samples import (
+    SAMPLES,
+    claude,
+    claude_answer,
+    claude_session,
+    conversation,
+    lines,
+    phoenix_spans,
+)
 
 from kp_middleware.imports import FORMATS, Book, Filling, files_of, format_in, runs_in
 from kp_middleware.imports._values import MOST_LINE_BYTES
@@ -144,6 +155,75 @@ def test_links_are_not_followed(tmp_path):
 
     assert found == [root / "own.jsonl"]
     assert book.skipped == {"link": 2}
+
+
+def test_files_of_another_user_are_not_read(tmp_path):
+    path = Path("/etc/passwd")  # of root
+    if os.geteuid() == 0:
+        path = tmp_path / "theirs.jsonl"
+        path.write_text(SAMPLES["codex"])
+        os.chown(path, 12_345, -1)
+    book = Book("codex")
+
+    found = [*files_of("codex", path, book)]
+
+    assert found == []
+    assert book.skipped == {"not_yours": 1}
+
+
+@pytest.mark.parametrize("format_", ["langsmith", "langfuse", "otlp"])
+def test_parents_in_a_circle_and_parents_a_thousand_deep_are_runs(tmp_path, format_):
+    names = {"langsmith": "parent_run_id", "langfuse": "parent_observation_id"}
+    at, path = names.get(format_, "parent_id"), tmp_path / "sample"
+    rows = phoenix_spans() if format_ == "otlp" else map(json.loads, SAMPLES[format_].splitlines())
+    _, second, third, *_ = rows = [*rows]
+    ids = [row.get("id") or row["context"]["span_id"] for row in (second, third)]
+    circle = [*rows, {**second, at: ids[1]}, {**third, at: ids[0]}]
+    deep = [{**second, **named(number, second), at: f"d{number - 1}"} for number in range(1000)]
+
+    path.write_text(lines(*circle, *deep))
+    runs, book = read_all(path, format_)
+
+    assert runs
+    assert set(book.skipped) <= {"no_agent"}
+
+
+def named(number, row):
+    return (
+        {"context": {**row["context"], "span_id": f"d{number}"}}
+        if "context" in row
+        else {"id": f"d{number}"}
+    )
+
+
+@pytest.mark.slow
+def test_a_big_file_takes_little_memory_while_it_is_written(tmp_path):
+    """With a line of 50 MB in it; 200 MB are allowed for a file of any size."""
+    path, done = tmp_path / "s1.jsonl", tmp_path / "done.json"
+    words = "the quick brown fox " * 5_000
+    with path.open("w") as file:
+        file.write(lines(claude("user", "x" * 50_000_000, 0, id="u0")))
+        for at in range(20):
+            file.write(lines(claude("user", f"Do {at}.", at, id=f"u{at}")))
+            for step in range(80):
+                said = claude_answer(words, at, id=f"a{at}-{step}", parent=f"u{at}")
+                file.write(lines(said))
+    program = f"""
+import json, resource, sys
+from kp_middleware import KnowledgePulse
+from kp_middleware.testing import StandInEmbedder
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with KnowledgePulse(db={str(tmp_path / "kp.db")!r}, embedder=StandInEmbedder()) as kp:
+    before = peak()
+    found = kp.import_runs("claude-code", {str(path)!r})
+    json.dump([peak() - before, found.new, found.skipped], open({str(done)!r}, "w"))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+    grown_kb, new, skipped = json.loads(done.read_text())
+    assert path.stat().st_size > 200_000_000
+    assert (new, skipped) == (20, {"too_long": 1})
+    assert grown_kb < 200_000
 
 
 def test_parts_of_sessions_are_no_sessions(tmp_path):

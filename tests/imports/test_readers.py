@@ -17,7 +17,7 @@ from import_samples import (
     told,
 )
 
-from kp_middleware.imports import format_in
+from kp_middleware.imports import Book, Filling, format_in, runs_in
 from kp_middleware.traces import ReasoningTrace, Step
 
 
@@ -69,6 +69,46 @@ def test_what_the_program_says_in_a_persons_name_begins_no_run(read):
     assert told(run) == [("observation", "", "Do it."), ("thought", "", "the helper's answer")]
     assert [facts.agent for facts in run.facts][1] == "subagent"
     assert not run.complete
+
+
+def test_what_sub_agents_did_is_in_the_run_that_began_them(tmp_path):
+    task = {"type": "tool_use", "id": "t1", "name": "Task", "input": {"prompt": "Count."}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "Three."}
+    folder = tmp_path / "s1" / "subagents"
+    folder.mkdir(parents=True)
+    (tmp_path / "s1.jsonl").write_text(
+        lines(
+            claude("user", "How many?", 0, id="u1"),
+            claude("assistant", [task], 1, id="a1", parent="u1"),
+            claude("user", [result], 5, id="u2", parent="a1"),
+            claude_answer("There are three.", 6, id="a2", parent="u2"),
+        )
+    )
+    look = {"type": "tool_use", "id": "t2", "name": "Bash", "input": {"command": "wc"}}
+    (folder / "agent-x.jsonl").write_text(
+        lines(
+            claude("user", "Count.", 2, id="x1", isSidechain=True),
+            claude("assistant", [look], 2, id="x2", parent="x1", isSidechain=True),
+            claude_answer("Three.", 4, id="x3", parent="x2", isSidechain=True),
+        )
+        + '{"cut'
+    )
+    (folder / "link.jsonl").symlink_to(folder / "agent-x.jsonl")
+    book = Book("claude-code", path=tmp_path / "s1.jsonl")
+
+    (run,) = [run.recorded(Filling()) for run in runs_in(tmp_path / "s1.jsonl", book)]
+
+    assert [
+        (step[1] or step[2], facts.agent) for step, facts in zip(told(run), run.facts, strict=True)
+    ] == [
+        ("How many?", None),
+        ("Task", None),
+        ("Bash", "subagent"),
+        ("Three.", "subagent"),
+        ("Task", None),
+        ("There are three.", None),
+    ]
+    assert book.skipped == {"not_json": 1, "link": 1}
 
 
 def test_a_branch_that_was_abandoned_is_no_run(read):
@@ -286,8 +326,6 @@ def test_parents_in_a_circle_are_a_run_all_the_same(read):
 
 
 def test_our_own_documents_keep_their_ids(tmp_path):
-    from kp_middleware.imports import Book, runs_in
-
     trace = ReasoningTrace.of("add", [Step(step_id=0, type="thought", content="3")])
     path = tmp_path / "export.jsonl"
     path.write_text(trace.model_dump_json() + '\n{"@type": "ReasoningTrace"}\n{"a": 1}\n')
