@@ -23,6 +23,7 @@ from pydantic import (
     model_serializer,
 )
 
+from kp_middleware.core.endings import default_confidence
 from kp_middleware.core.formula import Shape
 from kp_middleware.instants import instant
 
@@ -152,13 +153,18 @@ class Step(Part):
 
 
 class Metadata(Part):
-    """The place, time and quality of a run. ``quality_score`` is 0 until scored."""
+    """The place, time and quality of a run. ``quality_score`` is 0 until scored.
+
+    The protocol wants a ``success`` from every run: where nobody has said that it succeeded, ours
+    have ``success_source`` ``assumed`` beside it.
+    """
 
     created_at: _Instant
     agent_id: Annotated[Text | None, _Absent] = None
     framework: Annotated[Text | None, _Absent] = None
     task_domain: NonEmpty
     success: bool
+    success_source: Annotated[Literal["assumed"] | None, _Absent] = None
     quality_score: Unit
     visibility: Visibility
     privacy_level: PrivacyLevel
@@ -289,8 +295,3 @@ class ReasoningTrace(Part):
 def fresh_id() -> str:
     """Return a new trace id. Not by ``uuid4``: programs patch it, and count the calls."""
     return f"kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"
-
-
-def default_confidence(*, success: bool) -> float:
-    """Return the confidence assumed if the agent gives none: 0.8, or 0.2 after a failure."""
-    return 0.8 if success else 0.2

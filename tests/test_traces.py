@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kp_middleware import Metadata, Outcome, ReasoningTrace, Step, Task, Tool
+from kp_middleware.core.endings import default_confidence
 from kp_middleware.instants import instant
-from kp_middleware.traces import CONTEXT, default_confidence
+from kp_middleware.traces import CONTEXT
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 JSON = st.recursive(

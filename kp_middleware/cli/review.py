@@ -124,6 +124,6 @@ def _key(history: History, seq: int) -> str:
         click.echo(key if key.isprintable() else "")
         if key == "o":
             whole = run_parts(history.run(seq), steps=None, width=screen_width())
-            click.echo_via_pager(drawn(*whole))
+            click.echo(drawn(*whole))
         elif key == "s" or key in _ANSWERS or key in _QUIT:
             return key

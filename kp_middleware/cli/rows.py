@@ -18,9 +18,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import click
 
 from kp_middleware.cli.console import EMPTY, Row, as_text, hint, print_table, put
-from kp_middleware.core.endings import known_success
 from kp_middleware.storage import COUNTED, RunSummary
-from kp_middleware.views.wording import distance, one_line, short_id, yes_or_no
+from kp_middleware.views.wording import distance, one_line, short_id, yes_or_no, zero_or_one
 
 Command: TypeAlias = Callable[..., Any]
 
@@ -246,15 +245,15 @@ def tell_how_many(count: int, limit: int, shown: int) -> None:
 
 
 def run_row(run: RunSummary) -> dict[str, Any]:
-    """Return a run as programs get it: ``success`` is 0 or 1, as in the file."""
-    row = {name: getattr(run, name) for name in _FIELDS} | {"success": int(run.success)}
+    """Return a run as programs get it: ``success`` is 0 or 1, and None where it is assumed."""
+    row = {name: getattr(run, name) for name in _FIELDS}
+    row["success"] = zero_or_one(run.known_success)
     return row if run.snippet is None else row | {"snippet": run.snippet}
 
 
 def run_for_people(row: Row) -> dict[str, Any]:
     """Return a row of a list as a person reads it: a short id, minutes, a signed margin."""
-    told = known_success(bool(row["success"]), row["success_source"])
-    row = {**row, "id": short_id(row["id"]), "success": yes_or_no(told)}
+    row = {**row, "id": short_id(row["id"]), "success": yes_or_no(row["success"])}
     if "started_at" in row:
         row["started_at"] = row["started_at"][:16].replace("T", " ")
     if row.get("margin") is not None:

@@ -35,7 +35,7 @@ from kp_middleware.storage import Filters, History, Run, RunSummary, SimilarRun
 from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.trace import arithmetic, delivery_status, listed_state, run_as_json
-from kp_middleware.views.wording import short_id
+from kp_middleware.views.wording import short_id, zero_or_one
 
 _SIMILAR: Final = ("id", "similarity", "domain", "score", "success", "objective")
 _WIDE: Final = 150
@@ -46,7 +46,7 @@ _WIDTHS: Final = {"id": 8, "started_at": 16, "domain": 12, "score": 5, "success"
 _FORMATS: Final = {
     "json": "Print JSON with all steps: the default in a pipe.",
     "md": "Print Markdown, to paste into a chat.",
-    "payload": "Print the ReasoningTrace exactly as recorded.",
+    "payload": "Print the ReasoningTrace as recorded.",
 }
 
 
@@ -276,7 +276,7 @@ def _print_payload(body: str | None) -> None:
 def _similar_row(found: SimilarRun) -> dict[str, Any]:
     names = ("seq", "id", "started_at", "domain", "score")
     told = {name: getattr(found.run, name) for name in names}
-    success, objective = int(found.run.success), found.run.objective
+    success, objective = zero_or_one(found.run.known_success), found.run.objective
     similarity = round(found.similarity, 6)
     told |= {"success": success, "success_source": found.run.success_source}
     return {"similarity": similarity, **told, "objective": objective}

@@ -15,6 +15,11 @@ def known_success(success: bool, source: str | None) -> bool | None:  # noqa: FB
     return None if success and source in {"assumed", None} else success
 
 
+def default_confidence(*, success: bool) -> float:
+    """Return the confidence assumed if the agent gives none: 0.8, or 0.2 after a failure."""
+    return 0.8 if success else 0.2
+
+
 class Ending(NamedTuple):
     """The ending of a run, as far as it is known, and its source."""
 
@@ -27,6 +32,20 @@ class Ending(NamedTuple):
     def is_confirmed(self) -> bool:
         """True if somebody or something else than the agent told that it succeeded."""
         return self.success and self.success_source in TOLD
+
+    def estimated(self, p: float | None) -> "Ending":
+        """Return it with an estimate as its confidence, unless somebody has said one.
+
+        Without an estimate, one of before is as if it had not been.
+        """
+        if not self.success or self.is_stated:
+            return self
+        if p is not None:
+            return self._replace(confidence=p, confidence_source="estimated")
+        if self.confidence_source == "assumed":
+            return self
+        assumed = default_confidence(success=self.success)
+        return self._replace(confidence=assumed, confidence_source="assumed")
 
     @property
     def is_stated(self) -> bool:

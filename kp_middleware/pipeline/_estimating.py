@@ -47,19 +47,17 @@ class Estimating:
         self._embedder = embedder
         self._solved: dict[Kind, _Solved] = {}
 
-    def prepare(self, seq: int, trace: ReasoningTrace, own: Features) -> None:
+    def prepare(self, seq: int, kind: Kind, own: Features) -> None:
         """Solve what `of` needs, unless it is solved; outside of transactions, as it takes long."""
-        self._current(seq, _kind_of(trace), own)
+        self._current(seq, kind, own)
 
-    def of(
-        self, seq: int, trace: ReasoningTrace, own: Features, vector: Vector | None
-    ) -> float | None:
+    def of(self, seq: int, kind: Kind, own: Features, vector: Vector | None) -> float | None:
         """Estimate the success of a run from those before it, and store it; in a transaction.
 
         Returns:
             From 0 to 1; None where nothing is known.
         """
-        solved = self._current(seq, _kind_of(trace), own)
+        solved = self._current(seq, kind, own)
         features = own.astype("<f4").tobytes()
         if solved is None:
             self._table.save(seq, features, None)
@@ -110,7 +108,8 @@ class Estimating:
         return _Solved(known, Process(usual, of, is_trusted=trusted), width)
 
 
-def _kind_of(trace: ReasoningTrace) -> Kind:
+def kind_of(trace: ReasoningTrace) -> Kind:
+    """Return the kind of run that its estimate learns from."""
     return Kind(trace.metadata.task_domain, trace.metadata.framework)
 
 

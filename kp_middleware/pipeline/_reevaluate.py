@@ -3,6 +3,7 @@
 import logging
 from typing import Final, Self
 
+from kp_middleware.core.endings import default_confidence
 from kp_middleware.core.evaluation import Evaluation, Run, Terms, Verdict, evaluate
 from kp_middleware.core.formula import Weights
 from kp_middleware.core.gates import Gate, gate_of
@@ -13,7 +14,6 @@ from kp_middleware.pipeline._queue import Feedback
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.storage import CANCELLED_BY_HAND, Belief, Decided, Outcome, Store
-from kp_middleware.traces import default_confidence
 
 logger = logging.getLogger("kp_middleware")
 
@@ -93,7 +93,13 @@ class Reevaluation:
         history = self._store.history(seq, before.domain, let_through_at=before.let_through_at)
         return evaluate(run, history, Terms(weights, self._gate, self._warn))
 
-    def save(self, seq: int, evaluation: Evaluation, before: Decided) -> bool:
+    def save(
+        self,
+        seq: int,
+        evaluation: Evaluation,
+        before: Decided,
+        p_success: float | None = None,
+    ) -> bool:
         """Store another evaluation of a scored trace, and all that follows but what takes long.
 
         Must be in a transaction. The outbox's row follows also where only success and confidence
@@ -103,7 +109,8 @@ class Reevaluation:
             Whether it has to be queued, after the transaction.
         """
         verdict, leaves = self._delivered(seq, evaluation.verdict, before)
-        self._store.save_evaluation(seq, evaluation._replace(verdict=verdict))
+        told = evaluation._replace(verdict=verdict)
+        self._store.save_evaluation(seq, told, p_success=p_success)
         self._dispatch.sync(seq)
         return leaves
 

@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run
 from kp_middleware.core.formula import Nearest, Score, Shape, Signals, Weights
 from kp_middleware.core.gates import gate_of
@@ -25,11 +26,14 @@ from kp_middleware.embedding import (
     embedded_text,
 )
 from kp_middleware.errors import DatabaseError
+from kp_middleware.estimate import Features, features
 from kp_middleware.instants import instant
+from kp_middleware.pipeline._estimating import Estimating, kind_of
 from kp_middleware.pipeline._reevaluate import Reevaluation
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     Decided,
+    Kind,
     PastRun,
     Remembered,
     RescoringProgress,
@@ -65,11 +69,21 @@ class Replayed(NamedTuple):
         today: What an evaluation needs to know of it; None where it was not asked for, or cannot be
             had.
         vector: Float32, little-endian, where it had none by today's embedder and has one now.
+        seen: What an estimate reads of it; None where `today` is.
     """
 
     run: PastRun
     today: Run | None = None
     vector: bytes | None = None
+    seen: "Seen | None" = None
+
+
+class Seen(NamedTuple):
+    """What an estimate reads of a run."""
+
+    kind: Kind
+    features: Features
+    vector: Vector | None
 
 
 class Replay:
@@ -107,7 +121,7 @@ class Replay:
             self._cache.add(_from_bytes(vector), key, embedder=self._name or "")
 
     def of(self, runs: Sequence[PastRun]) -> Iterator[Replayed]:
-        """Replay the next runs; those not selected, or already sent, are only remembered.
+        """Replay the next runs; those not selected are only remembered.
 
         Raises:
             EmbedderError: If the model cannot be used.
@@ -120,8 +134,7 @@ class Replay:
 
     def _read(self, run: PastRun) -> ReasoningTrace | None:
         """Return the document of a run, or None if it is not needed or cannot be read."""
-        is_known = run.vector is not None or self._embedder is None
-        if not run.is_selected or (run.has_left and is_known):
+        if not run.is_selected:
             return None
         try:
             return ReasoningTrace.model_validate_json(self._document(run.seq) or "")
@@ -148,7 +161,8 @@ class Replay:
             new = vector.astype("<f4", copy=False).tobytes()
         shape = Shape(run.steps, trace.shape.types, run.tools, run.recoveries)
         today = self._scorer.compare(trace, vector, shape, known=self._gone(run))
-        return Replayed(run, _settled(run, today), new)
+        seen = Seen(kind_of(trace), features(trace), vector)
+        return Replayed(run, _settled(run, today), new, seen)
 
     def weights(self, domain: str) -> Weights:
         """Return today's weights of a domain."""
@@ -169,8 +183,9 @@ class Replay:
 class Rescoring:
     """Rescores runs, the oldest first, each as if it had just ended, with today's settings.
 
-    What was sent, is on its way or was rejected keeps its score; it only gets a vector, so that
-    others are compared with it. What has begun and was cut off goes on where it stopped, if it is
+    Success is estimated from what is known today of the runs before each. What was sent, is on its
+    way or was rejected keeps its score; it only gets a vector and features, so that others are
+    compared with it. What has begun and was cut off goes on where it stopped, if it is
     asked for with the same settings. Of two at once, the first that writes goes on.
 
     Args:
@@ -205,6 +220,7 @@ class Rescoring:
         self._selection = selection or Selection()
         self._runs = store.past_runs(self._selection, name, dry_run=dry_run)
         self._replay = Replay(settings, embedder, self._runs.document)
+        self._estimating = Estimating(store.estimates(), embedder) if settings.estimate else None
         self._is_dry_run = dry_run
         self._reevaluation = Reevaluation.of(store, settings)
         self._cleared: list[int] = []
@@ -287,8 +303,13 @@ class Rescoring:
         else:
             self._place_vector(now, replayed.vector)
             if now.is_selected:
-                self.counts.update(self._became(now, replayed))
+                self.counts.update(self._became(now, replayed, self._estimate(replayed)))
         return replayed.run.is_selected
+
+    def _estimate(self, replayed: Replayed) -> float | None:
+        if self._estimating is None or replayed.seen is None:
+            return None
+        return self._estimating.of(replayed.run.seq, *replayed.seen)
 
     def _place_vector(self, now: PastRun, new: bytes | None) -> None:
         """Give a run the vector that it lacks, and keep the vectors in the order of the runs.
@@ -303,29 +324,45 @@ class Rescoring:
         elif now.vector_seq is not None and now.vector_seq < self._last_vector:
             self._last_vector = self._runs.move_vector(now)
 
-    def _became(self, now: PastRun, replayed: Replayed) -> Iterator[Became]:
+    def _became(self, now: PastRun, replayed: Replayed, p: float | None) -> Iterator[Became]:
         """Yield what becomes of a selected run; it is decided on here."""
         if now.has_left or replayed.run.has_left:
             yield "left"
         elif replayed.today is None:
             yield "unscored"
         else:
-            evaluation = self._evaluated(now, replayed.today)
+            ending = now.ending if now.has_feedback else now.ending.estimated(p)
+            p_then = now.p_success_then(p)
+            evaluation = self._evaluated(now, replayed.today, ending, p, p_then)
             if self._stands(now, evaluation):
+                self._runs.rank(now.seq, evaluation.verdict.key, p_then)
                 yield "unchanged"
                 return
-            self._save(now, evaluation)
+            if ending != now.ending and not self._is_dry_run:
+                self._store.save_confidence(now.seq, ending.confidence, ending.confidence_source)
+            self._save(now, evaluation, p_then)
             yield "changed"
             yield from self._followed(now, evaluation.verdict.decision)
 
-    def _evaluated(self, now: PastRun, today: Run) -> Evaluation:
-        """Evaluate a run by how it ended as far as is known now: there may have been feedback."""
-        ending, weights = now.ending, self._replay.weights(now.domain)
+    def _evaluated(
+        self, now: PastRun, today: Run, ending: Ending, p: float | None, p_then: float | None
+    ) -> Evaluation:
+        """Evaluate a run by how it ended as far as is known now: there may have been feedback.
+
+        Args:
+            now: What is stored.
+            today: What is measured anew.
+            ending: How it ended.
+            p: The probability of success, as it is estimated today.
+            p_then: The same with what was told before the first feedback: it is ranked by that.
+        """
+        weights = self._replay.weights(now.domain)
         run = today.ended(success=ending.success, confidence=ending.confidence)
-        ranked = replace(run, p_success=now.p_success, is_stated=ending.is_stated)
-        key = now.rank_key if _is_measured_alike(now, run, weights) else ranked.rank_key(weights)
-        run = replace(ranked, p_success=ending.p_success(now.p_success), key=key)
-        if run.rank_key(weights) != key and now.success_before is not None:
+        ranked = replace(run, p_success=p_then, is_stated=ending.is_stated)
+        stays = p_then == now.p_success and _is_measured_alike(now, run, weights)
+        key = now.rank_key if stays else ranked.rank_key(weights)
+        run = replace(ranked, p_success=ending.p_success(p), key=key)
+        if run.rank_key(weights) != key and now.has_feedback:
             before = bool(now.success_before), now.confidence_before or 0.0
             run = replace(run, first_ending=before)
         return self._reevaluation.evaluate(now.seq, run, weights, _decided(now))
@@ -343,7 +380,7 @@ class Rescoring:
         then = now.gate, now.threshold, now.decision, now.credit
         return (verdict.gate, verdict.threshold, verdict.decision, verdict.credit) == then
 
-    def _save(self, now: PastRun, evaluation: Evaluation) -> None:
+    def _save(self, now: PastRun, evaluation: Evaluation, p_success: float | None) -> None:
         """Store it in the caller's transaction, or beside the file where nothing is to change."""
         if self._is_dry_run:
             decision = evaluation.verdict.decision
@@ -351,7 +388,7 @@ class Rescoring:
             self._runs.suppose(now.seq, evaluation, decided_at=decided_at)
             return
         self._runs.mend(now.seq)
-        if self._reevaluation.save(now.seq, evaluation, _decided(now)):
+        if self._reevaluation.save(now.seq, evaluation, _decided(now), p_success):
             self._cleared.append(now.seq)
 
     def _followed(self, run: PastRun, decision: str) -> Iterator[Became]:
@@ -372,8 +409,8 @@ def _digest(settings: Settings, embedder: str | None) -> str:
     """Return a digest of all that a score and a decision depend on."""
     weights = {domain: [*weights] for domain, weights in settings.profiles.items()}
     gate = gate_of(settings).name
-    size = (settings.cache_size, settings.cache_ttl_ms)
-    said = json.dumps([version("kp-middleware"), embedder, weights, gate, size], sort_keys=True)
+    rest = (settings.cache_size, settings.cache_ttl_ms, settings.estimate)
+    said = json.dumps([version("kp-middleware"), embedder, weights, gate, rest], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()
 
 

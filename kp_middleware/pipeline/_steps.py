@@ -21,7 +21,7 @@ from kp_middleware.estimate import Features, features
 from kp_middleware.export import OwnExporter
 from kp_middleware.outcomes import LIKELY
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._estimating import Estimating
+from kp_middleware.pipeline._estimating import Estimating, kind_of
 from kp_middleware.pipeline._intake import Intake
 from kp_middleware.pipeline._judging import JudgeNotReadyError, Judging
 from kp_middleware.pipeline._lifecycle import Retention
@@ -329,7 +329,7 @@ class Stages:
             self._scorer.load()
         own = features(trace)
         if self._estimating is not None:
-            self._estimating.prepare(seq, trace, own)
+            self._estimating.prepare(seq, kind_of(trace), own)
         try:
             with self._store.transaction():
                 if not self._store.is_recorded(seq):
@@ -374,11 +374,11 @@ class Stages:
         """Return the probability of success, and the ending with the confidence that follows."""
         if self._estimating is None:
             return ending.p_success(None), ending
-        p = self._estimating.of(seq, trace, own, vector)
-        if p is not None and ending.success and ending.confidence_source == "assumed":
-            ending = ending._replace(confidence=p, confidence_source="estimated")
-            self._store.save_estimate(seq, p)
-        return ending.p_success(p), ending
+        p = self._estimating.of(seq, kind_of(trace), own, vector)
+        estimated = ending.estimated(p)
+        if estimated != ending:
+            self._store.save_confidence(seq, estimated.confidence, estimated.confidence_source)
+        return estimated.p_success(p), estimated
 
     def _learn(self, told: Feedback) -> None:
         try:

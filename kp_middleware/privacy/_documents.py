@@ -42,8 +42,8 @@ def _tree(paths: str) -> Kept:
 
 KEPT = _tree(
     "@context|@type|steps.[].step_id|steps.[].type|steps.[].latency_ms|outcome.confidence|"
-    "metadata.created_at|metadata.success|metadata.quality_score|metadata.visibility|"
-    "metadata.privacy_level"
+    "metadata.created_at|metadata.success|metadata.success_source|metadata.quality_score|"
+    "metadata.visibility|metadata.privacy_level"
 )
 """Fields whose type cannot hold anything to redact."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, takewhile
 from typing import Any, Final, TypeVar
 
+from kp_middleware.core.endings import default_confidence
 from kp_middleware.instants import instant
 from kp_middleware.recording._context import Place
 from kp_middleware.recording._limits import NAME_BYTES, Limits, bounded_text, jsonable, size_bytes
@@ -23,7 +24,6 @@ from kp_middleware.traces import (
     Step,
     Task,
     Visibility,
-    default_confidence,
 )
 
 _NO_STEP: Final[StepFields] = {"type": "observation"}  # a document has at least one step
@@ -210,6 +210,7 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
         trace=trace.model_copy(update=changes),
         shape=log.shape(),
         confidence_source="assumed" if trace.outcome.confidence == assumed else "said",
+        success_source=trace.metadata.success_source or "said",
     )
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
+from kp_middleware.core.endings import default_confidence
 from kp_middleware.core.formula import Shape
 from kp_middleware.recording._limits import Limits, size_bytes
 from kp_middleware.recording._steps import STEP_OVERHEAD_BYTES, is_marker, marker
 from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart
-from kp_middleware.traces import Outcome, ReasoningTrace, Step, default_confidence
+from kp_middleware.traces import Outcome, ReasoningTrace, Step
 
 
 class _Placed(NamedTuple):

@@ -25,6 +25,7 @@ from kp_middleware.storage._records import (
     Run,
     RunSummary,
     SimilarRun,
+    marked,
     rescored,
     run_of,
 )
@@ -130,7 +131,11 @@ class History:
 
     def document(self, seq: int) -> str | None:
         """Return the recorded ReasoningTrace as JSON; None if it was lost in a damaged file."""
-        body = self._one("SELECT body FROM documents WHERE trace_seq = ?", seq)
+        body = self._one(
+            f"SELECT {marked('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"  # noqa: S608
+            " WHERE d.trace_seq = ?",
+            seq,
+        )
         return None if body is None else str(body)
 
     def adjacent(self, seq: int) -> AdjacentTraces:

@@ -227,12 +227,12 @@ class Listing:
         where = self._where(filters)
         found = self._connection.execute(
             "SELECT t.seq, t.decision = 'forward' AND t.visibility <> 'private',"
-            " coalesce(abs(t.p_success - 0.5), abs(t.margin))"
+            " abs(coalesce(t.p_success, 0.5) - 0.5)"
             f" {_FROM} WHERE t.state = 'scored'"
             f" AND {UNJUDGED} AND {where.sql} ORDER BY t.seq DESC LIMIT :most",
             {**where.values, "most": most},
         )
-        return [Candidate(seq, bool(is_forwarded), doubt) for seq, is_forwarded, doubt in found]
+        return [Candidate(seq, bool(is_forwarded), sure) for seq, is_forwarded, sure in found]
 
     def at(self, seqs: Sequence[int]) -> list[RunSummary]:
         """Return these traces, the oldest first."""

@@ -10,6 +10,7 @@ from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.storage._outbox_table import sync_outbox_to_trace
+from kp_middleware.storage._records import marked
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
 Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
@@ -90,11 +91,11 @@ class OutboxAdmin:
             TraceNotFoundError: If it is not in the outbox.
         """
         row = self._connection.execute(
-            """
-            SELECT o.state, o.reason, CAST(o.body AS BLOB), d.body, t.score, o.redactor
+            f"""
+            SELECT o.state, o.reason, CAST(o.body AS BLOB), {marked("d.body")}, t.score, o.redactor
             FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
             WHERE o.trace_seq = ?
-            """,
+            """,  # noqa: S608 - our own names
             (seq,),
         ).fetchone()
         if row is None:

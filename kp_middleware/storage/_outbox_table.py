@@ -16,16 +16,19 @@ from kp_middleware.errors import (
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.reasons import reason_text
+from kp_middleware.storage._records import ASSUMED
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
 _NOT_SENT: Final = ("pending", "blocked", "rejected")
 _PUT_RIGHT: Final = """
     UPDATE outbox SET body = json_set(
-      body, '$.metadata.success', json(:success_json), '$.outcome.confidence',
+      json_patch(body, json_object('metadata', json_object('success_source', :assumed))),
+      '$.metadata.success', json(:success_json), '$.outcome.confidence',
       json(:confidence_json), '$.metadata.quality_score', json(:score_json))
-    WHERE trace_seq = :seq AND (
+    WHERE trace_seq = :seq AND body IS NOT NULL AND (
       json_extract(body, '$.metadata.success') <> :success
+      OR json_extract(body, '$.metadata.success_source') IS NOT :assumed
       OR json_extract(body, '$.outcome.confidence') <> :confidence
       OR json_extract(body, '$.metadata.quality_score') <> :score)
     RETURNING body
@@ -37,8 +40,8 @@ def sync_outbox_to_trace(connection: Connection, seq: int, *, agent_id: str | No
 
     A pending item that no longer clears is cancelled; a blocked one stays blocked, because it might
     be queued again with weaker redaction rules. The body of an unsent item gets the trace's
-    success, confidence and score, which need no redaction. An item that was sent, is being sent, or
-    may have been sent before its file was damaged, is not changed.
+    success and whether it is assumed, confidence and score, which need no redaction. An item that
+    was sent, is being sent, or may have been sent before its file was damaged, is not changed.
 
     Args:
         connection: The connection, in the transaction that has changed the trace.
@@ -46,11 +49,11 @@ def sync_outbox_to_trace(connection: Connection, seq: int, *, agent_id: str | No
         agent_id: The agent that the API key is registered for, or None.
     """
     row = connection.execute(
-        """
+        f"""
         SELECT o.state, o.reason, o.rejections, t.decision, t.reason_code, t.reason_args, t.success,
-               t.confidence, t.score
+               {ASSUMED}, t.confidence, t.score
         FROM outbox o JOIN traces t ON t.seq = o.trace_seq WHERE o.trace_seq = ?
-        """,
+        """,  # noqa: S608 - our own names
         (seq,),
     ).fetchone()
     if row is None or row[0] not in _NOT_SENT or row[1] == LOST_ON_ITS_WAY:
@@ -73,15 +76,16 @@ def _cancel(connection: Connection, seq: int, why: str | None) -> None:
 def _put_right(
     connection: Connection,
     seq: int,
-    facts: tuple[int, float, float],
+    facts: tuple[int, str | None, float, float],
     *,
     agent_id: str | None,
     rejections: int,
 ) -> None:
-    success, confidence, score = facts
+    success, assumed, confidence, score = facts
     told = {
         "seq": seq,
         "success": success,
+        "assumed": assumed,
         "confidence": confidence,
         "score": score,
         "success_json": json.dumps(bool(success)),

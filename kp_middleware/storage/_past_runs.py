@@ -1,6 +1,7 @@
 """Past runs in the order of recording, for rescoring, and its progress."""
 
 import json
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -47,7 +48,8 @@ _SCORED: Final = """
 _DRY_RUN: Final = (
     """
     CREATE TEMP TABLE traces AS
-      SELECT seq, domain, visibility, score, gate, decision, decided_at, rank_key, chosen, credit
+      SELECT seq, domain, framework, visibility, score, gate, decision, decided_at, p_success,
+             rank_key, chosen, credit, success, success_source
       FROM main.traces
     """,
     """
@@ -59,6 +61,9 @@ _DRY_RUN: Final = (
       WHERE decision = 'forward'
     """,
     "CREATE UNIQUE INDEX temp.dry_run_seq ON traces(seq)",
+    "CREATE INDEX temp.dry_run_kind ON traces(domain, framework, seq)",
+    "CREATE TEMP TABLE estimates AS SELECT * FROM main.estimates",
+    "CREATE UNIQUE INDEX temp.dry_run_estimate ON estimates(trace_seq)",
 )
 
 
@@ -159,6 +164,21 @@ class PastRun(NamedTuple):
         """How it ended, as far as is known."""
         sources = self.success_source or "assumed", self.confidence_source or "assumed"
         return Ending(bool(self.success), self.confidence, *sources)
+
+    @property
+    def has_feedback(self) -> bool:
+        """True if somebody has said after its end how it went."""
+        return self.success_before is not None
+
+    def p_success_then(self, p: float | None) -> float | None:
+        """Return the probability of success before any feedback, from an estimate of today."""
+        if not self.has_feedback:
+            p = self.ending.p_success(p)
+        elif self.p_success in {0.0, 1.0}:  # somebody had told
+            p = self.p_success
+        if p is None or self.p_success is None:
+            return p
+        return self.p_success if math.isclose(p, self.p_success) else p
 
     @property
     def has_left(self) -> bool:
@@ -294,6 +314,14 @@ class PastRuns:
         assert run.vector is not None  # noqa: S101 - it has one
         self._connection.execute("DELETE FROM vectors WHERE seq = ?", (run.vector_seq,))
         return self.add_vector(run, run.vector)
+
+    def rank(self, seq: int, key: float | None, p_success: float | None) -> None:
+        """Note by what a run is ranked, whose score and decision stay."""
+        self._connection.execute(
+            "UPDATE traces SET rank_key = :key, p_success = :p WHERE seq = :seq"
+            " AND (rank_key IS NOT :key OR p_success IS NOT :p)",
+            {"seq": seq, "key": key, "p": p_success},
+        )
 
     def suppose(self, seq: int, evaluation: "Evaluation", *, decided_at: str | None) -> None:
         """Note in a dry run what a run would get; None keeps the earlier time of the decision."""

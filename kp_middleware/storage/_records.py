@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.endings import known_success
 from kp_middleware.core.formula import Adjustment, Parts, Signals, Weights
@@ -59,6 +59,17 @@ class RunSummary(NamedTuple):
     def known_success(self) -> bool | None:
         """Whether its task was done; None if that is only assumed."""
         return known_success(self.success, self.success_source)
+
+
+ASSUMED: Final = (
+    "iif(t.success AND coalesce(t.success_source, 'assumed') = 'assumed', 'assumed', NULL)"
+)
+"""The ``success_source`` of the document of the trace ``t``: NULL where somebody has said it."""
+
+
+def marked(body: str) -> str:
+    """Return the SQL for a document of the trace ``t`` that says where success is assumed."""
+    return f"json_patch({body}, json_object('metadata', json_object('success_source', {ASSUMED})))"
 
 
 class Embedding(NamedTuple):

@@ -33,8 +33,7 @@ class ReviewItem:
 
     Attributes:
         trace_id: The id of its trace, for `KnowledgePulse.feedback`.
-        why: ``forwarded``: the gate lets it leave; ``uncertain``: how it ended is in
-            doubt, or its verdict was close.
+        why: ``forwarded``: the gate lets it leave; ``uncertain``: how it ended is in doubt.
         is_forwarded: True if it has left, waits to be sent, or would be sent with an API key.
         started_at: When it began: ``2026-11-01T09:14:03.120Z``.
         domain: Its domain.
@@ -68,13 +67,12 @@ class Candidate(NamedTuple):
     Attributes:
         seq: The ``seq`` of its trace.
         is_forwarded: Whether the gate lets it leave.
-        doubt: How far its estimated success is from 0.5, or without one its score from the bar;
-            None if neither is known.
+        sureness: How far its estimated success is from 0.5; 0 without an estimate.
     """
 
     seq: int
     is_forwarded: bool
-    doubt: float | None
+    sureness: float
 
 
 class Unjudged(NamedTuple):
@@ -120,12 +118,14 @@ class SuccessRecord(NamedTuple):
         succeeded: How many of them did their task.
         forwarded_known: How many of them a gate chose before that was told.
         forwarded_succeeded: How many of these did their task.
+        some_stay: Whether not all that the gate chose may leave: it waits for a confirmation.
     """
 
     known: int = 0
     succeeded: int = 0
     forwarded_known: int = 0
     forwarded_succeeded: int = 0
+    some_stay: bool = False
 
     @property
     def is_worse_than_chance(self) -> bool:
@@ -143,22 +143,28 @@ def read_success_record(connection: Connection) -> SuccessRecord:
         " coalesce(sum(success AND chosen), 0) FROM traces INDEXED BY traces_kind"
         f" WHERE score IS NOT NULL AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'"
     )
-    return SuccessRecord._make(connection.execute(sql).fetchone())
+    waits = (
+        "SELECT EXISTS (SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'"
+        " ORDER BY seq DESC LIMIT ?) WHERE reason_args ->> 'delivery' IN"
+        " ('unconfirmed', 'not_done', 'too_late'))"
+    )
+    some_stay = bool(connection.execute(waits, (RECENT,)).fetchone()[0])
+    return SuccessRecord._make((*connection.execute(sql).fetchone(), some_stay))
 
 
 def asked_first(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """Return which runs to ask about, in order: those that leave, then those in most doubt.
+    """Return which runs to ask about, in order: those that leave, then those that are least sure.
 
     If those that leave would be all, half of the places go to the others: a gate learns most from
     both.
 
     Args:
-        candidates: The newest first.
+        candidates: The newest first, which also decides between equals.
         limit: How many at most.
     """
     going = [one for one in candidates if one.is_forwarded]
     others = [one for one in candidates if not one.is_forwarded]
-    others.sort(key=lambda one: 1.0 if one.doubt is None else one.doubt)
+    others.sort(key=lambda one: one.sureness)
     if len(going) >= limit:
         going = going[: max((limit + 1) // 2, limit - len(others))]
     return [*going, *others[: limit - len(going)]]

@@ -294,8 +294,8 @@ class Store(Protocol):
     def ending(self, seq: int) -> Ending:
         """Return how a run ended, as far as is known now."""
 
-    def save_estimate(self, seq: int, confidence: float) -> None:
-        """Replace the assumed confidence of a run by an estimated one."""
+    def save_confidence(self, seq: int, confidence: float, source: str) -> None:
+        """Replace the confidence of a run, which nobody has said."""
 
     def estimates(self) -> EstimateTable | None:
         """Return what the estimate of success learns from; None if nothing is estimated."""
@@ -335,7 +335,7 @@ class Store(Protocol):
             seq: The ``seq`` of the run.
             evaluation: What is stored.
             took_ms: The duration of its first scoring; None if it was scored before.
-            p_success: The probability of success that its rank key has; None: nothing is known.
+            p_success: The probability of success that the verdict's key has; None: not known.
         """
 
     def belief(self, trace_id: str) -> Belief | None:

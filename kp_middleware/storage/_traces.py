@@ -11,6 +11,7 @@ from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
 from kp_middleware.database import Connection, transaction
 from kp_middleware.instants import instant, to_milliseconds
+from kp_middleware.storage._records import marked
 from kp_middleware.storage._store import (
     LAST_SEQ,
     Decided,
@@ -30,7 +31,8 @@ _OF_VERDICT: Final = ("gate", "threshold", "decision", "key", "bar", "chosen", "
 _SAVE: Final = f"""
     UPDATE traces SET
       state = 'scored', score = :score, rules = :rules, scorer = :scorer, embedder = :embedder,
-      scored_ms = coalesce(:took_ms, scored_ms), p_success = coalesce(:p_success, p_success),
+      scored_ms = coalesce(:took_ms, scored_ms),
+      p_success = iif(:key IS NULL, p_success, :p_success),
       {", ".join(f"{name} = :{name}, {name}_weight = :{name}_weight" for name in SIGNALS)},
       nearest_seq = (SELECT seq FROM traces WHERE id = :nearest), nearest_similarity = :similarity,
       rank_key = coalesce(:key, rank_key), bar = :bar,
@@ -135,7 +137,7 @@ class Traces:
 
     def stored(self, seq: int) -> StoredRun:
         row = self._connection.execute(
-            "SELECT d.body, t.step_count, t.tool_count, t.recovery_count, t.score"
+            f"SELECT {marked('d.body')}, t.step_count, t.tool_count, t.recovery_count, t.score"  # noqa: S608 - ours
             " FROM traces t JOIN documents d ON d.trace_seq = t.seq WHERE t.seq = ?",
             (seq,),
         ).fetchone()
@@ -195,10 +197,10 @@ class Traces:
         ).fetchone()
         return Ending(bool(success), *rest)
 
-    def save_estimate(self, seq: int, confidence: float) -> None:
+    def save_confidence(self, seq: int, confidence: float, source: str) -> None:
         self._connection.execute(
-            "UPDATE traces SET confidence = ?, confidence_source = 'estimated' WHERE seq = ?",
-            (confidence, seq),
+            "UPDATE traces SET confidence = ?, confidence_source = ? WHERE seq = ?",
+            (confidence, source, seq),
         )
         self._connection.execute(
             "UPDATE documents SET body = json_set(body, '$.outcome.confidence', json(?))"

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.trace import ScoreLine, arithmetic, listed_state
+from kp_middleware.views.wording import zero_or_one
 
 Place: TypeAlias = Literal["same", "left", "right"]
 
@@ -174,7 +175,7 @@ def _fact(run: Run, name: str) -> Any:
         case "state":
             return listed_state(run)
         case "success":
-            return None if run.known_success is None else int(run.known_success)
+            return zero_or_one(run.known_success)
         case "gate" | "threshold":
             return getattr(run.scoring, name, None)
         case _:

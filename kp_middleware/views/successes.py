@@ -50,7 +50,9 @@ def successes_in_words(record: SuccessRecord, unjudged: Unjudged) -> tuple[str, 
 def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, Any]:
     """Return the record as JSON shows it."""
     warning = success_warning(record, unjudged)
-    return {**record._asdict(), "in_words": _record(record), "warning": warning}
+    counts = record._asdict()
+    counts.pop("some_stay")
+    return {**counts, "in_words": _record(record), "warning": warning}
 
 
 def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
@@ -69,7 +71,8 @@ def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
 def _record(record: SuccessRecord) -> str | None:
     if not record.known:
         return None
-    forwarded = f"of {record.forwarded_known:,} forwarded with a known end"
+    chosen = "chosen by the gate" if record.some_stay else "forwarded"
+    forwarded = f"of {record.forwarded_known:,} {chosen} with a known end"
     all_ = f"of all {record.known:,}: {record.succeeded:,}"
     return f"{forwarded} {record.forwarded_succeeded:,} succeeded; {all_}"
 

@@ -19,6 +19,7 @@ from kp_middleware.views.wording import (
     short_id,
     success_in_words,
     titled,
+    zero_or_one,
 )
 
 STEP_NAMES: Final = {
@@ -143,9 +144,11 @@ def view_trace(run: Run) -> TraceView:
 def run_as_json(run: Run) -> dict[str, Any]:
     """Return a run as JSON shows it: the columns of its row, its steps, outbox item and feedback.
 
-    ``success``, ``above`` and the values of ``feedback`` are 0 or 1, as in the file.
+    ``success``, ``above`` and the values of ``feedback`` are 0 or 1; a success that is only
+    assumed is None.
     """
-    row = {name: getattr(run, name) for name in _COLUMNS} | {"success": int(run.success)}
+    row = {name: getattr(run, name) for name in _COLUMNS}
+    row["success"] = zero_or_one(run.known_success)
     scoring = run.scoring
     for name in SIGNALS:
         row[name] = scoring and getattr(scoring.signals, name)
@@ -281,7 +284,8 @@ def feedback_in_words(told: FeedbackRecord) -> str:
         parts.append(success_in_words(told.success))
     if told.confidence is not None:
         parts.append(_confidence(told.confidence))
-    before = f"{success_in_words(told.success_before)}, {_confidence(told.confidence_before)}"
+    known = "not known to have failed" if told.success_before else success_in_words(False)  # noqa: FBT003
+    before = f"{known}, {_confidence(told.confidence_before)}"
     return f"{minute(told.given_at)} UTC: {', '.join(parts)} (before: {before})"
 
 

@@ -49,6 +49,11 @@ def yes_or_no(value: bool | None) -> str:  # noqa: FBT001 - an outcome
     return "not known" if value is None else "yes" if value else "no"
 
 
+def zero_or_one(value: bool | None) -> int | None:  # noqa: FBT001 - an outcome
+    """Return an answer as programs get it, 0 or 1; None is not known."""
+    return None if value is None else int(value)
+
+
 def in_words(counts: Mapping[str, int]) -> str:
     """Word counts, the largest first.
 

@@ -1,11 +1,13 @@
 """What was told of a few runs says how likely the next ones did their task."""
 
+import json
 import random
 
 import numpy as np
 import pytest
+from rescored import rescore
 
-from kp_middleware import ReasoningTrace, Scorer, Step, Tool
+from kp_middleware import ReasoningTrace, Scorer, Step, Tool, current_trace
 from kp_middleware.testing import StandInEmbedder
 
 
@@ -118,6 +120,30 @@ def test_what_is_told_afterwards_replaces_what_was_estimated(kp, submit, stored)
     assert (run["success"], run["success_source"], run["confidence"]) == (1, "feedback", 0.8)
 
 
+def test_rescoring_estimates_anew_from_what_is_known_today(pulse, stored, db):
+    off = pulse(sync=True, threshold="top 20%", estimate="off")
+    runs = [trace_of(well=number % 2 == 0) for number in range(40)]
+    [off.submit(run) for run in runs]
+    [off.feedback(run.id, success=at % 2 == 0) for at, run in enumerate(runs[:20])]
+    off.close()
+
+    foreseen = rescore(db, StandInEmbedder(), dry_run=True, threshold="top 20%").counts
+    assert {stored(run.id)["p_success"] for run in runs} == {None}
+    assert rescore(db, StandInEmbedder(), threshold="top 20%").counts == foreseen
+
+    rest = [stored(run.id) for run in runs[20:]]
+    assert min(run["p_success"] for run in rest[::2]) > 0.6
+    assert max(run["p_success"] for run in rest[1::2]) < 0.4
+    assert all(run["p_success"] == run["confidence"] for run in rest)
+    assert {run["confidence_source"] for run in rest} == {"estimated"}
+    assert rescore(db, StandInEmbedder(), threshold="top 20%").counts == {"unchanged": 40}
+
+    rescore(db, StandInEmbedder(), threshold="top 20%", estimate="off")
+    without = [stored(run.id) for run in runs[20:]]
+    told = {(run["p_success"], run["confidence"], run["confidence_source"]) for run in without}
+    assert told == {(None, 0.8, "assumed")}
+
+
 def test_a_scorer_never_estimates(kp, submit, stored):
     teach(kp, submit)
     trace = trace_of(well=False)
@@ -145,6 +171,44 @@ def test_the_document_that_leaves_says_the_confidence_that_was_scored(pulse, reg
     assert "estimated" not in sent.model_dump_json()
 
 
+def test_the_document_that_leaves_marks_what_nobody_has_said(pulse, registry):
+    kp = pulse(sync=True, threshold=0.1, registry_url=registry.url, api_key=registry.api_key)
+
+    @kp.capture
+    def answer(success):
+        current_trace().thought("42")
+        if success is not None:
+            current_trace().outcome("42", success=success)
+        return "42"
+
+    [answer(success) for success in (None, True)]
+    kp.flush()
+
+    found = [
+        (one.metadata.success, one.metadata.success_source) for one in registry.documents.values()
+    ]
+    assert sorted(found, key=str) == [(True, "assumed"), (True, None)]
+
+
+def test_an_assumed_success_that_is_confirmed_before_it_leaves_is_one(
+    pulse, registry, stored, connection, type_command, monkeypatch
+):
+    kp = pulse(
+        sync=True, threshold=0.1, registry_url="http://127.0.0.1:9", api_key=registry.api_key
+    )
+    trace = trace_of(well=True)
+    assumed = trace.metadata.model_copy(update={"success_source": "assumed"})
+    kp.submit(trace.model_copy(update={"metadata": assumed}))
+    assert stored(trace.id)["success_source"] == "assumed"
+
+    kp.close()
+    monkeypatch.setenv("KP_THRESHOLD", "0.1")
+    type_command("feedback", trace.id, "--success")
+
+    [(body,)] = connection.execute("SELECT body FROM outbox")
+    assert "success_source" not in json.loads(body)["metadata"]
+
+
 def test_runs_from_before_the_estimate_do_not_make_each_run_solve_again(pulse, submit, monkeypatch):
     off = pulse(sync=True, threshold="top 20%", estimate="off")
     [submit(well=True, through=off) for _ in range(30)]
@@ -152,9 +216,9 @@ def test_runs_from_before_the_estimate_do_not_make_each_run_solve_again(pulse, s
     teach(kp, lambda *, well: submit(well=well, through=kp), 10)
     solved = []
     monkeypatch.setattr(
-        "numpy.linalg.inv", lambda of, inv=np.linalg.inv: (solved.append(1), inv(of))[1]
+        "numpy.array_split", lambda *of, split=np.array_split: (solved.append(1), split(*of))[1]
     )
 
     [submit(well=True, through=kp) for _ in range(6)]
 
-    assert len(solved) <= 3  # after the last label, and when a quarter more was seen
+    assert len(solved) / 2 <= 3  # after the last label, and when a quarter more was seen

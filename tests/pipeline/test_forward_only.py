@@ -86,7 +86,7 @@ def test_it_goes_after_an_answer_on_the_command_line_as_well(
     assert stored(name)["outbox"]["state"] == "pending"
 
 
-def test_what_somebody_says_has_failed_stays(kp, submit, registry, stored):
+def test_what_somebody_says_has_failed_stays(kp, submit, registry, stored, type_command):
     name = submit()
 
     kp.feedback(name, success=False)
@@ -96,6 +96,8 @@ def test_what_somebody_says_has_failed_stays(kp, submit, registry, stored):
     assert registry.documents == {}
     assert "its task is known to have failed" in stored(name)["reason"]
     assert WAITS not in stored(name)["reason"]
+    told = "of 1 chosen by the gate with a known end 0 succeeded"
+    assert told in type_command("status", "--table").output
 
 
 def test_a_judge_confirms_a_run(kp, registry):

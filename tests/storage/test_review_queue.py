@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from kp_middleware.storage import StepRecord
 from kp_middleware.storage._review import Candidate, asked_first, way_of
 
-DOUBTS = st.none() | st.floats(0, 1)
-CANDIDATES = st.lists(st.tuples(st.booleans(), DOUBTS), max_size=30).map(
+SURENESS = st.floats(0, 0.5)
+CANDIDATES = st.lists(st.tuples(st.booleans(), SURENESS), max_size=30).map(
     lambda rows: [Candidate(seq, *row) for seq, row in enumerate(rows)]
 )
 TEXTS = st.none() | st.text(max_size=300)
@@ -33,8 +33,8 @@ def test_as_many_as_there_are_those_that_leave_first_then_by_doubt(candidates, l
     assert len(asked) == len(set(asked)) == min(limit, len(candidates))
     going = [one for one in asked if one.is_forwarded]
     assert asked[: len(going)] == going == sorted(going)
-    doubts = [1 if one.doubt is None else one.doubt for one in asked[len(going) :]]
-    assert doubts == sorted(doubts)
+    rest = asked[len(going) :]
+    assert rest == sorted(rest, key=lambda one: (one.sureness, one.seq))
 
 
 @given(CANDIDATES, st.integers(1, 40))

@@ -124,7 +124,7 @@ def test_commands_tell_when_and_what_was_before(type_command, words):
 
     told = " ".join(type_command(command, "@last", *options).stdout.split())
 
-    assert "UTC: no success (before: success, confidence 0.900)" in told
+    assert "UTC: no success (before: not known to have failed, confidence 0.900)" in told
     assert "UTC: confidence 0.250 (before: no success, confidence 0.900)" in told
 
 
@@ -143,6 +143,6 @@ def test_a_terminal_and_the_page_tell_it_too(db):
     lines = drawn(*run_parts(trace, steps=None, width=100))
     page = str(trace_html(trace, MostAlike(), Ways()))
 
-    said = "UTC: no success (before: success, confidence 0.900)"
+    said = "UTC: no success (before: not known to have failed, confidence 0.900)"
     assert f"  feedback {trace.feedback[0].given_at[:10]}" in lines
     assert (said in lines, said in page) == (True, True)

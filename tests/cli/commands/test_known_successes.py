@@ -47,11 +47,21 @@ def test_an_assumed_success_is_not_known(ended, db, type_command, printed):
 
     assert "not known" in typed("--db", str(db), "list", columns=200)
     [row] = csv.DictReader(io.StringIO(type_command("list", "--csv").stdout))
-    assert (row["success"], row["success_source"]) == ("1", "assumed")
-    [listed] = printed("list")
-    assert (listed["success"], listed["success_source"]) == (1, "assumed")
+    assert (row["success"], row["success_source"]) == ("", "assumed")
+    for found in (*printed("list"), printed("show", "@last")):
+        assert (found["success"], found["success_source"]) == (None, "assumed")
     assert "- outcome: success not known" in type_command("show", "@last", "--md").stdout
     assert "and success not known" in typed("--db", str(db), "show", "@last", "--why")
+
+
+@pytest.mark.parametrize("words", [["export"], ["export", "--as-recorded"], ["show", "--payload", "@last"]])
+def test_a_document_marks_a_success_that_is_only_assumed(ended, type_command, words):
+    ended(1, score=0.9, source="assumed")
+    metadata = json.loads(type_command(*words).stdout)["metadata"]
+    assert (metadata["success"], metadata["success_source"]) == (True, "assumed")
+
+    type_command("feedback", "@last", "--success")
+    assert "success_source" not in json.loads(type_command(*words).stdout)["metadata"]
 
 
 def test_calibrate_counts_only_what_is_known(ended, db, printed):
@@ -141,12 +151,13 @@ def test_the_estimate_is_told_with_reasons_and_track_record(db, kp, type_command
 def test_a_review_asks_first_what_the_estimate_is_least_sure_of(ended, db, printed):
     ended(1, score=0.7, source="assumed")
     ended(1, score=0.1, source="assumed")
-    assert [item["score"] for item in printed("review")] == [0.7, 0.1]
+    ended(1, score=0.2, source="assumed")
 
     with closing(connect(db)) as connection:
-        connection.execute("UPDATE traces SET p_success = iif(score = 0.7, 0.99, 0.5)")
+        connection.execute("UPDATE traces SET p_success = 0.99 WHERE score = 0.2")
+        connection.execute("UPDATE traces SET p_success = 0.4 WHERE score = 0.7")
 
-    assert [item["score"] for item in printed("review")] == [0.1, 0.7]
+    assert [item["score"] for item in printed("review")] == [0.1, 0.7, 0.2]
 
 
 @pytest.mark.usefixtures("estimated")

@@ -15,7 +15,6 @@ PROMPT = "q quit "
 def twelve(agent, kp, monkeypatch):
     """Six runs that would go, and six that would not; nobody has said how they ended."""
     monkeypatch.setenv("KP_THRESHOLD", "0.5")
-    monkeypatch.setenv("PAGER", "cat")
     quiet = kp.capture(domain="code")(lambda question: f"{question} is done")
     for number in range(6):
         agent(f"loud {number}")
