@@ -54,7 +54,9 @@ def test_an_assumed_success_is_not_known(ended, db, type_command, printed):
     assert "and success not known" in typed("--db", str(db), "show", "@last", "--why")
 
 
-@pytest.mark.parametrize("words", [["export"], ["export", "--as-recorded"], ["show", "--payload", "@last"]])
+@pytest.mark.parametrize(
+    "words", [["export"], ["export", "--as-recorded"], ["show", "--payload", "@last"]]
+)
 def test_a_document_marks_a_success_that_is_only_assumed(ended, type_command, words):
     ended(1, score=0.9, source="assumed")
     metadata = json.loads(type_command(*words).stdout)["metadata"]
