@@ -139,8 +139,9 @@ HARMLESS: Final = {
 def _costs() -> Table:
     table = Table("cost, in CPU", "ms", box=None)
     prose = (PROSE * 20)[:2048]
-    redact_text(prose)
-    table.add_row("2 kB of prose", f"{1000 * min(_cpu_s(prose) for _ in range(50)):.2f}")
+    unseen = (f"{number} {prose}" for number in range(51))  # a text that was clean is not searched
+    _cpu_s(next(unseen))
+    table.add_row("2 kB of prose", f"{1000 * min(map(_cpu_s, unseen)):.2f}")
     worst = sorted(((_cpu_s((unit * 65536)[:65536]), unit) for unit in HOSTILE), reverse=True)
     for took_s, unit in worst[:4]:
         table.add_row(f"64 KiB of {unit[:20]!r}", f"{1000 * took_s:.0f}")

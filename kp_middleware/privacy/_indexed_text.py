@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from string import digits
 from typing import TypeAlias
 
 from kp_middleware.privacy._escapes import ESCAPING, HIDDEN
@@ -33,7 +34,9 @@ _ANSWERED = re.compile(rf"[A-Za-z_]{{2,40}}+[\"']?=[\"']?{HIDDEN}[\"']?\s", re.A
 _REMEMBERED = 500  # verdicts: a text with more matches than that is long anyway
 _STRETCH = 4096  # characters of a word: there may be anything in a longer one
 _FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
-_DIVIDERS = str.maketrans(dict.fromkeys("\"'`{}[],<>", " "))
+_DIVIDERS = str.maketrans({**dict.fromkeys("\"'`{}[],<>", " "), **dict.fromkeys(digits, "0")})
+"""What divides words; and all numbers are alike, so that most words have been seen before."""
+
 _WORDS = 20_000  # of at most this length are remembered:
 _WORD_SIZE = 40
 
@@ -137,10 +140,10 @@ class Vocabulary(dict[str, frozenset[str]]):
                 )
                 kept.add(word)
 
-    def held_by(self, lowered: str) -> set[str]:
+    def held_by(self, lowered: str) -> frozenset[str]:
         """Return what a text holds: of `_SIGNS`, of the pieces of words, and of those in_long."""
         words = {*lowered.translate(_DIVIDERS).split()}
-        return {""}.union(*map(self.__getitem__, words))
+        return frozenset(("",)).union(*map(self.__getitem__, words))
 
     def __missing__(self, word: str) -> frozenset[str]:
         held = {name for name, sign in _SIGNS.items() if sign.search(word[:_STRETCH])}

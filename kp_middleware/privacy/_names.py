@@ -88,11 +88,12 @@ _OF_SEVERAL = (  # the words at which names have a blank before or in them
     *("kh[aẩ]u", "المرور", "السر", "السري", "عبور"),
 )
 NAMING = (
-    rf"{NAME}|pw|(?<=[a-z])pass|\A(?:{'|'.join(spelled(_OF_SEVERAL))})"
+    rf"{NAME}|pw|wpa0|(?<=[a-z])pass|\A(?:{'|'.join(spelled(_OF_SEVERAL))})"
     r"|(?<![a-z0-9])(?:(?:auth|pass)(?:(?![a-z])|test|qa|uat|local|default|main|current|prev|prod|dev"
     r"|stag|live|pem|der|field|input|text|box)|cv[vc])"
 )
-"""What is in a word, in lower case, of each text in which `is_name` or `names_a_secret` holds."""
+"""What is in a word, in lower case and with ``0`` for each digit, of each text in which `is_name`
+or `names_a_secret` holds."""
 
 NAME_STARTS = spelled(
     (

@@ -263,6 +263,7 @@ class _Index:
         self._named: dict[str, list[tuple[int, str]]] = {}  # the value of a secret's name
         self._others: dict[str, list[tuple[int, str]]] = {}
         self._needs: dict[int, frozenset[str]] = {}
+        self.possible = lru_cache(_KEYS)(self._possible)
         for number, rule in enumerate(RULES):
             if rule.group not in groups or (rule.region and rule.region not in regions):
                 continue
@@ -274,7 +275,7 @@ class _Index:
             if needs and "" not in needs:
                 self._needs[number] = needs
 
-    def possible(self, held: set[str]) -> list[tuple[Rule, list[str]]]:
+    def _possible(self, held: frozenset[str]) -> list[tuple[Rule, list[str]]]:
         """Return the rules that can find something, each with how that can begin."""
         found: dict[int, list[str]] = {}
         for by_piece in (self._others, self._named) if "NAME" in held else (self._others,):
