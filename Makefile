@@ -71,6 +71,7 @@ imports: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/callbacks.py
+	$(BIN)/python benchmarks/spans.py
 	$(BIN)/python benchmarks/pipeline.py
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/model.py

@@ -14,7 +14,7 @@ from kp_middleware.recording import (
     register_finder,
     shield,
 )
-from kp_middleware.spans import Event, HeldRuns, Reading, kept, kind_of, read
+from kp_middleware.spans import Attributes, Event, HeldRuns, Reading, kept, kind_of, read
 from kp_otel._frameworks import scope_of
 
 try:
@@ -92,7 +92,7 @@ class KPSpanProcessor(SpanProcessor):
         if held is None or held.ended_s is not None:
             return
         attributes = span.attributes or {}
-        kind = kind_of(attributes) or held.kind
+        kind = held.kind or kind_of(attributes)
         if kind is None:
             self._held.finish(held.id, None, _nothing, (span.end_time or 0) / 1e9)
             return
@@ -108,12 +108,9 @@ class KPSpanProcessor(SpanProcessor):
             failed=status.status_code is StatusCode.ERROR,
             description=status.description,
         )
-        size_bytes = sum(
-            len(value)
-            for given in (told, *(event.attributes for event in happened))
-            for value in given.values()
-            if type(value) is str
-        )
+        size_bytes = _size_of(told)
+        for event in happened:
+            size_bytes += _size_of(event.attributes)
         self._held.finish(held.id, kind, reading, (span.end_time or 0) / 1e9, size_bytes)
 
     @shield
@@ -153,6 +150,10 @@ def enable(
         trace.set_tracer_provider(provider)
     provider.add_span_processor(processor)
     return processor
+
+
+def _size_of(attributes: Attributes) -> int:
+    return sum(len(value) for value in attributes.values() if type(value) is str)
 
 
 def _nothing() -> Reading:

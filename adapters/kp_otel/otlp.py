@@ -11,7 +11,6 @@ from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.traces import ReasoningTrace, Step
 
 try:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -38,7 +37,7 @@ class OTLPExporter:
         headers: For each request, such as an authorization.
         service_name: The service that the backend shows.
         timeout_s: Of a request.
-        exporter: Sends the spans in place of the usual one.
+        exporter: Sends the spans in place of the usual one, by HTTP: such as OpenTelemetry's by gRPC.
 
     Attributes:
         name: By which it is known in the file.
@@ -55,9 +54,7 @@ class OTLPExporter:
     ) -> None:
         self.name = f"otlp {endpoint or 'as in the environment'}"
         self._resource = Resource.create({"service.name": service_name})
-        self._exporter = exporter or OTLPSpanExporter(
-            endpoint, headers=dict(headers or {}) or None, timeout=timeout_s
-        )
+        self._exporter = exporter or _by_http(endpoint, dict(headers or {}), timeout_s)
 
     def __call__(self, run: ExportedRun, /) -> None:
         """Send a run.
@@ -76,6 +73,15 @@ class OTLPExporter:
 
     def _takes(self, spans: Sequence[ReadableSpan]) -> bool:
         return self._exporter.export(spans) is SpanExportResult.SUCCESS
+
+
+def _by_http(endpoint: str | None, headers: dict[str, str], timeout_s: float) -> SpanExporter:
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ModuleNotFoundError as exc:
+        raise MissingExtraError("otlp") from exc
+    made: SpanExporter = OTLPSpanExporter(endpoint, headers=headers or None, timeout=timeout_s)
+    return made
 
 
 class _Part(NamedTuple):

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from kp_middleware.cli.console import FOUND, UNREACHABLE
 from kp_middleware.cli.rows import json_option, print_json
+from kp_middleware.cli.spans_untold import untold
 from kp_middleware.cli.user_settings import named_file, typed_settings
 from kp_middleware.core.gates import gate_of
 from kp_middleware.embedding import describe_source, shared_embedder
@@ -108,6 +109,7 @@ def _examine(db: Path | None) -> Iterator[Finding]:
     yield from _tokens(settings.db.expanduser())
     yield _model(settings)
     yield _redaction(Policy.of(settings))
+    yield from _spans()
     if not settings.problems:
         yield _registry(settings)
 
@@ -212,6 +214,12 @@ def _redaction(policy: Policy) -> Finding:
         return Finding("redaction", ok=False, detail=f"{error}; until then nothing is sent")
     engines = ", ".join(("our own rules", *policy.engines))
     return Finding("redaction", ok=True, detail=f"by {engines}: {policy.redactor}")
+
+
+def _spans() -> Iterator[Finding]:
+    """Tell which variables keep OpenTelemetry from telling our processors what was said."""
+    if amiss := untold():
+        yield Finding("spans", ok=True, detail=one_line("; ".join(amiss)), warning=True)
 
 
 def _registry(settings: Settings) -> Finding:
