@@ -37,7 +37,7 @@ class OTLPExporter:
         headers: For each request, such as an authorization.
         service_name: The service that the backend shows.
         timeout_s: Of a request.
-        exporter: Sends the spans in place of the usual one, by HTTP: such as OpenTelemetry's by gRPC.
+        exporter: Sends the spans in place of the usual one, such as OpenTelemetry's by gRPC.
 
     Attributes:
         name: By which it is known in the file.
