@@ -337,7 +337,7 @@ class ScoringWorker:
     def _score_next(self, *, at_once: bool) -> bool:
         evaluation = self._open()
         self._unscored += self._queue.take_looks()
-        scored = self._scored(partial(evaluation.score_next, at_once=at_once))
+        scored = self._scored(evaluation, partial(evaluation.score_next, at_once=at_once))
         if not scored:
             there_in_s = math.inf if self._waiting_for_model else evaluation.next_in_s()
             if there_in_s == math.inf:
@@ -347,12 +347,13 @@ class ScoringWorker:
         return scored
 
     def _score_newest(self) -> bool:
-        return self._scored(self._open().score_newest_of_ours)
+        evaluation = self._open()
+        return self._scored(evaluation, evaluation.score_newest_of_ours)
 
     def _end_overdue(self) -> bool:
         return self._open().end_overdue()
 
-    def _scored(self, score: Callable[[], bool]) -> bool:
+    def _scored(self, evaluation: Stages, score: Callable[[], bool]) -> bool:
         try:
             scored = score()
             self._waiting_for_model = False
@@ -361,7 +362,7 @@ class ScoringWorker:
             scored, self._waiting_for_model = False, True
         except JudgeNotReadyError:
             scored = self._waiting_for_model = False
-        if self._open().any_pending():
+        if evaluation.any_pending():
             self._on_queued()
         return scored
 
