@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kp_middleware.cli.console import BLOCKED, EMPTY, hint, progress
 from kp_middleware.cli.options import UNIT, filter_options, items, limit_option
-from kp_middleware.cli.rows import escaped, json_line, new_file, new_folder
+from kp_middleware.cli.rows import escaped, json_line, new_file, new_folder, resolved
 from kp_middleware.cli.user_settings import read_settings
 from kp_middleware.storage import Filters, History
 from kp_middleware.views.wording import counted, in_words
@@ -130,7 +130,7 @@ def export(
             _write(dataset, out, suffix, db=db, force=force, why_empty=why_empty)
         elif skills is None:
             for entry in _entries(dataset):
-                _print(entry, sys.stdout)
+                click.echo(_text(entry), nl=False)
             if not dataset.seqs:
                 hint(why_empty)
         if skills is not None:
@@ -142,35 +142,24 @@ def _write(
     dataset: "Dataset", out: Path, suffix: str | None, *, db: Path, force: bool, why_empty: str
 ) -> None:
     """Write a dataset and its manifest."""
-    out = out.expanduser()
-    manifest = out.absolute().parent / "manifest.json"
-    if out.name == manifest.name:
+    out = out.expanduser().absolute()
+    manifest = out.parent / "manifest.json"
+    if out == manifest:
         raise click.UsageError(f"{out} is the name of the manifest beside it: name another")
     before = _manifests_in(manifest)
-    if suffix:
-        with new_folder(out) as folder:
-            for entry in _entries(dataset):
-                with _opened(folder, entry.trace_id, suffix) as file:
-                    _print(entry, file)
-            _refuse_empty(dataset, why_empty)
-    else:
-        with new_file(out, db=db, force=force) as unfinished:
-            with unfinished.open("w", encoding="utf-8", newline="") as file:
-                for entry in _entries(dataset):
-                    _print(entry, file)
-            _refuse_empty(dataset, why_empty)
+    with new_folder(out) if suffix else new_file(out, db=db, force=force) as unfinished:
+        for entry in _entries(dataset):
+            file = _unused(unfinished, entry.trace_id, suffix) if suffix else unfinished
+            _add(_text(entry), file, os.O_APPEND)
+        if not dataset.count:
+            hint("all that matches is left out: nothing was written" if dataset.seqs else why_empty)
+            _tell_what_is_missing(dataset, "read or redacted")
+            sys.exit(EMPTY)
     told = {**before, out.name: dataset.manifest()}
     with new_file(manifest, db=db, force=True) as unfinished:
         unfinished.write_text(json_line(told, indent=2) + "\n", encoding="utf-8")
     what = "pair" if "pairs" in told[out.name] else "run"
     hint(f"{counted(dataset.count, what)} written to {out}; {manifest.name} beside it says which")
-
-
-def _refuse_empty(dataset: "Dataset", why: str) -> None:
-    if not dataset.count:
-        hint(why if not dataset.seqs else "all that matches is left out: nothing was written")
-        _tell_what_is_missing(dataset, "read or redacted")
-        sys.exit(EMPTY)
 
 
 def _manifests_in(file: Path) -> dict[str, Any]:
@@ -193,32 +182,37 @@ def _entries(dataset: "Dataset") -> "Iterator[Entry]":
     return (entry for entry in entries if entry is not None)
 
 
-def _print(entry: "Entry", file: TextIO) -> None:
-    file.writelines(f"{escaped(line)}\n" for line in entry.lines)
+def _text(entry: "Entry") -> str:
+    return "".join(f"{escaped(line)}\n" for line in entry.lines)
 
 
-def _opened(folder: Path, trace_id: str, suffix: str) -> TextIO:
-    """Open a new file of mode 0600, whose name is safe on any system."""
+def _unused(folder: Path, trace_id: str, suffix: str) -> Path:
+    """Return a file that is not there yet, whose name is safe on any system."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", trace_id.removeprefix("kp:trace:"))[:100]
     while (file := folder / f"{name}{suffix}").exists():
         name += "_"
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
+    return file
+
+
+def _add(text: str, file: Path, flag: int) -> None:
+    """Write to a file; a new one has mode 0600."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flag, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
+        opened.write(text)
 
 
 def _write_skills(dataset: "Dataset", folder: Path) -> None:
     """Write drafts; one that is there is a person's already."""
     from kp_middleware.datasets import skill_of
 
-    folder, written, there = folder.expanduser(), 0, 0
+    folder, written, there = resolved(folder), 0, 0
     for example in map(dataset.example, dataset.best(_SKILLS)):
         if example is None:
             continue
         skill = skill_of(example)
         try:
             (folder / skill.name).mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _opened_draft(folder / skill.name / "SKILL.md") as file:
-                file.write(skill.text)
+            _add(skill.text, folder / skill.name / "SKILL.md", os.O_EXCL)
             written += 1
         except FileExistsError:
             there += 1
@@ -227,11 +221,6 @@ def _write_skills(dataset: "Dataset", folder: Path) -> None:
             raise click.ClickException(message) from error
     kept = f"; left as they were: {there:,}" if there else ""
     hint(f"{counted(written, 'draft')} written to {folder}{kept}")
-
-
-def _opened_draft(file: Path) -> TextIO:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
 
 
 def _tell_what_is_missing(dataset: "Dataset", done: str) -> None:

@@ -306,7 +306,7 @@ def new_file(file: Path, *, db: Path, force: bool) -> Iterator[Path]:
     """
     if file == _STDOUT:
         raise click.UsageError("this cannot be written to standard output: name a file")
-    file = _resolved(file)
+    file = resolved(file)
     _refuse(file, db, force=force)
     with _told(file):
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
@@ -326,7 +326,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         click.ClickException: If it is there and not empty, or cannot be written.
     """
-    folder = _resolved(folder)
+    folder = resolved(folder)
     if folder.exists() and not folder.is_dir():
         raise click.UsageError(f"{folder} is a file: name a folder")
     if folder.exists() and any(folder.iterdir()):
@@ -342,7 +342,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _resolved(path: Path) -> Path:
+def resolved(path: Path) -> Path:
+    """Return where a path leads; refuse a link to what is not there."""
     path = path.expanduser()
     if path.is_symlink() and not path.exists():
         raise click.UsageError(f"{path} is a link to what is not there: remove it, or name another")

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
@@ -90,10 +90,7 @@ class Dataset:
         self._arguments = arguments
         self._ids: list[str] = []
         self._pairs: list[dict[str, Any]] = []
-        self._success: Counter[str] = Counter()
-        self._lost: Counter[str] = Counter()
-        self._redacted: Counter[str] = Counter()
-        self._redacted_before: Counter[str] = Counter()
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._rejected: dict[int, tuple[int, float]] = {}
         self.seqs = self._paired() if format_ == "pairs" else self._selected()
 
@@ -175,13 +172,10 @@ class Dataset:
             "format": self._format,
             "filters": filters,
             "redactor": None if self._policy is None else self._policy.redactor,
-            "redacted": dict(self._redacted),
-            "redacted_when_recorded": dict(self._redacted_before),
             "count": self.count,
-            "success": dict(self._success),
+            **{name: dict(counts) for name, counts in self._counts.items()},
             "left_out": dict(self.left_out + self.unclean),
             "cannot_be_made_again": [] if is_traces else [*_CANNOT_BE_MADE_AGAIN],
-            "made_up_or_lost": {} if is_traces else dict(self._lost),
             **({"pairs": self._pairs} if self._format == "pairs" else {"ids": self._ids}),
         }
 
@@ -246,10 +240,11 @@ class Dataset:
         """Count a run for the manifest."""
         self._ids.append(example.trace.id)
         known = {True: "succeeded", False: "failed", None: "not_known"}
-        self._success[known[example.success]] += 1
-        self._lost.update(example.conversation.lost)
-        self._redacted.update(example.redacted[0])
-        self._redacted_before.update(example.redacted[1])
+        self._counts["success"][known[example.success]] += 1
+        self._counts["redacted"].update(example.redacted[0])
+        self._counts["redacted_when_recorded"].update(example.redacted[1])
+        if self._format != "traces":
+            self._counts["made_up_or_lost"].update(example.conversation.lost)
 
     @staticmethod
     def _cleaned(

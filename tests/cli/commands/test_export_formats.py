@@ -292,6 +292,7 @@ def test_drafts_of_skills_are_never_overwritten_and_their_names_are_safe(type_co
         (["manifest.json"], "is the name of the manifest beside it: name another"),
         (["folder/new"], "is not of an export: write to another folder"),
         (["dangling", "--as", "hf-trace"], "is a link to what is not there: remove it"),
+        (["--skills", "dangling"], "is a link to what is not there: remove it"),
         (["--skills", "taken.jsonl"], "cannot be written (Not a directory): name another"),
     ],
     ids=" ".join,
