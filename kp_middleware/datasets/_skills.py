@@ -33,27 +33,16 @@ def skill_of(example: Example) -> Skill:
     """Return the draft of a skill from a run."""
     trace = example.trace
     objective = trace.task.objective
-    name = "-".join(
-        filter(
-            None,
-            (
-                _slug(objective[:_SLUG_LENGTH]),
-                _slug(trace.id.removeprefix("kp:trace:")[-_ID_LENGTH:]),
-            ),
-        )
-    )
-    done = (
-        f"Its success is known ({example.success_source})."
-        if example.success
-        else "Nobody has said that it succeeded."
-    )
+    number = trace.id.removeprefix("kp:trace:")[-_ID_LENGTH:]
+    name = _slug(f"{objective[:_SLUG_LENGTH]} {number}") or "run"
+    told = f"Its success is known ({example.success_source})."
     head = _HEAD.format(
         name=name,
         description=json.dumps(_short(objective)),
         id=_short(trace.id),
         domain=_short(trace.metadata.task_domain),
         score=example.score or 0.0,
-        success=done,
+        success=told if example.success else "Nobody has said that it succeeded.",
     )
     steps = [line for turn in example.turns if turn.is_agent for line in _steps(turn)]
     failures = [
