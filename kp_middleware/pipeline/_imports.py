@@ -217,8 +217,7 @@ class Import:
         if self._wanted.domain is not None:
             changes["task_domain"] = self._wanted.domain
         metadata = run.metadata.model_copy(update=changes)
-        recorded = bounded(run.model_copy(update={"metadata": metadata}), self._limits)
-        return recorded.model_copy(update={"success_source": "assumed"})  # it may have been
+        return bounded(run.model_copy(update={"metadata": metadata}), self._limits)
 
 
 def import_runs(

@@ -354,6 +354,3 @@ def test_traces_come_back_byte_for_byte_with_their_ids(shared, db, type_command,
     assert documents_in(again) == documents_in(db)
     assert first.read_bytes() == second.read_bytes()
     assert len(first.read_bytes().splitlines()) == 20
-    with History.open(again) as history:
-        runs = history.runs(limit=99)
-    assert {run.known_success for run in runs} == {None, False}  # who said so is not in it
