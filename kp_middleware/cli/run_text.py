@@ -1,7 +1,6 @@
-"""One run as text: its score as a waterfall and in words, its steps, its Markdown, a comparison."""
+"""One run as text: its score as a waterfall and in words, its steps, a comparison."""
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -11,6 +10,7 @@ from kp_middleware.core.endings import known_success
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.comparison import Comparison, Fact, Gap, Pair, Part, differences_in_context
 from kp_middleware.views.explanation import Explanation
+from kp_middleware.views.markdown import chosen_steps, steps_left_out
 from kp_middleware.views.trace import (
     ScoreLine,
     added_up,
@@ -26,9 +26,7 @@ from kp_middleware.views.wording import (
     distance,
     in_words,
     one_line,
-    printable,
     short_bar,
-    short_id,
     success_in_words,
     width_of,
     yes_or_no,
@@ -44,7 +42,6 @@ _NAME: Final = 20
 _ROOMY: Final = 80
 _WIDEST_BAR: Final = 50
 _NARROWEST_BAR: Final = 12
-_BACKTICKS: Final = re.compile("`+")
 _SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
 
 
@@ -103,42 +100,6 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
         [(one.signal, one.remedy) for one in why.signals]
         + [(one.rule, f"without this rule {one.score_without:.3f}") for one in why.rules]
     )
-
-
-def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
-    """Yield the lines of a run as Markdown, to paste into a chat: its texts stay texts.
-
-    Args:
-        run: The run.
-        steps: How many steps at the most; None means all.
-    """
-    yield f"# Trace {_code(short_id(run.id))}"
-    yield ""
-    yield from _fenced(run.objective)
-    yield ""
-    yield f"- domain: {_code(run.domain)}"
-    yield f"- started: {run.started_at}"
-    yield f"- outcome: {success_in_words(run.known_success)}"
-    if gate := gate_in_words(run):
-        yield f"- gate: {_code(gate)}"
-    yield f"- where it is: {_code(delivery_status(run))}"
-    yield from (f"- feedback: {told}" for told in map(feedback_in_words, run.feedback))
-    if lines := arithmetic(run):
-        yield from ("", f"## Score {lines[-1].amount:.3f}: {lines[-1].working}", "")
-        yield from ("| part | amount | how |", "|---|---:|---|")
-        for line in lines[:-1]:
-            yield f"| {line.part.replace('_', ' ')} | {line.amount:+.3f} | {line.working} |"
-    first, last = _chosen(run.steps, steps)
-    yield from ("", "## Steps")
-    for step in first:
-        yield from _step_in_markdown(step)
-    if rest := _left_out(run, len(first) + len(last)):
-        yield from ("", f"… {rest}")
-    for step in last:
-        yield from _step_in_markdown(step)
-    if run.result_summary:
-        yield from ("", "## Result", "")
-        yield from _fenced(run.result_summary)
 
 
 def comparison_parts(comparison: Comparison, width: int) -> "Parts":
@@ -228,14 +189,14 @@ def _column(value: float, width: int) -> int:
 
 
 def _steps(run: Run, most: int | None, width: int) -> "Parts":
-    first, last = _chosen(run.steps, most)
+    first, last = chosen_steps(run, most)
     names = [_step_name(step) for step in (*first, *last)]
     told = [one_line(_told(step)) for step in (*first, *last)]
     room = min(max(map(width_of, names), default=0), _NAME)
     widest = max(map(width_of, told), default=0)
     widths = room, min(widest, max(width - room - 36, 10))
     table = _step_table(*widths)
-    rest = _left_out(run, len(first) + len(last))
+    rest = steps_left_out(run, len(first) + len(last))
     for place, step in enumerate((*first, *last)):
         if rest and place == len(first):
             yield table
@@ -257,25 +218,6 @@ def _step_table(name: int, told: int) -> "Table":
         {"width": told, "no_wrap": True, "overflow": "ellipsis"},
         {"no_wrap": True, "justify": "right"},
     )
-
-
-def _chosen(
-    steps: Sequence[StepRecord], most: int | None
-) -> tuple[Sequence[StepRecord], Sequence[StepRecord]]:
-    """Return the first and last steps to show, the last being a quarter of them."""
-    if most is None or len(steps) <= most:
-        return steps, ()
-    last = most // 4
-    return steps[: most - last], steps[len(steps) - last :]
-
-
-def _left_out(run: Run, shown: int) -> str:
-    """Say how many steps are not shown, and how to see them; empty if all are."""
-    kept = len(run.steps)
-    told = [f"{kept - shown:,} more steps: --steps all"] if shown < kept else []
-    if kept < run.step_count:
-        told.append(f"the run had {run.step_count:,} steps, {kept:,} were kept")
-    return "; ".join(told)
 
 
 def _told(step: StepRecord) -> str:
@@ -341,36 +283,6 @@ def _known(why: Explanation) -> Iterator[tuple[str, str]]:
     yield "tools", f"{known.tools:,} different"
     told = f"{known.confidence:.3f} ({known.confidence_source}), {how} ({known.success_source})"
     yield "confidence", told
-
-
-def _fenced(text: str, language: str = "text") -> Iterator[str]:
-    """Yield a text in a Markdown fence longer than any in it."""
-    fence = "`" * max(3, _longest(text) + 1)
-    yield fence + language
-    yield from (printable(line.expandtabs(4)) for line in text.splitlines() or [""])
-    yield fence
-
-
-def _code(text: str) -> str:
-    """Return a text as inline code, between more backticks than it holds."""
-    text = one_line(text)
-    marks = "`" * (_longest(text) + 1)
-    return f"{marks} {text} {marks}" if "`" in text else f"{marks}{text}{marks}"
-
-
-def _longest(text: str) -> int:
-    return max(map(len, _BACKTICKS.findall(text)), default=0)
-
-
-def _step_in_markdown(step: StepRecord) -> Iterator[str]:
-    names = [_code(part) for part in (step.agent, step.tool) if part is not None]
-    yield ""
-    yield f"### {' '.join([str(step.number), step.type, *names, _took(step)])}".rstrip()
-    yield ""
-    if step.input is not None:
-        yield from _fenced(json.dumps(step.input, ensure_ascii=False, indent=2), "json")
-    for text in filter(None, (step.content, step.output_summary)):
-        yield from _fenced(text)
 
 
 def _fact(fact: Fact, value: Any) -> str:

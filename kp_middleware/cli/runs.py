@@ -28,12 +28,13 @@ from kp_middleware.cli.rows import (
     run_row,
     tell_how_many,
 )
-from kp_middleware.cli.run_text import comparison_parts, markdown, run_parts, why_parts
+from kp_middleware.cli.run_text import comparison_parts, run_parts, why_parts
 from kp_middleware.cli.user_settings import profile_weights, wrong_settings
 from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import Filters, History, Run, RunSummary, SimilarRun
 from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import explain_score
+from kp_middleware.views.markdown import markdown
 from kp_middleware.views.trace import arithmetic, delivery_status, listed_state, run_as_json
 from kp_middleware.views.wording import short_id, zero_or_one
 

@@ -13,6 +13,7 @@ from kp_middleware.database import (
     schema_of,
     transaction,
 )
+from kp_middleware.storage._activity import Activity, Failure, Period
 from kp_middleware.storage._database import Database, Identity, no_fork
 from kp_middleware.storage._estimates import (
     EstimateTable,
@@ -29,7 +30,14 @@ from kp_middleware.storage._last_decisions import (
     LastDecisions,
     read_last_decisions,
 )
-from kp_middleware.storage._listing import COUNTED, STATES, Filters, Tail
+from kp_middleware.storage._listing import (
+    COUNTED,
+    SORTS,
+    STATES,
+    Choices,
+    Filters,
+    RunsPage,
+)
 from kp_middleware.storage._maintenance import (
     SQLITE_VERSION,
     FileStatus,
@@ -112,6 +120,7 @@ from kp_middleware.storage._store import (
     StoredRun,
     StoreOutbox,
 )
+from kp_middleware.storage._tail import Tail
 from kp_middleware.storage._traces import read_scored_runs
 
 __all__ = [
@@ -122,15 +131,18 @@ __all__ = [
     "PASSING_TROUBLE",
     "RELEASED",
     "SCHEMA",
+    "SORTS",
     "SQLITE_VERSION",
     "STATES",
     "STILL_SENT",
     "TROUBLE",
     "WITHHELD",
+    "Activity",
     "AdjacentTraces",
     "AgentPace",
     "Belief",
     "Candidate",
+    "Choices",
     "Counts",
     "Database",
     "Decided",
@@ -141,6 +153,7 @@ __all__ = [
     "EstimateTable",
     "ExportCandidate",
     "ExportCursor",
+    "Failure",
     "FeedbackRecord",
     "FileStatus",
     "Filters",
@@ -170,6 +183,7 @@ __all__ = [
     "PastRun",
     "PastRuns",
     "PausedRun",
+    "Period",
     "PruneSelection",
     "Pruning",
     "Question",
@@ -184,6 +198,7 @@ __all__ = [
     "Run",
     "RunEstimate",
     "RunSummary",
+    "RunsPage",
     "ScoreSlices",
     "ScoredRun",
     "Scoring",

@@ -3,8 +3,7 @@
 import heapq
 import json
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,7 +14,7 @@ from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.storage import _maintenance, _outbox_admin, _outbox_table, _overview, _statistics
 from kp_middleware.storage._estimates import read_estimate
 from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
-from kp_middleware.storage._listing import COUNTED, Filters, Listing, Tail
+from kp_middleware.storage._listing import COUNTED, Choices, Filters, Listing, RunsPage
 from kp_middleware.storage._recall import RecallTable
 from kp_middleware.storage._records import (
     AdjacentTraces,
@@ -39,12 +38,13 @@ from kp_middleware.storage._review import (
     read_unjudged,
     review_item,
 )
+from kp_middleware.storage._similar import similarities
 from kp_middleware.storage._statistics import Highlights, highlights
+from kp_middleware.storage._tail import Tail
 from kp_middleware.storage._traces import read_scored_runs
 
 _ID_PREFIX: Final = "kp:trace:"
 _CANDIDATES: Final = 5
-_BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 _BINS: Final = 20
 _ALL: Final = Filters()
 _NAMES: Final = {
@@ -176,6 +176,22 @@ class History:
             return self._listing.found(filters, limit, skip)
         return self._listing.newest(filters, limit)
 
+    def page(
+        self,
+        filters: Filters = _ALL,
+        *,
+        limit: int,
+        sort: str = "started",
+        descending: bool = True,
+        after: str | None = None,
+    ) -> RunsPage:
+        """Return the matching runs sorted by one of `SORTS`; ``after`` continues a page."""
+        return self._listing.page(filters, limit, sort, descending=descending, after=after)
+
+    def choices(self) -> Choices:
+        """Return the values to filter runs by."""
+        return self._listing.choices()
+
     def count_runs(self, filters: Filters, *, most: int = COUNTED) -> int:
         """Count the matching runs; return ``most + 1`` if there are more than ``most``."""
         return self._listing.count(filters, most)
@@ -229,7 +245,9 @@ class History:
         if own is None:
             return None
         total = self._one("SELECT count(*) FROM vectors WHERE trace_seq IS NOT NULL")
-        others = self._similarities(seq, own[0], own[1], lambda done: reach(done, int(total)))
+        others = similarities(
+            self._connection, seq, own[0], own[1], lambda done: reach(done, int(total))
+        )
         found = heapq.nlargest(limit, others)
         runs = {run.seq: run for run in self.runs_at([seq for _, seq in found])}
         return [SimilarRun(similarity, runs[seq]) for similarity, seq in found]
@@ -421,24 +439,6 @@ class History:
             """,
             {"start": start, "end": start + chr(sys.maxunicode), "most": _CANDIDATES + 1},
         ).fetchall()
-
-    def _similarities(
-        self, seq: int, embedder: str, vector: bytes, reach: Callable[[int], None]
-    ) -> Iterator[tuple[float, int]]:
-        """Yield the similarity to each of the others, by one matrix product per batch."""
-        import numpy as np
-
-        rows = self._connection.execute(
-            "SELECT trace_seq, vector FROM vectors"
-            " WHERE trace_seq <> ? AND embedder = ? AND length(vector) = ? ORDER BY seq",
-            (seq, embedder, len(vector)),
-        )
-        wanted, done = np.frombuffer(vector, "<f4"), 0
-        while batch := [*islice(rows, _BATCH)]:
-            matrix = np.frombuffer(b"".join(blob for _, blob in batch), "<f4")
-            found = np.clip(matrix.reshape(len(batch), -1) @ wanted, -1.0, 1.0).tolist()
-            yield from zip(found, (seq for seq, _ in batch), strict=True)
-            reach(done := done + len(batch))
 
     def _one(self, sql: str, *values: object) -> Any:
         row = self._connection.execute(sql, values).fetchone()

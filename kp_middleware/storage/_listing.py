@@ -51,6 +51,19 @@ def _both(word: str) -> str:
     return f'"{word}"' if other == word else f'("{word}" OR "{other}")'
 
 
+SORTS: Final[Mapping[str, str]] = {
+    "started": "t.started_at",
+    "score": "t.score",
+    "novelty": "t.novelty",
+    "duration": "t.duration_ms",
+    "tokens": "t.input_tokens + t.output_tokens",
+    "steps": "t.step_count",
+}
+"""What a page of runs is sorted by; runs without the value come last."""
+
+_RECENT: Final = 2_000  # runs that offer values to filter by
+_MOST_TOOLS: Final = 100
+
 COUNTED: Final = 100_000
 """The default limit of `History.count_runs`."""
 
@@ -59,7 +72,8 @@ _COLUMNS: Final = (
     " iif(h.margin = 0, t.score - t.threshold, h.margin),"  # it is rounded
     " h.success, h.step_count, h.tool_count, t.duration_ms, h.state, h.reason,"
     " t.reason_code, h.objective, {snippet}, t.threshold, h.seq,"
-    " coalesce(t.success_source, 'assumed'), t.novelty, t.reason_args"
+    " coalesce(t.success_source, 'assumed'), t.input_tokens + t.output_tokens,"
+    " t.novelty, t.reason_args"
 )
 _FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
 _SNIPPET: Final = "snippet(traces_fts, -1, '[', ']', '…', 16) AS snippet"
@@ -99,7 +113,19 @@ _CONDITIONS: Final = {
     "tool": "t.seq IN (SELECT trace_seq FROM steps WHERE tool = :tool)",
     "failed": "t.success = 0",
     "slower_ms": "t.duration_ms >= :slower_ms",
+    "outcome": (
+        "CASE WHEN t.success = 0 THEN 'failed' WHEN coalesce(t.success_source, 'assumed')"
+        " = 'assumed' THEN 'not known' ELSE 'succeeded' END = :outcome"
+    ),
+    "model": "t.model = :model",
+    "agent": "t.agent_name = :agent",
+    "thread": "t.thread_id = :thread",
+    "min_score": "t.score >= :min_score",
+    "max_score": "t.score < :max_score",
+    "cleared": "t.decision = 'forward'",
+    "queued": "o.state IS NOT NULL",
     "since": "t.started_at >= :since",
+    "until": "t.started_at < :until",
     "after": "t.seq > :after",
     "text": "t.seq IN (SELECT rowid FROM traces_fts WHERE traces_fts MATCH :text)",
 }
@@ -118,6 +144,15 @@ class Filters(NamedTuple):
         since: Traces that started at this instant or later: ``2026-11-01T09:14:03.120Z``.
         after: Traces recorded after the one with this id prefix; also ``@best``.
         text: Traces with these words in the objective, the result or a step.
+        outcome: Traces that ``succeeded``, ``failed``, or of which that is ``not known``.
+        model: Traces that used this model.
+        agent: Traces of the agent with this name.
+        thread: Traces of this conversation.
+        min_score: Traces that score this or more.
+        max_score: Traces that score less.
+        until: Traces that started before this instant.
+        cleared: Traces that the gate forwarded.
+        queued: Traces that are or were in the outbox.
     """
 
     domain: str | None = None
@@ -129,6 +164,31 @@ class Filters(NamedTuple):
     since: str | None = None
     after: str | None = None
     text: str | None = None
+    outcome: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    thread: str | None = None
+    min_score: float | None = None
+    max_score: float | None = None
+    until: str | None = None
+    cleared: bool = False
+    queued: bool = False
+
+
+class RunsPage(NamedTuple):
+    """Some runs in order; ``next`` continues after them, None at the end."""
+
+    runs: list[RunSummary]
+    next: str | None = None
+
+
+class Choices(NamedTuple):
+    """The values that recent runs offer to filter by."""
+
+    domains: tuple[str, ...]
+    tools: tuple[str, ...]
+    models: tuple[str, ...]
+    agents: tuple[str, ...]
 
 
 class _Where(NamedTuple):
@@ -206,6 +266,56 @@ class Listing:
             {**where.values, "words": words, "limit": limit, "skip": skip},
             snippet="f.snippet",
         )
+
+    def page(
+        self, filters: Filters, limit: int, sort: str, *, descending: bool, after: str | None
+    ) -> RunsPage:
+        """Return the matching traces in an order, after those that an earlier page ended with."""
+        where, key = self._where(filters), SORTS[sort]
+        way, sign = ("DESC", "<") if descending else ("ASC", ">")
+        conditions, values = [where.sql], {**where.values, "limit": limit + 1}
+        if cursor := _cursor(after):
+            value, values["seq"] = cursor
+            here = f"({key} IS NULL AND t.seq {sign} :seq)"
+            if value is not None:
+                values["value"] = value
+                here = f"({key} IS NULL OR ({key}, t.seq) {sign} (:value, :seq))"
+            conditions.append(here)
+        rows = self._connection.execute(
+            f"SELECT t.seq, {key} {_FROM} WHERE {' AND '.join(conditions)}"
+            f" ORDER BY {key} {way} NULLS LAST, t.seq {way} LIMIT :limit",
+            values,
+        ).fetchall()
+        found = {run.seq: run for run in self.at([seq for seq, _ in rows[:limit]])}
+        last = rows[limit - 1] if len(rows) > limit else None
+        more = None if last is None else json.dumps([last[1], last[0]])
+        return RunsPage([found[seq] for seq, _ in rows[:limit]], more)
+
+    def choices(self) -> Choices:
+        """Return the values to filter by: of recent traces, and of all tools."""
+        names = (
+            tuple(
+                name
+                for (name,) in self._connection.execute(
+                    f"SELECT {column} FROM (SELECT {column} FROM traces"  # noqa: S608 - ours
+                    f" ORDER BY seq DESC LIMIT {_RECENT}) WHERE {column} IS NOT NULL"
+                    f" GROUP BY {column} ORDER BY {column}"
+                )
+            )
+            for column in ("domain", "model", "agent_name")
+        )
+        tools = self._connection.execute(
+            """
+            WITH RECURSIVE names(name) AS (
+              SELECT min(tool) FROM steps WHERE tool IS NOT NULL
+              UNION ALL SELECT (SELECT min(tool) FROM steps WHERE tool > name) FROM names
+              WHERE name IS NOT NULL LIMIT ?)
+            SELECT name FROM names WHERE name IS NOT NULL
+            """,
+            (_MOST_TOOLS,),
+        )
+        domains, models, agents = names
+        return Choices(domains, tuple(name for (name,) in tools), models, agents)
 
     def count(self, filters: Filters, most: int) -> int:
         """Count the matching traces; return ``most + 1`` if there are more than ``most``."""
@@ -303,48 +413,17 @@ def _summary(row: tuple[Any, ...]) -> RunSummary:
     return run._replace(success=bool(run.success), reason=reason)
 
 
+def _cursor(text: str | None) -> tuple[str | float | None, int] | None:
+    """Return the value and the ``seq`` that a page ended with; None if there was no such page."""
+    try:
+        match json.loads(text or "null"):
+            case [str() | int() | float() | None as value, int() as seq]:
+                return value, seq
+    except ValueError:
+        pass
+    return None
+
+
 def _pattern(word: str) -> str:
     """Return a LIKE pattern that matches a word anywhere, with wildcards escaped."""
     return f"%{re.sub('[!%_]', lambda sign: '!' + sign[0], word)}%"
-
-
-_ENDED: Final = frozenset(("scored", "incomplete", "failed"))
-_BEGIN: Final = """
-    SELECT CASE :first WHEN 0 THEN (SELECT coalesce(max(seq), 0) FROM traces) ELSE
-             coalesce((SELECT seq - 1 FROM traces WHERE state NOT IN ('recorded', 'paused')
-                       ORDER BY seq DESC LIMIT 1 OFFSET max(:first - 1, 0)), 0) END,
-           (SELECT json_group_array(seq) FROM traces
-            WHERE score IS NULL AND state IN ('recorded', 'paused'))
-"""  # one statement, so that both halves see the same traces
-_NEW: Final = """
-    SELECT seq, state FROM traces
-    WHERE seq > :last OR seq IN (SELECT value FROM json_each(:open)) ORDER BY seq
-"""
-
-
-class Tail:
-    """A tail of the traces of one file: each is returned once, when it has ended.
-
-    Args:
-        connection: The connection to the file; other programs write to it.
-        listing: Returns the summaries of traces.
-        first: The number of already ended traces to start with.
-    """
-
-    def __init__(self, connection: Connection, listing: Listing, first: int) -> None:
-        self._connection = connection
-        self._listing = listing
-        self._last, still_open = connection.execute(_BEGIN, {"first": first}).fetchone()
-        self._open: list[int] = json.loads(still_open)
-
-    def new(self) -> list[RunSummary]:
-        """Return the traces that ended since the last call, in the order in which they began."""
-        (newest,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM traces").fetchone()
-        self._last = min(self._last, newest)  # the seq of a removed trace is reused
-        states = self._connection.execute(
-            _NEW, {"last": self._last, "open": json.dumps(self._open)}
-        ).fetchall()
-        self._last = max([self._last, *(seq for seq, _ in states)])
-        ended = [seq for seq, state in states if state in _ENDED]
-        self._open = [seq for seq, state in states if state not in _ENDED]
-        return self._listing.at(ended) if ended else []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kp_middleware.database import Connection
+from kp_middleware.storage._activity import Activity, read_activity
 from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
 from kp_middleware.storage._review import (
     SuccessRecord,
@@ -300,6 +301,7 @@ class Overview(NamedTuple):
         tool_totals: The totals of all tools, not only of the ten.
         removed_earlier: Whether something was redacted before these weeks.
         successes: How often runs succeeded, regardless of ``since``; likewise ``unjudged``.
+        activity: What happened lately.
     """
 
     scores: ScoreSlices
@@ -314,6 +316,7 @@ class Overview(NamedTuple):
     removed_earlier: bool = False
     successes: SuccessRecord = SuccessRecord()
     unjudged: Unjudged = Unjudged(0, 0)
+    activity: Activity = Activity()
 
 
 def read_overview(connection: Connection, *, since: str | None = None) -> Overview:
@@ -343,6 +346,7 @@ def read_overview(connection: Connection, *, since: str | None = None) -> Overvi
             not removals and removes(connection, first),
             read_success_record(connection),
             read_unjudged(connection),
+            read_activity(connection, since=since),
         )
     finally:
         connection.rollback()

@@ -33,6 +33,7 @@ class RunSummary(NamedTuple):
         threshold: The threshold of its gate.
         seq: The number of its row in the file.
         success_source: Who says so; ``assumed`` where nobody does.
+        tokens: Of its models, in and out; None if they were not told.
         novelty: How unlike all earlier runs it was, 0 to 1; None if it was not measured.
     """
 
@@ -53,6 +54,7 @@ class RunSummary(NamedTuple):
     threshold: float | None = None
     seq: int = 0
     success_source: str = "assumed"
+    tokens: int | None = None
     novelty: float | None = None
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import exact
+from kp_middleware.instants import epoch_s
 from kp_middleware.storage import FeedbackRecord, Run, Scoring, StepRecord
 from kp_middleware.views.successes import estimate_in_words
 from kp_middleware.views.wording import (
@@ -23,9 +24,9 @@ from kp_middleware.views.wording import (
 )
 
 STEP_NAMES: Final = {
-    "thought": "Thought",
-    "tool_call": "Tool call",
-    "observation": "Observation",
+    "thought": "Agent",
+    "tool_call": "Call",
+    "observation": "Result",
     "error_recovery": "Error, recovered",
 }
 _COLUMNS: Final = (
@@ -62,18 +63,22 @@ class StepView:
     """One step of a run.
 
     Attributes:
-        kind: As the protocol names it.
+        number: The position in the run.
+        kind: As the protocol names it; ``user`` for what a person said.
         name: The same for people.
-        about: The agent and the tool, where there are any.
+        about: The agent, the tool and the model, where there are any.
+        at: When it began, from the beginning of the run; empty if that is not known.
         duration: How long it took; empty where it was not timed.
         content: What was thought or said.
         input: The arguments of a call, as JSON.
         output: What came back.
     """
 
+    number: int
     kind: str
     name: str
     about: tuple[str, ...]
+    at: str
     duration: str
     content: str
     input: str
@@ -136,7 +141,7 @@ def view_trace(run: Run) -> TraceView:
         gate=gate_in_words(run),
         delivery_status=delivery_status(run),
         redactions=(*removed,),
-        steps=(*map(_step, run.steps),),
+        steps=tuple(view_step(run, place) for place in range(len(run.steps))),
         result=run.result_summary or "",
     )
 
@@ -296,6 +301,7 @@ def _facts(run: Run) -> Iterator[str]:
         None if run.duration_ms is None else duration(run.duration_ms),
         _FACTS_OF_SUCCESS[run.known_success],
         counted(run.step_count, "step").replace(" ", "\N{NO-BREAK SPACE}"),
+        _tokens(run),
         run.framework,
         run.agent_name,
         run.model,
@@ -303,16 +309,37 @@ def _facts(run: Run) -> Iterator[str]:
     return (fact for fact in facts if fact)
 
 
-def _step(step: StepRecord) -> StepView:
+def _tokens(run: Run) -> str | None:
+    """Word the tokens of its models; None if they were not told."""
+    if run.input_tokens is None and run.output_tokens is None:
+        return None
+    return f"{run.input_tokens or 0:,} tokens in, {run.output_tokens or 0:,} out"
+
+
+def view_step(run: Run, place: int) -> StepView:
+    """Return what pages show of the step at this place."""
+    step = run.steps[place]
+    is_user = step.type == "observation" and step.tool is None
+    took_ms = step.latency_ms if step.model_latency_ms is None else step.model_latency_ms
+    tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
+    about = (step.agent, step.tool, step.model, counted(tokens, "token") if tokens else None)
     return StepView(
-        kind=step.type,
-        name=STEP_NAMES[step.type],
-        about=tuple(part for part in (step.agent, step.tool) if part),
-        duration="" if step.latency_ms is None else duration(step.latency_ms),
+        number=step.number,
+        kind="user" if is_user else step.type,
+        name="User" if is_user else STEP_NAMES[step.type],
+        about=tuple(part for part in about if part),
+        at=_since(run.started_at, step.started_at),
+        duration="" if took_ms is None else duration(took_ms),
         content=step.content or "",
         input=_indented_json(step.input) if step.input else "",
         output=step.output_summary or "",
     )
+
+
+def _since(began: str, at: str | None) -> str:
+    """Word how long after the beginning something was; empty at the beginning."""
+    ms = 0 if at is None else (epoch_s(at) - epoch_s(began)) * 1000
+    return f"+{duration(ms)}" if ms >= 1 else ""
 
 
 def _indented_json(value: object) -> str:

@@ -44,6 +44,19 @@ def success_in_words(success: bool | None) -> str:  # noqa: FBT001 - an outcome
     return {True: "success", False: "no success", None: "success not known"}[success]
 
 
+OUTCOMES: Final = ("succeeded", "failed", "not known")
+"""How a run ended, as `Filters` names it."""
+
+
+def outcome(success: bool | None) -> str:  # noqa: FBT001 - an outcome
+    """Return one of `OUTCOMES`; None: nobody has said.
+
+    >>> outcome(True), outcome(None)
+    ('succeeded', 'not known')
+    """
+    return OUTCOMES[2] if success is None else OUTCOMES[not success]
+
+
 def yes_or_no(value: bool | None) -> str:  # noqa: FBT001 - an outcome
     """Word an answer; None is not known."""
     return "not known" if value is None else "yes" if value else "no"
@@ -164,6 +177,18 @@ def titled(objective: str, most: int) -> str:
     ('Find the', '(no objective)')
     """
     return objective[:most] if objective.strip() else "(no objective)"
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a text between two words, with … where something is missing; never blank.
+
+    >>> shortened("Find the invoice", 10), shortened("Find it", 10), shortened(" ", 10)
+    ('Find the …', 'Find it', '(no objective)')
+    """
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text or "(no objective)"
+    return f"{text[: most - 1].rpartition(' ')[0] or text[: most - 2]} …"
 
 
 def sentence(text: str) -> str:

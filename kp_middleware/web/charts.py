@@ -1,13 +1,15 @@
 """The charts of states, tools, one score, novelty and removals."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Final
 
-from kp_middleware.storage import Funnel, NoveltyDay, Overview, Removal, ToolUse
+from kp_middleware.storage import Funnel, NoveltyDay, Overview, Period, Removal, ToolUse
+from kp_middleware.views.timeline import Timeline
 from kp_middleware.views.trace import TraceView
 from kp_middleware.views.wording import (
+    counted,
     day,
     distance,
     duration,
@@ -52,6 +54,7 @@ _NO_TOOLS: Final = (
 _NO_NOVELTY: Final = "no novelty measured yet: it needs scored runs and an embedder"
 _WEEKS: Final = 12
 _OTHER_KINDS: Final = "other kinds"
+_CALL_COLOURS: Final = {"model": "purple", "tool": "blue", "error": "loss"}
 _LEAST: Final = 0.5  # percent: one of 100,000 is still seen
 
 
@@ -104,6 +107,102 @@ def tool_bars(overview: Overview, links: Links) -> Chart:
         for tool, bar in zip(tools, bars, strict=True)
     )
     return BarList(finding, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
+
+
+def activity_bars(days: Sequence[Period], links: Links) -> Chart:
+    """Draw the runs of each day, stacked by how they ended."""
+    if not days:
+        return Chart(_NO_RUNS)
+    runs, known = sum(one.runs for one in days), sum(one.succeeded + one.failed for one in days)
+    finding = f"{counted(runs, 'run')} in {counted(len(days), 'day')}"
+    if known:
+        finding += (
+            f"; of {known:,} with a known end {sum(one.succeeded for one in days):,} succeeded"
+        )
+    grid = ticks(max(one.runs for one in days))
+    first, last = (date.fromisoformat(one.name) for one in (days[0], days[-1]))
+    left, number = room_for(f"{grid[-1]:,}") + 8, max(7, (last - first).days + 1)
+    across, up = Scale(0, number, left, WIDTH - 2), Scale(0, grid[-1], 140, 10)
+    marks: list[Mark | Group] = [*labels_of_counts(grid, up, left)]
+    width = (across(1) - across(0)) * 0.7
+    for one in days:
+        x, reached, bars = (
+            across((date.fromisoformat(one.name) - first).days + 0.15),
+            0,
+            list[Mark](),
+        )
+        unknown = one.runs - one.succeeded - one.failed
+        for part, colour in ((one.succeeded, "cleared"), (unknown, "below"), (one.failed, "loss")):
+            if part:
+                low, reached = reached, reached + part
+                bars.append(Bar(x, up(reached), width, max(up(low) - up(reached), 0.5), colour))
+        said = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
+        said += f" {one.failed:,} failed, {unknown:,} not known"
+        marks.append(Group(said, (*bars,), links.day(one.name)))
+    marks.append(straight(left, 140, WIDTH, 140, "axis"))
+    marks.append(Label(day(days[0].name, year=False), left, 157))
+    if len(days) > 1:
+        x = across((last - first).days + 0.85)
+        marks.append(Label(day(days[-1].name, year=False), x, 157, "end"))
+    keys = tuple(
+        Key(name, Bar(1, -5, 10, 10, colour))
+        for name, colour in (("succeeded", "cleared"), ("not known", "below"), ("failed", "loss"))
+    )
+    return Plot(finding, period_table("Day", days, links.day), 162, (*marks,), keys)
+
+
+def timeline_bars(found: Timeline) -> Chart:
+    """Draw when each model and tool call began, and how long it took."""
+    if not found.calls or not found.total_ms:
+        return Chart("no call was timed")
+    took = ", ".join(
+        f"{name} {duration(ms)}"
+        for name, ms in (
+            ("models", found.models_ms),
+            ("tools", found.tools_ms),
+            ("neither", found.waiting_ms),
+        )
+        if ms >= 1
+    )
+    finding = f"{duration(found.total_ms)} in all{f': {took}' if took else ''}"
+    if found.left_out:
+        finding += f"; {found.left_out:,} more calls are not drawn"
+    bars = []
+    for call in found.calls:
+        start = 100 * call.start_ms / found.total_ms
+        width = max(_LEAST, 100 * call.length_ms / found.total_ms)
+        piece = Piece(min(start, 100 - _LEAST), min(width, 100 - start), _CALL_COLOURS[call.kind])
+        tokens = counted(call.tokens, "token") if call.tokens else ""
+        working = " · ".join(filter(None, (call.agent, tokens)))
+        href = f"#step-{call.step}"
+        bars.append(BarRow(call.name, duration(call.length_ms), working, (piece,), href))
+    rows = tuple(
+        TableRow((call.name, call.kind, duration(call.start_ms), duration(call.length_ms)))
+        for call in found.calls
+    )
+    table = Table(("Call", "Kind", "After", "Took"), rows)
+    return BarList(finding, table, (*bars,), axis=("0", duration(found.total_ms)))
+
+
+def period_table(name: str, periods: Sequence[Period], href: Callable[[str], str | None]) -> Table:
+    """Return how the runs of each day or model ended, how long they took, and their tokens."""
+    rows = tuple(
+        TableRow(
+            (
+                day(one.name, year=False) if name == "Day" else one.name,
+                f"{one.runs:,}",
+                share(one.succeeded, one.succeeded + one.failed)
+                if one.succeeded + one.failed
+                else "",
+                "" if one.p50_ms is None else duration(one.p50_ms),
+                "" if one.p99_ms is None else duration(one.p99_ms),
+                f"{one.tokens:,}" if one.tokens else "",
+            ),
+            href(one.name),
+        )
+        for one in periods
+    )
+    return Table((name, "Runs", "Succeeded", "p50", "p99", "Tokens"), rows)
 
 
 def waterfall(view: TraceView) -> Chart:

@@ -1,6 +1,7 @@
 """Datasette's databases that are our files: permissions and links."""
 
 from contextlib import suppress
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
@@ -14,25 +15,6 @@ if TYPE_CHECKING:
     from datasette.app import Datasette
 
 Actor: TypeAlias = dict[str, Any] | None
-
-_STATES: Final = {
-    "recorded": {},
-    "queued": {"state__in": "pending,sending,sent,rejected,blocked,cancelled"},
-    "sent": {"state": "sent"},
-    "blocked": {"state": "blocked"},
-    "rejected": {"state": "rejected"},
-}
-_READABLE: Final = (
-    "id",
-    "started_at",
-    "domain",
-    "objective",
-    "score",
-    "margin",
-    "success",
-    "success_source",
-)
-"""Of the 43 columns of a trace."""
 
 
 class _Look(NamedTuple):
@@ -117,10 +99,7 @@ async def _may_see_in_0_65(datasette: "Datasette", actor: Actor, database: str) 
 
 
 class Addresses:
-    """The links of one database, as `Links` names them.
-
-    Traces are listed by the view ``history``, whose few columns say what has become of them.
-    """
+    """The links of one database, as `Links` names them."""
 
     def __init__(self, datasette: "Datasette", database: str) -> None:
         self._urls = datasette.urls
@@ -135,14 +114,25 @@ class Addresses:
         """Return the address of the gate's curve."""
         return self._page("/what-if")
 
-    def search(self) -> str:
-        """Return the address of what has certain words in it, which are to follow as ``q``."""
-        return self._page("/search")
+    def runs(self, **filters: str) -> str:
+        """Return the address of the runs that match, the newest first."""
+        return self._page(f"/runs?{urlencode(filters)}" if filters else "/runs")
 
-    def found(self, words: str, *, page: int) -> str:
-        """Return the address of a page of what has these words in it; 1 is the first."""
-        pages = {"page": page} if page > 1 else {}
-        return f"{self.search()}?{urlencode({'q': words, **pages})}"
+    def review(self) -> str:
+        """Return the address of the runs to judge."""
+        return self._page("/review")
+
+    def compare(self, left: str, right: str = "") -> str:
+        """Return the address of two runs side by side."""
+        return self._page(f"/compare?{urlencode({'left': left, 'right': right})}")
+
+    def conversation(self, thread: str) -> str:
+        """Return the address of the runs of one conversation."""
+        return self._page(f"/conversations/{tilde_encode(thread)}")
+
+    def theme(self, name: str) -> str:
+        """Return the address that keeps a theme for this browser."""
+        return self._page(f"/theme/{name}")
 
     def trace(self, trace_id: str, /) -> str:
         """Return the address of one run; ``@last`` and ``@best`` are such names, too."""
@@ -150,31 +140,41 @@ class Addresses:
         plain = name.isascii() and name.replace("-", "").isalnum()  # and a map has 2,000 of them
         return self._page(f"/traces/{name if plain else tilde_encode(name)}")
 
-    def traces(self, **filters: str) -> str:
-        """Return the address of such traces, the newest first unless they are sorted otherwise."""
-        return self.table("history", **{"_sort_desc": "seq", **filters})
-
     def scores(self, low: float, high: float, /) -> str:
-        """Return the address of the traces with such scores, the best first."""
-        upper = {"score__lt": f"{high:g}"} if high < 1 else {}
-        return self.traces(score__gte=f"{low:g}", **upper, _sort_desc="score")
+        """Return the address of the runs with such scores, the best first."""
+        upper = {"max_score": f"{high:g}"} if high < 1 else {}
+        return self.runs(min_score=f"{low:g}", **upper, sort="score")
 
     def domain(self, name: str, /) -> str:
-        """Return the address of the traces of a domain, the best first."""
-        return self.traces(domain__exact=name, _sort_desc="score")
+        """Return the address of the runs of a domain, the best first."""
+        return self.runs(domain=name, sort="score")
 
     def tool(self, name: str, /) -> str:
-        """Return the address of its calls."""
-        return self.table("steps", tool__exact=name, type__exact="tool_call")
+        """Return the address of the runs that used it."""
+        return self.runs(tool=name)
 
-    def state(self, name: str, /) -> str | None:
-        """Return the address of the traces that came so far."""
-        if name == "cleared":
-            columns = [("_col", column) for column in _READABLE]
-            return (
-                f"{self.table('traces', decision='forward', _sort_desc='seq')}&{urlencode(columns)}"
-            )
-        return self.traces(**_STATES[name]) if name in _STATES else None
+    def model(self, name: str, /) -> str:
+        """Return the address of the runs that used it."""
+        return self.runs(model=name)
+
+    def outcome(self, name: str, /) -> str:
+        """Return the address of the runs that ended so."""
+        return self.runs(outcome=name)
+
+    def day(self, name: str, /) -> str:
+        """Return the address of the runs of a day."""
+        until = date.fromisoformat(name) + timedelta(days=1)
+        return self.runs(since=name, until=until.isoformat())
+
+    def state(self, name: str, /) -> str:
+        """Return the address of the runs that came so far."""
+        match name:
+            case "recorded":
+                return self.runs()
+            case "cleared" | "queued":
+                return self.runs(**{name: "1"})
+            case _:
+                return self.runs(state=name)
 
     def database(self) -> str:
         """Return the address of all tables and views, and a place to type SQL."""

@@ -1,5 +1,6 @@
 """The marks of charts (bars, lines, bands, dots, labels), and the templates that draw them."""
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +49,15 @@ class Links(Protocol):
 
     def tool(self, name: str, /) -> str | None:
         """Return that of the runs that used a tool."""
+
+    def model(self, name: str, /) -> str | None:
+        """Return that of the runs that used a model."""
+
+    def outcome(self, name: str, /) -> str | None:
+        """Return that of the runs that ended so: one of `OUTCOMES`."""
+
+    def day(self, name: str, /) -> str | None:
+        """Return that of the runs of a day."""
 
     def state(self, name: str, /) -> str | None:
         """Return that of the runs that came so far: ``recorded``, ``cleared``, ``queued`` or on."""
@@ -336,12 +346,24 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         count="{:,}".format,
+        entries=lambda value: value.items() if isinstance(value, dict) else enumerate(value),
+        parsed=_parsed,
         minute=minute,
         px=lambda length: f"{round(length, 2):g}",
         sentence=sentence,
         short_id=short_id,
     )
     return environment
+
+
+def _parsed(text: str) -> Any:
+    """Return a JSON object or array, to unfold it; None for another text."""
+    if text[:1] not in "{[":
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _harmless(value: Any) -> Any:

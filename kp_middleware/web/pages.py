@@ -10,6 +10,8 @@ from markupsafe import Markup
 from kp_middleware.core.gates import exact
 from kp_middleware.storage import (
     MOST_POINTS,
+    Activity,
+    Failure,
     LastDecisions,
     NearMiss,
     Overview,
@@ -19,9 +21,27 @@ from kp_middleware.storage import (
 )
 from kp_middleware.views.successes import successes_in_words
 from kp_middleware.views.thresholds import never_leave
+from kp_middleware.views.timeline import timeline
 from kp_middleware.views.trace import TraceView, view_trace
-from kp_middleware.views.wording import in_hundredths, share, signed, titled
-from kp_middleware.web.charts import novelty_band, removal_bars, state_bars, tool_bars, waterfall
+from kp_middleware.views.wording import (
+    duration,
+    in_hundredths,
+    outcome,
+    share,
+    shortened,
+    signed,
+    titled,
+)
+from kp_middleware.web.charts import (
+    activity_bars,
+    novelty_band,
+    period_table,
+    removal_bars,
+    state_bars,
+    timeline_bars,
+    tool_bars,
+    waterfall,
+)
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
 from kp_middleware.web.score_charts import (
     NO_SCORES,
@@ -34,6 +54,7 @@ from kp_middleware.web.trace_map import MostAlike, trace_map
 _MOST_DIGITS: Final = 6
 _CELL: Final = 100
 _FOUND_CELL: Final = 160
+_LAST_DAYS: Final = 7
 _NEAR: Final = 5  # hundredths
 
 
@@ -47,13 +68,41 @@ class NearRun(NamedTuple):
     is_last_above: bool
 
 
+class Total(NamedTuple):
+    """A number at the top; an empty amount is not shown."""
+
+    name: str
+    amount: str
+    href: str | None = None
+    is_loss: bool = False
+
+
+class ListedRun(NamedTuple):
+    """A row of a list of runs."""
+
+    seq: int
+    title: str
+    href: str | None
+    domain: str
+    started_at: str
+    outcome: str
+    took: str
+    tokens: str
+    state: str
+    score: str
+
+
 @dataclass(frozen=True, slots=True)
 class OverviewView:
     """All charts of a file.
 
     Attributes:
         last: How the gate decided last.
-        totals: The numbers at the top: a name, how many, and whether they are lost.
+        totals: The numbers at the top, none of them 0: a name, how many, and where they are.
+        newest: The last runs.
+        activity: The runs of each day.
+        models: How long the runs of each model took; ``days`` the same of the last days.
+        failures: What failed most.
         private: How many the curve does not count, in words.
         domains: None where there is one domain alone.
         nearest: The runs on either side of their threshold.
@@ -62,7 +111,12 @@ class OverviewView:
 
     last: LastDecisions
     successes: tuple[str, ...]
-    totals: tuple[tuple[str, int, bool], ...]
+    totals: tuple[Total, ...]
+    newest: tuple[ListedRun, ...]
+    activity: Chart
+    models: Table
+    days: Table
+    failures: Table
     scores: Chart
     states: Chart
     curve: Chart
@@ -104,16 +158,16 @@ class Extent(NamedTuple):
         steps: How many of its steps, the first.
         characters: Of each text.
         body: How many characters of what was sent.
-        draws_map: Whether its neighbours are shown on a map, too.
+        is_alone: Whether it has the page for itself: then with a timeline and a map.
     """
 
     steps: int
     characters: int
     body: int
-    draws_map: bool
+    is_alone: bool
 
 
-FULL: Final = Extent(steps=200, characters=20_000, body=200_000, draws_map=True)
+FULL: Final = Extent(steps=200, characters=20_000, body=200_000, is_alone=True)
 """As much of a run as a page of its own shows."""
 
 
@@ -123,6 +177,7 @@ class TracePage:
 
     Attributes:
         run: The run.
+        timeline: When its calls began, and how long they took.
         waterfall: Why it scored so.
         body: What was or would be sent, indented; empty where nothing would.
         body_bytes: How many it takes on the wire.
@@ -133,6 +188,7 @@ class TracePage:
     """
 
     run: TraceView
+    timeline: Chart
     waterfall: Chart
     body: str
     body_bytes: int
@@ -142,71 +198,42 @@ class TracePage:
     extent: Extent
 
 
-class ListedRun(NamedTuple):
-    """A row of a list of runs."""
-
-    seq: int
-    title: str
-    href: str | None
-    domain: str
-    started_at: str
-    state: str
-    score: str
-    snippet: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One page of the results of a search.
-
-    Attributes:
-        runs: As `History.runs` gives them, the best match first.
-        skipped: How many better matches come before them.
-        total: How many there are in all; beyond ``counted``, only that there are more.
-        counted: How far they were counted.
-        before: Where those before them are; None where there are none.
-        after: Likewise those after them.
-    """
-
-    runs: Sequence[RunSummary]
-    skipped: int
-    total: int
-    counted: int
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchView:
-    """The results of a search, their number, and links to the other pages."""
-
-    lead: str
-    before: str | None
-    after: str | None
-    rows: tuple[ListedRun, ...] = ()
-
-
-def overview_html(overview: Overview, links: Links, *, memory_days: float | None = None) -> Markup:
+def overview_html(
+    overview: Overview,
+    links: Links,
+    *,
+    newest: Sequence[RunSummary] = (),
+    memory_days: float | None = None,
+) -> Markup:
     """Render all charts of a file.
 
     Args:
         overview: What the file says.
         links: Where things lead.
+        newest: The last runs.
         memory_days: How long an earlier run is compared with, where that is known and limited.
     """
     scores, found = overview.scores, overview.funnel
     reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
     lost = found.blocked + found.rejected
+    activity = overview.activity
+    totals = (
+        Total("runs", f"{found.recorded:,}", links.state("recorded")),
+        _succeeded(activity, links),
+        Total(reached, _some(scores.above), links.state("cleared")),
+        Total("sent", _some(found.sent), links.state("sent")),
+        Total("waiting to be sent", _some(found.waiting), links.state("pending")),
+        Total("blocked or rejected", _some(lost), links.state("blocked"), is_loss=True),
+    )
     page = OverviewView(
         last=overview.last,
         successes=successes_in_words(overview.successes, overview.unjudged),
-        totals=(
-            ("recorded", found.recorded, False),
-            (reached, scores.above, False),
-            ("sent", found.sent, False),
-            ("waiting to be sent", found.waiting, False),
-            ("blocked or rejected", lost, lost > 0),
-        ),
+        totals=tuple(total for total in totals if total.amount),
+        newest=tuple(listed_run(run, links) for run in newest),
+        activity=activity_bars(activity.days, links),
+        models=period_table("Model", activity.models, links.model),
+        days=period_table("Day", activity.days[: -_LAST_DAYS - 1 : -1], links.day),
+        failures=_failures(activity.failures, links),
         scores=score_histogram(scores, links),
         states=state_bars(found, links),
         curve=threshold_curve(scores, links),
@@ -219,6 +246,28 @@ def overview_html(overview: Overview, links: Links, *, memory_days: float | None
         nearest=near_runs(overview.missed, links),
     )
     return render("overview.html", page=page)
+
+
+def _succeeded(activity: Activity, links: Links) -> Total:
+    """Return the part of the latest runs with a known end that succeeded; empty where none has."""
+    known = sum(one.succeeded + one.failed for one in activity.days)
+    part = share(sum(one.succeeded for one in activity.days), known) if known else ""
+    return Total(f"succeeded, of {known:,} known", part, links.outcome("succeeded"))
+
+
+def _some(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+def _failures(failures: Sequence[Failure], links: Links) -> Table:
+    rows = (
+        TableRow(
+            (one.tool or "the run ended", shortened(one.error, _CELL), f"{one.times:,}"),
+            links.tool(one.tool) if one.tool else links.outcome("failed"),
+        )
+        for one in failures
+    )
+    return Table(("Tool", "Error", "Times"), (*rows,))
 
 
 def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
@@ -266,9 +315,10 @@ def trace_html(
         for place, similarity in alike.nearest
     )
     newest = f"the {MOST_POINTS:,} newest; kp-middleware similar compares all"
-    draws_map = extent.draws_map and bool(places)
+    draws_map = extent.is_alone and bool(places)
     page = TracePage(
         run=run,
+        timeline=timeline_bars(timeline(trace)) if extent.is_alone else Chart(""),
         waterfall=waterfall(run),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
@@ -280,29 +330,19 @@ def trace_html(
     return render("trace.html", page=page)
 
 
-def search_html(found: Found, words: str, links: Links) -> Markup:
-    """Render what a search found, and the way to the rest."""
-    lead = "Nothing was asked for: type what objectives or results may say."
-    page = SearchView(
-        lead=_how_many(found) if words.strip() else lead,
-        before=found.before,
-        after=found.after,
-        rows=tuple(listed_run(run, links) for run in found.runs),
-    )
-    return render("search.html", page=page)
-
-
 def listed_run(run: RunSummary, links: Links) -> ListedRun:
     """Return a row of a list of runs."""
     return ListedRun(
         seq=run.seq,
-        title=titled(run.objective, _FOUND_CELL),
+        title=shortened(run.objective, _FOUND_CELL),
         href=links.trace(run.id),
         domain=run.domain,
         started_at=run.started_at,
+        outcome=outcome(run.known_success),
+        took="" if run.duration_ms is None else duration(run.duration_ms),
+        tokens="" if run.tokens is None else f"{run.tokens:,}",
         state=run.state,
         score=_score(run.score),
-        snippet=run.snippet or "",
     )
 
 
@@ -370,17 +410,3 @@ def _by_domain(scores: ScoreSlices, links: Links) -> Table:
 def _best_tenth(scores: ScoreSlices) -> int:
     """Return the highest hundredth that a tenth of all reach."""
     return next(at for at in range(100, -1, -1) if 10 * scores.reaching(at) >= scores.traces)
-
-
-def _how_many(found: Found) -> str:
-    if not found.total:
-        return "No objective and no result says that."
-    if not found.runs:
-        return "There are no more."
-    total = f"{found.total:,}"
-    if found.total > found.counted:
-        total = f"more than {found.counted:,}"
-    if found.before or found.after:
-        last = found.skipped + len(found.runs)
-        return f"{found.skipped + 1:,} to {last:,} of {total} traces, the best match first."
-    return "1 trace." if found.total == 1 else f"{total} traces, the best match first."

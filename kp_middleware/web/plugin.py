@@ -1,4 +1,4 @@
-"""Our pages inside Datasette 0.65 and 1.0a: the overview of a file, one run, the gate, a search.
+"""Our pages inside Datasette 0.65 and 1.0a: overview, runs, one run, two of them, review, the gate.
 
 They appear for files of ours alone, also where a user types ``datasette kp.db``. Of Datasette they
 need no more than the hooks below, `render_template`, the names of its databases and its word on who
@@ -6,12 +6,13 @@ may see them; what the file says they read themselves, as the commands do.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import compare_digest
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from urllib.parse import urlencode
 
 from datasette import Forbidden, Response, handle_exception, hookimpl
 from datasette.utils import tilde_decode
@@ -21,12 +22,13 @@ from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
 from kp_middleware.storage import (
     TROUBLE,
     AdjacentTraces,
-    Filters,
     History,
     RecentOverviews,
     Run,
 )
-from kp_middleware.views.wording import one_line, sentence, short_id
+from kp_middleware.views.markdown import markdown
+from kp_middleware.views.trace import delivery_status
+from kp_middleware.views.wording import one_line, outcome, sentence, short_id
 from kp_middleware.web.databases import (
     Actor,
     Addresses,
@@ -36,7 +38,10 @@ from kp_middleware.web.databases import (
     was_replaced,
 )
 from kp_middleware.web.marks import frame
-from kp_middleware.web.pages import Found, gate_html, overview_html, search_html, trace_html
+from kp_middleware.web.pages import gate_html, overview_html, trace_html
+from kp_middleware.web.reviewing import FORM_KEY, judge, review_html
+from kp_middleware.web.run_list import Query, runs_html
+from kp_middleware.web.side_by_side import compare_html, conversation_html
 from kp_middleware.web.trace_map import MostAlike
 
 if TYPE_CHECKING:
@@ -52,8 +57,9 @@ _CONFINED: Final[Mapping[str, str]] = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_FOUND: Final = 50
-_MOST_COUNTED: Final = 1_000
+_THEME: Final = "kp-theme"
+_THEMES: Final = ("dark", "light", "system")
+_NEWEST: Final = 8
 
 _overviews = RecentOverviews()
 
@@ -82,11 +88,12 @@ class Page:
         heading: Above it; empty where it has its own.
         lead: Below the heading.
         ways: The other pages and Datasette's tables, by name.
-        search: Where the search is; empty with no ways.
-        words: What was searched for.
+        search: Where a search leads; empty where the page has its own.
         beside: The neighbours and the rows of one run.
         command: The same run in a terminal.
         status: Of the answer.
+        theme: ``dark`` or ``light``; empty for the system's.
+        themes: The ways to change it.
     """
 
     title: str
@@ -95,21 +102,23 @@ class Page:
     lead: str = ""
     ways: tuple[tuple[str, str], ...] = ()
     search: str = ""
-    words: str = ""
     beside: tuple[tuple[str, str], ...] = ()
     command: str = ""
     status: int = 200
+    theme: str = ""
+    themes: tuple[tuple[str, str], ...] = ()
 
     def linked(self, links: Addresses) -> "Page":
         """Return it with the ways to the other pages and a search."""
         ways = (
             ("Overview", links.overview()),
+            ("Runs", links.runs()),
+            ("Review", links.review()),
             ("The gate", links.what_if()),
-            ("Traces", links.traces()),
             ("Outbox", links.table("outbox", _sort_desc="trace_seq")),
             ("All tables, SQL", links.database()),
         )
-        return replace(self, ways=ways, search=links.search())
+        return replace(self, ways=ways, search="" if self.title == "Runs" else links.runs())
 
 
 class _File(NamedTuple):
@@ -137,9 +146,20 @@ def register_routes() -> list[tuple[str, View]]:
     return [
         (rf"{page}$", overview),
         (rf"{page}/what-if$", gate),
-        (rf"{page}/search$", search),
+        (rf"{page}/runs$", runs),
+        (rf"{page}/traces/(?P<name>[^/]+)\.md$", markdown_of),
         (rf"{page}/traces/(?P<name>[^/]+)$", trace),
+        (rf"{page}/compare$", compare),
+        (rf"{page}/conversations/(?P<name>[^/]+)$", conversation),
+        (rf"{page}/review$", review),
+        (rf"{page}/theme/(?P<name>dark|light|system)$", theme),
     ]
+
+
+@hookimpl(optionalhook=True)  # type: ignore[untyped-decorator]
+def skip_csrf(scope: Mapping[str, Any]) -> bool:
+    """Leave our own form, which has a token of its own, to `review`."""
+    return FORM_KEY in scope and str(scope["path"]).endswith("/review")
 
 
 @hookimpl  # type: ignore[untyped-decorator]
@@ -192,7 +212,11 @@ async def overview(datasette: "Datasette", request: "Request") -> Response:
     """Show every chart of a file."""
 
     def read(file: _File) -> Page:
-        content = overview_html(_overviews.read(file.path, file.history.overview), file.links)
+        content = overview_html(
+            _overviews.read(file.path, file.history.overview),
+            file.links,
+            newest=file.history.runs(limit=_NEWEST),
+        )
         return Page("Overview", content, heading="What your agents did")
 
     return await _shown(datasette, request, read)
@@ -229,15 +253,85 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
     return await _shown(datasette, request, read)
 
 
-async def search(datasette: "Datasette", request: "Request") -> Response:
-    """Show the runs with such words, the best match first."""
-    words, number = request.args.get("q") or "", _page_number(request.args.get("page"))
+async def runs(datasette: "Datasette", request: "Request") -> Response:
+    """Show the runs that the address asks for."""
+    query = Query.of({name: request.args.get(name) or "" for name in request.args})
 
     def read(file: _File) -> Page:
-        content = search_html(_found(file, words, number), words, file.links)
-        return Page("Search", content, heading="Search", words=words)
+        return Page("Runs", runs_html(file.history, query, file.links), heading="Runs")
 
     return await _shown(datasette, request, read)
+
+
+async def markdown_of(datasette: "Datasette", request: "Request") -> Response:
+    """Return one run as Markdown, to copy."""
+    name = tilde_decode(request.url_vars["name"])
+
+    def read(file: _File) -> str:
+        run = file.history.run(file.history.find(name))
+        return "\n".join((*markdown(run, steps=None), ""))
+
+    return await _text(datasette, request, read)
+
+
+async def compare(datasette: "Datasette", request: "Request") -> Response:
+    """Show two runs side by side."""
+    names = [request.args.get(side) or "" for side in ("left", "right")]
+
+    def read(file: _File) -> Page:
+        left, right = (file.history.run(file.history.find(name)) for name in names)
+        return Page("Compare", compare_html(left, right, file.links), heading="Two runs")
+
+    return await _shown(datasette, request, read)
+
+
+async def conversation(datasette: "Datasette", request: "Request") -> Response:
+    """Show the runs of one conversation."""
+    thread = tilde_decode(request.url_vars["name"])
+
+    def read(file: _File) -> Page:
+        content = conversation_html(file.history, thread, file.links)
+        return Page("Conversation", content, heading="Conversation", lead=one_line(thread))
+
+    return await _shown(datasette, request, read)
+
+
+async def review(datasette: "Datasette", request: "Request") -> Response:
+    """Ask about one run; take the answer where `kp-middleware ui` serves the page."""
+    token = request.scope.get(FORM_KEY)
+    form = await request.post_vars() if request.method == "POST" else {}
+    if form and not (token and compare_digest(form.get("token", "").encode(), token.encode())):
+        return Response.text("This answer does not come from the page: open it again.", status=403)
+    given = form.get("skip") or request.args.get("skip") or ""
+    skipped = [name for name in given.split(",") if name]
+
+    def read(file: _File) -> Page:
+        answered = ""
+        if form.get("success") in {"yes", "no"}:
+            judge(file.path, form["trace_id"], success=form["success"] == "yes")
+            run = file.history.run(file.history.find(form["trace_id"]))
+            answered = f"Noted: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
+        content = review_html(
+            file.history,
+            file.links.trace,
+            action=file.links.review(),
+            token=token,
+            skipped=skipped,
+            answered=answered,
+        )
+        return Page("Review", content, heading="Did it do its task?")
+
+    return await _shown(datasette, request, read)
+
+
+async def theme(datasette: "Datasette", request: "Request") -> Response:
+    """Keep a theme for this browser, and lead back."""
+    back = request.args.get("to") or ""
+    is_here = back.startswith("/") and not back.startswith(("//", "/\\"))
+    response = Response.redirect(back if is_here else datasette.urls.instance())
+    name = request.url_vars["name"]
+    response.set_cookie(_THEME, "" if name == "system" else name, samesite="strict", httponly=True)
+    return response
 
 
 def _way_to_overview(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
@@ -255,37 +349,19 @@ def _way(datasette: "Datasette", database: str, label: str) -> dict[str, str]:
 
 def _beside(page: Page, run: Run, beside: AdjacentTraces, links: Addresses) -> Page:
     """Add what is beside a run: its neighbours, its rows, and itself in a terminal."""
+    nearest = run.scoring and run.scoring.nearest_id
     ways = {
         "← Earlier": beside.earlier and links.trace(beside.earlier),
         "Later →": beside.later and links.trace(beside.later),
+        "Compare with the nearest": nearest and links.compare(nearest, run.id),
+        "Conversation": run.thread_id and links.conversation(run.thread_id),
+        "Markdown": f"{links.trace(run.id)}.md",
         "Row": links.row("traces", run.seq),
-        "Steps": links.table("steps", trace_seq__exact=f"{run.seq}"),
         "Outbox": links.row("outbox", run.seq) if run.outbox else None,
     }
     command = f"kp-middleware show {quote(short_id(run.id))}"  # an id may be anybody's making
     found = tuple((name, href) for name, href in ways.items() if href)
     return replace(page, beside=found, command=command)
-
-
-def _page_number(typed: str | None) -> int:
-    """Return the first, unless another was asked for."""
-    is_number = typed is not None and re.fullmatch("[1-9][0-9]{0,8}", typed)
-    return int(typed or "") if is_number else 1
-
-
-def _found(file: _File, words: str, page: int) -> Found:
-    filters, skipped = Filters(text=words), _FOUND * (page - 1)
-    counted = max(_MOST_COUNTED, skipped + _FOUND)
-    total = file.history.count_runs(filters, most=counted)
-    better = min(page - 1, -(-total // _FOUND))  # beyond the end, the last that there is
-    return Found(
-        runs=file.history.runs(filters, limit=_FOUND, skip=skipped),
-        skipped=skipped,
-        total=total,
-        counted=counted,
-        before=file.links.found(words, page=better) if better else None,
-        after=file.links.found(words, page=page + 1) if total > skipped + _FOUND else None,
-    )
 
 
 async def _shown(
@@ -319,10 +395,39 @@ def _problem(title: str, why: str, *, status: int) -> Page:
     return Page(title, heading=title, lead=one_line(sentence(why)), status=status)
 
 
+async def _text(
+    datasette: "Datasette", request: "Request", read: Callable[[_File], str]
+) -> Response:
+    """Read what is asked for in a thread, and return it as it is."""
+    name = tilde_decode(request.url_vars["database"])
+    path = our_files(datasette).get(name)
+    if path is None:
+        return Response.text("Not found\n", status=404)
+    if not await may_see(datasette, request.actor, name):
+        raise Forbidden("execute-sql")
+    links = Addresses(datasette, name)
+
+    def opened() -> str:
+        with History.open(path) as history:
+            return read(_File(history, links, path))
+
+    try:
+        return Response.text(await asyncio.to_thread(opened), headers=dict(_CONFINED))
+    except TraceNotFoundError as error:
+        return Response.text(f"{sentence(one_line(str(error)))}\n", status=404)
+    except (KnowledgePulseError, *TROUBLE) as error:
+        return Response.text(f"{sentence(one_line(str(error)))}\n", status=500)
+
+
 async def _framed(
     datasette: "Datasette", request: "Request", page: Page, shown: Shown | None
 ) -> Response:
     """Render our own frame: the same in all versions of Datasette, and nothing in it can run."""
+    if shown is not None:
+        links, here = Addresses(datasette, shown.database), urlencode({"to": request.full_path})
+        themes = tuple((name, f"{links.theme(name)}?{here}") for name in _THEMES)
+        chosen = request.cookies.get(_THEME, "")
+        page = replace(page, themes=themes, theme=chosen if chosen in _THEMES[:2] else "")
     variables = {"page": page, "shown": shown}
     html = await datasette.render_template(frame(), variables, request=request)
     return Response.html(html, status=page.status, headers=dict(_CONFINED))

@@ -18,7 +18,7 @@ from kp_middleware.web.trace_map import MostAlike
 if TYPE_CHECKING:
     from kp_middleware.settings import Settings
 
-EXTENT: Final = Extent(steps=20, characters=600, body=4_000, draws_map=False)
+EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
 """How much of each run the report has."""
 
 _BEST: Final = 20
@@ -138,6 +138,15 @@ class Cleaning:
                 one._replace(**self._fields(one, ("id", "objective"))) for one in overview.missed
             ),
             points=tuple(self._point(one, names=one.seq in named) for one in overview.points),
+            activity=overview.activity._replace(
+                models=tuple(
+                    one._replace(name=self.text(one.name)) for one in overview.activity.models
+                ),
+                failures=tuple(
+                    one._replace(tool=one.tool and self.text(one.tool), error=self.text(one.error))
+                    for one in overview.activity.failures
+                ),
+            ),
         )
 
     def _point(self, point: MapPoint, *, names: bool) -> MapPoint:
@@ -189,6 +198,15 @@ class _Anchors:
 
     def tool(self, _: str, /) -> None:
         """Return None: the list does not have all runs that used a tool."""
+
+    def model(self, _: str, /) -> None:
+        """Return None, as for a tool."""
+
+    def outcome(self, _: str, /) -> None:
+        """Return None, as for a tool."""
+
+    def day(self, _: str, /) -> None:
+        """Return None, as for a tool."""
 
     def state(self, _: str, /) -> None:
         """Return None: the list does not have all runs in a state."""

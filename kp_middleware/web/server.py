@@ -21,6 +21,7 @@ import uvicorn
 from datasette.app import Datasette
 
 from kp_middleware.web.databases import Addresses, our_files
+from kp_middleware.web.reviewing import FORM_KEY
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
@@ -79,6 +80,7 @@ class Guard:
         self._first_page = first_page
         self._once = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(24)
+        self._form_token = secrets.token_urlsafe(24)
         self.link = f"http://127.0.0.1:{port}{_DOOR}?once={self._once}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,7 +106,7 @@ class Guard:
         elif is_known and scope["path"] == "/":
             await _say(send, HTTPStatus.FOUND, "", {"location": self._first_page})
         elif is_known:
-            await self._app(scope, receive, _confining(send))
+            await self._app({**scope, FORM_KEY: self._form_token}, receive, _confining(send))
         else:
             await _say(send, HTTPStatus.FORBIDDEN, _UNKNOWN)
 

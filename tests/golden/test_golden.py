@@ -57,7 +57,7 @@ COMMANDS = {
 PAGES = {
     "overview": "/-/kp/kp",
     "what-if-page": "/-/kp/kp/what-if",
-    "found": "/-/kp/kp/search?q=mortgage",
+    "found": "/-/kp/kp/runs?q=mortgage",
     "run-page": "/-/kp/kp/traces/@best",
 }
 

@@ -293,7 +293,18 @@ def test_an_empty_file_has_an_overview(connection):
     assert overview.scores.threshold is None
     assert overview.funnel.recorded == 0
     assert overview.last.runs == 0
-    assert overview[3:] == ((), (), (), (), (), (0, 0, 0), False, (0, 0, 0, 0), (0, 0))
+    assert overview[3:] == (
+        (),
+        (),
+        (),
+        (),
+        (),
+        (0, 0, 0),
+        False,
+        (0, 0, 0, 0),
+        (0, 0),
+        ((), (), ()),
+    )
 
 
 def test_the_best_the_newest_and_some_of_each_score(connection, keep):

@@ -45,6 +45,15 @@ class Ways:
     def tool(self, name):
         return f"/tool/{name}"
 
+    def model(self, name):
+        return f"/model/{name}"
+
+    def outcome(self, name):
+        return f"/outcome/{name}"
+
+    def day(self, name):
+        return f"/day/{name}"
+
     def state(self, name):
         return f"/state/{name}"
 

@@ -11,9 +11,11 @@ def test_the_overview_has_every_picture_of_the_file(work, overview_page):
         work(f"sum up trial {number}", "medical", 0.2)
 
     assert titles_of_cards(overview_page()) == [
+        "Runs by day",
         "Scores",
-        "What became of them",
         "Just made it, just missed",
+        "Time and tokens",
+        "What became of them",
         "What if the threshold were another",
         "Scores by domain",
         "Tools",
@@ -156,7 +158,7 @@ def test_bars_rows_and_spots_lead_where_the_links_say(work, overview_page):
     found = hrefs(overview_page())
 
     starts = {href.split("/")[1] for href in found}
-    assert starts == {"trace", "scores", "domain", "tool", "state"}
+    assert starts == {"trace", "scores", "day", "domain", "tool", "state"}
     assert {"/tool/look", "/state/recorded", "/domain/medical"} <= set(found)
 
 

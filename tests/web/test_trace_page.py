@@ -17,13 +17,13 @@ def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
     page = trace_page()
 
     assert parsed(page).find("header/h1/bdi").text == "fix the test"
-    assert titles_of_cards(page)[1:] == [
+    assert titles_of_cards(page)[2:] == [
         "What left this machine",
         "Most like it",
         "Steps",
         "Result",
     ]
-    assert titles_of_cards(page)[0].startswith("Score 0.")
+    assert titles_of_cards(page)[1].startswith("Score 0.")
     assert "Kept here: " in text_of(page)
     assert "there is no API key" in text_of(page)
 
@@ -45,7 +45,7 @@ def test_steps_come_in_order_with_what_they_said(work, trace_page):
 
     steps = parsed(trace_page()).findall(".//ol/li")
 
-    assert [step.find("header/b").text for step in steps] == ["Thought", "Tool call", "Observation"]
+    assert [step.find("header/b").text for step in steps] == ["Agent", "Call", "Result"]
     assert "I think of fix the test" in "".join(steps[0].itertext())
     assert "FIX THE TEST" in "".join(steps[2].itertext())
 
@@ -151,7 +151,7 @@ def test_a_time_stays_on_one_line_with_its_unit(work, connection, trace_page):
 
     page = trace_page()
 
-    assert {"102\xa0ms", "<1\xa0ms", "3\xa0steps"} <= {
+    assert {"102\xa0ms", "3\xa0steps"} <= {
         "".join(one.itertext()) for one in parsed(page).iter("span")
     }
 
@@ -162,7 +162,7 @@ def test_a_run_without_a_score_says_why(work, connection, trace_page):
 
     page = trace_page()
 
-    assert titles_of_cards(page)[0] == "Score"
+    assert titles_of_cards(page)[:2] == ["Timeline", "Score"]
     assert "No score yet: kept here, not scored yet" in text_of(page)
 
 
@@ -176,4 +176,4 @@ def test_no_text_of_a_trace_can_break_its_page(work, trace_page, name):
     page = trace_page(NoWays(), body=json.dumps({"x": name.replace("\x00", "")}))
 
     assert [*parsed(page).iter("img")] == []
-    assert hrefs(page) == []
+    assert {*hrefs(page)} <= {"#step-2"}

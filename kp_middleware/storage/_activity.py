@@ -1,0 +1,124 @@
+"""What happened lately: runs a day, how they ended, how long they took, what failed most."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kp_middleware.core.endings import known_success
+from kp_middleware.database import Connection
+
+DAYS: Final = 30
+_MOST_RUNS: Final = 20_000
+_FAILURES_OF: Final = 2_000  # runs
+_MOST_FAILURES: Final = 6
+_MOST_MODELS: Final = 6
+_LINE: Final = 100
+
+
+class Period(NamedTuple):
+    """The runs of a day, or those that used a model.
+
+    Attributes:
+        name: The day (``2026-11-01``), or the model.
+        runs: All of them.
+        succeeded: The number that are known to have done their tasks.
+        failed: The number that did not.
+        p50_ms: The median of how long they took; None if none was timed.
+        p99_ms: What 99 of 100 did not exceed.
+        tokens: Of their models, in and out.
+    """
+
+    name: str
+    runs: int
+    succeeded: int
+    failed: int
+    p50_ms: float | None
+    p99_ms: float | None
+    tokens: int
+
+
+class Failure(NamedTuple):
+    """An error of a tool, or of a whole run if ``tool`` is None, and how often it happened."""
+
+    tool: str | None
+    error: str
+    times: int
+
+
+class Activity(NamedTuple):
+    """The runs of the 30 days up to the newest, at most 20,000 of them.
+
+    Attributes:
+        days: Each day that has runs, in order.
+        models: The most used models.
+        failures: The most frequent errors of the last 2,000 runs.
+    """
+
+    days: tuple[Period, ...] = ()
+    models: tuple[Period, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+class _Seen(NamedTuple):
+    day: str
+    model: str | None
+    success: bool | None
+    duration_ms: int | None
+    tokens: int
+
+
+def read_activity(connection: Connection, *, since: str | None = None) -> Activity:
+    """Read what happened in the 30 days up to the newest run, and since an instant."""
+    rows = connection.execute(
+        """
+        SELECT substr(started_at, 1, 10), model, success, success_source, duration_ms,
+               coalesce(input_tokens, 0) + coalesce(output_tokens, 0)
+        FROM traces
+        WHERE started_at >= (SELECT max(:since, date(max(started_at), :days)) FROM traces)
+        ORDER BY started_at DESC LIMIT :most
+        """,
+        {"since": since or "", "days": f"-{DAYS - 1} days", "most": _MOST_RUNS},
+    )
+    seen = [
+        _Seen(day, model, known_success(bool(success), source), took_ms, tokens)
+        for day, model, success, source, took_ms, tokens in rows
+    ]
+    models = _periods((one.model, one) for one in seen if one.model)
+    models.sort(key=lambda period: (-period.runs, period.name))
+    days = sorted(_periods((one.day, one) for one in seen))
+    return Activity((*days,), (*models[:_MOST_MODELS],), (*_failures(connection, since or ""),))
+
+
+def _periods(named: Iterable[tuple[str | None, _Seen]]) -> list[Period]:
+    groups: defaultdict[str, list[_Seen]] = defaultdict(list)
+    for name, one in named:
+        groups[name or ""].append(one)
+    return [_period(name, runs) for name, runs in groups.items()]
+
+
+def _period(name: str, runs: list[_Seen]) -> Period:
+    took = sorted(one.duration_ms for one in runs if one.duration_ms is not None)
+    p50, p99 = (took[int(part * (len(took) - 1))] if took else None for part in (0.5, 0.99))
+    ends = Counter(one.success for one in runs)
+    tokens = sum(one.tokens for one in runs)
+    return Period(name, len(runs), ends[True], ends[False], p50, p99, tokens)
+
+
+def _failures(connection: Connection, since: str) -> list[Failure]:
+    rows = connection.execute(
+        """
+        WITH newest AS (SELECT seq, error_type FROM traces WHERE started_at >= :since
+                        ORDER BY started_at DESC LIMIT :runs)
+        SELECT tool, coalesce(output_summary, content, ''), count(*)
+        FROM newest JOIN steps ON trace_seq = newest.seq WHERE type = 'error_recovery'
+        GROUP BY 1, 2
+        UNION ALL
+        SELECT NULL, error_type, count(*) FROM newest WHERE error_type IS NOT NULL GROUP BY 2
+        """,
+        {"since": since, "runs": _FAILURES_OF},
+    )
+    times: Counter[tuple[str | None, str]] = Counter()
+    for tool, text, number in rows:
+        line = next(iter(str(text).strip().splitlines()), "")
+        times[tool, line[:_LINE]] += number
+    return [Failure(*which, number) for which, number in times.most_common(_MOST_FAILURES)]

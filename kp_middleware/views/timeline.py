@@ -1,0 +1,98 @@
+"""When the model and tool calls of a run began, and how long they took."""
+
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from kp_middleware.instants import epoch_s
+from kp_middleware.storage import Run, StepRecord
+
+CallKind: TypeAlias = Literal["model", "tool", "error"]
+
+MOST_CALLS: Final = 100
+
+
+class Call(NamedTuple):
+    """A call of a model or a tool.
+
+    Attributes:
+        kind: ``model``, ``tool``, or ``error`` for one that failed.
+        name: The model or the tool.
+        agent: The subagent that made it; empty for the run's own.
+        start_ms: From the beginning of the run.
+        length_ms: How long it took.
+        step: The number of its step.
+        tokens: In and out; None if they were not told.
+    """
+
+    kind: CallKind
+    name: str
+    agent: str
+    start_ms: float
+    length_ms: float
+    step: int
+    tokens: int | None = None
+
+    @property
+    def end_ms(self) -> float:
+        """Its end, from the beginning of the run."""
+        return self.start_ms + self.length_ms
+
+
+class Timeline(NamedTuple):
+    """The timed calls of a run in the order of their starts, at most 100.
+
+    Attributes:
+        calls: The calls.
+        total_ms: The length of the run.
+        models_ms: How long at least one model was at work.
+        tools_ms: The same of tools.
+        waiting_ms: How long neither was.
+        left_out: How many more calls there are.
+    """
+
+    calls: tuple[Call, ...]
+    total_ms: float
+    models_ms: float
+    tools_ms: float
+    waiting_ms: float
+    left_out: int
+
+
+def timeline(run: Run) -> Timeline:
+    """Return the calls of a run; empty where nothing was timed."""
+    began_s = epoch_s(run.started_at)
+    calls = sorted(
+        (call for step in run.steps for call in _calls(step, began_s)), key=lambda call: call[3:]
+    )
+    total_ms = max([run.duration_ms or 0.0, *(call.end_ms for call in calls)])
+    return Timeline(
+        tuple(calls[:MOST_CALLS]),
+        total_ms,
+        _covered_ms(call for call in calls if call.kind == "model"),
+        _covered_ms(call for call in calls if call.kind != "model"),
+        max(0.0, total_ms - _covered_ms(calls)),
+        max(0, len(calls) - MOST_CALLS),
+    )
+
+
+def _calls(step: StepRecord, began_s: float) -> Iterable[Call]:
+    if step.started_at is None:
+        return
+    start_ms = max(0.0, (epoch_s(step.started_at) - began_s) * 1000)
+    agent = step.agent or ""
+    if step.model_latency_ms is not None:
+        tokens = (step.input_tokens or 0) + (step.output_tokens or 0) or None
+        name = step.model or "model"
+        yield Call("model", name, agent, start_ms, step.model_latency_ms, step.number, tokens)
+    elif step.latency_ms is not None:
+        kind: CallKind = "error" if step.type == "error_recovery" else "tool"
+        yield Call(kind, step.tool or "call", agent, start_ms, step.latency_ms, step.number)
+
+
+def _covered_ms(calls: Iterable[Call]) -> float:
+    """Return how long at least one of them, in the order of their starts, was going on."""
+    covered = end = 0.0
+    for call in calls:
+        covered += max(0.0, call.end_ms - max(end, call.start_ms))
+        end = max(end, call.end_ms)
+    return covered

@@ -1,0 +1,246 @@
+"""The page of runs: what was asked for, its filters in words, and a table that sorts."""
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
+
+from markupsafe import Markup
+
+from kp_middleware.instants import instant
+from kp_middleware.storage import SORTS, STATES, Choices, Filters, History, RunSummary
+from kp_middleware.views.wording import OUTCOMES, counted, duration, outcome, shortened
+from kp_middleware.web.databases import Addresses
+from kp_middleware.web.marks import render
+
+A_PAGE: Final = 50
+COUNTED: Final = 1_000
+_TITLE: Final = 140
+_DAY_S: Final = 86_400
+_AGES: Final[dict[str, str]] = {"1d": "day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+_TEXTS: Final = ("domain", "outcome", "state", "tool", "model", "agent", "thread")
+_HEADS: Final = {
+    "score": "Score",
+    "novelty": "Novelty",
+    "duration": "Took",
+    "tokens": "Tokens",
+    "steps": "Steps",
+    "started": "Started",
+}
+_ORDERS: Final = {  # from the highest, and from the lowest
+    "started": ("the newest first", "the oldest first"),
+    "duration": ("the slowest first", "the fastest first"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What an address asks for.
+
+    Attributes:
+        given: The parameters of the address that are understood and not empty.
+        filters: Which runs.
+        sort: One of `SORTS`; empty for the best match first.
+        descending: From the highest value.
+        after: What continues an earlier page; None for the first.
+    """
+
+    given: Mapping[str, str]
+    filters: Filters
+    sort: str
+    descending: bool
+    after: str | None
+
+    @classmethod
+    def of(cls, args: Mapping[str, str]) -> Self:
+        """Read the parameters of an address; those that make no sense are ignored."""
+        given = {name: args[name].strip() for name in args}
+        known = {name: given[name] for name in _TEXTS if given.get(name)}
+        if known.get("outcome") not in OUTCOMES:
+            known.pop("outcome", None)
+        if known.get("state") not in STATES:
+            known.pop("state", None)
+        scores = {name: _fraction(given.get(name)) for name in ("min_score", "max_score")}
+        times = {name: _instant(given.get(name, "")) for name in ("since", "until")}
+        flags = {name: True for name in ("cleared", "queued") if given.get(name)}
+        text = given.get("q") or None
+        filters = Filters(**known, **scores, **times, **flags, text=text)  # type: ignore[arg-type]
+        sort = given.get("sort", "")
+        if sort not in SORTS:
+            sort = "" if text else "started"
+        said = {name for name, value in (scores | times).items() if value is not None}
+        kept = {*known, *said, *flags, *(["q"] if text else []), "asc"}
+        left = {name: value for name, value in given.items() if value and name in kept}
+        if given.get("sort") == sort:
+            left["sort"] = sort
+        return cls(left, filters, sort, not given.get("asc"), given.get("after") or None)
+
+    def changed(self, **changes: str) -> dict[str, str]:
+        """Return the parameters with some of them changed; an empty one is left out."""
+        return {name: value for name, value in {**self.given, **changes}.items() if value}
+
+    def in_words(self) -> Iterator[str]:
+        """Yield each filter in words."""
+        filters, given = self.filters, self.given
+        named = {"thread": "one conversation", "outcome": filters.outcome, "domain": filters.domain}
+        for name in _TEXTS:
+            if name in given:
+                yield named.get(name) or f"{name} {given[name]}"
+        if filters.min_score is not None:
+            yield f"score {filters.min_score:g} or more"
+        if filters.max_score is not None:
+            yield f"score below {filters.max_score:g}"
+        if since := given.get("since"):
+            yield f"of the last {_AGES[since]}" if since in _AGES else f"since {since}"
+        if until := given.get("until"):
+            yield f"before {until}"
+        if filters.cleared:
+            yield "forwarded by the gate"
+        if filters.queued:
+            yield "in the outbox"
+        if filters.text:
+            yield f"with “{filters.text}”"
+
+
+class Head(NamedTuple):
+    """A column that sorts; ``arrow`` says which way it does now, empty if it does not."""
+
+    name: str
+    href: str
+    arrow: str
+
+
+class Cells(NamedTuple):
+    """A run as a row of the table."""
+
+    title: str
+    href: str
+    outcome: str
+    score: str
+    novelty: str
+    took: str
+    tokens: str
+    steps: str
+    started_at: str
+    domain: str
+    state: str
+    snippet: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunList:
+    """The page.
+
+    Attributes:
+        lead: How many runs, which, and in which order.
+        rows: The runs.
+        heads: The columns that sort.
+        given: What the form holds now.
+        choices: What the form offers.
+        states: The states it offers; ``ages`` and ``outcomes`` likewise.
+        action: Where the form leads.
+        is_filtered: Whether there is a filter to remove.
+        more: Where the next runs are; None at the end.
+        first: Where the first ones are; None on the first page.
+    """
+
+    lead: str
+    rows: tuple[Cells, ...]
+    heads: tuple[Head, ...]
+    given: Mapping[str, str]
+    choices: Choices
+    action: str
+    is_filtered: bool
+    more: str | None
+    first: str | None
+    states: tuple[str, ...] = STATES
+    ages: Mapping[str, str] = field(default_factory=_AGES.copy)
+    outcomes: tuple[str, ...] = OUTCOMES
+
+
+def runs_html(history: History, query: Query, links: Addresses) -> Markup:
+    """Render one page of the runs that were asked for."""
+    total = history.count_runs(query.filters, most=COUNTED)
+    if query.sort:
+        found = history.page(
+            query.filters,
+            limit=A_PAGE,
+            sort=query.sort,
+            descending=query.descending,
+            after=query.after,
+        )
+        runs, after = found.runs, found.next
+    else:
+        skipped = int(query.after or "") if re.fullmatch("[0-9]{1,6}", query.after or "") else 0
+        runs = history.runs(query.filters, limit=A_PAGE + 1, skip=skipped)
+        after = f"{skipped + A_PAGE}" if len(runs) > A_PAGE else None
+        runs = runs[:A_PAGE]
+    page = RunList(
+        lead=_lead(query, total),
+        rows=tuple(_cells(run, links) for run in runs),
+        heads=tuple(_head(name, query, links) for name in _HEADS),
+        given=defaultdict(str, query.given),
+        choices=history.choices(),
+        action=links.runs(),
+        is_filtered=any(True for _ in query.in_words()),
+        more=None if after is None else links.runs(**query.changed(after=after)),
+        first=links.runs(**query.given) if query.after else None,
+    )
+    return render("runs.html", page=page)
+
+
+def _cells(run: RunSummary, links: Addresses) -> Cells:
+    return Cells(
+        title=shortened(run.objective, _TITLE),
+        href=links.trace(run.id),
+        outcome=outcome(run.known_success),
+        score="" if run.score is None else f"{run.score:.3f}",
+        novelty="" if run.novelty is None else f"{run.novelty:.2f}",
+        took="" if run.duration_ms is None else duration(run.duration_ms),
+        tokens="" if run.tokens is None else f"{run.tokens:,}",
+        steps=f"{run.step_count:,}",
+        started_at=run.started_at,
+        domain=run.domain,
+        state=run.state,
+        snippet=(*_marked(run.snippet or ""),),
+    )
+
+
+def _marked(snippet: str) -> Iterator[tuple[str, bool]]:
+    """Yield the pieces of a snippet, and whether each was searched for."""
+    for place, piece in enumerate(snippet.replace("]", "[").split("[")):
+        if piece:
+            yield piece, place % 2 == 1
+
+
+def _head(name: str, query: Query, links: Addresses) -> Head:
+    is_now = query.sort == name
+    turned = query.changed(sort=name, asc="1" if is_now and query.descending else "")
+    arrow = ("↓" if query.descending else "↑") if is_now else ""
+    return Head(_HEADS[name], links.runs(**turned), arrow)
+
+
+def _lead(query: Query, total: int) -> str:
+    if not total:
+        return "No run is like that." if query.given else "Nothing is recorded yet."
+    runs = counted(total, "run") if total <= COUNTED else f"More than {COUNTED:,} runs"
+    highest = _ORDERS.get(query.sort, ("the most first", "the least first"))
+    order = highest[not query.descending] if query.sort else "the best match first"
+    by = f" {query.sort}," if query.sort in SORTS.keys() - _ORDERS.keys() else ""
+    return f"{', '.join([runs, *query.in_words()])};{by} {order}."
+
+
+def _fraction(text: str | None) -> float | None:
+    try:
+        return min(1.0, max(0.0, float(text))) if text else None
+    except ValueError:
+        return None
+
+
+def _instant(text: str) -> str | None:
+    """Return a day as an instant, and an age as that long ago."""
+    if text in _AGES:
+        return instant(time.time() - int(text[:-1]) * _DAY_S)
+    return text if len(text) >= len("2026-11-01") and text[:4].isdecimal() else None

@@ -1,0 +1,170 @@
+"""Several runs on one page: two compared step by step, and all of one conversation."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+from kp_middleware.storage import Filters, History, Run
+from kp_middleware.views.comparison import Fact, Pair, Part, compared
+from kp_middleware.views.trace import StepView, view_step
+from kp_middleware.views.wording import duration, minute, outcome, shortened, signed, yes_or_no
+from kp_middleware.web.databases import Addresses
+from kp_middleware.web.marks import Table, TableRow, render
+
+_IN_HEADING: Final = {"id", "objective", "domain", "started_at"}
+_TITLE: Final = 140
+_CELL: Final = 120
+_LINES: Final = 60  # of one step
+_LINE: Final = 400
+_MOST_STEPS: Final = 400
+_MOST_RUNS: Final = 100
+
+
+class Side(NamedTuple):
+    """A step of one of the runs: its lines, each with whether the other run has another."""
+
+    step: StepView
+    lines: tuple[tuple[str, bool], ...]
+
+
+class StepRow(NamedTuple):
+    """Two steps that belong together, or one that only one run has."""
+
+    left: Side | None
+    right: Side | None
+    is_equal: bool
+
+
+class Title(NamedTuple):
+    """A run as a heading."""
+
+    title: str
+    href: str
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareView:
+    """Two runs side by side; ``left_out`` steps are not shown."""
+
+    left: Title
+    right: Title
+    facts: Table
+    scores: Table
+    steps: tuple[StepRow, ...]
+    left_out: int
+    turned: str
+
+
+class Turn(NamedTuple):
+    """One run of a conversation."""
+
+    asked: str
+    result: str
+    href: str
+    outcome: str
+    facts: tuple[str, ...]
+
+
+def compare_html(left: Run, right: Run, links: Addresses) -> Markup:
+    """Render two runs side by side, with their steps aligned."""
+    comparison = compared(left, right)
+    pairs = comparison.steps
+    view = CompareView(
+        _title(left, links),
+        _title(right, links),
+        Table(
+            ("", "Left", "Right"),
+            tuple(_fact(fact) for fact in comparison.facts if fact.fact not in _IN_HEADING),
+        ),
+        Table(("Part", "Left", "Right", "Difference"), (*map(_part, comparison.scores),)),
+        tuple(_row(pair, left, right) for pair in pairs[:_MOST_STEPS]),
+        max(0, len(pairs) - _MOST_STEPS),
+        links.compare(right.id, left.id),
+    )
+    return render("compare.html", page=view)
+
+
+def conversation_html(history: History, thread: str, links: Addresses) -> Markup:
+    """Render the runs of a conversation, from the first to the last."""
+    filters = Filters(thread=thread)
+    found = history.page(filters, limit=_MOST_RUNS, sort="started", descending=False)
+    turns = [_turn(history.run(one.seq), links) for one in found.runs]
+    return render("conversation.html", turns=turns, is_cut=found.next is not None)
+
+
+def _title(run: Run, links: Addresses) -> Title:
+    facts = [run.domain, f"{minute(run.started_at)} UTC", outcome(run.known_success)]
+    return Title(shortened(run.objective, _TITLE), links.trace(run.id), tuple(facts))
+
+
+def _turn(run: Run, links: Addresses) -> Turn:
+    facts = [f"{minute(run.started_at)} UTC"]
+    if run.duration_ms is not None:
+        facts.append(duration(run.duration_ms))
+    if run.score is not None:
+        facts.append(f"score {run.score:.3f}")
+    result = run.result_summary or ""
+    return Turn(run.objective, result, links.trace(run.id), outcome(run.known_success), (*facts,))
+
+
+def _fact(fact: Fact) -> TableRow:
+    cells = (_cell(fact.fact, fact.left), _cell(fact.fact, fact.right))
+    name = fact.fact.removesuffix("_ms").replace("_", " ")
+    return TableRow((name if fact.left == fact.right else f"{name} ≠", *cells))
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "success":
+        return yes_or_no(value)
+    if value is None:
+        return "–"
+    if name == "duration_ms":
+        return duration(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return shortened(str(value), _CELL)
+
+
+def _part(part: Part) -> TableRow:
+    amounts = ("–" if one is None else f"{one:.3f}" for one in (part.left, part.right))
+    difference = "" if part.difference is None else signed(part.difference)
+    return TableRow((part.part.replace("_", " "), *amounts, difference))
+
+
+def _row(pair: Pair, left: Run, right: Run) -> StepRow:
+    ours = None if pair.left is None else view_step(left, _place(left, pair.left))
+    theirs = None if pair.right is None else view_step(right, _place(right, pair.right))
+    lines = [*_diff(_lines(ours), _lines(theirs))]
+    is_both = ours is not None and theirs is not None
+    left_lines = tuple((one[0], is_both and not one[2]) for one in lines if one[0] is not None)
+    right_lines = tuple((one[1], is_both and not one[2]) for one in lines if one[1] is not None)
+    return StepRow(
+        None if ours is None else Side(ours, left_lines),
+        None if theirs is None else Side(theirs, right_lines),
+        is_both and all(one[2] for one in lines),
+    )
+
+
+def _place(run: Run, number: int) -> int:
+    return next(at for at, step in enumerate(run.steps) if step.number == number)
+
+
+def _lines(view: StepView | None) -> Sequence[str]:
+    if view is None:
+        return ()
+    text = "\n".join(part for part in (view.content, view.input, view.output) if part)
+    return [line[:_LINE] for line in text.splitlines()[:_LINES]]
+
+
+def _diff(
+    left: Sequence[str], right: Sequence[str]
+) -> Iterator[tuple[str | None, str | None, bool]]:
+    """Yield the lines of both, and whether they are equal."""
+    for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        for ours, theirs in zip_longest(left[a:b], right[c:d]):
+            yield ours, theirs, tag == "equal"

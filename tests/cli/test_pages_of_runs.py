@@ -1,0 +1,294 @@
+"""The pages of runs, of two runs, of a conversation and of review, in Datasette."""
+
+import asyncio
+import html
+import re
+import sqlite3
+from contextlib import closing
+from functools import partial
+from urllib.parse import quote
+
+import pytest
+from datasette.app import Datasette
+from hand_made import put, run, step, with_value
+
+from kp_middleware.web.reviewing import FORM_KEY
+
+OVERVIEW = "/-/kp/kp"
+RUNS = f"{OVERVIEW}/runs"
+
+
+class Shown:
+    """A file in Datasette, in this process; with a ``form_key`` as behind the one-time link."""
+
+    def __init__(self, runner, file, form_key=None):
+        self._runner = runner
+        self._datasette = Datasette([str(file)])
+        runner.run(self._datasette.invoke_startup())
+        app, client = self._datasette.app(), self._datasette.client
+        if form_key:
+            more = {FORM_KEY: form_key}
+            client.app = app = lambda scope, *rest, inner=app: inner({**scope, **more}, *rest)
+        self._client = client
+        self._app = app
+
+    def get(self, path, **more):
+        return self._ask("GET", path, **more)
+
+    def post(self, path, **form):
+        return self._ask("POST", path, data=form)
+
+    def _ask(self, method, path, **more):
+        import httpx
+
+        async def ask():
+            transport = httpx.ASGITransport(app=self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://kp") as client:
+                return await client.request(method, path, **more)
+
+        return self._runner.run(ask())
+
+
+@pytest.fixture
+def show():
+    with asyncio.Runner() as runner:
+        yield partial(Shown, runner)
+
+
+@pytest.fixture
+def shown(show, db):
+    """Three runs that differ in everything that a filter asks for."""
+    put(db, run("fix the leak", step("thought", content="hm"), id="one"), with_value(0.9))
+    put(db, run("write a poem", step("tool_call", tool="pen"), id="two"), with_value(0.3))
+    put(db, run("sum up the trial", step("thought", content="leak"), id="three"))
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.executescript(
+            "UPDATE traces SET domain='code', model='big', agent_name='Ann', duration_ms=900,"
+            " success=1, success_source='feedback', thread_id='t/1', started_at='2026-11-01T08:00'"
+            " WHERE id='kp:trace:one';"
+            "UPDATE traces SET domain='art', model='small', success=0, duration_ms=100,"
+            " input_tokens=5, output_tokens=7, started_at='2026-11-02T08:00'"
+            " WHERE id='kp:trace:two';"
+            "UPDATE traces SET domain='law', score=NULL, state='recorded', thread_id='t/1',"
+            " duration_ms=NULL, success_source='assumed', started_at='2026-11-03T08:00'"
+            " WHERE id='kp:trace:three';"
+        )
+    return show(db)
+
+
+def listed(page):
+    return [
+        html.unescape(name) for name in re.findall(r'class="kp-title"><a[^>]*><bdi>(.*?)</', page)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["sum up the trial", "write a poem", "fix the leak"]),
+        ("?asc=1", ["fix the leak", "write a poem", "sum up the trial"]),
+        ("?sort=score", ["fix the leak", "write a poem", "sum up the trial"]),
+        ("?sort=score&asc=1", ["write a poem", "fix the leak", "sum up the trial"]),
+        ("?sort=duration", ["fix the leak", "write a poem", "sum up the trial"]),
+        ("?sort=tokens", ["write a poem", "sum up the trial", "fix the leak"]),
+        ("?sort=nonsense", ["sum up the trial", "write a poem", "fix the leak"]),
+        ("?domain=art", ["write a poem"]),
+        ("?outcome=succeeded", ["fix the leak"]),
+        ("?outcome=failed", ["write a poem"]),
+        ("?outcome=not+known", ["sum up the trial"]),
+        ("?outcome=perhaps", ["sum up the trial", "write a poem", "fix the leak"]),
+        ("?state=recorded", ["sum up the trial"]),
+        ("?tool=pen", ["write a poem"]),
+        ("?model=big", ["fix the leak"]),
+        ("?agent=Ann", ["fix the leak"]),
+        ("?thread=t/1", ["sum up the trial", "fix the leak"]),
+        ("?min_score=0.3&max_score=0.9", ["write a poem"]),
+        ("?min_score=many", ["sum up the trial", "write a poem", "fix the leak"]),
+        ("?since=2026-11-02&until=2026-11-03", ["write a poem"]),
+        ("?q=poem", ["write a poem"]),
+        ("?q=leak&domain=code", ["fix the leak"]),
+        ("?q=leak&sort=started", ["sum up the trial", "fix the leak"]),
+        ("?domain=none", []),
+    ],
+)
+def test_runs_are_found_and_sorted_by_their_address(shown, query, found):
+    page = shown.get(f"{RUNS}{query}")
+
+    assert page.status_code == 200
+    assert listed(page.text) == found
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", "3 runs; the newest first."),
+        ("?domain=art&asc=1", "1 run, art; the oldest first."),
+        ("?outcome=failed&sort=score", "1 run, failed; score, the most first."),
+        ("?q=leak", "2 runs, with “leak”; the best match first."),
+        ("?min_score=0.5&since=7d", "No run is like that."),
+    ],
+)
+def test_a_page_says_in_words_what_its_address_asks_for(shown, query, words):
+    assert words in html.unescape(shown.get(f"{RUNS}{query}").text)
+
+
+def test_words_that_were_found_are_marked(shown):
+    page = shown.get(f"{RUNS}?q=leak").text
+
+    assert "<mark>leak</mark>" in page
+    assert 'value="leak"' in page
+
+
+@pytest.mark.parametrize("words", ['"', '"zz', "AND", "*", "a NEAR(", "\x00", "none", "<script>"])
+def test_what_was_searched_for_is_text(shown, words):
+    page = shown.get(f"{RUNS}?q={quote(words)}")
+
+    assert page.status_code == 200
+    assert "No run is like that." in page.text
+    assert "<script" not in page.text
+
+
+@pytest.mark.parametrize("sort", ["started", "score", "tokens"])
+@pytest.mark.parametrize("query", ["", "&asc=1", "&q=leak"])
+def test_pages_hold_every_run_once(show, db, sort, query):
+    for number in range(120):
+        value = with_value(round(number % 7 / 10, 1)) if number % 3 else None
+        put(db, run(f"fix the leak of {number}", step("thought")), *([value] if value else []))
+    shown, titles, href = show(db), [], f"{RUNS}?sort={sort}{query}"
+    while href:
+        page = shown.get(href).text
+        titles.append(listed(page))
+        (href,) = re.findall(r'href="([^"]*)" accesskey="n"', page) or [None]
+        href = href and html.unescape(href)
+
+    assert [*map(len, titles)] == [50, 50, 20]
+    assert len({title for page in titles for title in page}) == 120
+
+
+@pytest.mark.parametrize("after", ["x", "[1]", '["a", "b"]', "99999999999999", "-1", "null"])
+def test_an_address_that_continues_nothing_shows_the_first_page(shown, after):
+    page = shown.get(f"{RUNS}?after={quote(after)}")
+
+    assert page.status_code == 200
+    assert len(listed(page.text)) == 3
+
+
+def test_two_runs_are_compared_step_by_step(show, db):
+    put(db, run("one", step("tool_call", tool="pen", input={"ink": "blue", "size": 1}), id="a"))
+    put(db, run("two", step("tool_call", tool="pen", input={"ink": "red", "size": 1}), id="b"))
+
+    page = show(db).get(f"{OVERVIEW}/compare?left=a&right=b").text
+
+    assert page.count("<mark>") == 2
+    assert "blue" in page
+    assert "left=kp%3Atrace%3Ab&amp;right=kp%3Atrace%3Aa" in page
+
+
+@pytest.mark.parametrize("query", ["", "?left=a", "?left=x&right=y"])
+def test_a_comparison_with_nothing_is_not_found(shown, query):
+    assert shown.get(f"{OVERVIEW}/compare{query}").status_code == 404
+
+
+def test_a_conversation_is_one_page(shown):
+    run = shown.get(f"{OVERVIEW}/traces/one").text
+    (href,) = {one for one in re.findall(r'href="([^"]*)"', run) if "/conversations/" in one}
+
+    page = shown.get(href).text
+
+    assert page.index("fix the leak") < page.index("sum up the trial")
+    assert "write a poem" not in page
+
+
+def test_a_run_has_its_markdown_at_an_address(shown):
+    page = shown.get(f"{OVERVIEW}/traces/one.md")
+
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/plain")
+    assert page.text.startswith("# Trace `one`\n")
+    assert shown.get(f"{OVERVIEW}/traces/none.md").status_code == 404
+
+
+def test_a_theme_is_kept_and_leads_back(shown):
+    page = shown.get(f"{OVERVIEW}/theme/dark?to={quote(RUNS)}")
+    (cookie,) = page.headers.get_list("set-cookie")
+
+    assert page.headers["location"] == RUNS
+    dark = shown.get(RUNS, headers={"cookie": cookie.split(";")[0]}).text
+    assert '<body class="kp kp-dark">' in dark
+    assert '<body class="kp">' in shown.get(RUNS).text
+
+
+@pytest.mark.parametrize("to", ["https://evil.example", "//evil.example", "/\\evil.example", ""])
+def test_a_theme_leads_nowhere_else(shown, to):
+    page = shown.get(f"{OVERVIEW}/theme/light?to={quote(to, safe='')}")
+
+    assert page.headers["location"] == "/"
+
+
+def whole(name):
+    return f"kp:trace:{name.removeprefix('kp:trace:')}"
+
+
+def success_of(db, name):
+    with closing(sqlite3.connect(db)) as connection:
+        return connection.execute(
+            "SELECT success, success_source FROM traces WHERE id = ?", (whole(name),)
+        ).fetchone()
+
+
+def asked(page):
+    (name,) = re.findall(r'name="trace_id" value="([^"]*)"', page) or [None]
+    return name
+
+
+@pytest.fixture
+def unjudged(db):
+    for number in range(3):
+        put(db, run(f"task {number}", step("thought"), id=f"run-{number}"), with_value(0.5))
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE traces SET state = 'scored', success_source = 'assumed'")
+    return db
+
+
+def test_an_answer_is_feedback_and_the_next_run_is_asked_about(show, unjudged):
+    shown = show(unjudged, form_key="secret")
+    first = asked(shown.get(f"{OVERVIEW}/review").text)
+
+    page = shown.post(f"{OVERVIEW}/review", trace_id=first, token="secret", success="no")
+
+    assert page.status_code == 200
+    assert "Noted: failed." in page.text
+    assert success_of(unjudged, first) == (0, "feedback")
+    assert asked(page.text) not in {first, None}
+
+
+def test_a_run_can_be_skipped(show, unjudged):
+    shown = show(unjudged, form_key="secret")
+    page, seen = shown.get(f"{OVERVIEW}/review").text, []
+    while name := asked(page):
+        seen.append(name)
+        (href,) = re.findall(r'href="([^"]*)" accesskey="k"', page)
+        page = shown.get(html.unescape(href)).text
+
+    assert sorted(seen) == [whole(f"run-{number}") for number in range(3)]
+    assert "Nothing to review" in page
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "é"])
+def test_a_forged_answer_is_refused(show, unjudged, token):
+    shown = show(unjudged, form_key="secret")
+
+    page = shown.post(f"{OVERVIEW}/review", trace_id=whole("run-1"), token=token, success="no")
+
+    assert page.status_code == 403
+    assert success_of(unjudged, "run-1")[1] != "feedback"
+
+
+def test_where_there_is_no_one_time_link_nothing_is_written(show, unjudged):
+    shown = show(unjudged)
+
+    assert "kp-middleware review" in shown.get(f"{OVERVIEW}/review").text
+    assert asked(shown.get(f"{OVERVIEW}/review").text) is None
+    page = shown.post(f"{OVERVIEW}/review", trace_id=whole("run-1"), token="", success="no")
+    assert page.status_code == 403
+    assert success_of(unjudged, "run-1")[1] != "feedback"
