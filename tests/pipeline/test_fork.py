@@ -69,14 +69,15 @@ class Importing(StandInEmbedder):
 
 
 class Forking(StandInEmbedder):
-    """Forks while it embeds."""
+    """Forks while it embeds for the first time."""
 
     def __init__(self, fork):
         super().__init__()
         self.fork = fork
 
     def embed(self, text, /):
-        self.fork()
+        fork, self.fork = self.fork, lambda: None
+        fork()
         return super().embed(text)
 
 
