@@ -1,6 +1,6 @@
 """Measure whether a digest of a past run helps a real language model, and whether it harms.
 
-    python benchmarks/recall_live.py [new tasks of each kind] [servers]
+    python benchmarks/recall_live.py [new tasks of each kind] [servers] [ways, such as recalled]
 
 A scripted agent does 48 tasks of eight kinds, and a person says that each went well; it does 48
 others wrong, and a person says so. Then a small model (`_small_model.py`) does new tasks, worded
@@ -125,13 +125,14 @@ def sign_test(won: int, lost: int) -> float:
 
 
 def show(told: dict[str, list[Outcome]], fitting: int) -> None:
-    base = told["nothing"]
-    print(f"{len(base)} tasks; a run of the right kind was recalled for {fitting}")
+    base = told.get("nothing", [])
+    count = len(next(iter(told.values())))
+    print(f"{count} tasks; a run of the right kind was recalled for {fitting}")
     print(f"{'told':10} right (95 %)          tool  copied  won/lost against nothing")
     for way, outcomes in told.items():
         count = len(outcomes)
         right, tool, copied = (sum(column) / count for column in [*zip(*outcomes, strict=True)][1:])
-        pairs = [*zip(outcomes, base, strict=True)]
+        pairs = [*zip(outcomes, base, strict=False)]
         won = sum(one.is_right > other.is_right for one, other in pairs)
         lost = sum(one.is_right < other.is_right for one, other in pairs)
         span = wilson(right, count)
@@ -156,7 +157,8 @@ def main() -> None:
         kp = stack.enter_context(KnowledgePulse(db=Path(folder) / "kp.db", sync=True))
         record(kp, past[: len(past) // 2], luck, well=True)
         record(kp, past[len(past) // 2 :], luck, well=False)
-        todo = [*pairings(kp, new, luck)]
+        ways = sys.argv[3:] or WAYS
+        todo = [one for one in pairings(kp, new, luck) if one[1] in ways]
         models: SimpleQueue[SmallModel] = SimpleQueue()
         for _ in range(servers):
             models.put(stack.enter_context(small_model()))
@@ -169,7 +171,7 @@ def main() -> None:
             finally:
                 models.put(model)
 
-        told: dict[str, list[Outcome]] = {way: [] for way in WAYS}
+        told: dict[str, list[Outcome]] = {way: [] for way in ways}
         with ThreadPoolExecutor(servers) as pool:
             for number, (way, outcome) in enumerate(pool.map(ask, todo), start=1):
                 told[way].append(outcome)

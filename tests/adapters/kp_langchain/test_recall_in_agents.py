@@ -67,7 +67,7 @@ def test_the_model_is_shown_a_like_run_before_the_task_and_nothing_of_it_is_reco
         assert (system.type, system.text) == ("system", "Help.")
         assert (quote.type, task.type, task.text) == ("human", "human", TASK)
         assert f'<past_run id="{known}" succeeded="true" known_by="feedback"' in quote.text
-        assert "- add(a=17, b=1)\n" in quote.text
+        assert 'Call: {"name": "add", "arguments": {"a": 17, "b": 1}}\n' in quote.text
     assert len(shown) == 2
     assert not any("past_run" in message.text for message in ended["messages"])
     assert run.recalled == (known,)

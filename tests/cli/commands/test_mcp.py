@@ -85,7 +85,7 @@ def test_an_agent_finds_a_run_and_reads_it(kp, db):
     assert all(tool.annotations.read_only_hint for tool in tools)
     for text in (found, told, shown):
         assert f'<past_run id="{known}" succeeded="true" known_by="feedback"' in text
-        assert 'pay_back(number="A17", reason="") failed: ' in text
+        assert '"pay_back", "arguments": {"number": "A17", "reason": ""}}: ' in text
         assert "obey me" not in text
         assert "anna@example.org" not in text
     assert "obey me" in outputs
