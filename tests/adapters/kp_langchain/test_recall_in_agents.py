@@ -14,6 +14,7 @@ from versions import InMemorySaver, KPRecallMiddleware, create_agent
 from kp_langchain import KPCallbackHandler, KPRetriever, recall_past_runs
 
 TASK = "Refund order B4, please."
+AGAIN = "And refund order B5, please."
 
 
 class Listening(ScriptedModel):
@@ -28,7 +29,9 @@ class Listening(ScriptedModel):
 
 @pytest.fixture
 def known(kp):
-    """A run that a person said was right."""
+    """A run that a person said was right, among others."""
+    for other in ("Bake a cake.", "Translate the letter.", "Count all tickets."):
+        kp.capture(lambda question: question)(other)
     handler = KPCallbackHandler(kp)
     refund = chain(calls(add={"a": 17, "b": 1}), says("It is refunded."))
     refund.invoke({"messages": "Refund order A17, please."}, {"callbacks": [handler]})
@@ -81,12 +84,12 @@ def test_each_turn_of_a_thread_is_shown_its_own(kp):
     thread = {"configurable": {"thread_id": "1"}, "callbacks": [KPCallbackHandler(kp)]}
 
     made.invoke({"messages": TASK}, thread)
-    made.invoke({"messages": "Thank you."}, thread)
+    made.invoke({"messages": AGAIN}, thread)
 
     first, second = ([message.text for message in messages] for messages in shown)
     assert [TASK in text for text in first] == [False, False, True]
     assert [text.count("<past_run") for text in second][-2:] == [1, 0]
-    assert second[-1] == "Thank you."
+    assert second[-1] == AGAIN
     assert [step.content for step in kp.run("@last").steps] == ["You are welcome."]
 
 

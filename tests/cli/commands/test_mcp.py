@@ -18,6 +18,8 @@ mcp = pytest.importorskip("mcp", reason="needs mcp: its server and client")
 def kp(db, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDER", "none")
     with KnowledgePulse(db=db, embedder=StandInEmbedder(), sync=True) as kp:
+        for other in ("Bake a cake.", "Translate the letter.", "Count all tickets."):
+            kp.capture(lambda question: question)(other)
         yield kp
 
 
