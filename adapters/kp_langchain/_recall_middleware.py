@@ -66,11 +66,17 @@ class KPRecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
 
     def before_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
         """Look for a past run."""
-        return _update(self._kp.recall(_task(state), **self._for(runtime)))
+        terms = self._for(runtime)
+        tasks = _tasks(state)
+        return _update(next(filter(None, (self._kp.recall(one, **terms) for one in tasks)), []))
 
     async def abefore_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
         """Look for a past run, without blocking the event loop."""
-        return _update(await self._kp.arecall(_task(state), **self._for(runtime)))
+        terms = self._for(runtime)
+        found: list[Recalled] = []
+        for task in _tasks(state):
+            found = found or await self._kp.arecall(task, **terms)
+        return _update(found)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -93,10 +99,10 @@ class KPRecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
         return {**self._terms, "owner": owner}
 
 
-def _task(state: RecallState) -> str:
-    """Return what people said last: the task is often clear only with the second turn."""
+def _tasks(state: RecallState) -> list[str]:
+    """Return the last turns of people, in which a task often becomes clear; then the last alone."""
     said = [read(message).text for message in state["messages"] if role_of(message) == "user"]
-    return "\n".join(said[-_TURNS:])
+    return [*dict.fromkeys(["\n".join(said[-_TURNS:]), *said[-1:]])]
 
 
 def _update(found: "Sequence[Recalled]") -> dict[str, Any]:
