@@ -19,7 +19,7 @@ MOST_RUNS: Final = 500
 
 _FEWEST_RUNS: Final = 100
 _BEST: Final = 10  # so many of the considered runs are in the share, if there are enough
-_BAND: Final = 4.0  # runs owed, or in debt, at which all or none go
+_BAND: Final = 5.0  # runs owed, or in debt, at which all or none go
 _CREDIT: Final = _BAND + 1  # one beyond the band, or debts are forgotten
 _UNKNOWN: Final = 0.5
 _UNSAID_CONFIDENCE: Final = 0.8
@@ -140,7 +140,7 @@ class Choice(NamedTuple):
 def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choice:
     """Choose whether a run is in a share.
 
-    With the credit kept from run to run, from the end of the warm-up on fewer than 10 runs too
+    With the credit kept from run to run, from the end of the warm-up on fewer than 11 runs too
     many or too few go in any stretch, for any keys.
 
     Args:
@@ -166,10 +166,10 @@ def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choic
 
 
 def level_at(credit: float, share: float) -> float:
-    """Return the share of the last runs that may go now: 1 at a credit of 4, 0 at -4.
+    """Return the share of the last runs that may go now: 1 at a credit of 5, 0 at -5.
 
-    >>> [round(level_at(credit, 0.2), 2) for credit in (-4, -1, 0, 1, 3, 4)]
-    [0.0, 0.19, 0.2, 0.25, 0.65, 1.0]
+    >>> [round(level_at(credit, 0.2), 2) for credit in (-5, -1, 0, 1, 3, 5)]
+    [0.0, 0.19, 0.2, 0.23, 0.49, 1.0]
     """
     part = max(-1.0, min(1.0, credit / _BAND))
     square = part * part

@@ -106,7 +106,7 @@ def test_where_runs_are_owed_more_than_the_share_may_go():
     told = ranked("top 10%", 0.7, Past(HUNDRED, credit=3.0))
 
     assert told.decision == "forward"
-    assert "the best 60.6% of the domain's last 100 runs" in told.reason
+    assert "the best 42.4% of the domain's last 100 runs" in told.reason
 
 
 @pytest.mark.parametrize(("credit", "decision"), [(5.0, "forward"), (-5.0, "withhold")])
