@@ -71,6 +71,8 @@ def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
 def _record(record: SuccessRecord) -> str | None:
     if not record.known:
         return None
+    if not record.forwarded_known:
+        return f"{record.succeeded:,} of {record.known:,} runs with a known end succeeded"
     chosen = "chosen by the gate" if record.some_stay else "forwarded"
     forwarded = f"of {record.forwarded_known:,} {chosen} with a known end"
     all_ = f"of all {record.known:,}: {record.succeeded:,}"
