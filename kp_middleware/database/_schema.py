@@ -45,6 +45,10 @@ def our_version(connection: sqlite3.Connection, path: Path) -> int:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except UnicodeDecodeError as error:  # SQLite's message quotes the schema, which is damaged
+        corrupt = sqlite3.DatabaseError("database disk image is malformed")
+        corrupt.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise corrupt from error
     finally:
         connection.rollback()
     if application_id != APPLICATION_ID and any((application_id, version, tables)):

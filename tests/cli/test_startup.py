@@ -27,6 +27,7 @@ WORDS = {
     "out": "{folder}/made",
     "query": "SELECT 1 AS one",
     "right": "@last",
+    "task": "one",
     "text": "one",
     "trace_id": "@last",
     "value": "0.8",

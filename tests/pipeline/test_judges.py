@@ -57,13 +57,13 @@ def test_one_that_fails_has_said_nothing(outcome, counted, sync):
     def judge(_):
         raise LookupError("no rubric")
 
-    assert outcome(Judge(judge), sync=sync) == [1, 0.8, "assumed"]
+    assert outcome(Judge(judge), sync=sync) == [None, 0.8, "assumed"]
     assert counted() == {"judge: LookupError": 1}
 
 
 @pytest.mark.parametrize("answer", [None, 2, "yes"])
 def test_what_is_no_answer_says_nothing(outcome, answer):
-    assert outcome(Judge(lambda _: answer)) == [1, 0.8, "assumed"]
+    assert outcome(Judge(lambda _: answer)) == [None, 0.8, "assumed"]
 
 
 def test_one_that_is_late_has_said_nothing_and_others_go_on(pulse, stored, counted):
@@ -94,7 +94,7 @@ def test_a_late_async_judge_is_cancelled(outcome, counted):
         finally:
             cancelled.set()
 
-    assert outcome(Judge(judge, timeout_s=0.05)) == [1, 0.8, "assumed"]
+    assert outcome(Judge(judge, timeout_s=0.05)) == [None, 0.8, "assumed"]
     assert cancelled.wait(10)
     assert sum(counted().values()) == 1
 

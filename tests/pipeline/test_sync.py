@@ -57,7 +57,7 @@ def test_an_agent_s_call_scores_its_own_run_and_none_that_others_left(pulse, db)
 
     pulse(embedder=embedder, sync=True).capture(lambda text: text)("ours")
 
-    assert len(embedder.asked) == 1
+    assert len(embedder.asked) == 2  # the run, and what people said in it
     assert states(db) == ["recorded"] * 20 + ["scored"]
 
 

@@ -301,7 +301,7 @@ def test_an_empty_file_has_an_overview(connection):
         (),
         (0, 0, 0),
         False,
-        (0, 0, 0, 0),
+        (0, 0, 0, 0, False),
         (0, 0),
         ((), (), ()),
     )

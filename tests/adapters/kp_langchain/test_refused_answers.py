@@ -142,7 +142,7 @@ def test_the_answer_that_is_taken_then_ends_the_one_run(config, traces, make, ta
     graph.invoke(Command(resume=taken), config)
 
     [(trace, story)] = traces()
-    assert (trace["state"], trace["success"], trace["error_type"]) == ("scored", 1, None)
+    assert (trace["state"], trace["success"], trace["error_type"]) == ("scored", None, None)
     assert story[: len(refused)] == refused
     assert [line for line in story if line.startswith("tool_call")] == [
         line for line in refused if line.startswith("tool_call")

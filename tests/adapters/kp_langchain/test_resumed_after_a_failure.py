@@ -66,7 +66,7 @@ def test_a_run_that_goes_on_after_a_failure_has_its_objective(kp, traces, run):
 
     failed, went_on = traces()
     assert failed["success"] == 0
-    assert (went_on["objective"], went_on["success"]) == ("How much is 1 + 2?", 1)
+    assert (went_on["objective"], went_on["success"]) == ("How much is 1 + 2?", None)
     assert story(went_on) == ["tool_call add(a=1, b=2)", "observation add: 3", "thought: 3"]
 
 

@@ -212,7 +212,7 @@ def test_markdown_has_the_objective_the_score_and_the_steps(type_command):
     assert told.startswith("# Trace `5555`\n\n```text\nFind a fare\n```\n")
     assert "| novelty | +0.262 | 0.750 × 0.35  (0.250 like a1b2c3d4) |\n" in told
     assert "### 0 thought\n\n```text\nthought 0\n```\n" in told
-    assert '### 29 tool_call `search` 1,234 ms\n\n```json\n{\n  "q": "fare"\n}\n```\n' in told
+    assert '### 29 tool_call `search` 1.2\xa0s\n\n```json\n{\n  "q": "fare"\n}\n```\n' in told
     assert told.endswith("## Result\n\n```text\n7 euro\n```\n")
 
 
