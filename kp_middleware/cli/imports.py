@@ -39,6 +39,9 @@ _REASONS: Final = {
 }
 _SHOWN: Final = 3
 _OBJECTIVE: Final = 24
+_NEXT: Final = (
+    '  kp-middleware list --sort novelty · show ID --why · ui · recall --unconfirmed "how did I …"'
+)
 
 
 @click.command("import")
@@ -207,7 +210,7 @@ def _tell(result: Row, found: Highlights | None, wanted: "Wanted") -> None:
         click.echo("  nothing has left this machine, and nothing of these will: they are private")
     if any(found):
         _show(found)
-        click.echo("  kp-middleware list --sort novelty · show ID --why · ui")
+        click.echo(_NEXT)
 
 
 def _show(found: Highlights) -> None:

@@ -1,12 +1,14 @@
 """A stream of the JSON values of a file: one a line, the elements of an array, or a document."""
 
+import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Final, Literal, TypeAlias
+from typing import BinaryIO, Final, Literal, TypeAlias, cast
 
 from kp_middleware.imports._run import Book
 from kp_middleware.recording import jsonable
@@ -30,13 +32,20 @@ def values_in(path: Path, book: Book) -> Iterator[object]:
     What is no JSON, too long, too deeply nested or unreadable is skipped, and counted in the book.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             layout = _layout(file.read(_HEAD_BYTES))
             file.seek(0)
             read = {"elements": _elements, "lines": _lines, "document": _document}[layout]
             yield from read(file, book)
-    except (OSError, UnicodeError):
+    except (OSError, UnicodeError, EOFError, zlib.error):
         book.skip("unreadable")
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file to read it; one of gzip as what is in it."""
+    with path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return cast("BinaryIO", gzip.open(path)) if is_packed else path.open("rb")
 
 
 def written(value: object) -> str:

@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import sqlite3
@@ -259,3 +260,17 @@ def test_a_file_that_is_no_text_is_counted(tmp_path):
     _, book = read_all(path, "messages")
 
     assert book.skipped == {"unreadable": 1}
+
+
+def test_a_file_of_gzip_is_read_as_what_is_in_it(tmp_path):
+    plain, packed, cut = (tmp_path / name for name in ("plain.jsonl", "packed.jsonl.gz", "cut.gz"))
+    plain.write_text(lines(*(conversation() for _ in range(200))))
+    packed.write_bytes(gzip.compress(plain.read_bytes(), 0))
+    cut.write_bytes(packed.read_bytes()[:-2000])
+
+    kept, _ = read_all(packed, "messages")
+    some, book = read_all(cut, "messages")
+
+    assert len(kept) == len(read_all(plain, "messages")[0]) == 200
+    assert 0 < len(some) < 200
+    assert book.skipped["unreadable"] == 1

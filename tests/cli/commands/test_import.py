@@ -60,7 +60,7 @@ def test_it_looks_where_the_tool_keeps_its_sessions_and_ranks(type_command):
     )
     assert "most unlike all others" in table[0]
     assert "Find out why" in "".join(table)
-    assert following == "  kp-middleware list --sort novelty · show ID --why · ui"
+    assert following.startswith("  kp-middleware list --sort novelty · show ID --why · ui")
     assert result.stderr == ("  skipped: 1 not JSON (perhaps the session is still being written)\n")
 
 
