@@ -18,6 +18,11 @@ OVERVIEW = "/-/kp/kp"
 RUNS = f"{OVERVIEW}/runs"
 
 
+def _served(app, more, scope, *rest):
+    """The app as behind the one-time link."""
+    return app({**scope, **more}, *rest)
+
+
 class Shown:
     """A file in Datasette, in this process; with a ``form_key`` as behind the one-time link."""
 
@@ -25,11 +30,9 @@ class Shown:
         self._runner = runner
         self._datasette = Datasette([str(file)])
         runner.run(self._datasette.invoke_startup())
-        app, client = self._datasette.app(), self._datasette.client
+        app = self._datasette.app()
         if form_key:
-            more = {FORM_KEY: form_key}
-            client.app = app = lambda scope, *rest, inner=app: inner({**scope, **more}, *rest)
-        self._client = client
+            app = partial(_served, app, {FORM_KEY: form_key})
         self._app = app
 
     def get(self, path, **more):
