@@ -29,7 +29,13 @@ class RecallState(AgentState[Any]):
     kp_quote: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
-class KPRecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
+if TYPE_CHECKING:
+    Middleware = AgentMiddleware[RecallState, Any, Any]
+else:
+    Middleware = AgentMiddleware  # the number of its parameters has changed
+
+
+class KPRecallMiddleware(Middleware):
     """Quote a past run that succeeded at a task like this one, before the last human message.
 
     It looks once, before the agent begins. The quote is data in a human message, never part of
@@ -79,16 +85,18 @@ class KPRecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
         return _update(found)
 
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResponse[Any]:
+        self,
+        request: "ModelRequest[Any]",
+        handler: "Callable[[ModelRequest[Any]], ModelResponse[Any]]",
+    ) -> "ModelResponse[Any]":
         """Show the model the quote."""
         return handler(_quoting(request))
 
     async def awrap_model_call(
         self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any]:
+        request: "ModelRequest[Any]",
+        handler: "Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]",
+    ) -> "ModelResponse[Any]":
         """Show the model the quote."""
         return await handler(_quoting(request))
 
@@ -109,7 +117,7 @@ def _update(found: "Sequence[Recalled]") -> dict[str, Any]:
     return {"kp_quote": quotes(found)}  # an empty one, too: a thread's state has the last turn's
 
 
-def _quoting(request: ModelRequest[Any]) -> ModelRequest[Any]:
+def _quoting(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
     quote = request.state.get("kp_quote")
     messages = request.messages
     people = [place for place, one in enumerate(messages) if role_of(one) == "user"]
