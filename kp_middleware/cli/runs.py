@@ -31,7 +31,7 @@ from kp_middleware.cli.rows import (
 from kp_middleware.cli.run_text import comparison_parts, run_parts, why_parts
 from kp_middleware.cli.user_settings import profile_weights, wrong_settings
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import Filters, History, Run, RunSummary, SimilarRun
+from kp_middleware.storage import SORTS, Filters, History, Run, RunSummary, SimilarRun
 from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.markdown import markdown
@@ -51,11 +51,21 @@ _FORMATS: Final = {
 }
 
 
+_SORTED: Final = {  # the column that shows it
+    "started": "started_at",
+    "score": "success",
+    "novelty": "novelty",
+    "duration": "duration_ms",
+    "tokens": "tokens",
+    "steps": "step_count",
+}
+
+
 @click.command("list")
 @limit_option()
 @filter_options
 @click.option("--near", is_flag=True, help="Sort by distance to the threshold, nearest first.")
-@click.option("--sort", type=click.Choice(["novelty"]), help="Sort by this, the highest first.")
+@click.option("--sort", type=click.Choice([*SORTS]), help="Sort by this, the highest first.")
 @output_options(columns=COLUMNS)
 @click.pass_obj
 def list_(
@@ -70,19 +80,25 @@ def list_(
     \b
     kp-middleware list --below --near -d code         near misses
     kp-middleware list --sort novelty                 most unlike all earlier runs
+    kp-middleware list --sort duration --since 7d     where the time went
     kp-middleware list -q "leak* NOT worker"          full-text search
     kp-middleware list --failed --since 2d --nl       one JSON object per line
     """
-    novel = sort == "novelty"
-    searches = filters.text is not None and not near and not novel
+    searches = filters.text is not None and not near and sort is None
     with History.open(db) as history:
-        runs = history.runs(filters, limit=limit, near=near, novel=novel)
+        if sort is None:
+            runs = history.runs(filters, limit=limit, near=near)
+        else:
+            runs = history.page(filters, limit=limit, sort=sort).runs
         count = history.count_runs(filters) if len(runs) == limit else limit
+    by = _SORTED.get(sort or "", "margin" if near else "success")
     columns: tuple[str, ...] = (*COLUMNS[:-1], "snippet") if searches else COLUMNS
-    columns = (*COLUMNS[:4], "novelty", *COLUMNS[4:]) if novel else columns
+    if by not in columns:
+        columns = (*COLUMNS[:4], by, *COLUMNS[4:])
     if output.format == "table" and (width := screen_width()) < _WIDE:
-        columns = _columns(width, near=near, novel=novel, searches=searches)
-    rows = (run_row(run) | ({"novelty": run.novelty} if novel else {}) for run in runs)
+        columns = _columns(width, by=by, searches=searches)
+    more = {"novelty", "tokens"} & {by}
+    rows = (run_row(run) | {name: getattr(run, name) for name in more} for run in runs)
     output.print(rows, columns, for_people=run_for_people)
     tell_how_many(count, limit, len(runs))
     for wrong in wrong_settings():
@@ -251,13 +267,11 @@ def follow(
         first = 0
 
 
-def _columns(
-    width: int, *, near: bool = False, novel: bool = False, searches: bool = False
-) -> tuple[str, ...]:
+def _columns(width: int, *, by: str = "success", searches: bool = False) -> tuple[str, ...]:
     """Return the columns to show, fewer on a narrow terminal to fit the objective."""
-    middle = ("score", "margin" if near else "novelty" if novel else "success", "state")
     place = ("started_at", "domain") if width >= _ROOMY else ()
-    return ("id", *place, *middle, "snippet" if searches else "objective")
+    objective = "snippet" if searches else "objective"
+    return (*dict.fromkeys(("id", *place, "score", by, "state", objective)),)
 
 
 def _how_many(value: str) -> int | None:

@@ -148,13 +148,7 @@ class History:
         return AdjacentTraces._make(found.fetchone())
 
     def runs(
-        self,
-        filters: Filters = _ALL,
-        *,
-        limit: int,
-        near: bool = False,
-        novel: bool = False,
-        skip: int = 0,
+        self, filters: Filters = _ALL, *, limit: int, near: bool = False, skip: int = 0
     ) -> list[RunSummary]:
         """Return the runs that match: newest first, or with a ``text`` the best match first.
 
@@ -162,7 +156,6 @@ class History:
             filters: Which runs.
             limit: How many at most.
             near: Return those nearest to their threshold first, on both sides.
-            novel: Return those most unlike all earlier ones first.
             skip: Omit so many of the best matches.
 
         Raises:
@@ -170,8 +163,6 @@ class History:
         """
         if near:
             return self._listing.nearest(filters, limit)
-        if novel:
-            return self._listing.most_novel(filters, limit)
         if filters.text is not None:
             return self._listing.found(filters, limit, skip)
         return self._listing.newest(filters, limit)
@@ -297,13 +288,7 @@ class History:
     def points(
         self, *, first: int = 0, around: int | None = None
     ) -> tuple[_overview.MapPoint, ...]:
-        """Return runs with comparable vectors: those from ``first`` on, or one and others.
-
-        Args:
-            first: Only runs from this ``seq`` on.
-            around: A run that selects the embedder: it comes first, then the run that was nearest
-                when it was scored, however old. None selects the embedder of the newest vector.
-        """
+        """Return runs with comparable vectors, as `read_points` does."""
         return _overview.read_points(self._connection, first=first, around=around)
 
     def domains(self) -> tuple[str, ...]:

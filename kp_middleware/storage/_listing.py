@@ -231,16 +231,6 @@ class Listing:
         )
         return nearest[:limit]
 
-    def most_novel(self, filters: Filters, limit: int) -> list[RunSummary]:
-        """Return the matching traces most unlike all earlier ones, the most novel first."""
-        where = self._where(filters)
-        return self._listed(
-            f"SELECT t.seq {_FROM} WHERE t.novelty IS NOT NULL AND {where.sql}"
-            " ORDER BY t.novelty DESC, t.seq DESC LIMIT :limit",
-            "t.novelty DESC, f.seq DESC",
-            {**where.values, "limit": limit},
-        )
-
     def found(self, filters: Filters, limit: int, skip: int) -> list[RunSummary]:
         """Return the traces that contain ``text`` with a ``snippet``, the best match first.
 

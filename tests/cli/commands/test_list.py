@@ -267,3 +267,24 @@ def test_that_there_are_more_is_said_last(db):
 
     assert "good code" in row
     assert more == "4 in all: -n shows more"
+
+
+@pytest.mark.usefixtures("traces")
+@pytest.mark.parametrize(
+    ("sort", "column", "first"),
+    [
+        ("score", "score", "old"),
+        ("duration", "duration_ms", "old"),
+        ("started", "started_at", "nearly"),
+        ("novelty", "novelty", None),
+        ("tokens", "tokens", None),
+        ("steps", "step_count", None),
+    ],
+)
+def test_runs_are_sorted_by_what_is_shown(type_command, sort, column, first):
+    rows = json.loads(type_command("list", "--sort", sort, "--json").stdout)
+
+    values = [row[column] for row in rows if row[column] is not None]
+    assert values == sorted(values, reverse=True)
+    assert first is None or rows[0]["objective"] == first
+    assert column in type_command("list", "--sort", sort, "--tsv").stdout.splitlines()[0]
