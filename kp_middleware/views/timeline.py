@@ -61,9 +61,8 @@ class Timeline(NamedTuple):
 def timeline(run: Run) -> Timeline:
     """Return the calls of a run; empty where nothing was timed."""
     began_s = epoch_s(run.started_at)
-    calls = sorted(
-        (call for step in run.steps for call in _calls(step, began_s)), key=lambda call: call[3:]
-    )
+    calls = [call for step in run.steps for call in _calls(step, began_s)]
+    calls.sort(key=lambda call: (call.start_ms, call.step))
     total_ms = max([run.duration_ms or 0.0, *(call.end_ms for call in calls)])
     return Timeline(
         tuple(calls[:MOST_CALLS]),

@@ -337,9 +337,8 @@ def view_step(run: Run, place: int) -> StepView:
 
 
 def _since(began: str, at: str | None) -> str:
-    """Word how long after the beginning something was; empty at the beginning."""
-    ms = 0 if at is None else (epoch_s(at) - epoch_s(began)) * 1000
-    return f"+{duration(ms)}" if ms >= 1 else ""
+    """Word how long after the beginning something was; empty if that is not known."""
+    return "" if at is None else f"+{duration(max(0.0, epoch_s(at) - epoch_s(began)) * 1000)}"
 
 
 def _indented_json(value: object) -> str:

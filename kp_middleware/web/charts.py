@@ -162,7 +162,7 @@ def timeline_bars(found: Timeline) -> Chart:
             ("tools", found.tools_ms),
             ("neither", found.waiting_ms),
         )
-        if ms >= 1
+        if ms
     )
     finding = f"{duration(found.total_ms)} in all{f': {took}' if took else ''}"
     if found.left_out:
@@ -186,23 +186,21 @@ def timeline_bars(found: Timeline) -> Chart:
 
 def period_table(name: str, periods: Sequence[Period], href: Callable[[str], str | None]) -> Table:
     """Return how the runs of each day or model ended, how long they took, and their tokens."""
-    rows = tuple(
-        TableRow(
-            (
-                day(one.name, year=False) if name == "Day" else one.name,
-                f"{one.runs:,}",
-                share(one.succeeded, one.succeeded + one.failed)
-                if one.succeeded + one.failed
-                else "",
-                "" if one.p50_ms is None else duration(one.p50_ms),
-                "" if one.p99_ms is None else duration(one.p99_ms),
-                f"{one.tokens:,}" if one.tokens else "",
-            ),
-            href(one.name),
-        )
-        for one in periods
+    columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens")
+    shown = len(columns) if any(one.tokens for one in periods) else -1
+    rows = tuple(TableRow(_period(name, one)[:shown], href(one.name)) for one in periods)
+    return Table(columns[:shown], rows)
+
+
+def _period(name: str, one: Period) -> tuple[str, ...]:
+    known = one.succeeded + one.failed
+    return (
+        day(one.name, year=False) if name == "Day" else one.name,
+        f"{one.runs:,}",
+        share(one.succeeded, known) if known else "",
+        *("" if ms is None else duration(ms) for ms in (one.p50_ms, one.p99_ms)),
+        f"{one.tokens:,}" if one.tokens else "",
     )
-    return Table((name, "Runs", "Succeeded", "p50", "p99", "Tokens"), rows)
 
 
 def waterfall(view: TraceView) -> Chart:
