@@ -10,12 +10,13 @@ from kp_middleware.recording import current_recorder
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState
-    from langchain.agents.middleware.types import ModelRequest, ModelResponse, PrivateStateAttr
+    from langchain.agents.middleware.types import PrivateStateAttr
     from langchain_core.messages import HumanMessage
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
 if TYPE_CHECKING:
+    from langchain.agents.middleware.types import ModelRequest, ModelResponse
     from langgraph.runtime import Runtime
 
     from kp_middleware import KnowledgePulse, Recalled
