@@ -80,7 +80,6 @@ class Keeping:
         seq = self._store.record(run)
         with transaction(self._connection):
             if self._store.is_recorded(seq):
-                self._store.outcome(seq)
                 self._cache.add(vector, run.trace.id, embedder=EMBEDDER)
                 self._store.save_evaluation(seq, Evaluation(score, VERDICT), took_ms=1.0)
 
