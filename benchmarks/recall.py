@@ -44,12 +44,12 @@ class Run(NamedTuple):
     success: bool
 
     def asked(self, turns: int) -> str:
-        """What a person has said after so many turns."""
+        """Return the words of a person after so many turns."""
         return " ".join(said_in(self.trace).split("\n")[:turns])
 
 
 class Rates(NamedTuple):
-    """How often the right run is the first, among the first three, and at the operating point
+    """Shares of questions: the right run first, among the first three, and at the operating point
     found; and how often one is recalled though none fits."""
 
     first: float

@@ -40,7 +40,7 @@ class Past(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the model did with one task in one way."""
+    """One answer of the model."""
 
     kind: str
     is_right: bool
@@ -80,7 +80,7 @@ def quoted(run: Run) -> str:
 
 
 def same(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
-    """Whether two calls are the same, but for capitals."""
+    """Return True if two calls differ by capitals alone."""
     return one[0] == other[0] and plain(one[1]) == plain(other[1])
 
 

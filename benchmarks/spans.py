@@ -1,4 +1,4 @@
-"""What a span costs the agent's thread, beside an empty processor and an exporter in memory.
+"""Measure a span on the agent's thread, beside an empty processor and an exporter in memory.
 
     python benchmarks/spans.py
 

@@ -32,7 +32,7 @@ _CANNOT_BE_MADE_AGAIN: Final = (
 
 
 class Selection(NamedTuple):
-    """Which runs are wanted.
+    """A choice of runs.
 
     Attributes:
         filters: Those of lists.
@@ -50,7 +50,7 @@ class Selection(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What is written of one run, or of a pair: JSON texts, a line each."""
+    """The output of one run, or of a pair: JSON texts, a line each."""
 
     trace_id: str
     lines: list[str]
@@ -96,7 +96,7 @@ class Dataset:
 
     @property
     def count(self) -> int:
-        """How many runs, or pairs, were written."""
+        """The number of runs, or pairs, written."""
         return len(self._ids) + len(self._pairs)
 
     def entries(self) -> Iterator[Entry | None]:

@@ -124,9 +124,9 @@ class Reading:
     def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:
         """Return the runs that are worth a person's judgement, the first one first.
 
-        Recent ones that nobody has judged: first those that the gate lets leave, then those whose
-        verdict was closest. If the first would be all, they get half of the places. Answer with
-        `feedback`.
+        Recent ones that nobody has judged: first those that the gate lets leave, then those that
+        the estimate is least sure of. If the first would be all, they get half of the places.
+        Answer with `feedback`.
 
         Args:
             limit: At most so many.

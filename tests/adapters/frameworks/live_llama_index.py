@@ -50,7 +50,7 @@ class Scripted(FunctionCallingLLM):
         return await self.astream_chat(chat_history)
 
     def _never(self, *_, **__):
-        raise NotImplementedError
+        raise NotImplementedError  # abstract in LLM; an agent streams with tools
 
     chat = complete = acomplete = achat = stream_chat = _never
     stream_complete = astream_complete = _never

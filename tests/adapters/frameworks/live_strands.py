@@ -22,7 +22,7 @@ class Scripted(Model):
         return {"model_id": "scripted"}
 
     def structured_output(self, *_, **__):
-        raise NotImplementedError
+        raise NotImplementedError  # abstract in Model; no scene asks for it
 
     async def stream(self, messages, tool_specs=None, system_prompt=None, **_):
         turn = taken(self.turns)
