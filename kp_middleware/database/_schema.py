@@ -31,7 +31,7 @@ SCHEMA: Final = 10
 """The current schema version: the ``PRAGMA user_version`` of ``schema.sql``."""
 
 RELEASED: Final = 6
-"""The only other version that was released: ``from_6.sql`` leads from it to today's."""
+"""The only other version that was released: ``from_6.sql`` fills in what its rows lack."""
 
 
 def our_version(connection: sqlite3.Connection, path: Path) -> int:
@@ -70,8 +70,9 @@ def make_or_upgrade(connection: sqlite3.Connection, path: Path) -> None:
             return
         if version:
             _keep_a_copy(path)
-        _run(connection, f"from_{version}" if version else "schema")
-        connection.execute("DROP TABLE IF EXISTS _sqlite_migrations")
+            _bring_over(connection, version)
+        else:
+            _run(connection, "schema")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
@@ -97,6 +98,36 @@ def _keep_a_copy(path: Path) -> None:
         problem = f"is of an older kp-middleware, and cannot be copied before it changes ({error})"
         raise DatabaseError(path, problem, "make room beside it, or move it elsewhere") from error
     logger.info("%s: brought to schema %d; as it was: %s", path, SCHEMA, copy)
+
+
+_ABOUT_TABLES: Final = """
+    SELECT type, name FROM sqlite_schema WHERE type <> 'table' AND sql IS NOT NULL
+    UNION ALL SELECT 'TABLE', name FROM sqlite_schema
+    WHERE sql LIKE 'CREATE VIRTUAL %' OR name = '_sqlite_migrations'
+"""
+_TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+_SHARED: Final = """
+    SELECT group_concat(name)
+    FROM pragma_table_info(:name) JOIN pragma_table_info('old_' || :name) USING (name)
+"""
+
+
+def _bring_over(connection: sqlite3.Connection, version: int) -> None:
+    """Make today's tables, copy what older ones have, and fill in what they lack."""
+    for kind, name in connection.execute(_ABOUT_TABLES).fetchall():
+        connection.execute(f"DROP {kind} {name}")
+    tables = [name for (name,) in connection.execute(_TABLES)]
+    for name in tables:
+        connection.execute(f"ALTER TABLE {name} RENAME TO old_{name}")
+    _run(connection, "schema")
+    for name in tables:
+        ((columns,),) = connection.execute(_SHARED, {"name": name})
+        connection.execute(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM old_{name}")  # noqa: S608 - ours
+    connection.execute("DELETE FROM sqlite_sequence WHERE name NOT LIKE 'old_%'")
+    connection.execute("UPDATE sqlite_sequence SET name = substr(name, 5)")
+    _run(connection, f"from_{version}")
+    for name in reversed(tables):  # foreign keys lead to the first ones
+        connection.execute(f"DROP TABLE old_{name}")
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:

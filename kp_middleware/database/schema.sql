@@ -1,4 +1,4 @@
--- The file of traces, version 10. A change that was published needs a script that brings older files here: see `_schema.py`.
+-- The file of traces, version 10. A published version needs a script for what its rows lack: see `_schema.py`.
 -- Needs SQLite 3.37 (STRICT). The journal is WAL; foreign keys, busy timeout and synchronous are set per connection.
 PRAGMA application_id = 1263553869; -- "KPMM": `file kp.db` and `doctor` can tell what it is
 
