@@ -2,7 +2,7 @@
 PYTHON ?= python3
 NEWEST ?= python3.13
 BIN := .venv/bin
-LOCKED := langchain mcp otel otlp patterns phones secrets ui weights
+LOCKED := fleet langchain mcp otel otlp patterns phones secrets ui weights
 ENGINES := names patterns phones secrets
 READY := .venv/ready
 VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers

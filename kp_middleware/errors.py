@@ -4,6 +4,7 @@ KnowledgePulseError
 ├── MissingExtraError            install the extra it names
 ├── SettingsFileError            correct the file it names
 ├── DatabaseError                the file cannot be used: its path and remedy are in the message
+│   └── SharedLogError           the shared log cannot be used now: runs wait in the file
 ├── TraceNotFoundError           no stored trace has this id, or several begin with it
 ├── RedactionError               this must not leave: its path and reason are in the message
 ├── EmbedderError
@@ -32,6 +33,7 @@ __all__ = [
     "RegistryRejectedError",
     "RegistryUnavailableError",
     "SettingsFileError",
+    "SharedLogError",
     "TraceNotFoundError",
 ]
 
@@ -73,6 +75,16 @@ class DatabaseError(KnowledgePulseError):
         super().__init__(f"{path}: {problem}; {remedy}")
         self.path = Path(path)
         self.remedy = remedy
+
+
+class SharedLogError(DatabaseError):
+    """The shared log in PostgreSQL cannot be used now; the message has no password.
+
+    Attributes:
+        sqlstate: The server's code; None where it said none.
+    """
+
+    sqlstate: str | None = None
 
 
 class TraceNotFoundError(KnowledgePulseError):

@@ -99,6 +99,22 @@ def _is_ip(host: str) -> bool:
     return True
 
 
+def _shared_log(url: SecretStr | None) -> SecretStr | None:
+    """Return the URL of a shared log; an empty one is none.
+
+    Raises:
+        ValueError: If it is of another kind; the message does not quote it.
+    """
+    text = "" if url is None else url.get_secret_value()
+    try:
+        is_one = not text or urlsplit(text).scheme in {"postgresql", "postgres"}
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ValueError("a URL such as postgresql://user@host/database is needed") from None
+    return url if text else None
+
+
 def _usable_key(api_key: SecretStr | None) -> SecretStr | None:
     if api_key is None or not api_key.get_secret_value():
         return None
@@ -193,5 +209,6 @@ Patterns: TypeAlias = Annotated[tuple[_Pattern, ...], BeforeValidator(_listed)]
 Profiles: TypeAlias = Annotated[dict[str, Weights], BeforeValidator(_table)]
 Regions: TypeAlias = Annotated[tuple[_Region, ...], BeforeValidator(_listed)]
 RegistryUrl: TypeAlias = Annotated[str, AfterValidator(registry_address)]
+SharedLogUrl: TypeAlias = Annotated[SecretStr | None, AfterValidator(_shared_log)]
 Texts: TypeAlias = Annotated[tuple[_Short, ...], BeforeValidator(_listed)]
 Threshold: TypeAlias = Annotated[float | str, BeforeValidator(_score_or_share)]

@@ -25,6 +25,7 @@ from kp_middleware.setting_values import (
     Profiles,
     Regions,
     RegistryUrl,
+    SharedLogUrl,
     Texts,
     Threshold,
     first_problem,
@@ -49,6 +50,10 @@ _STRICTEST: Final[Mapping[str, Any]] = {
     "visibility": "private",
 }
 """Where it is not known what the user meant: what has left cannot be called back."""
+
+
+def _cache_size(said: dict[str, Any]) -> int:
+    return 1000 if said.get("shared") is None else 10_000
 
 
 _NO_INFINITY: Final = ConfigDict(allow_inf_nan=False)
@@ -76,6 +81,7 @@ class SettingsKeywords(TypedDict, total=False):
     registry_url: str
     api_key: str | SecretStr
     agent_id: str
+    shared: str | SecretStr | None
     profiles: Mapping[str, Weights | Mapping[str, float]]
     embedder_threads: int
     cache_size: int
@@ -129,11 +135,13 @@ class Settings(BaseSettings):
         registry_url: Where traces go.
         api_key: Of the registry; without one, or with an empty one, nothing leaves this machine.
         agent_id: Under which the key was registered.
+        shared: The PostgreSQL database that several hosts share, ``postgresql://…``; a secret.
         embedder: What measures novelty: ``minilm``; ``minilm-int8``, which is faster and less
             exact; or ``none`` for 0.5. The keyword of `KnowledgePulse` takes an object instead.
         embedder_threads: For one text: 1 leaves the other processors to the host.
         profiles: Weights by domain, beside the protocol's own.
-        cache_size: With how many earlier traces a new one is compared.
+        cache_size: With how many earlier traces a new one is compared: 1,000, or 10,000 where
+            several hosts share a log.
         cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
         enabled: False records nothing at all; ``KP_ENABLED=false`` wins over the keyword.
         recall: False recalls nothing; ``KP_RECALL=false`` wins over the keyword.
@@ -183,10 +191,11 @@ class Settings(BaseSettings):
     registry_url: RegistryUrl = PUBLIC_REGISTRY
     api_key: ApiKey = None
     agent_id: NonEmpty | None = None
+    shared: SharedLogUrl = None
     embedder: Literal["minilm", "minilm-int8", "none"] = "minilm"
     embedder_threads: Annotated[int, Field(ge=1)] = 1
     profiles: Profiles = {}
-    cache_size: Annotated[int, Field(ge=0)] = 1000
+    cache_size: Annotated[int, Field(ge=0, default_factory=_cache_size)]
     cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
     enabled: Enabled = True
     recall: Enabled = True

@@ -39,7 +39,13 @@ ALSO_PROMISED = {  # besides: what README and docs have users import from module
     "kp_middleware.confidence": {"Confidence", "Confidences", "Field", "log_probabilities", "unit"},
     "kp_middleware.outcomes": {"Judge", "OfRun", "Told", "ToolResult", "checks", "refusal"},
     "kp_middleware.errors": {
-        *("KnowledgePulseError", "MissingExtraError", "SettingsFileError", "DatabaseError"),
+        *(
+            "KnowledgePulseError",
+            "MissingExtraError",
+            "SettingsFileError",
+            "DatabaseError",
+            "SharedLogError",
+        ),
         *("TraceNotFoundError", "RedactionError"),
         *("EmbedderError", "EmbedderUnavailableError", "EmbedderNotReadyError"),
         *("RegistryError", "RegistryUnavailableError", "RegistryRejectedError"),

@@ -23,6 +23,7 @@ _WIDTH: Final = 44
 _ENTRY: Final = re.compile(r"^    (\w+): (.*(?:\n     +.*)*)", re.MULTILINE)
 _ELSEWHERE: Final = {
     "api_key": "the API key belongs in no file of ours: put it into KP_API_KEY",
+    "shared": "it may hold a password, and belongs in no file of ours: put it into KP_SHARED",
     "profiles": "weights are tables: write [profiles.DOMAIN] into {path}",
 }
 

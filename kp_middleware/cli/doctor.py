@@ -252,7 +252,7 @@ def _with_a_key(settings: Settings, api_key: SecretStr) -> Finding:
     registry = Registry(settings.registry_url, api_key, agent_id=settings.agent_id)
     with closing(registry):
         registry.reach()
-        may_write = check_key(registry, settings.db)
+        may_write = check_key(registry, settings)
     known = "and takes this API key" if may_write else "and knows this API key; whether it may"
     later = "" if may_write else " write cannot be asked while sending pauses"
     return Finding("registry", ok=True, detail=f"{registry.url} answers, {known}{later}")

@@ -41,6 +41,7 @@ _FAMILIES: Final = {
     "rescore": "maintenance",
     "review": "review",
     "feedback": "maintenance",
+    "shared": "shared",
     "config": "config",
     "demo": "demo",
 }

@@ -2,12 +2,12 @@
 
 import logging
 import math
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from kp_middleware import locations
@@ -21,6 +21,7 @@ from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.rate_limit import OwnPace, Pace, PaceKeeper
 from kp_middleware.settings import Settings
+from kp_middleware.sharing import Link, PaceOfAll, load
 from kp_middleware.storage import (
     PASSING_TROUBLE,
     TROUBLE,
@@ -29,6 +30,7 @@ from kp_middleware.storage import (
     SqliteStore,
     Store,
     in_words,
+    no_fork,
 )
 
 logger = logging.getLogger("kp_middleware")
@@ -160,7 +162,7 @@ class SendingWorker:
     def _pace(self) -> PaceKeeper:
         """Return the shared pace of a registry, or a private one for an exporter."""
         if isinstance(self._exporter, Registry):
-            return shared_pace(self._exporter, self._settings.db)
+            return shared_pace(self._exporter, self._settings)
         return OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
 
     def _go_on(self, sender: Sender) -> None:
@@ -201,18 +203,19 @@ def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> 
     return exporter.url if isinstance(exporter, OwnExporter) else settings.registry_url
 
 
-def shared_pace(registry: Registry, db: Path) -> SharedPace:
+def shared_pace(registry: Registry, settings: Settings) -> SharedPace:
     """Return the pace shared by all processes that send with this key."""
-
-    def table(path: Path) -> PacingTable:
-        return PacingTable(
-            path,
-            registry=registry.url.rstrip("/"),
-            agent_id=registry.agent_id,
-            key_hash=registry.key_hash,
-        )
-
-    usual, beside = map(table, locations.pacing_files(db))
+    url, agent_id, key_hash = registry.url.rstrip("/"), registry.agent_id, registry.key_hash
+    if settings.shared is not None:
+        with no_fork():
+            load()
+        link = Link(settings.shared.get_secret_value(), platform.node())
+        of_all = PaceOfAll(link, registry=url, agent_id=agent_id, key_hash=key_hash)
+        return SharedPace(of_all, longest_request_s=registry.timeout_s, clock=of_all.clock)
+    usual, beside = (
+        PacingTable(path, registry=url, agent_id=agent_id, key_hash=key_hash)
+        for path in locations.pacing_files(settings.db)
+    )
     return SharedPace(
         usual,
         beside=beside,
@@ -250,12 +253,12 @@ def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> 
         worker.stop(registry.timeout_s)
 
 
-def check_key(registry: Registry, db: Path) -> bool:
+def check_key(registry: Registry, settings: Settings) -> bool:
     """Ask whether the registry knows the key, and whether that may write.
 
     Args:
         registry: Whom to ask, and with which key.
-        db: The file of traces, beside which the pace may be kept.
+        settings: Say where the pace is kept.
 
     Returns:
         False if it knows the key, and cannot be asked for more while sending pauses.
@@ -263,7 +266,7 @@ def check_key(registry: Registry, db: Path) -> bool:
     Raises:
         RegistryError: If the key is of no use, or the registry in trouble.
     """
-    with _at_the_pace(registry, db) as pace:
+    with _at_the_pace(registry, settings) as pace:
         try:
             registry.check_key()
             return _may_write(registry, pace)
@@ -303,7 +306,7 @@ def reconcile(settings: Settings, outbox: OutboxAdmin) -> Reconciliation:
     if agent_id is None:
         raise KnowledgePulseError("set KP_AGENT_ID to the API key's agent")
     registry = _registry(settings, "set KP_API_KEY: the registry shows nothing without it")
-    with closing(registry), _at_the_pace(registry, settings.db):
+    with closing(registry), _at_the_pace(registry, settings):
         there = registry.export_ids(agent_id)
     sent = outbox.sent(url)
     ours = {one.remote_id: one.seq for one in sent if one.agent_id == agent_id}
@@ -345,9 +348,9 @@ def _may_write(registry: Registry, pace: SharedPace) -> bool:
 
 
 @contextmanager
-def _at_the_pace(registry: Registry, db: Path) -> Iterator[SharedPace]:
+def _at_the_pace(registry: Registry, settings: Settings) -> Iterator[SharedPace]:
     """Keep to the pace during a request of any kind; a 429 counts."""
-    pace = shared_pace(registry, db)
+    pace = shared_pace(registry, settings)
     try:
         yield pace
     except RegistryUnavailableError as error:

@@ -178,5 +178,5 @@ def _attributes(owner: type) -> Iterator[tuple[str, str]]:
 
 def _value(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
-        return "in your data folder"
+        return "by `shared`" if field.annotation is int else "in your data folder"
     return "none" if field.default in (None, (), {}) else f"`{field.default}`"
