@@ -222,7 +222,7 @@ def is_user_and_password(match: re.Match[str]) -> bool:
     return is_strong(password.strip("{}")) or not (is_stand_in(password) or password.isdecimal())
 
 
-def lists_a_secret(match: re.Match[str]) -> bool:
+def is_list_of_secrets(match: re.Match[str]) -> bool:
     """Return whether an item of a YAML list is no word, number or path."""
     return any(is_strong(item.strip("-\"'")) for item in value_of(match).split())
 

@@ -113,34 +113,6 @@ NAME_STARTS = spelled(
 )
 """The beginnings of `NAME`."""
 
-DOUBTFUL = words(
-    "key|auth|sig|sign|signature|sid|session|session_id|sessionid|sess|code|otp|pin|"
-    "csrf|nonce|cred|creds"
-)
-"""Words that may or may not name a secret."""
-
-PROBABLE_ALONE = (
-    r"(?:key|clave|chave|schl[üu]e?ssel|cl[ée]|tok(?!en)|pass(?![pw])|(?:pat|pin|otp)(?![A-Za-z]))"
-)
-PROBABLE_PART = r"(?:token|secret|pass(?:word|wd|phrase)?|pwd?|creds?)"
-"""Parts of names whose value is a secret if it also looks like one."""
-
-PROBABLE_STARTS = (
-    "key",
-    "clave",
-    "chave",
-    "schl",
-    "cl",
-    "tok",
-    "secret",
-    "pass",
-    "pw",
-    "cred",
-    "pat",
-    "pin",
-    "otp",
-)
-
 _PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".join(
     word for word in _FOREIGN if word.isascii()
 ))  # fmt: skip

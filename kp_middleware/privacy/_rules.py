@@ -1,9 +1,11 @@
 """The redaction rule: a pattern, its label and its check."""
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from importlib.resources import files
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from unicodedata import normalize
 
 Group: TypeAlias = Literal["secret", "sensitive", "identity", "contact"]
@@ -13,9 +15,6 @@ says who somebody is (national ids, bank accounts), and what reaches them, where
 Check: TypeAlias = Callable[[re.Match[str]], bool]
 
 _VALUE_GROUPS: dict[str, list[int]] = {}
-
-SPACE = r"\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-"""White space, for use inside a character class."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +50,11 @@ class Rule:
     reach: int = 200
     in_long: bool = False
 
+
+TABLE: Final[dict[str, Any]] = tomllib.loads(
+    re.sub(r"\n {4}", "", files(__package__).joinpath("rules.toml").read_text("utf-8"))
+)
+"""What ``rules.toml`` says, with its broken lines joined."""
 
 LONG = 14
 """How many characters a word has that can hold a token: no white space, quotes or brackets."""

@@ -27,34 +27,13 @@ from kp_middleware.privacy._nested_secrets import (
     spans_in_columns,
 )
 from kp_middleware.privacy._plugins import Engine, engine
+from kp_middleware.privacy._rule_table import RULES
 from kp_middleware.privacy._rules import Group, Rule, Span, matched_value
-from kp_middleware.privacy._rules_assignments import ASSIGNMENT_RULES
-from kp_middleware.privacy._rules_code import CODE_RULES
-from kp_middleware.privacy._rules_contacts import CONTACT_RULES
-from kp_middleware.privacy._rules_credentials import ARMOUR_RULES, CREDENTIAL_RULES, VENDOR_RULES
-from kp_middleware.privacy._rules_forms import COMMAND_RULES, FORM_RULES
-from kp_middleware.privacy._rules_identities import SENSITIVE_RULES
-from kp_middleware.privacy._rules_prose import PROSE_RULES
-from kp_middleware.privacy._rules_tokens import SERVICE_TOKEN_RULES, TOKEN_RULES
 
 if TYPE_CHECKING:
     from kp_middleware.privacy._policy import Policy
     from kp_middleware.traces import PrivacyLevel
 
-RULES: tuple[Rule, ...] = (
-    *TOKEN_RULES,
-    *SERVICE_TOKEN_RULES,
-    *ARMOUR_RULES,
-    *VENDOR_RULES,
-    *CREDENTIAL_RULES,
-    *ASSIGNMENT_RULES,
-    *COMMAND_RULES,
-    *FORM_RULES,
-    *CODE_RULES,
-    *PROSE_RULES,
-    *SENSITIVE_RULES,
-    *CONTACT_RULES,
-)
 _PATTERNS = repr(
     [
         (
