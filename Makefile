@@ -9,7 +9,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-frameworks test-foreign test-names test-readers test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak \
+.PHONY: demo test test-slow test-versions test-frameworks test-fleet test-foreign test-names test-readers test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak \
 	changelog lock clean
 
 demo: $(READY)
@@ -22,6 +22,10 @@ test: $(READY)
 # Killed processes, many at once, the worst registry, and a real browser.
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# Several hosts at a real PostgreSQL and pgbouncer, which fail in every way that docs/fleet.md names.
+test-fleet: $(READY)
+	$(BIN)/python -m pytest -m fleet --numprocesses auto --dist worksteal tests/fleet
 
 # With other versions of LangChain's packages, beside other tracers, and with other frameworks.
 test-versions: $(READY)

@@ -1,0 +1,70 @@
+"""One pace for all hosts, and a key that is refused for all of them."""
+
+import time
+
+import pytest
+from pods import end, record, wait_for
+
+from kp_middleware.testing import LocalRegistry
+
+PODS, RUNS = 4, 12
+
+pytestmark = pytest.mark.timeout(150)
+
+
+def test_four_pods_with_one_key_meet_no_429(shared, pods, start):
+    with LocalRegistry(refill_s=0.1) as registry:
+        hosts = pods(PODS, shared=shared, registry=registry, threshold=0.3)
+        seeds = [range(number * RUNS, (number + 1) * RUNS) for number in range(PODS)]
+        ended = end([start(pod, record, each) for pod, each in zip(hosts, seeds, strict=True)])
+
+    assert ended == [0] * PODS
+    assert (registry.refused_at, registry.revoked) == ((), False)
+    assert len(registry.documents) == len(registry.requests) == PODS * RUNS
+
+
+@pytest.mark.slow
+def test_sixteen_pods_at_the_real_limits_meet_no_429(shared, pods, start):
+    with LocalRegistry() as registry:
+        hosts = pods(16, shared=shared, registry=registry, threshold=0.3)
+        children = [
+            start(pod, record, range(number * 10, number * 10 + 10), flush_s=45)
+            for number, pod in enumerate(hosts)
+        ]
+        ended = end(children, timeout_s=120)
+
+    assert ended == [0] * 16
+    assert (registry.refused_at, registry.revoked) == ((), False)
+    assert len(registry.documents) == len(registry.requests) > 30  # more than a bucket
+
+
+def test_a_key_that_is_refused_to_one_pod_is_asked_for_by_none(shared, pods, start):
+    with LocalRegistry() as registry:
+        registry.revoke()
+        first, *others = pods(PODS, shared=shared, registry=registry, threshold=0.3)
+        end([start(first, record, [0], flush_s=10)])
+        asked = len(registry.requests)
+        end([start(pod, record, [number], flush_s=5) for number, pod in enumerate(others, 1)])
+
+    assert asked == len(registry.requests) == 1
+    assert "refused the API key" in others[0].log
+
+
+def test_nothing_is_sent_while_postgresql_is_away(server, own_shared, pods, start):
+    with LocalRegistry(refill_s=0.1) as registry:
+        hosts = pods(2, shared=own_shared, registry=registry, threshold=0.3)
+        children = [
+            start(pod, record, range(number * 40, number * 40 + 40))
+            for number, pod in enumerate(hosts)
+        ]
+        wait_for(lambda: len(registry.documents) >= 10)
+        server.stop("immediate")
+        time.sleep(1)  # a request may have been under way
+        before = len(registry.requests)
+        time.sleep(3)
+        during = len(registry.requests) - before
+        server.start()
+        ended = end(children)
+
+    assert (during, ended) == (0, [0, 0])
+    assert (len(registry.documents), registry.refused_at) == (80, ())
