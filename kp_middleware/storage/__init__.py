@@ -44,16 +44,12 @@ from kp_middleware.storage._maintenance import (
     PruneSelection,
     Pruning,
     Soundness,
-    back_up,
-    check_soundness,
-    file_status,
     vacuum,
 )
 from kp_middleware.storage._outbox_admin import STILL_SENT, Entry, OutboxAdmin, Sent
 from kp_middleware.storage._outbox_table import (
     OutboxTable,
     Queue,
-    read_queues,
     sync_outbox_to_trace,
 )
 from kp_middleware.storage._overview import (
@@ -62,7 +58,6 @@ from kp_middleware.storage._overview import (
     NearMiss,
     NoveltyDay,
     Overview,
-    RecentOverviews,
     Removal,
     ScoreSlices,
     Slice,
@@ -104,8 +99,6 @@ from kp_middleware.storage._statistics import (
     StateCount,
     ToolUse,
     Totals,
-    count_all,
-    count_backlog,
 )
 from kp_middleware.storage._store import (
     CANCELLED_BY_HAND,
@@ -189,7 +182,6 @@ __all__ = [
     "Question",
     "Queue",
     "RecallTable",
-    "RecentOverviews",
     "Remembered",
     "Removal",
     "RescoringProgress",
@@ -221,13 +213,8 @@ __all__ = [
     "Totals",
     "Unjudged",
     "Upgrade",
-    "back_up",
     "bring_up_to_date",
-    "check_soundness",
-    "count_all",
-    "count_backlog",
     "domain_names",
-    "file_status",
     "in_words",
     "is_damage",
     "lift_stops",
@@ -235,7 +222,6 @@ __all__ = [
     "open_to_all",
     "read_last_decisions",
     "read_paces",
-    "read_queues",
     "read_scored_runs",
     "rescue",
     "schema_of",

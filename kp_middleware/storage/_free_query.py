@@ -1,7 +1,6 @@
 """Queries with a time limit: SQL that users type, and what the shell completes."""
 
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -10,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.database import connect
 from kp_middleware.errors import DatabaseError
+from kp_middleware.storage._names import DISTINCT, beginning_with, whole_id
 
 _OFTEN: Final = 10_000  # virtual instructions: about a millisecond
 _TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" shows what there is'
@@ -142,18 +142,9 @@ def _different(names: Iterable[str]) -> list[str]:
     return different
 
 
-_ID_PREFIX: Final = "kp:trace:"
 _COMPLETION_LIMIT_S: Final = 0.2
 _OFTEN_ENOUGH: Final = 1_000  # virtual instructions: some microseconds
 _MOST: Final = 50
-_DISTINCT: Final = """
-    WITH RECURSIVE names(name) AS (
-      SELECT min({column}) FROM {table} WHERE {column} >= :start
-      UNION ALL SELECT (SELECT min({column}) FROM {table} WHERE {column} > name) FROM names
-      WHERE name IS NOT NULL
-    )
-    SELECT name FROM names WHERE name < :end LIMIT :most
-"""  # skips through the index from one name to the next
 
 
 def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
@@ -169,29 +160,25 @@ def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
               SELECT seq FROM traces WHERE id >= :start AND id < :end ORDER BY seq DESC LIMIT :most
             ) ORDER BY seq DESC
             """,
-            _between(_ID_PREFIX + start.removeprefix(_ID_PREFIX)),
+            beginning_with(whole_id(start), most=_MOST),
         ).fetchall()
     return []
 
 
 def domain_names(path: Path, start: str) -> list[str]:
     """Return the domains that start with a prefix."""
-    return _names(path, _DISTINCT.format(table="traces", column="domain"), start)
+    return _names(path, DISTINCT.format(table="traces", column="domain"), start)
 
 
 def tool_names(path: Path, start: str) -> list[str]:
     """Return the tools that start with a prefix."""
-    return _names(path, _DISTINCT.format(table="steps", column="tool"), start)
+    return _names(path, DISTINCT.format(table="steps", column="tool"), start)
 
 
 def _names(path: Path, sql: str, start: str) -> list[str]:
     with suppress(sqlite3.Error, OSError, RuntimeError), _quickly(path) as connection:
-        return [name for (name,) in connection.execute(sql, _between(start))]
+        return [name for (name,) in connection.execute(sql, beginning_with(start, most=_MOST))]
     return []
-
-
-def _between(start: str) -> dict[str, str | int]:
-    return {"start": start, "end": start + chr(sys.maxunicode), "most": _MOST}
 
 
 @contextmanager

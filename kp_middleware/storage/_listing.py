@@ -1,13 +1,13 @@
-"""Queries for many runs: filters, full-text search, new runs and samples."""
+"""Queries for many runs: filters, orders, and full-text search."""
 
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.database import Connection
 from kp_middleware.reasons import reason_text
+from kp_middleware.storage._names import DISTINCT, Names, beginning_with
 from kp_middleware.storage._records import Embedding, RunSummary
 from kp_middleware.storage._review import UNJUDGED, Candidate
 
@@ -175,6 +175,9 @@ class Filters(NamedTuple):
     queued: bool = False
 
 
+_ALL: Final = Filters()
+
+
 class RunsPage(NamedTuple):
     """Some runs in order; ``next`` continues after them, None at the end."""
 
@@ -198,69 +201,63 @@ class _Where(NamedTuple):
     values: Mapping[str, Any]
 
 
-class Listing:
-    """Queries for the traces of one file that match some filters.
+class Listing(Names):
+    """Queries for the runs of one file that match some filters."""
 
-    Args:
-        connection: The connection to the file.
-        find: Returns the ``seq`` of the trace that ``after`` names, or raises TraceNotFoundError.
-    """
+    def runs(
+        self, filters: Filters = _ALL, *, limit: int, near: bool = False, skip: int = 0
+    ) -> list[RunSummary]:
+        """Return the runs that match: newest first, or with a ``text`` the best match first.
 
-    def __init__(self, connection: Connection, find: Callable[[str], int]) -> None:
-        self._connection = connection
-        self._find = find
+        Text that FTS5 cannot split into words is searched as a substring, the newest run first.
 
-    def newest(self, filters: Filters, limit: int) -> list[RunSummary]:
-        """Return the newest matching traces, the newest first."""
-        where = self._where(filters)
-        return self._listed(
-            f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq DESC LIMIT :limit",
-            "f.seq DESC",
-            {**where.values, "limit": limit},
-        )
+        Args:
+            filters: Which runs.
+            limit: How many at most.
+            near: Return those nearest to their threshold first, on both sides.
+            skip: Omit so many of the best matches.
 
-    def nearest(self, filters: Filters, limit: int) -> list[RunSummary]:
-        """Return the matching traces nearest to their threshold, on both sides, nearest first."""
-        where = self._where(filters)
-        sides = " UNION ALL ".join(
-            f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where.sql)} LIMIT :limit)"  # noqa: S608 - ours
-            for side in _SIDES
-        )
-        nearest = self._listed(
-            sides, "abs(t.score - t.threshold), f.seq DESC", {**where.values, "limit": limit}
-        )
-        return nearest[:limit]
-
-    def found(self, filters: Filters, limit: int, skip: int) -> list[RunSummary]:
-        """Return the traces that contain ``text`` with a ``snippet``, the best match first.
-
-        The first ``skip`` of them are omitted. Text that FTS5 cannot split into words is searched
-        as a substring; then the newest trace comes first.
+        Raises:
+            TraceNotFoundError: If ``after`` names no run, or several.
         """
-        if undivided_words(filters.text or ""):
-            where = self._where(filters)
+        where = self._where(filters)
+        values = {**where.values, "limit": limit, "skip": skip}
+        if near:
+            sides = " UNION ALL ".join(
+                f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where.sql)} LIMIT :limit)"  # noqa: S608 - ours
+                for side in _SIDES
+            )
+            order = "abs(t.score - t.threshold), f.seq DESC"
+            return self._listed(sides, order, values)[:limit]
+        if filters.text is None or undivided_words(filters.text):
             return self._listed(
                 f"SELECT t.seq {_FROM} WHERE {where.sql}"
                 " ORDER BY t.seq DESC LIMIT :limit OFFSET :skip",
                 "f.seq DESC",
-                {**where.values, "limit": limit, "skip": skip},
-                snippet=_EXCERPT,
+                values,
+                snippet="NULL" if filters.text is None else _EXCERPT,
             )
-        words, where = self._words(filters.text or ""), self._where(filters._replace(text=None))
+        without_text = self._where(filters._replace(text=None)).sql
         return self._listed(
             f"SELECT t.seq, rank, {_SNIPPET} FROM traces_fts JOIN traces t"  # noqa: S608 - ours
             " ON t.seq = traces_fts.rowid LEFT JOIN outbox o ON o.trace_seq = t.seq"
-            f" WHERE traces_fts MATCH :words AND {where.sql}"
+            f" WHERE traces_fts MATCH :text AND {without_text}"
             " ORDER BY rank LIMIT :limit OFFSET :skip",
             "f.rank, f.seq",  # as FTS5 itself orders equal ones, before the limit
-            {**where.values, "words": words, "limit": limit, "skip": skip},
+            values,
             snippet="f.snippet",
         )
 
     def page(
-        self, filters: Filters, limit: int, sort: str, *, descending: bool, after: str | None
+        self,
+        filters: Filters = _ALL,
+        *,
+        limit: int,
+        sort: str = "started",
+        descending: bool = True,
+        after: str | None = None,
     ) -> RunsPage:
-        """Return the matching traces in an order, after those that an earlier page ended with."""
+        """Return the matching runs sorted by one of `SORTS`; ``after`` continues a page."""
         where, key = self._where(filters), SORTS[sort]
         way, sign = ("DESC", "<") if descending else ("ASC", ">")
         conditions, values = [where.sql], {**where.values, "limit": limit + 1}
@@ -271,113 +268,97 @@ class Listing:
                 values["value"] = value
                 here = f"({key} IS NULL OR ({key}, t.seq) {sign} (:value, :seq))"
             conditions.append(here)
-        rows = self._connection.execute(
+        rows = self._run(
             f"SELECT t.seq, {key} {_FROM} WHERE {' AND '.join(conditions)}"
             f" ORDER BY {key} {way} NULLS LAST, t.seq {way} LIMIT :limit",
             values,
         ).fetchall()
-        found = {run.seq: run for run in self.at([seq for seq, _ in rows[:limit]])}
+        found = {run.seq: run for run in self.runs_at([seq for seq, _ in rows[:limit]])}
         last = rows[limit - 1] if len(rows) > limit else None
         more = None if last is None else json.dumps([last[1], last[0]])
         return RunsPage([found[seq] for seq, _ in rows[:limit]], more)
 
     def choices(self) -> Choices:
-        """Return the values to filter by: of recent traces, and of all tools."""
-        names = (
-            tuple(
-                name
-                for (name,) in self._connection.execute(
-                    f"SELECT {column} FROM (SELECT {column} FROM traces"  # noqa: S608 - ours
-                    f" ORDER BY seq DESC LIMIT {_RECENT}) WHERE {column} IS NOT NULL"
-                    f" GROUP BY {column} ORDER BY {column}"
-                )
+        """Return the values to filter by: of recent runs, and of all tools."""
+        domains, models, agents = (
+            self._column(
+                f"SELECT {column} FROM (SELECT {column} FROM traces"  # noqa: S608 - ours
+                f" ORDER BY seq DESC LIMIT {_RECENT}) WHERE {column} IS NOT NULL"
+                f" GROUP BY {column} ORDER BY {column}"
             )
             for column in ("domain", "model", "agent_name")
         )
-        tools = self._connection.execute(
-            """
-            WITH RECURSIVE names(name) AS (
-              SELECT min(tool) FROM steps WHERE tool IS NOT NULL
-              UNION ALL SELECT (SELECT min(tool) FROM steps WHERE tool > name) FROM names
-              WHERE name IS NOT NULL LIMIT ?)
-            SELECT name FROM names WHERE name IS NOT NULL
-            """,
-            (_MOST_TOOLS,),
+        tools = self._column(
+            DISTINCT.format(table="steps", column="tool"), beginning_with("", most=_MOST_TOOLS)
         )
-        domains, models, agents = names
-        return Choices(domains, tuple(name for (name,) in tools), models, agents)
+        return Choices((*domains,), (*tools,), (*models,), (*agents,))
 
-    def count(self, filters: Filters, most: int) -> int:
-        """Count the matching traces; return ``most + 1`` if there are more than ``most``."""
+    def domains(self) -> tuple[str, ...]:
+        """Return the names of the domains; fast even for a large file."""
+        sql = DISTINCT.format(table="traces", column="domain")
+        return (*self._column(sql, beginning_with("", most=-1)),)
+
+    def count_runs(self, filters: Filters, *, most: int = COUNTED) -> int:
+        """Count the matching runs; return ``most + 1`` if there are more than ``most``."""
         where = self._where(filters)
-        (count,) = self._connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where.sql} LIMIT :most)",  # noqa: S608 - ours
-            {**where.values, "most": most + 1},
-        ).fetchone()
-        return int(count)
+        sql = f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where.sql} LIMIT :most)"  # noqa: S608 - ours
+        return int(self._value(sql, {**where.values, "most": most + 1}))
 
     def seqs(self, filters: Filters) -> list[int]:
-        """Return the ``seq`` of each matching trace, the oldest first."""
+        """Return the ``seq`` of each matching run, the oldest first."""
         where = self._where(filters)
-        sql = f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq"
-        return [seq for (seq,) in self._connection.execute(sql, where.values)]
+        return self._column(f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq", where.values)
 
-    def unjudged(self, filters: Filters, most: int) -> list[Candidate]:
-        """Return the newest scored matching traces that nobody has judged, the newest first."""
+    def runs_at(self, seqs: Collection[int]) -> list[RunSummary]:
+        """Return these runs, the oldest first."""
+        return self._listed(_GIVEN, "f.seq", {"seqs": json.dumps([*seqs])})
+
+    def embeddings(self, seqs: Collection[int]) -> dict[int, Embedding]:
+        """Return the newest embedding of each of these runs that has one."""
+        rows = self._run(
+            "SELECT trace_seq, embedder, vector FROM vectors"
+            " WHERE trace_seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
+            (json.dumps([*seqs]),),
+        )
+        return {seq: Embedding(*embedding) for seq, *embedding in rows}
+
+    def _unjudged(self, filters: Filters, most: int) -> list[Candidate]:
+        """Return the newest scored matching runs that nobody has judged, the newest first."""
         where = self._where(filters)
-        found = self._connection.execute(
+        return self._all(
+            Candidate,
             "SELECT t.seq, t.decision = 'forward' AND t.visibility <> 'private',"
             " abs(coalesce(t.p_success, 0.5) - 0.5)"
             f" {_FROM} WHERE t.state = 'scored'"
             f" AND {UNJUDGED} AND {where.sql} ORDER BY t.seq DESC LIMIT :most",
             {**where.values, "most": most},
         )
-        return [Candidate(seq, bool(is_forwarded), sure) for seq, is_forwarded, sure in found]
-
-    def at(self, seqs: Sequence[int]) -> list[RunSummary]:
-        """Return these traces, the oldest first."""
-        return self._listed(_GIVEN, "f.seq", {"seqs": json.dumps([*seqs])})
-
-    def embeddings(self, seqs: Sequence[int]) -> dict[int, Embedding]:
-        """Return the newest embedding of each of these traces that has one."""
-        rows = self._connection.execute(
-            "SELECT trace_seq, embedder, vector FROM vectors"
-            " WHERE trace_seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
-            (json.dumps(seqs),),
-        )
-        return {seq: Embedding(*embedding) for seq, *embedding in rows}
 
     def _where(self, filters: Filters) -> _Where:
         table = {**_CONDITIONS, "state": _STATES.get(filters.state or "", "FALSE")}
-        said = {
+        values = {
             name: value
             for name, value in filters._asdict().items()
             if value != Filters._field_defaults[name]
         }
+        conditions = [table[name] for name in values]
         if filters.after is not None:
-            said["after"] = self._find(filters.after)
-        conditions = [table[name] for name in said if name != "text"]
-        if filters.text is not None:
-            text = self._text(filters.text)
-            conditions.append(text.sql)
-            said |= text.values
-        return _Where(" AND ".join(conditions) or "TRUE", said)
-
-    def _text(self, text: str) -> _Where:
-        """Return the condition for a text: FTS5, or LIKE if FTS5 cannot split it into words."""
-        words = undivided_words(text)
-        if not words:
-            return _Where(_CONDITIONS["text"], {"text": self._words(text)})
-        patterns = {f"word{number}": _pattern(word) for number, word in enumerate(words)}
-        sql = " AND ".join(map(_ANYWHERE.format, patterns))
-        return _Where(sql, {**patterns, "first": words[0]})
+            values["after"] = self.find(filters.after)
+        if words := undivided_words(filters.text or ""):
+            patterns = {f"word{number}": _pattern(word) for number, word in enumerate(words)}
+            conditions += map(_ANYWHERE.format, patterns)
+            conditions.remove(table["text"])
+            values |= {**patterns, "first": words[0]}
+        elif filters.text is not None:
+            values["text"] = self._words(filters.text)
+        return _Where(" AND ".join(conditions) or "TRUE", values)
 
     def _words(self, text: str) -> str:
         """Return a text as an FTS5 query: unchanged if it is valid, else quoted word by word."""
         text = text.encode(errors="replace").decode().replace("\x00", " ")
         try:
             text = in_both_spellings(text)
-            self._connection.execute("SELECT 1 FROM traces_fts(?) LIMIT 1", (text,)).fetchone()
+            self._row("SELECT 1 FROM traces_fts(?) LIMIT 1", (text,))
         except sqlite3.OperationalError:
             words = (word.replace('"', "") for word in text.split())
             return " ".join(f'"{word}"' for word in words if any(map(str.isalnum, word))) or '""'
@@ -387,7 +368,7 @@ class Listing:
         self, seqs: str, order: str, values: Mapping[str, Any], *, snippet: str = "NULL"
     ) -> list[RunSummary]:
         """Return the traces selected by a subquery ``f``, in the given order."""
-        rows = self._connection.execute(
+        rows = self._run(
             f"SELECT {_COLUMNS.format(snippet=snippet)}"  # noqa: S608 - ours
             f" FROM ({seqs}) f JOIN history h ON h.seq = f.seq JOIN traces t ON t.seq = f.seq"
             f" ORDER BY {order}",

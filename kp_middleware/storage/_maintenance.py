@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from glob import escape
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 from kp_middleware.database import Connection, is_damage, transaction
 from kp_middleware.errors import DatabaseError
+from kp_middleware.storage._queries import Queries
 
 
 class FileStatus(NamedTuple):
@@ -38,45 +39,15 @@ class FileStatus(NamedTuple):
     set_aside: tuple[str, ...]
 
 
-def file_status(connection: Connection, path: Path) -> FileStatus:
-    """Return the status of a file."""
-    (schema,) = connection.execute("PRAGMA user_version").fetchone()
-    oldest, newest, *waiting = connection.execute(
-        """
-        SELECT (SELECT min(started_at) FROM traces), (SELECT max(started_at) FROM traces),
-               (SELECT started_at FROM traces WHERE score IS NULL AND state = 'recorded'
-                ORDER BY seq LIMIT 1),
-               (SELECT started_at FROM traces WHERE score IS NULL AND state = 'paused'
-                ORDER BY seq LIMIT 1),
-               (SELECT started_at FROM traces WHERE seq = (
-                  SELECT min(trace_seq) FROM outbox WHERE state IN ('pending', 'sending')))
-        """
-    ).fetchone()
-    since = dict(zip(("unscored", "paused", "pending"), waiting, strict=True))
-    registries = connection.execute(
-        "SELECT DISTINCT registry FROM outbox WHERE state IN ('pending', 'sending')"
-    )
-    return FileStatus(
-        sum(map(_size_bytes, (path, Path(f"{path}-wal")))),
-        schema,
-        oldest,
-        newest,
-        {name: instant for name, instant in since.items() if instant},
-        tuple(registry for (registry,) in registries),
-        _dropped(connection),
-        tuple(sorted(str(file) for file in path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))),
-    )
-
-
-def _dropped(connection: Connection) -> int:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'dropped'").fetchone()
-    return int(row[0]) if row else 0
-
-
-def _size_bytes(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
+_STATUS: Final = """
+    SELECT (SELECT min(started_at) FROM traces), (SELECT max(started_at) FROM traces),
+           (SELECT started_at FROM traces WHERE score IS NULL AND state = 'recorded'
+            ORDER BY seq LIMIT 1),
+           (SELECT started_at FROM traces WHERE score IS NULL AND state = 'paused'
+            ORDER BY seq LIMIT 1),
+           (SELECT started_at FROM traces WHERE seq = (
+              SELECT min(trace_seq) FROM outbox WHERE state IN ('pending', 'sending')))
+"""
 SQLITE_VERSION: Final = sqlite3.sqlite_version
 """The version of Python's SQLite library."""
 
@@ -92,41 +63,80 @@ Soundness: TypeAlias = Literal["sound", "damaged", "not known"]
 """The result of `check_soundness`; ``not known`` after a timeout."""
 
 
-def back_up(connection: sqlite3.Connection, into: Path, *, tell: Callable[[int, int], None]) -> int:
-    """Write a consistent copy of the file, check it, and return its number of traces.
+class Maintenance(Queries):
+    """The status of one file, whether it is sound, and copies of it."""
 
-    Other programs continue writing and never wait for this; their WAL grows until it is done. The
-    copy has no WAL, so that it can be read from a read-only folder. ``VACUUM INTO`` is not used
-    because it fails on a read-only file with generated columns (SQLite 3.40).
+    def file_status(self, path: Path) -> FileStatus:
+        """Return the status of the file."""
+        oldest, newest, *waiting = self._row(_STATUS)
+        since = dict(zip(("unscored", "paused", "pending"), waiting, strict=True))
+        registries = self._column(
+            "SELECT DISTINCT registry FROM outbox WHERE state IN ('pending', 'sending')"
+        )
+        return FileStatus(
+            size_bytes=sum(
+                file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists()
+            ),
+            schema=self._value("PRAGMA user_version"),
+            oldest=oldest,
+            newest=newest,
+            waiting_since={name: instant for name, instant in since.items() if instant},
+            registries=(*registries,),
+            dropped=int(self._value("SELECT value FROM meta WHERE key = 'dropped'") or 0),
+            set_aside=tuple(
+                sorted(str(file) for file in path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))
+            ),
+        )
 
-    Args:
-        connection: The connection to the file to copy.
-        into: An empty file with the mode that the copy shall have.
-        tell: A progress callback that gets the numbers of written pages and of all pages.
+    def check_soundness(self, *, limit_s: float = float("inf")) -> Soundness:
+        """Check the integrity of the file's pages and rows, not of its indices."""
+        return _check(self._sqlite, limit_s)
 
-    Raises:
-        DatabaseError: If the file is damaged, or the copy cannot be written.
-    """
-    (_, _, source) = connection.execute("PRAGMA database_list").fetchone()
-    try:
-        _copy(connection, into, tell)
-        count = _count_if_sound(into)
-    except sqlite3.Error as error:
-        if is_damage(error):
+    def back_up(self, into: Path, *, tell: Callable[[int, int], None]) -> int:
+        """Write a consistent copy of the file, check it, and return its number of runs.
+
+        Other programs continue writing and never wait for this; their WAL grows until it is done.
+        The copy has no WAL, so that it can be read from a read-only folder. ``VACUUM INTO`` is not
+        used because it fails on a read-only file with generated columns (SQLite 3.40).
+
+        Args:
+            into: An empty file with the mode that the copy shall have.
+            tell: A progress callback that gets the numbers of written pages and of all pages.
+
+        Raises:
+            DatabaseError: If the file is damaged, or the copy cannot be written.
+        """
+        (_, _, source) = self._row("PRAGMA database_list")
+        try:
+            self._copy(into, tell)
+            with closing(sqlite3.connect(into)) as copy:
+                if _check(copy) == "sound":
+                    return int(copy.execute("SELECT count(*) FROM traces").fetchone()[0])
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                problem = f"cannot be written to ({error})"
+                raise DatabaseError(into.parent, problem, _NO_ROOM) from error
             raise DatabaseError(source, *_DAMAGED) from error
-        raise DatabaseError(into.parent, f"cannot be written to ({error})", _NO_ROOM) from error
-    if count is None:
         raise DatabaseError(source, *_DAMAGED)
-    return count
+
+    def _copy(self, into: Path, tell: Callable[[int, int], None]) -> None:
+        self._run("BEGIN")
+        try:
+            self._run("SELECT count(*) FROM meta")  # starts the snapshot
+            with closing(sqlite3.connect(into)) as copy:
+                self._sqlite.backup(
+                    copy, pages=_PAGES, progress=lambda _, left, count: tell(count - left, count)
+                )
+                copy.execute("PRAGMA journal_mode = DELETE")  # a WAL needs a writable folder
+        finally:
+            self._connection.rollback()
+
+    @property
+    def _sqlite(self) -> sqlite3.Connection:
+        return cast("sqlite3.Connection", self._connection)
 
 
-def check_soundness(connection: sqlite3.Connection, *, limit_s: float = float("inf")) -> Soundness:
-    """Check the integrity of a file's pages and rows; indices are not compared with their rows.
-
-    Args:
-        connection: The connection to the file.
-        limit_s: The time limit, in seconds.
-    """
+def _check(connection: sqlite3.Connection, limit_s: float = float("inf")) -> Soundness:
     until = time.monotonic() + limit_s
     connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN)
     try:
@@ -140,26 +150,6 @@ def check_soundness(connection: sqlite3.Connection, *, limit_s: float = float("i
     finally:
         connection.set_progress_handler(None, 0)
     return "sound" if found == "ok" else "damaged"
-
-
-def _copy(connection: sqlite3.Connection, into: Path, tell: Callable[[int, int], None]) -> None:
-    connection.execute("BEGIN")
-    try:
-        connection.execute("SELECT count(*) FROM meta")  # starts the snapshot
-        with closing(sqlite3.connect(into)) as copy:
-            connection.backup(
-                copy, pages=_PAGES, progress=lambda _, left, count: tell(count - left, count)
-            )
-            copy.execute("PRAGMA journal_mode = DELETE")  # a WAL needs a writable folder
-    finally:
-        connection.rollback()
-
-
-def _count_if_sound(path: Path) -> int | None:
-    with closing(sqlite3.connect(path)) as copy:
-        if check_soundness(copy) != "sound":
-            return None
-        return int(copy.execute("SELECT count(*) FROM traces").fetchone()[0])
 
 
 _AIM_S: Final = 0.015  # how long others wait for the lock; three times that at worst
@@ -194,7 +184,7 @@ class PruneSelection(NamedTuple):
     keep_sent: bool
 
 
-class Pruning:
+class Pruning(Queries):
     """Removal of traces from one file, in batches small enough not to block other programs.
 
     Runs that wait to be scored, to be sent, for a person or for their thread's next turn are kept.
@@ -207,7 +197,7 @@ class Pruning:
     def __init__(
         self, connection: Connection, *, timer: Callable[[], float] = time.perf_counter
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._timer = timer
         self._size = _FIRST
 
@@ -223,22 +213,23 @@ class Pruning:
         """Select the traces to remove: those that none of these options keeps.
 
         Args:
-            before: Traces that started at this instant or later are kept; None ignores the age.
+            before: As in `PruneSelection`; likewise ``below`` and ``keep_sent``.
             keep: The number of newest traces to keep; None keeps none for that.
             domain: Only traces of this domain are removed, and counted for ``keep``.
-            below: Traces with this score or more, or with none, are kept; None ignores the score.
-            keep_sent: Whether sent traces are kept.
+            below: See ``before``.
+            keep_sent: See ``before``.
         """
-        newest = self._newest(keep or 0, domain)
-        return PruneSelection(newest, before or _NEVER, domain, below, keep_sent)
+        newest = self._value(
+            "SELECT seq FROM traces WHERE :domain IS NULL OR domain = :domain"
+            " ORDER BY seq DESC LIMIT 1 OFFSET :kept",
+            {"domain": domain, "kept": max(0, (keep or 0) - 1)},
+        )
+        first_kept = 0 if newest is None else newest + (not keep)  # 0: there are fewer
+        return PruneSelection(first_kept, before or _NEVER, domain, below, keep_sent)
 
     def count(self, doomed: PruneSelection) -> int:
         """Count the selected traces."""
-        (count,) = self._connection.execute(
-            f"SELECT count(*) {_DOOMED}",
-            {**doomed._asdict(), "after": 0},
-        ).fetchone()
-        return int(count)
+        return int(self._value(f"SELECT count(*) {_DOOMED}", {**doomed._asdict(), "after": 0}))
 
     def batches(self, doomed: PruneSelection) -> Iterator[int]:
         """Remove the selected traces, oldest first; yield the number removed by each batch."""
@@ -247,27 +238,16 @@ class Pruning:
             last = seqs[-1]
             yield self._remove(seqs, doomed)
 
-    def _newest(self, keep: int, domain: str | None) -> int:
-        row = self._connection.execute(
-            "SELECT seq FROM traces WHERE :domain IS NULL OR domain = :domain"
-            " ORDER BY seq DESC LIMIT 1 OFFSET :kept",
-            {"domain": domain, "kept": max(0, keep - 1)},
-        ).fetchone()
-        if row is None:
-            return 0  # there are fewer
-        return int(row[0]) + (keep == 0)
-
     def _next(self, doomed: PruneSelection, last: int) -> list[int]:
-        rows = self._connection.execute(
+        return self._column(
             f"SELECT t.seq {_DOOMED} ORDER BY t.seq LIMIT :size",
             {**doomed._asdict(), "after": last, "size": self._size},
         )
-        return [seq for (seq,) in rows]
 
     def _remove(self, seqs: list[int], doomed: PruneSelection) -> int:
         with transaction(self._connection):
             started = self._timer()
-            removed = self._connection.execute(
+            removed = self._run(
                 f"DELETE FROM traces WHERE seq IN (SELECT t.seq {_DOOMED}"  # noqa: S608
                 " AND t.seq IN (SELECT value FROM json_each(:seqs))) RETURNING seq",
                 {**doomed._asdict(), "after": 0, "seqs": json.dumps(seqs)},

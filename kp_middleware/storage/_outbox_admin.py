@@ -76,14 +76,6 @@ class OutboxAdmin:
         ).fetchone()
         return int(count)
 
-    def body(self, seq: int) -> str | None:
-        """Return the exact body of a trace's item; None if there is no item or body."""
-        try:
-            body = self.entry(seq).body
-        except TraceNotFoundError:
-            return None
-        return None if body is None else body.decode()
-
     def entry(self, seq: int) -> Entry:
         """Return the outbox item of a trace.
 

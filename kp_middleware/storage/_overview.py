@@ -1,32 +1,21 @@
 """Queries for the overview of all runs."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from kp_middleware.database import Connection
 from kp_middleware.storage._activity import Activity, read_activity
 from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
-from kp_middleware.storage._review import (
-    SuccessRecord,
-    Unjudged,
-    read_success_record,
-    read_unjudged,
-)
-from kp_middleware.storage._statistics import Funnel, ToolUse, read_funnel, read_tools
+from kp_middleware.storage._review import Reviews, SuccessRecord, Unjudged
+from kp_middleware.storage._statistics import Funnel, Statistics, ToolUse
 
 _MOST_TOOLS: Final = 10
-
 _WEEKS: Final = "-83 days"
-
-
 _ROUGHLY: Final = "CAST(score * 100 AS INTEGER)"  # of 0.29 it is 28: the product is 28.999…
 _HUNDREDTHS: Final = f"""
     SELECT domain,
            {_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0) - (score < {_ROUGHLY} / 100.0) AS at,
-           count(*), sum(iif(:threshold IS NULL, decision IS 'forward', score >= :threshold)),
+           count(*), sum(iif(:threshold IS NULL, verdict IS 'forwarded', score >= :threshold)),
            visibility = 'private' AS is_private
     FROM traces INDEXED BY traces_counted
     WHERE score IS NOT NULL AND (:since IS NULL OR started_at >= :since)
@@ -111,28 +100,6 @@ class ScoreSlices(NamedTuple):
         return sum(one.traces for one in self.slices if one.hundredth >= hundredth)
 
 
-def last_threshold(connection: Connection) -> float | None:
-    """Read the fixed threshold of the last decision; None if it is relative or missing."""
-    row = connection.execute(
-        "SELECT iif(gate LIKE 'threshold%', threshold, NULL) FROM traces"
-        " WHERE decision IS NOT NULL ORDER BY seq DESC LIMIT 1"
-    ).fetchone()
-    return None if row is None or row[0] is None else float(row[0])
-
-
-def read_score_slices(connection: Connection, *, since: str | None = None) -> ScoreSlices:
-    """Read the distribution of scores, relative to the latest threshold.
-
-    Args:
-        connection: The connection to the file.
-        since: Only traces that started at this instant or later; None means all.
-    """
-    threshold = last_threshold(connection)
-    rows = connection.execute(_HUNDREDTHS, {"threshold": threshold, "since": since}).fetchall()
-    private = tuple(Slice(*row[:4]) for row in rows if row[4])
-    return ScoreSlices(threshold, _merged(Slice(*row[:4]) for row in rows), private)
-
-
 def _merged(slices: Iterable[Slice], name_of: Callable[[str], str] = str) -> tuple[Slice, ...]:
     """Add up the slices of the same domain and hundredth."""
     sums: dict[tuple[str, int], tuple[int, int]] = {}
@@ -151,49 +118,8 @@ class Removal(NamedTuple):
     times: int
 
 
-def read_removals(connection: Connection, first: int) -> tuple[Removal, ...]:
-    """Read redactions by week, for twelve weeks up to the newest trace, from ``first`` on.
-
-    Grouped by day and text first, so that few texts are read as JSON.
-    """
-    rows = connection.execute(
-        """
-        WITH daily AS (
-          SELECT t.day, o.redactions, count(*) AS rows
-          FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
-          WHERE o.redactions <> '{}' AND t.day >= (SELECT date(max(started_at), :weeks) FROM traces)
-            AND o.trace_seq >= max(:first, (
-              SELECT min(seq) FROM traces
-              WHERE started_at >= (SELECT date(max(started_at), :weeks) FROM traces)))
-          GROUP BY 1, 2)
-        SELECT date(day, 'weekday 0', '-6 days'), r.key, sum(r.value * rows)
-        FROM daily CROSS JOIN json_each(redactions) r GROUP BY 1, 2 ORDER BY 1, 2
-        """,
-        {"first": first, "weeks": _WEEKS},
-    )
-    return tuple(map(Removal._make, rows))
-
-
-def removes(connection: Connection, first: int) -> bool:
-    """Return True if anything was redacted, from the trace ``first`` on."""
-    (removes,) = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM outbox WHERE redactions <> '{}' AND trace_seq >= ?)", (first,)
-    ).fetchone()
-    return bool(removes)
-
-
 MOST_POINTS: Final = 2000
 """The maximum number of traces on a map, the newest first."""
-
-_COLUMNS: Final = (
-    "t.seq, t.id, t.domain, t.objective, t.score, coalesce(t.decision = 'forward', 0), v.vector"
-)
-_OF_THE_TRACE: Final = "WHERE trace_seq = :around"
-_NEAREST: Final = """
-    v.trace_seq = (SELECT nearest_seq FROM traces WHERE seq = :around)
-    AND v.embedder = (
-        SELECT embedder FROM vectors WHERE trace_seq = :around ORDER BY seq DESC LIMIT 1)
-"""
 
 
 class MapPoint(NamedTuple):
@@ -206,57 +132,6 @@ class MapPoint(NamedTuple):
     score: float | None
     cleared: bool
     vector: bytes
-
-
-def read_points(
-    connection: Connection, *, first: int = 0, around: int | None = None
-) -> tuple[MapPoint, ...]:
-    """Read traces with comparable vectors, the newest first.
-
-    Args:
-        connection: The connection to the file.
-        first: Only traces from this ``seq`` on.
-        around: A trace that selects the embedder: it comes first, then the trace that was nearest
-            when it was scored, however old. None selects the embedder of the newest vector.
-    """
-    chosen = _rows(connection, "v.trace_seq = :around", around)
-    if around is not None and not chosen:
-        return ()
-    chosen += _rows(connection, _NEAREST, around)
-    newest = connection.execute(
-        f"""
-        SELECT {_COLUMNS} FROM vectors v CROSS JOIN traces t ON t.seq = v.trace_seq
-        WHERE (v.embedder, length(v.vector)) = (
-            SELECT embedder, length(vector) FROM vectors {"" if around is None else _OF_THE_TRACE}
-            ORDER BY seq DESC LIMIT 1)
-          AND t.seq >= :first
-        ORDER BY v.seq DESC LIMIT :limit
-        """,  # noqa: S608 - ours
-        {"around": around, "first": first, "limit": MOST_POINTS},
-    )
-    size = len(chosen[0].vector) if chosen else None
-    comparable = [point for point in chosen if len(point.vector) == size]
-    named = {point.seq for point in comparable}
-    return (*comparable, *(point for point in map(_point, newest) if point.seq not in named))
-
-
-def _rows(connection: Connection, where: str, around: int | None) -> list[MapPoint]:
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM vectors v JOIN traces t ON t.seq = v.trace_seq"  # noqa: S608 - ours
-        f" WHERE {where} ORDER BY v.seq DESC LIMIT 1",
-        {"around": around},
-    )
-    return [*map(_point, rows)]
-
-
-def _point(row: tuple[int, str, str, str, float | None, int, bytes]) -> MapPoint:
-    point = MapPoint._make(row)
-    return point._replace(cleared=bool(point.cleared))
-
-
-_DAYS: Final = "-89 days"
-_SAMPLE: Final = 6_000  # of 90 days: a median of 66 traces a day
-_SIDE: Final = 5
 
 
 class NoveltyDay(NamedTuple):
@@ -319,76 +194,160 @@ class Overview(NamedTuple):
     activity: Activity = Activity()
 
 
-def read_overview(connection: Connection, *, since: str | None = None) -> Overview:
-    """Read the overview from one snapshot of the file.
+_DAYS: Final = "-89 days"
+_SAMPLE: Final = 6_000  # of 90 days: a median of 66 traces a day
+_SIDE: Final = 5
+_NOVELTY: Final = """
+    SELECT substr(started_at, 1, 10) AS day, novelty FROM traces INDEXED BY traces_counted
+    WHERE started_at >= (SELECT date(max(started_at), ?) FROM traces) AND seq >= ? AND seq % ? = 0
+      AND novelty IS NOT NULL AND score IS NOT NULL
+    ORDER BY day
+"""
+# Grouped by day and text first, so that few texts are read as JSON.
+_REMOVALS: Final = """
+    WITH daily AS (
+      SELECT t.day, o.redactions, count(*) AS rows
+      FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
+      WHERE o.redactions <> '{}' AND t.day >= (SELECT date(max(started_at), :weeks) FROM traces)
+        AND o.trace_seq >= max(:first, (
+          SELECT min(seq) FROM traces
+          WHERE started_at >= (SELECT date(max(started_at), :weeks) FROM traces)))
+      GROUP BY 1, 2)
+    SELECT date(day, 'weekday 0', '-6 days'), r.key, sum(r.value * rows)
+    FROM daily CROSS JOIN json_each(redactions) r GROUP BY 1, 2 ORDER BY 1, 2
+"""
+_POINTS: Final = """
+    SELECT t.seq, t.id, t.domain, t.objective, t.score, coalesce(t.decision = 'forward', 0),
+           v.vector
+    FROM vectors v CROSS JOIN traces t ON t.seq = v.trace_seq
+    WHERE {} ORDER BY v.seq DESC LIMIT :limit
+"""
+_ITSELF: Final = "v.trace_seq = :around"
+_NEAREST: Final = """
+    v.trace_seq = (SELECT nearest_seq FROM traces WHERE seq = :around)
+    AND v.embedder = (
+        SELECT embedder FROM vectors WHERE trace_seq = :around ORDER BY seq DESC LIMIT 1)
+"""
+_NEWEST: Final = """
+    (v.embedder, length(v.vector)) = (
+        SELECT embedder, length(vector) FROM vectors {} ORDER BY seq DESC LIMIT 1)
+    AND t.seq >= :first
+"""
 
-    Args:
-        connection: The connection to the file.
-        since: Only traces that started at this instant or later; None means all.
-    """
-    connection.execute("BEGIN")
-    try:
-        first = 0 if since is None else first_since(connection, since)
-        funnel = read_funnel(connection, first)
-        tools = read_tools(connection, first=first)
-        calls, failures = sum(use.calls for use in tools), sum(use.failures for use in tools)
-        removals = read_removals(connection, first)
-        return Overview(
-            read_score_slices(connection, since=since),
-            funnel,
-            read_last_decisions(connection),
-            (*_novelty(connection, first, nth=max(1, funnel.recorded // _SAMPLE)),),
-            (*tools[:_MOST_TOOLS],),
-            (*_beside(connection, first, reached=True), *_beside(connection, first, reached=False)),
-            read_points(connection, first=first),
-            removals,
-            ToolTotals(len(tools), calls, failures),
-            not removals and removes(connection, first),
-            read_success_record(connection),
-            read_unjudged(connection),
-            read_activity(connection, since=since),
+
+class Overviews(Statistics, Reviews):
+    """The numbers and pictures of the runs of one file."""
+
+    def overview(self, *, since: str | None = None) -> Overview:
+        """Return the numbers of the overview, from one snapshot; ``since`` of None means all."""
+        self._run("BEGIN")
+        try:
+            first = 0 if since is None else self.first_since(since)
+            funnel, removals = self.funnel(first=first), self._removals(first)
+            tools = self.tools(first=first, counts_runs=False)
+            return Overview(
+                scores=self.scores(since=since),
+                funnel=funnel,
+                last=self.last_decisions(),
+                novelty=(*self._novelty(first, nth=max(1, funnel.recorded // _SAMPLE)),),
+                tools=(*tools[:_MOST_TOOLS],),
+                missed=(*self._beside(first, reached=True), *self._beside(first, reached=False)),
+                points=self.points(first=first),
+                removals=removals,
+                tool_totals=ToolTotals(
+                    len(tools), sum(use.calls for use in tools), sum(use.failures for use in tools)
+                ),
+                removed_earlier=not removals and self._removes(first),
+                successes=self.success_record(),
+                unjudged=self.unjudged(),
+                activity=read_activity(self._connection, since=since),
+            )
+        finally:
+            self._connection.rollback()
+
+    def first_since(self, since: str) -> int:
+        """Return the lowest ``seq`` of the runs that started at this instant or later."""
+        newest = "(SELECT coalesce(max(seq), 0) + 1 FROM traces)"
+        return int(
+            self._value(
+                f"SELECT coalesce(min(seq), {newest}) FROM traces WHERE started_at >= ?",  # noqa: S608 - ours
+                (since,),
+            )
         )
-    finally:
-        connection.rollback()
 
+    def threshold(self) -> float | None:
+        """Return the fixed threshold of the last decision; None if it is relative or missing."""
+        threshold: float | None = self._value(
+            "SELECT iif(gate LIKE 'threshold%', threshold, NULL) FROM traces"
+            " WHERE decision IS NOT NULL ORDER BY seq DESC LIMIT 1"
+        )
+        return threshold
 
-def read_domains(connection: Connection) -> tuple[str, ...]:
-    """Read the names of the domains, skipping through the index: fast even for a large file."""
-    rows = connection.execute(
+    def scores(self, *, since: str | None = None) -> ScoreSlices:
+        """Return the distribution of scores, relative to the latest threshold."""
+        threshold = self.threshold()
+        rows = self._run(_HUNDREDTHS, {"threshold": threshold, "since": since}).fetchall()
+        private = tuple(Slice(*row[:4]) for row in rows if row[4])
+        return ScoreSlices(threshold, _merged(Slice(*row[:4]) for row in rows), private)
+
+    def last_decisions(self) -> LastDecisions:
+        """Return the gate's decisions on the last 100 scored runs."""
+        return read_last_decisions(self._connection)
+
+    def points(self, *, first: int = 0, around: int | None = None) -> tuple[MapPoint, ...]:
+        """Return runs with comparable vectors, the newest first.
+
+        Args:
+            first: Only runs from this ``seq`` on.
+            around: A run that selects the embedder: it comes first, then the run that was nearest
+                when it was scored, however old. None selects the embedder of the newest vector.
         """
-        WITH RECURSIVE names(name) AS (
-          SELECT min(domain) FROM traces
-          UNION ALL SELECT (SELECT min(domain) FROM traces WHERE domain > name) FROM names
-          WHERE name IS NOT NULL)
-        SELECT name FROM names WHERE name IS NOT NULL
-        """
-    )
-    return tuple(name for (name,) in rows)
 
+        def found(where: str, limit: int = 1) -> list[MapPoint]:
+            values = {"around": around, "first": first, "limit": limit}
+            return self._all(MapPoint, _POINTS.format(where), values)
 
-def first_since(connection: Connection, since: str) -> int:
-    """Return the lowest ``seq`` of the traces that started at this instant or later."""
-    (seq,) = connection.execute(
-        "SELECT coalesce(min(seq), (SELECT coalesce(max(seq), 0) + 1 FROM traces)) FROM traces"
-        " WHERE started_at >= ?",
-        (since,),
-    ).fetchone()
-    return int(seq)
+        chosen = [] if around is None else found(_ITSELF)
+        if around is not None and not chosen:
+            return ()
+        chosen += found(_NEAREST)
+        size = len(chosen[0].vector) if chosen else None
+        comparable = [point for point in chosen if len(point.vector) == size]
+        named = {point.seq for point in comparable}
+        of_the_run = "" if around is None else "WHERE trace_seq = :around"
+        newest = found(_NEWEST.format(of_the_run), MOST_POINTS)
+        return (*comparable, *(point for point in newest if point.seq not in named))
 
+    def _removals(self, first: int) -> tuple[Removal, ...]:
+        return (*self._all(Removal, _REMOVALS, {"first": first, "weeks": _WEEKS}),)
 
-def _novelty(connection: Connection, first: int, *, nth: int) -> Iterator[NoveltyDay]:
-    rows = connection.execute(
-        """
-        SELECT day, novelty FROM traces INDEXED BY traces_counted
-        WHERE day >= (SELECT date(max(started_at), ?) FROM traces) AND seq >= ? AND seq % ? = 0
-          AND novelty IS NOT NULL AND score IS NOT NULL
-        ORDER BY day
-        """,
-        (_DAYS, first, nth),
-    )
-    for day, of_day in groupby(rows, key=lambda row: str(row[0])):
-        values = sorted(novelty for _, novelty in of_day)
-        yield NoveltyDay(day, *(_quantile(values, part) for part in (0.1, 0.5, 0.9)))
+    def _removes(self, first: int) -> bool:
+        return bool(
+            self._value(
+                "SELECT EXISTS (SELECT 1 FROM outbox WHERE redactions <> '{}' AND trace_seq >= ?)",
+                (first,),
+            )
+        )
+
+    def _novelty(self, first: int, *, nth: int) -> Iterator[NoveltyDay]:
+        rows = self._run(_NOVELTY, (_DAYS, first, nth))
+        for day, of_day in groupby(rows, key=lambda row: str(row[0])):
+            values = sorted(novelty for _, novelty in of_day)
+            yield NoveltyDay(day, *(_quantile(values, part) for part in (0.1, 0.5, 0.9)))
+
+    def _beside(self, first: int, *, reached: bool) -> list[NearMiss]:
+        """Return the runs nearest to their threshold on one side, from high to low."""
+        where, order = ("margin >= 0 AND above", "margin")
+        if not reached:
+            where, order = "margin <= 0 AND NOT above", "margin DESC"  # margin is rounded
+        found = self._all(
+            NearMiss,
+            f"SELECT seq, id, objective, iif(threshold IS NULL, rank_key, score),"  # noqa: S608 - ours
+            " coalesce(threshold, bar) FROM traces"
+            f" WHERE {where} AND seq >= ? ORDER BY {order}, seq DESC LIMIT ?",
+            (first, _SIDE),
+        )
+        return found[::-1] if reached else found
 
 
 def _quantile(values: list[float], part: float) -> float:
@@ -397,52 +356,3 @@ def _quantile(values: list[float], part: float) -> float:
     below = int(place)
     above = min(below + 1, len(values) - 1)
     return values[below] + (values[above] - values[below]) * (place - below)
-
-
-def _beside(connection: Connection, first: int, *, reached: bool) -> list[NearMiss]:
-    """Return the traces nearest to their threshold on one side, from high to low."""
-    where, order = ("margin >= 0 AND above", "margin")
-    if not reached:
-        where, order = "margin <= 0 AND NOT above", "margin DESC"  # margin is rounded
-    rows = connection.execute(
-        f"SELECT seq, id, objective, iif(threshold IS NULL, rank_key, score),"  # noqa: S608 - ours
-        " coalesce(threshold, bar) FROM traces"
-        f" WHERE {where} AND seq >= ? ORDER BY {order}, seq DESC LIMIT ?",
-        (first, _SIDE),
-    )
-    found = [*map(NearMiss._make, rows)]
-    return found[::-1] if reached else found
-
-
-_LASTS: Final = 10
-"""The lifetime of a cached overview as a multiple of its read time, which limits the CPU load."""
-
-
-class _Reading(NamedTuple):
-    file: tuple[int, int]
-    good_until_s: float
-    overview: Overview
-
-
-class RecentOverviews:
-    """A short-lived cache of the overviews of files.
-
-    For an ordinary file an overview lasts a moment, for one with 100,000 traces about two seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._readings: dict[Path, _Reading] = {}
-
-    def read(self, path: Path, read: Callable[[], Overview]) -> Overview:
-        """Return the overview of the file now at this path, cached or fresh."""
-        status, started_s = path.stat(), self._clock()
-        file = status.st_dev, status.st_ino
-        last = self._readings.get(path)
-        if last and last.file == file and started_s < last.good_until_s:
-            return last.overview
-        overview = read()
-        now_s = self._clock()
-        good_until_s = now_s + _LASTS * (now_s - started_s)
-        self._readings[path] = _Reading(file, good_until_s, overview)
-        return overview

@@ -7,9 +7,10 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.endings import known_success
-from kp_middleware.core.formula import Adjustment, Parts, Signals, Weights
+from kp_middleware.core.formula import SIGNALS, Adjustment, Parts, Signals, Weights
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._estimates import RunEstimate
+from kp_middleware.storage._queries import record
 
 
 class RunSummary(NamedTuple):
@@ -384,25 +385,21 @@ class Run:
 def run_of(
     row: Mapping[str, Any],
     steps: Iterable[Mapping[str, Any]],
-    outbox: Mapping[str, Any] | None,
+    outbox: Iterable[Mapping[str, Any]],
     feedback: Iterable[Mapping[str, Any]],
     estimate: RunEstimate | None,
 ) -> Run:
     """Create a run from the rows of its tables."""
-    made: dict[str, Any] = {
-        "success": bool(row["success"]),
-        "tags": tuple(json.loads(row["tags"] or "[]")),
-        "recalled": tuple(json.loads(row["recalled"] or "[]")),
-        "redactions": json.loads(row["redactions"]),
-        "reason": reason_text(row["reason_code"], row["reason_args"]),
-        "reason_args": json.loads(row["reason_args"] or "{}"),
-        "scoring": None if row["score"] is None else _scoring(row),
-        "steps": tuple(map(_step, steps)),
-        "outbox": None if outbox is None else _outbox(outbox),
-        "feedback": tuple(map(_feedback, feedback)),
-        "estimate": estimate,
-    }
-    return Run(**_others(Run, row, made), **made)
+    return record(
+        Run,
+        row,
+        reason=reason_text(row["reason_code"], row["reason_args"]),
+        scoring=None if row["score"] is None else _scoring(row),
+        steps=tuple(map(_step, steps)),
+        outbox=next((record(OutboxRecord, item) for item in outbox), None),
+        feedback=tuple(record(FeedbackRecord, one) for one in feedback),
+        estimate=estimate,
+    )
 
 
 def rescored(row: tuple[Any, ...], weights: Weights) -> DecidedRun:
@@ -414,34 +411,19 @@ def rescored(row: tuple[Any, ...], weights: Weights) -> DecidedRun:
 
 def _scoring(row: Mapping[str, Any]) -> Scoring:
     margin, threshold = row["margin"], row["threshold"]
-    made: dict[str, Any] = {
-        "margin": row["score"] - threshold if margin == 0 and threshold else margin,  # rounded
-        "signals": Signals(**{name: row[name] for name in Signals.__slots__}),
-        "weights": Weights(**{name: row[f"{name}_weight"] for name in Weights.__slots__}),
-        "rules": tuple(Adjustment(**rule) for rule in json.loads(row["rules"])),
-        "took_ms": row["scored_ms"],
-    }
-    return Scoring(**_others(Scoring, row, made), **made)
+    return record(
+        Scoring,
+        row,
+        margin=row["score"] - threshold if margin == 0 and threshold else margin,  # rounded
+        signals=Signals(**{name: row[name] for name in SIGNALS}),
+        weights=Weights(**{name: row[f"{name}_weight"] for name in SIGNALS}),
+        rules=tuple(Adjustment(**rule) for rule in json.loads(row["rules"])),
+        took_ms=row["scored_ms"],
+    )
 
 
 def _step(row: Mapping[str, Any]) -> StepRecord:
-    made = {"number": row["step_id"], "input": json.loads(row["input"] or "null")}
-    return StepRecord(**_others(StepRecord, row, made), **made)
-
-
-def _outbox(row: Mapping[str, Any]) -> OutboxRecord:
-    made = {"redactions": json.loads(row["redactions"])}
-    return OutboxRecord(**_others(OutboxRecord, row, made), **made)
-
-
-def _feedback(row: Mapping[str, Any]) -> FeedbackRecord:
-    success = None if row["success"] is None else bool(row["success"])
-    made: dict[str, Any] = {"success": success, "success_before": bool(row["success_before"])}
-    return FeedbackRecord(**_others(FeedbackRecord, row, made), **made)
-
-
-def _others(kind: type[Any], row: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in kind.__slots__ if name not in made}
+    return record(StepRecord, row, number=row["step_id"], input=json.loads(row["input"] or "null"))
 
 
 @cache

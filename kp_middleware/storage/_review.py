@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from kp_middleware.database import Connection
 from kp_middleware.storage._estimates import TOLD_SQL
+from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import Run, StepRecord
 
 WhyAsked: TypeAlias = Literal["forwarded", "uncertain"]
@@ -100,16 +100,6 @@ class Unjudged(NamedTuple):
         return f"{told}: kp-middleware review"
 
 
-def read_unjudged(connection: Connection) -> Unjudged:
-    """Count the last runs that a gate let through, and those of them that nobody judged."""
-    sql = (
-        "SELECT coalesce(sum(is_unjudged), 0), count(*)"  # noqa: S608 - ours
-        f" FROM (SELECT {UNJUDGED} AS is_unjudged FROM traces t WHERE decision = 'forward'"
-        " AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)"
-    )
-    return Unjudged._make(connection.execute(sql, (RECENT,)).fetchone())
-
-
 class SuccessRecord(NamedTuple):
     """How often the scored runs succeeded of which somebody or something has told how they ended.
 
@@ -136,20 +126,34 @@ class SuccessRecord(NamedTuple):
         )
 
 
-def read_success_record(connection: Connection) -> SuccessRecord:
-    """Count the known endings of a file."""
-    sql = (
-        "SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),"  # noqa: S608 - ours
-        " coalesce(sum(success AND chosen), 0) FROM traces INDEXED BY traces_kind"
-        f" WHERE score IS NOT NULL AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'"
-    )
-    waits = (
-        "SELECT EXISTS (SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'"
-        " ORDER BY seq DESC LIMIT ?) WHERE reason_args ->> 'delivery' IN"
-        " ('unconfirmed', 'not_done', 'too_late'))"
-    )
-    some_stay = bool(connection.execute(waits, (RECENT,)).fetchone()[0])
-    return SuccessRecord._make((*connection.execute(sql).fetchone(), some_stay))
+class Reviews(Queries):
+    """How many runs of one file somebody has judged."""
+
+    def unjudged(self) -> Unjudged:
+        """Count the last runs that a gate let through, and those of them that nobody judged."""
+        (unjudged,) = self._all(
+            Unjudged,
+            "SELECT coalesce(sum(is_unjudged), 0), count(*)"  # noqa: S608 - ours
+            f" FROM (SELECT {UNJUDGED} AS is_unjudged FROM traces t WHERE decision = 'forward'"
+            " AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)",
+            (RECENT,),
+        )
+        return unjudged
+
+    def success_record(self) -> SuccessRecord:
+        """Count the known endings, of all scored runs and of those that were forwarded."""
+        (known,) = self._all(
+            SuccessRecord,
+            "SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),"  # noqa: S608 - ours
+            " coalesce(sum(success AND chosen), 0), EXISTS ("
+            "   SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'"
+            "     ORDER BY seq DESC LIMIT ?)"
+            "   WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))"
+            f" FROM traces INDEXED BY traces_kind WHERE score IS NOT NULL"
+            f" AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'",
+            (RECENT,),
+        )
+        return known
 
 
 def asked_first(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:

@@ -24,7 +24,7 @@ from kp_middleware.storage._outbox_table import OutboxTable
 from kp_middleware.storage._past_runs import PastRuns, Selection
 from kp_middleware.storage._records import Run
 from kp_middleware.storage._rescue import rescue
-from kp_middleware.storage._statistics import Counts, count_all, count_backlog
+from kp_middleware.storage._statistics import Counts, Statistics
 from kp_middleware.storage._store import Belief, Outcome, PausedRun, Rescue
 from kp_middleware.storage._traces import Traces
 
@@ -153,11 +153,11 @@ class SqliteStore(Traces):
 
     def counts(self) -> Counts:
         with closing(Database(self._known_path, read_only=True)) as connection:
-            return count_all(connection)
+            return Statistics(connection).counts()
 
     def backlog(self) -> tuple[int, int]:
         with closing(Database(self._known_path, read_only=True)) as connection:
-            return count_backlog(connection)
+            return Statistics(connection).waiting()
 
     @property
     def _known_path(self) -> Path:

@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.database import Connection
+from kp_middleware.storage._queries import Queries
 
 WITHHELD: Final = (
     "below_threshold",
@@ -44,58 +44,10 @@ class Counts(NamedTuple):
     blocked: int = 0
 
 
-def count_backlog(connection: Connection) -> tuple[int, int]:
-    """Count the backlog: runs that wait to be scored, and traces that wait to be sent."""
-    row = connection.execute(
-        """
-        SELECT (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'recorded'),
-               (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending'))
-        """
-    ).fetchone()
-    return int(row[0]), int(row[1])
-
-
-def count_without_tokens(connection: Connection) -> tuple[int, int]:
-    """Count the runs that used a model: those without token counts, and all of them."""
-    row = connection.execute(
-        """
-        SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)
-        FROM traces WHERE model IS NOT NULL
-        """
-    ).fetchone()
-    return int(row[0]), int(row[1])
-
-
-def count_all(connection: Connection) -> Counts:
-    """Count traces by state, in one snapshot."""
-    return Counts._make(
-        connection.execute(
-            """
-            SELECT (SELECT count(*) FROM traces),
-                   (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'recorded'),
-                   (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'paused'),
-                   (SELECT count(*) FROM traces WHERE score IS NOT NULL),
-                   (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'incomplete'),
-                   (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'failed'),
-                   (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')),
-                   (SELECT count(*) FROM outbox WHERE state = 'sent'),
-                   (SELECT count(*) FROM outbox WHERE state = 'rejected'),
-                   (SELECT count(*) FROM outbox WHERE state = 'blocked')
-            """
-        ).fetchone()
-    )
-
-
 class ToolUse(NamedTuple):
-    """One tool.
+    """One tool: its calls and the errors that runs recovered from, with the latency of both.
 
-    Attributes:
-        tool: Its name.
-        calls: The number of calls.
-        failures: The number of errors that a run recovered from.
-        mean_ms: The mean latency; None if none was measured.
-        max_ms: The highest latency.
-        traces: The number of runs that called it; None if they were not counted.
+    ``traces`` is the number of runs that called it; None if they were not counted.
     """
 
     tool: str
@@ -107,16 +59,7 @@ class ToolUse(NamedTuple):
 
 
 class GroupCounts(NamedTuple):
-    """The statistics of the runs of one domain, model, day or week.
-
-    Attributes:
-        key: The domain or model; the day, or the Monday on which a week begins.
-        traces: All runs.
-        cleared: The runs that their gate forwarded.
-        mean_score: From 0 to 1; None if none has a score.
-        best_score: The highest.
-        mean_novelty: From 0 to 1.
-    """
+    """The runs of one domain, model, day or week, which is named by its Monday."""
 
     key: str | None
     traces: int
@@ -134,14 +77,7 @@ class StateCount(NamedTuple):
 
 
 class GateCounts(NamedTuple):
-    """The runs that one gate decided on.
-
-    Attributes:
-        gate: Its name.
-        traces: All of them.
-        cleared: Those that it forwarded.
-        withheld: Those that it did not, by reason: each of `WITHHELD`.
-    """
+    """The runs that one gate decided on: all, those forwarded, the others by `WITHHELD`."""
 
     gate: str
     traces: int
@@ -192,210 +128,6 @@ class Totals(NamedTuple):
     tools: list[ToolUse]
 
 
-def read_tools(
-    connection: Connection,
-    *,
-    first: int = 0,
-    domain: str | None = None,
-    counts_runs: bool = False,
-) -> list[ToolUse]:
-    """Read the tools, the most called first, in the order of the index of the steps.
-
-    Args:
-        connection: The connection to the file.
-        first: Only calls in runs from this ``seq`` on.
-        domain: Only calls in runs of this domain; None means any.
-        counts_runs: Count the runs of each tool, which takes longer.
-    """
-    runs = "count(DISTINCT trace_seq)" if counts_runs else "NULL"
-    all_runs = "sum(iif(type = 'tool_call', traces, 0))" if counts_runs else "NULL"
-    rows = connection.execute(
-        f"""
-        WITH used AS (
-          SELECT tool, type, count(*) AS times, {runs} AS traces, sum(latency_ms) AS took_ms,
-                 count(latency_ms) AS timed, max(latency_ms) AS max_ms
-          FROM steps
-          WHERE tool IS NOT NULL AND trace_seq >= :first AND (:domain IS NULL
-                OR trace_seq IN (SELECT seq FROM traces WHERE domain = :domain))
-          GROUP BY tool, type)
-        SELECT tool, sum(iif(type = 'tool_call', times, 0)) AS calls,
-               sum(iif(type = 'error_recovery', times, 0)), sum(took_ms) / sum(timed), max(max_ms),
-               {all_runs}
-        FROM used GROUP BY tool ORDER BY calls DESC, tool
-        """,  # noqa: S608 - ours
-        {"first": first, "domain": domain},
-    )
-    return [*map(ToolUse._make, rows)]
-
-
-_PART: Final = """
-    SELECT {key} AS key, count(*) AS traces, sum(decision = 'forward') AS cleared,
-           count(score) AS scores, sum(score) AS all_scores, max(score) AS best,
-           count(novelty) AS novelties, sum(novelty) AS all_novelties
-    FROM traces {where} GROUP BY {key}
-"""
-
-
-def _of_indices(key: str) -> str:
-    return " UNION ALL ".join(
-        _PART.format(key=key, where=where)
-        for where in (
-            "INDEXED BY traces_counted WHERE score IS NOT NULL",
-            "INDEXED BY traces_unscored WHERE score IS NULL",
-        )
-    )
-
-
-_PARTS: Final[Mapping[str, str]] = {
-    "domain": _of_indices("domain"),
-    "model": _PART.format(key="model", where="NOT INDEXED"),
-    "day": _of_indices("day"),
-    "week": _of_indices("day"),
-}
-_WEEK: Final = "date(key, 'weekday 0', '-6 days')"
-_TENTHS: Final = """
-    WITH RECURSIVE tenths(tenth) AS (SELECT 0 UNION ALL SELECT tenth + 1 FROM tenths LIMIT 10)
-    SELECT tenth / 10.0 AS at_least,
-           (SELECT count(*) FROM traces WHERE score >= tenth / 10.0
-            AND score < iif(tenth = 9, 2.0, (tenth + 1) / 10.0)) AS traces
-    FROM tenths WHERE traces
-"""
-_VERDICTS: Final = """
-    SELECT gate, verdict, state, count(*) AS traces, max(seq) AS last
-    FROM traces INDEXED BY traces_counted WHERE score IS NOT NULL GROUP BY gate, verdict, state
-"""
-_UNSCORED: Final = """
-    SELECT state, verdict, count(*) FROM traces INDEXED BY traces_unscored
-    WHERE score IS NULL GROUP BY state, verdict
-"""
-_QUEUED_THOUGH_NOT_CLEARED: Final = """
-    SELECT iif(t.state = 'scored', 'withheld', t.state), count(*)
-    FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
-    WHERE NOT EXISTS (
-      SELECT 1 FROM traces c INDEXED BY traces_cleared
-      WHERE c.seq = o.trace_seq AND c.decision = 'forward')
-    GROUP BY 1
-"""
-
-
-class _Verdicts(NamedTuple):
-    """The number of scored runs with one gate, verdict and state."""
-
-    gate: str | None
-    verdict: str | None
-    state: str
-    traces: int
-    last: int
-
-
-def read_totals(connection: Connection) -> Totals:
-    """Read the statistics in total, by domain, score, state and gate, and the tools used."""
-    verdicts = _verdicts(connection)
-    return Totals(
-        read_funnel(connection, 0),
-        read_groups(connection, "domain"),
-        [*map(Tenth._make, connection.execute(_TENTHS))],
-        _states(connection, verdicts),
-        _gates(verdicts),
-        read_tools(connection)[:10],
-    )
-
-
-def read_funnel(connection: Connection, first: int) -> Funnel:
-    """Count the runs at each stage, from the run ``first`` on."""
-    counts = connection.execute(
-        # the plus signs: counted in an index, not in the wide rows
-        """
-        SELECT (SELECT count(*) FROM traces WHERE +seq >= :first),
-               (SELECT count(*) FROM traces WHERE decision = 'forward' AND seq >= :first),
-               (SELECT count(*) FROM outbox WHERE +trace_seq >= :first),
-               (SELECT count(*) FROM outbox
-                WHERE state IN ('pending', 'sending') AND trace_seq >= :first),
-               (SELECT count(*) FROM outbox WHERE state = 'sent' AND trace_seq >= :first),
-               (SELECT count(*) FROM outbox WHERE state = 'blocked' AND trace_seq >= :first),
-               (SELECT count(*) FROM outbox WHERE state = 'rejected' AND trace_seq >= :first)
-        """,
-        {"first": first},
-    ).fetchone()
-    reasons = connection.execute(
-        "SELECT coalesce(reason, 'unknown'), count(*) FROM outbox"
-        " WHERE state = 'blocked' AND trace_seq >= ? GROUP BY 1 ORDER BY 2 DESC, 1",
-        (first,),
-    )
-    private = connection.execute(
-        "SELECT count(*), coalesce(sum(decision = 'forward'), 0) FROM traces INDEXED BY"
-        " traces_counted WHERE score IS NOT NULL AND visibility = 'private' AND seq >= ?",
-        (first,),
-    ).fetchone()
-    return Funnel._make((*counts, dict(reasons.fetchall()), *private))
-
-
-def read_groups(connection: Connection, by: str) -> list[GroupCounts]:
-    """Read the statistics by one property, the most runs first; days and weeks in order.
-
-    Args:
-        connection: The connection to the file.
-        by: ``domain``, ``model``, ``day`` or ``week`` (the Monday it begins on).
-    """
-    rows = connection.execute(
-        f"""
-        SELECT {_WEEK if by == "week" else "key"}, sum(traces), coalesce(sum(cleared), 0),
-               round(sum(all_scores) / sum(scores), 4), round(max(best), 4),
-               round(sum(all_novelties) / sum(novelties), 4)
-        FROM ({_PARTS[by]}) GROUP BY 1 ORDER BY {"1" if by in {"day", "week"} else "2 DESC, 1"}
-        """,  # noqa: S608 - ours
-    )
-    return [*map(GroupCounts._make, rows)]
-
-
-def read_states(connection: Connection) -> list[StateCount]:
-    """Count runs by the states of the view ``history``, without its join with the outbox."""
-    return _states(connection, _verdicts(connection))
-
-
-def read_gates(connection: Connection) -> list[GateCounts]:
-    """Count forwarded and withheld runs by gate, the latest gate first."""
-    return _gates(_verdicts(connection))
-
-
-def _verdicts(connection: Connection) -> list[_Verdicts]:
-    return [*map(_Verdicts._make, connection.execute(_VERDICTS))]
-
-
-def _states(connection: Connection, verdicts: Iterable[_Verdicts]) -> list[StateCount]:
-    counts = Counter[str]()
-    for one in verdicts:
-        counts[_unqueued(one.state, one.verdict)] += one.traces
-    for state, verdict, traces in connection.execute(_UNSCORED):
-        counts[_unqueued(state, verdict)] += traces
-    for state, traces in connection.execute("SELECT state, count(*) FROM outbox GROUP BY state"):
-        counts[state] += traces
-        counts["not queued"] -= traces
-    for counted_as, traces in connection.execute(_QUEUED_THOUGH_NOT_CLEARED):
-        counts["not queued"] += traces
-        counts[counted_as] -= traces
-    found = sorted((+counts).items(), key=lambda item: (-item[1], item[0]))
-    return [StateCount(state, traces) for state, traces in found]
-
-
-def _unqueued(state: str, verdict: str | None) -> str:
-    if state != "scored":
-        return state
-    return "not queued" if verdict == "forwarded" else "withheld"
-
-
-def _gates(verdicts: Iterable[_Verdicts]) -> list[GateCounts]:
-    kinds, last = dict[str, Counter[str | None]](), Counter[str]()
-    for one in verdicts:
-        if one.gate is not None:
-            kinds.setdefault(one.gate, Counter())[one.verdict] += one.traces
-            last[one.gate] = max(last[one.gate], one.last)
-    return [
-        GateCounts(gate, of.total(), of["forwarded"], {kind: of[kind] for kind in WITHHELD})
-        for gate, of in ((gate, kinds[gate]) for gate, _ in last.most_common())
-    ]
-
-
 class Highlight(NamedTuple):
     """A run, and the figure for which it is shown."""
 
@@ -412,18 +144,198 @@ class Highlights(NamedTuple):
     hardest: tuple[Highlight, ...]
 
 
-def highlights(connection: Connection, frameworks: Collection[str], *, limit: int) -> Highlights:
-    """Return the runs most unlike all others, those that score most, and the hardest successes."""
+_COUNTS: Final = """
+    SELECT (SELECT count(*) FROM traces),
+           (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'recorded'),
+           (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'paused'),
+           (SELECT count(*) FROM traces WHERE score IS NOT NULL),
+           (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'incomplete'),
+           (SELECT count(*) FROM traces WHERE score IS NULL AND state = 'failed'),
+           (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')),
+           (SELECT count(*) FROM outbox WHERE state = 'sent'),
+           (SELECT count(*) FROM outbox WHERE state = 'rejected'),
+           (SELECT count(*) FROM outbox WHERE state = 'blocked')
+"""  # one statement, and so one snapshot
+_FUNNEL: Final = """
+    SELECT (SELECT count(*) FROM traces WHERE +seq >= :first),
+           (SELECT count(*) FROM traces WHERE decision = 'forward' AND seq >= :first),
+           (SELECT count(*) FROM outbox WHERE +trace_seq >= :first),
+           (SELECT count(*) FROM outbox
+            WHERE state IN ('pending', 'sending') AND trace_seq >= :first),
+           (SELECT count(*) FROM outbox WHERE state = 'sent' AND trace_seq >= :first),
+           (SELECT count(*) FROM outbox WHERE state = 'blocked' AND trace_seq >= :first),
+           (SELECT count(*) FROM outbox WHERE state = 'rejected' AND trace_seq >= :first)
+"""  # the plus signs: counted in an index, not in the wide rows
+_BLOCKED: Final = """
+    SELECT coalesce(reason, 'unknown'), count(*) FROM outbox
+    WHERE state = 'blocked' AND trace_seq >= ? GROUP BY 1 ORDER BY 2 DESC, 1
+"""
+_PRIVATE: Final = """
+    SELECT count(*), coalesce(sum(verdict = 'forwarded'), 0) FROM traces INDEXED BY traces_counted
+    WHERE score IS NOT NULL AND visibility = 'private' AND seq >= ?
+"""
+_KEYS: Final[Mapping[str, str]] = {
+    "domain": "domain",
+    "model": "model",
+    "day": "substr(started_at, 1, 10)",
+    "week": "date(started_at, 'weekday 0', '-6 days')",
+}
+_GROUPS: Final = """
+    SELECT key, count(*), coalesce(sum(verdict = 'forwarded'), 0), round(avg(score), 4),
+           round(max(score), 4), round(avg(novelty), 4)
+    FROM (SELECT {key} AS key, verdict, score, novelty FROM traces {index} WHERE score IS NOT NULL
+          UNION ALL SELECT {key}, NULL, NULL, NULL FROM traces INDEXED BY traces_unscored
+          WHERE score IS NULL)
+    GROUP BY key ORDER BY {order}
+"""
+_TOOLS: Final = """
+    SELECT tool, sum(type = 'tool_call') AS calls, sum(type = 'error_recovery'),
+           avg(latency_ms), max(latency_ms), {runs}
+    FROM steps
+    WHERE tool IS NOT NULL AND trace_seq >= :first AND (:domain IS NULL
+          OR trace_seq IN (SELECT seq FROM traces WHERE domain = :domain))
+    GROUP BY tool ORDER BY calls DESC, tool
+"""
+_TENTHS: Final = """
+    WITH RECURSIVE tenths(tenth) AS (SELECT 0 UNION ALL SELECT tenth + 1 FROM tenths LIMIT 10)
+    SELECT tenth / 10.0 AS at_least,
+           (SELECT count(*) FROM traces WHERE score >= tenth / 10.0
+            AND score < iif(tenth = 9, 2.0, (tenth + 1) / 10.0)) AS traces
+    FROM tenths WHERE traces
+"""
+_VERDICTS: Final = """
+    SELECT gate, verdict, state, count(*) AS traces, max(seq) AS last
+    FROM traces INDEXED BY traces_counted WHERE score IS NOT NULL
+    GROUP BY domain, gate, verdict, state
+    UNION ALL SELECT NULL, verdict, state, count(*), 0 FROM traces INDEXED BY traces_unscored
+    WHERE score IS NULL GROUP BY verdict, state
+"""  # by domain as well: the order of the index
+_QUEUED_THOUGH_NOT_CLEARED: Final = """
+    SELECT iif(t.state = 'scored', 'withheld', t.state), count(*)
+    FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
+    WHERE NOT EXISTS (
+      SELECT 1 FROM traces c INDEXED BY traces_cleared
+      WHERE c.seq = o.trace_seq AND c.decision = 'forward')
+    GROUP BY 1
+"""
 
-    def best(figure: str, condition: str = "TRUE") -> tuple[Highlight, ...]:
-        rows = connection.execute(
-            f"SELECT id, {figure}, objective FROM traces WHERE state = 'scored' AND {condition}"  # noqa: S608
-            " AND framework IN (SELECT value FROM json_each(?))"
-            f" ORDER BY {figure} DESC, seq LIMIT ?",
-            (json.dumps([*frameworks]), limit),
+
+class _Verdicts(NamedTuple):
+    """The number of runs with one gate, verdict and state."""
+
+    gate: str | None
+    verdict: str | None
+    state: str
+    traces: int
+    last: int
+
+
+class Statistics(Queries):
+    """Counts and means of the runs of one file."""
+
+    def counts(self) -> Counts:
+        """Return the numbers of runs by state."""
+        (counts,) = self._all(Counts, _COUNTS)
+        return counts
+
+    def waiting(self) -> tuple[int, int]:
+        """Count the runs that wait to be scored, and the items that wait to be sent."""
+        counts = self.counts()
+        return counts.unscored, counts.pending
+
+    def without_tokens(self) -> tuple[int, int]:
+        """Count the runs that used a model: those without token counts, and all of them."""
+        without, every = self._row(
+            "SELECT coalesce(sum(input_tokens IS NULL AND output_tokens IS NULL), 0), count(*)"
+            " FROM traces WHERE model IS NOT NULL"
         )
-        return tuple(Highlight(*row) for row in rows)
+        return int(without), int(every)
 
-    return Highlights(
-        best("novelty"), best("score"), best("recovery_count", "success = 1 AND recovery_count > 0")
-    )
+    def totals(self) -> Totals:
+        """Return the statistics in total, by domain, score, state and gate, and the tools used."""
+        return Totals(
+            self.funnel(),
+            self.groups("domain"),
+            self._all(Tenth, _TENTHS),
+            self.states(),
+            self.gates(),
+            self.tools(counts_runs=False)[:10],
+        )
+
+    def funnel(self, *, first: int = 0) -> Funnel:
+        """Count the runs at each stage, from the run ``first`` on."""
+        reasons = dict(self._run(_BLOCKED, (first,)))
+        counts, private = self._row(_FUNNEL, {"first": first}), self._row(_PRIVATE, (first,))
+        return Funnel._make((*counts, reasons, *private))
+
+    def groups(self, by: str) -> list[GroupCounts]:
+        """Return the statistics by ``domain``, ``model``, ``day`` or ``week``.
+
+        The most runs come first; days and weeks are in order.
+        """
+        index = "NOT INDEXED" if by == "model" else "INDEXED BY traces_counted"
+        order = "key" if by in {"day", "week"} else "2 DESC, key"
+        sql = _GROUPS.format(key=_KEYS[by], index=index, order=order)
+        return self._all(GroupCounts, sql)
+
+    def states(self) -> list[StateCount]:
+        """Return the numbers of runs by state, as the view ``history`` has it, the most first."""
+        counts = Counter[str]()
+        for one in self._all(_Verdicts, _VERDICTS):
+            counts[_unqueued(one)] += one.traces
+        for state, traces in self._run("SELECT state, count(*) FROM outbox GROUP BY state"):
+            counts[state] += traces
+            counts["not queued"] -= traces
+        for counted_as, traces in self._run(_QUEUED_THOUGH_NOT_CLEARED):
+            counts["not queued"] += traces
+            counts[counted_as] -= traces
+        found = sorted((+counts).items(), key=lambda item: (-item[1], item[0]))
+        return [StateCount(state, traces) for state, traces in found]
+
+    def gates(self) -> list[GateCounts]:
+        """Return the numbers of forwarded and withheld runs by gate, the latest gate first."""
+        kinds, last = dict[str, Counter[str | None]](), Counter[str]()
+        for one in self._all(_Verdicts, _VERDICTS):
+            if one.gate is not None:
+                kinds.setdefault(one.gate, Counter())[one.verdict] += one.traces
+                last[one.gate] = max(last[one.gate], one.last)
+        return [
+            GateCounts(gate, of.total(), of["forwarded"], {kind: of[kind] for kind in WITHHELD})
+            for gate, of in ((gate, kinds[gate]) for gate, _ in last.most_common())
+        ]
+
+    def tools(
+        self, *, first: int = 0, domain: str | None = None, counts_runs: bool = True
+    ) -> list[ToolUse]:
+        """Return the tools, the most called first.
+
+        Args:
+            first: Only calls in runs from this ``seq`` on.
+            domain: Only calls in runs of this domain; None means any.
+            counts_runs: Count the runs of each tool, which takes longer.
+        """
+        runs = "count(DISTINCT iif(type = 'tool_call', trace_seq, NULL))" if counts_runs else "NULL"
+        return self._all(ToolUse, _TOOLS.format(runs=runs), {"first": first, "domain": domain})
+
+    def highlights(self, frameworks: Collection[str], *, limit: int) -> Highlights:
+        """Return the most novel, the best and the hardest runs of these frameworks."""
+
+        def best(figure: str, condition: str = "TRUE") -> tuple[Highlight, ...]:
+            sql = (
+                f"SELECT id, {figure}, objective FROM traces WHERE state = 'scored' AND {condition}"  # noqa: S608
+                " AND framework IN (SELECT value FROM json_each(?))"
+                f" ORDER BY {figure} DESC, seq LIMIT ?"
+            )
+            return (*self._all(Highlight, sql, (json.dumps([*frameworks]), limit)),)
+
+        return Highlights(
+            best("novelty"),
+            best("score"),
+            best("recovery_count", "success = 1 AND recovery_count > 0"),
+        )
+
+
+def _unqueued(one: _Verdicts) -> str:
+    if one.state != "scored":
+        return one.state
+    return "not queued" if one.verdict == "forwarded" else "withheld"

@@ -1,10 +1,11 @@
 """New runs of a file, as they end."""
 
 import json
+from collections.abc import Callable
 from typing import Final
 
 from kp_middleware.database import Connection
-from kp_middleware.storage._listing import Listing
+from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import RunSummary
 
 _ENDED: Final = frozenset(("scored", "incomplete", "failed"))
@@ -21,29 +22,33 @@ _NEW: Final = """
 """
 
 
-class Tail:
-    """A tail of the traces of one file: each is returned once, when it has ended.
+class Tail(Queries):
+    """A tail of the runs of one file: each is returned once, when it has ended.
 
     Args:
         connection: The connection to the file; other programs write to it.
-        listing: Returns the summaries of traces.
-        first: The number of already ended traces to start with.
+        runs_at: Returns the summaries of runs, given their ``seq``.
+        first: The number of already ended runs to start with.
     """
 
-    def __init__(self, connection: Connection, listing: Listing, first: int) -> None:
-        self._connection = connection
-        self._listing = listing
-        self._last, still_open = connection.execute(_BEGIN, {"first": first}).fetchone()
+    def __init__(
+        self,
+        connection: Connection,
+        runs_at: Callable[[list[int]], list[RunSummary]],
+        *,
+        first: int,
+    ) -> None:
+        super().__init__(connection)
+        self._runs_at = runs_at
+        self._last, still_open = self._row(_BEGIN, {"first": first})
         self._open: list[int] = json.loads(still_open)
 
     def new(self) -> list[RunSummary]:
-        """Return the traces that ended since the last call, in the order in which they began."""
-        (newest,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM traces").fetchone()
-        self._last = min(self._last, newest)  # the seq of a removed trace is reused
-        states = self._connection.execute(
-            _NEW, {"last": self._last, "open": json.dumps(self._open)}
-        ).fetchall()
+        """Return the runs that ended since the last call, in the order in which they began."""
+        newest = self._value("SELECT coalesce(max(seq), 0) FROM traces")
+        self._last = min(self._last, newest)  # the seq of a removed run is reused
+        states = self._run(_NEW, {"last": self._last, "open": json.dumps(self._open)}).fetchall()
         self._last = max([self._last, *(seq for seq, _ in states)])
         ended = [seq for seq, state in states if state in _ENDED]
         self._open = [seq for seq, state in states if state not in _ENDED]
-        return self._listing.at(ended) if ended else []
+        return self._runs_at(ended) if ended else []

@@ -23,7 +23,6 @@ from kp_middleware.storage import (
     TROUBLE,
     AdjacentTraces,
     History,
-    RecentOverviews,
     Run,
 )
 from kp_middleware.views.markdown import markdown
@@ -60,8 +59,6 @@ _CONFINED: Final[Mapping[str, str]] = {
 _THEME: Final = "kp-theme"
 _THEMES: Final = ("dark", "light", "system")
 _NEWEST: Final = 8
-
-_overviews = RecentOverviews()
 
 
 class Shown(NamedTuple):
@@ -213,7 +210,7 @@ async def overview(datasette: "Datasette", request: "Request") -> Response:
 
     def read(file: _File) -> Page:
         content = overview_html(
-            _overviews.read(file.path, file.history.overview),
+            file.history.overview(),
             file.links,
             newest=file.history.runs(limit=_NEWEST),
         )

@@ -13,7 +13,7 @@ from kp_middleware.database import connect
 from kp_middleware.errors import DatabaseError
 from kp_middleware.pipeline import Rescoring
 from kp_middleware.settings import Settings
-from kp_middleware.storage import PastRuns, Selection, SqliteStore, back_up
+from kp_middleware.storage import History, PastRuns, Selection, SqliteStore
 
 KEYED = {
     "api_key": "kp_0123456789abcdef0123456789abcdef",
@@ -51,7 +51,7 @@ def copy(connection, tmp_path):
     """A copy of the file as it is."""
 
     def copy():
-        back_up(connection, tmp_path / "copy.db", tell=lambda *_: None)
+        History(connection).back_up(tmp_path / "copy.db", tell=lambda *_: None)
         return tmp_path / "copy.db"
 
     return copy

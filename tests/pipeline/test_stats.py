@@ -9,7 +9,7 @@ from kp_middleware.database import connect
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline import Stats
 from kp_middleware.recording import shield
-from kp_middleware.storage import file_status
+from kp_middleware.storage import History
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
 
 
@@ -91,7 +91,7 @@ def test_what_was_dropped_the_file_knows(pulse, db):
     kp.flush()
 
     with closing(connect(db, read_only=True)) as connection:
-        assert file_status(connection, db).dropped == 1
+        assert History(connection).file_status(db).dropped == 1
 
 
 def test_the_file_goes_from_its_earliest_run_to_its_latest(pulse, connection, db):
@@ -103,7 +103,7 @@ def test_the_file_goes_from_its_earliest_run_to_its_latest(pulse, connection, db
         metadata = trace.metadata.model_copy(update={"created_at": f"{day}T00:00:00Z"})
         kp.submit(trace.model_copy(update={"metadata": metadata}))
 
-    found = file_status(connection, db)
+    found = History(connection).file_status(db)
 
     assert (found.oldest[:10], found.newest[:10]) == ("2026-11-01", "2026-11-03")
 

@@ -11,7 +11,7 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
 )
 from kp_middleware.outbox_items import Receipt, idempotency_key
-from kp_middleware.storage import OutboxTable, count_backlog
+from kp_middleware.storage import History, OutboxTable
 from kp_middleware.storage._outbox_table import instant
 
 REGISTRY = "https://registry.example"
@@ -244,7 +244,7 @@ def test_what_waits_is_counted(outbox, connection, queue, clock):
     outbox.claim(clock())
 
     assert outbox.any_pending()
-    assert count_backlog(connection) == (0, 2)
+    assert History(connection).waiting() == (0, 2)
 
 
 def test_instants_keep_milliseconds():

@@ -20,7 +20,6 @@ from kp_middleware.storage import (
     OutboxTable,
     Pruning,
     SqliteStore,
-    file_status,
 )
 from kp_middleware.storage import rescue as rescue_for
 
@@ -409,7 +408,7 @@ def test_only_the_last_few_copies_are_kept(full):
     found = rescue(full)
 
     with closing(connect(full)) as connection:
-        named = file_status(connection, full).set_aside
+        named = History(connection).file_status(full).set_aside
     assert named == (*map(str, older[3:]), str(found.aside))
     assert not older[2].with_name(f"{older[2].name}-wal").exists()
     assert bystander.exists()

@@ -15,7 +15,7 @@ from kp_middleware.core.formula import Adjustment, Nearest, Shape
 from kp_middleware.database import connect
 from kp_middleware.instants import to_milliseconds
 from kp_middleware.runs import RecordedRun
-from kp_middleware.storage import History, SqliteStore, count_backlog
+from kp_middleware.storage import History, SqliteStore
 from kp_middleware.views.trace import run_as_json
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -275,7 +275,7 @@ def test_another_process_reads_what_was_recorded(db, keep):
 
     with closing(connect(db, read_only=True)) as reader:
         assert History(reader).run(seq).objective == "find the fare"
-        assert count_backlog(reader) == (1, 0)
+        assert History(reader).waiting() == (1, 0)
 
 
 @settings(max_examples=40, deadline=None)

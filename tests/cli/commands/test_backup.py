@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from kp_middleware.database import connect
-from kp_middleware.storage import back_up
+from kp_middleware.storage import History
 
 WRITER = """
 import sqlite3, sys
@@ -205,7 +205,7 @@ def test_a_writer_goes_on_while_the_copy_is_made(agent, db, target):
             told.append((done, count))
             writer.execute("INSERT INTO meta VALUES (?, 'meanwhile')", (f"late {done}",))
 
-        back_up(reader, target, tell=write_meanwhile)
+        History(reader).back_up(target, tell=write_meanwhile)
 
     assert len(told) > 2
     assert told[-1][0] == told[-1][1]
@@ -221,7 +221,7 @@ def test_what_interrupts_a_copy_leaves_no_journal_and_no_transaction(agent, db, 
 
     with closing(connect(db, read_only=True)) as reader:
         with pytest.raises(KeyboardInterrupt):
-            back_up(reader, target, tell=interrupted)
+            History(reader).back_up(target, tell=interrupted)
         in_transaction = reader.in_transaction
 
     assert not in_transaction

@@ -8,7 +8,7 @@ from hand_made import put, run, step, with_value
 
 from kp_middleware import locations
 from kp_middleware.database import connect
-from kp_middleware.storage import SQLITE_VERSION, check_soundness
+from kp_middleware.storage import SQLITE_VERSION, History
 
 
 @pytest.fixture
@@ -90,7 +90,10 @@ def test_a_file_too_large_for_the_time_is_not_called_damaged(agent, db, kp):
             " INSERT INTO meta SELECT i, hex(randomblob(20)) FROM n"
         )
 
-        in_no_time, in_time = check_soundness(connection, limit_s=0), check_soundness(connection)
+        in_no_time, in_time = (
+            History(connection).check_soundness(limit_s=0),
+            History(connection).check_soundness(),
+        )
         (count,) = connection.execute("SELECT count(*) FROM meta").fetchone()
 
     assert (in_no_time, in_time) == ("not known", "sound")
