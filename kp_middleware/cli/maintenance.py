@@ -168,7 +168,8 @@ def rescore(
     Sent runs keep their score. Queued runs that no longer clear are cancelled; runs that clear now
     are queued. Sends nothing.
 
-    Programs may keep recording. After Ctrl-C, the same command continues where it stopped.
+    Programs may keep recording. After Ctrl-C, the same command starts anew, but embeds
+    no text twice. Run one at a time.
 
     \b
     kp-middleware rescore --dry-run
@@ -182,9 +183,9 @@ def rescore(
         rescoring = _prepared(file, read_settings(db), selection, dry_run=dry_run)
         began_s = time.monotonic()
         count = _run(rescoring)
-    took_s, before = time.monotonic() - began_s, rescoring.went_before
+    took_s = time.monotonic() - began_s
     counts = {str(name): count for name, count in rescoring.counts.items()}
-    result = _result(counts, dry_run=dry_run, before=before, scored=count, took_s=took_s)
+    result = _result(counts, dry_run=dry_run, scored=count, took_s=took_s)
     _tell_rescored(result, as_json=as_json)
     if rescoring.unread:
         _tell_of_unread(rescoring.unread)
@@ -216,13 +217,11 @@ def _result(
     counts: Mapping[str, int],
     *,
     dry_run: bool,
-    before: int = 0,
     scored: int = 0,
     took_s: float = 0.0,
 ) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
-        "scored_before": before,
         "scored": scored,
         **{name: counts.get(name, 0) for name in _COUNTS},
         "took_s": round(took_s, 3),
@@ -240,12 +239,9 @@ def _prepared(
     embedder = shared_embedder(settings.embedder)
     try:
         wait_for_model(embedder)
-        rescoring = Rescoring(SqliteStore(file), settings, embedder, selection, dry_run=dry_run)
+        return Rescoring(SqliteStore(file), settings, embedder, selection, dry_run=dry_run)
     except EmbedderUnavailableError as error:
         raise click.ClickException(f"nothing was changed: {error}") from error
-    if rescoring.went_before:
-        hint(f"goes on where it stopped: {rescoring.went_before:,} are scored already")
-    return rescoring
 
 
 def _run(rescoring: "Rescoring") -> int:
@@ -256,7 +252,7 @@ def _run(rescoring: "Rescoring") -> int:
     try:
         return sum(steps)
     except KeyboardInterrupt:
-        hint("stopped: the same command goes on here")
+        hint("stopped: what is scored stays; the same command starts anew")
         raise
 
 

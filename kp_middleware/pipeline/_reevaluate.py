@@ -118,11 +118,6 @@ class Reevaluation:
         """Queue a trace that clears now, redacted; after a crash, the next process does."""
         self._dispatch.queue_stored(seq)
 
-    def queue_left(self) -> None:
-        """Queue the traces that a crashed process has left."""
-        while self._dispatch.queue_left():
-            pass
-
     def _warn(self, error: BaseException) -> None:
         self._warn_once.warn("a run stays here, the gate failed", error)
 

@@ -1,24 +1,19 @@
 """Rescore: evaluate what was scored before again, by today's settings."""
 
-import hashlib
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run
 from kp_middleware.core.formula import Score, Signals, Weights
-from kp_middleware.core.gates import gate_of
 from kp_middleware.embedding import (
     Embedder,
 )
-from kp_middleware.errors import DatabaseError
 from kp_middleware.instants import instant
 from kp_middleware.pipeline._estimating import Estimating
 from kp_middleware.pipeline._reevaluate import Reevaluation
@@ -27,7 +22,6 @@ from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     Decided,
     PastRun,
-    RescoringProgress,
     Selection,
     SqliteStore,
 )
@@ -55,8 +49,7 @@ class Rescoring:
 
     Success is estimated from what is known today of the runs before each. What was sent, is on its
     way or was rejected keeps its score; it only gets a vector and features, so that others are
-    compared with it. What has begun and was cut off goes on where it stopped, if it is
-    asked for with the same settings. Of two at once, the first that writes goes on.
+    compared with it. What was embedded before it was cut off is not embedded again.
 
     Args:
         store: Of the runs; for a dry run, to read from it is enough.
@@ -67,7 +60,6 @@ class Rescoring:
 
     Attributes:
         counts: What became of the runs so far.
-        went_before: How many an earlier call has scored already.
 
     Raises:
         EmbedderUnavailableError: If there is no model: nothing is changed then.
@@ -94,12 +86,8 @@ class Rescoring:
         self._is_dry_run = dry_run
         self._reevaluation = Reevaluation.of(store, settings)
         self._cleared: list[int] = []
-        self._digest = _digest(settings, name)
-        self._kept = None if dry_run else self._runs.progress()
-        begun = self._begun()
-        self.went_before = self._scored = 0 if begun is None else begun.scored
-        self._done = ((self._runs.first() or 1) - 1) if begun is None else begun.done
-        self._last_vector = 0 if begun is None else begun.last_vector
+        self._done = (self._runs.first() or 1) - 1
+        self._last_vector = 0
 
     def remaining(self) -> int:
         """Return how many of the selected runs are still to be scored."""
@@ -114,56 +102,25 @@ class Rescoring:
         """Rescore in short steps; yield how many of the selected runs each has done.
 
         Raises:
-            DatabaseError, sqlite3.Error: If the file cannot be used, or another rescoring is at
-                work on it: what is done is done.
+            DatabaseError, sqlite3.Error: If the file cannot be used: what is done is done.
         """
-        if self.went_before:
-            self._reevaluation.queue_left()
         self._replay.remember(self._runs.before(self._done + 1, self._settings.cache_size))
         while runs := self._runs.after(self._done, _BATCH):
             replayed = self._replay.of(runs)
             while some := [*islice(replayed, _AT_ONCE)]:
                 yield self._write(some)
                 time.sleep(_GIVE_WAY_S)
-        with self._writing():
-            self._save_progress(None)
-
-    def _begun(self) -> RescoringProgress | None:
-        """Return the progress of an interrupted call with the same settings, or None."""
-        begun = self._kept
-        if begun is None or begun.settings != self._digest:
-            return None
-        return begun if begun.selection.holds(self._selection) else None
 
     def _write(self, some: list[Replayed]) -> int:
         with self._writing():
             count = sum(map(self._take, some))
             self._done = some[-1].run.seq
-            self._scored += count
-            self._save_progress(
-                RescoringProgress(
-                    self._digest, self._selection, self._done, self._scored, self._last_vector
-                )
-            )
         while self._cleared:
             self._reevaluation.queue(self._cleared.pop(0))
         return count
 
     def _writing(self) -> AbstractContextManager[None]:
         return nullcontext() if self._is_dry_run else self._store.transaction()
-
-    def _save_progress(self, progress: RescoringProgress | None) -> None:
-        """Store the progress, or raise DatabaseError if another rescoring has written its own."""
-        if self._is_dry_run:
-            return
-        if self._runs.progress() != self._kept:
-            raise DatabaseError(
-                self._settings.db,
-                "another kp-middleware rescore is at work on it, so this one has stopped",
-                "run it again when that has ended, if it had other settings",
-            )
-        self._kept = progress
-        self._runs.save_progress(progress)
 
     def _take(self, replayed: Replayed) -> bool:
         """Store the outcome of a run; return whether it is one of the selected."""
@@ -187,11 +144,14 @@ class Rescoring:
         That is the order in which caches forget them: what is written for an older run must not
         stand behind a newer one's.
         """
-        if now.vector_seq is None and new is not None:
-            self.counts["embedded"] += 1
-            if not self._is_dry_run:
-                self._last_vector = self._runs.add_vector(now, new)
-        elif now.vector_seq is not None and now.vector_seq < self._last_vector:
+        if now.vector_seq is None:
+            if new is not None:
+                self.counts["embedded"] += 1
+                if not self._is_dry_run:
+                    self._last_vector = self._runs.add_vector(now, new)
+        elif now.vector_seq > self._last_vector or self._is_dry_run:
+            self._last_vector = now.vector_seq
+        else:
             self._last_vector = self._runs.move_vector(now)
 
     def _became(self, now: PastRun, replayed: Replayed, p: float | None) -> Iterator[Became]:
@@ -273,15 +233,6 @@ class Rescoring:
             yield "withdrawn"
             if run.outbox == "pending":
                 yield "cancelled"
-
-
-def _digest(settings: Settings, embedder: str | None) -> str:
-    """Return a digest of all that a score and a decision depend on."""
-    weights = {domain: [*weights] for domain, weights in settings.profiles.items()}
-    gate = gate_of(settings).name
-    rest = (settings.cache_size, settings.cache_ttl_ms, settings.estimate)
-    said = json.dumps([version("kp-middleware"), embedder, weights, gate, rest], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def is_as_before(run: PastRun, score: Score) -> bool:

@@ -68,7 +68,6 @@ from kp_middleware.storage._past_runs import (
     PastRun,
     PastRuns,
     Remembered,
-    RescoringProgress,
     Selection,
 )
 from kp_middleware.storage._recall import Candidate, Question, RecallTable
@@ -184,7 +183,6 @@ __all__ = [
     "RecallTable",
     "Remembered",
     "Removal",
-    "RescoringProgress",
     "Rescue",
     "ReviewItem",
     "Run",

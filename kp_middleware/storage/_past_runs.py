@@ -1,6 +1,5 @@
-"""Past runs in the order of recording, for rescoring, and its progress."""
+"""Past runs in the order of recording, for rescoring."""
 
-import json
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -77,12 +76,6 @@ class Selection(NamedTuple):
 
     domain: str | None = None
     since: str | None = None
-
-    def holds(self, other: "Selection") -> bool:
-        """Return True if this selection includes all runs of the other."""
-        return self.domain in {None, other.domain} and (
-            self.since is None or (other.since is not None and self.since <= other.since)
-        )
 
 
 class PastRun(NamedTuple):
@@ -335,46 +328,6 @@ class PastRuns:
             ),
         )
 
-    def progress(self) -> "RescoringProgress | None":
-        """Return the progress of an unfinished rescoring; None if there is none."""
-        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
-        if row is None:
-            return None
-        stored = json.loads(row[0])
-        return RescoringProgress(**{**stored, "selection": Selection(*stored["selection"])})
-
-    def save_progress(self, progress: "RescoringProgress | None") -> None:
-        """Store the progress in the transaction that writes the results; None deletes it."""
-        if progress is None:
-            self._connection.execute("DELETE FROM meta WHERE key = ?", (_KEY,))
-            return
-        self._connection.execute(
-            "INSERT INTO meta (key, value) VALUES (?, ?)"
-            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-            (_KEY, json.dumps(progress._asdict())),
-        )
-
 
 def _run(row: tuple[object, ...]) -> PastRun:
     return PastRun._make((*row[:-_MEASURES], row[-_MEASURES:]))
-
-
-_KEY: Final = "rescoring"
-
-
-class RescoringProgress(NamedTuple):
-    """The progress of an unfinished rescoring.
-
-    Attributes:
-        settings: A digest of all settings that affect the results.
-        selection: The runs to rescore.
-        done: The ``seq`` of the last finished run.
-        scored: The number of selected runs that are finished.
-        last_vector: The ``seq`` of the last vector written, 0 for none.
-    """
-
-    settings: str
-    selection: Selection
-    done: int
-    scored: int
-    last_vector: int

@@ -10,10 +10,9 @@ import pytest
 from rescored import OtherEmbedder, contents, rescore, rows, traces
 
 from kp_middleware.database import connect
-from kp_middleware.errors import DatabaseError
 from kp_middleware.pipeline import Rescoring
 from kp_middleware.settings import Settings
-from kp_middleware.storage import History, PastRuns, Selection, SqliteStore
+from kp_middleware.storage import History, SqliteStore
 
 KEYED = {
     "api_key": "kp_0123456789abcdef0123456789abcdef",
@@ -21,7 +20,6 @@ KEYED = {
     "agent_id": "agent-1",
     "threshold": "top 10%",
 }
-ALIKE = dict.fromkeys(("complexity", "novelty", "tool_diversity", "outcome_confidence"), 0.25)
 _CHILD = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
@@ -87,102 +85,18 @@ def rounded(contents):
 
 @pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("number", [0, 1, 77, 149])
-def test_after_a_kill_the_same_command_ends_what_was_begun(copy, killed, connection, db, number):
+def test_after_a_kill_the_same_command_does_all_and_embeds_the_rest(
+    copy, killed, connection, db, number
+):
     whole = copy()
     rescore(whole, OtherEmbedder(), **KEYED)
 
     killed(number)
-    begun = PastRuns(connection, Selection(), None).progress()
     embedder = OtherEmbedder()
-    rescoring = rescore(db, embedder, **KEYED)
+    rescore(db, embedder, **KEYED)
 
-    assert rescoring.went_before == (begun.scored if begun else 0)
-    assert len(embedder.asked) == 150 - rescoring.went_before
-    assert number - 8 <= rescoring.went_before <= number
+    assert 150 - number <= len(embedder.asked) <= 150 - number + 8
     assert rounded(contents(connection)) == rounded(contents_of(whole))
-    assert PastRuns(connection, Selection(), None).progress() is None
-
-
-@pytest.mark.usefixtures("many")
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        ({}, {"threshold": 0.5}),
-        ({}, {"cache_size": 7}),
-        ({"domain": "general"}, {}),
-        ({"since": "2026-01-02"}, {"since": "2026-01-01"}),
-        (
-            {},
-            {
-                "profiles": {
-                    "general": dict.fromkeys(
-                        ("complexity", "novelty", "tool_diversity", "outcome_confidence"), 0.25
-                    )
-                }
-            },
-        ),
-    ],
-    ids=["gate", "cache", "all domains", "earlier", "profile"],
-)
-def test_with_other_settings_or_for_more_runs_it_starts_anew(db, first, then):
-    rescore(db, OtherEmbedder(), steps=3, **first)
-
-    assert rescore(db, OtherEmbedder(), **then).went_before == 0
-
-
-@pytest.mark.usefixtures("many")
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [({}, {}), ({"since": "2026-01-01"}, {"since": "2026-01-02"}), ({}, {"domain": "general"})],
-    ids=["the same", "a later day", "of these one domain"],
-)
-def test_for_the_same_runs_or_fewer_it_goes_on(db, first, then):
-    rescore(db, OtherEmbedder(), steps=3, **first)
-
-    assert rescore(db, OtherEmbedder(), **then).went_before == 24
-
-
-@pytest.mark.usefixtures("many")
-def test_a_dry_run_neither_begins_nor_goes_on(db, connection):
-    rescore(db, OtherEmbedder(), steps=3)
-    begun = PastRuns(connection, Selection(), None).progress()
-
-    rescoring = rescore(db, OtherEmbedder(), dry_run=True)
-
-    assert (rescoring.went_before, PastRuns(connection, Selection(), None).progress()) == (0, begun)
-
-
-@pytest.mark.usefixtures("many")
-@pytest.mark.parametrize("settings", [{}, {"threshold": 0.3}], ids=["the same", "others"])
-def test_of_two_at_once_the_first_that_writes_goes_on(copy, connection, db, settings):
-    whole = copy()
-    rescore(whole, OtherEmbedder())
-    steps = Rescoring(SqliteStore(connection), Settings(db=db), OtherEmbedder()).steps()
-    next(steps)
-
-    with closing(connect(db)) as another:
-        second = Rescoring(
-            SqliteStore(another), Settings(db=db, **settings), OtherEmbedder()
-        ).steps()
-        next(steps)
-        with pytest.raises(DatabaseError, match="another kp-middleware rescore is at work on it"):
-            next(second)
-    deque(steps, maxlen=0)
-
-    assert rounded(contents(connection)) == rounded(contents_of(whole))
-
-
-@pytest.mark.usefixtures("many")
-def test_one_that_ends_does_not_forget_what_another_has_begun(connection, db):
-    steps = Rescoring(
-        SqliteStore(connection), Settings(db=db), OtherEmbedder(), Selection("law")
-    ).steps()
-    rescore(db, OtherEmbedder(), steps=3)
-
-    with pytest.raises(DatabaseError, match="another kp-middleware rescore"):
-        deque(steps, maxlen=0)
-
-    assert PastRuns(connection, Selection(), None).progress().scored == 24
 
 
 @pytest.mark.usefixtures("many")
@@ -223,17 +137,6 @@ def test_a_run_that_is_removed_meanwhile_is_passed_over(connection, db):
             another.execute("DELETE FROM traces WHERE seq > 60")
 
     assert sum(rescoring.counts[name] for name in ("changed", "unchanged")) == 60
-
-
-@pytest.mark.usefixtures("many")
-def test_what_cleared_just_before_a_kill_is_queued_by_what_goes_on(connection, db):
-    keyed = KEYED | {"threshold": 0}
-    rescore(db, OtherEmbedder(), steps=2, **keyed)
-    connection.execute("DELETE FROM outbox WHERE trace_seq IN (15, 16)")
-
-    rescore(db, OtherEmbedder(), **keyed)
-
-    assert [row["trace_seq"] for row in rows(connection, "outbox")] == [*range(1, 151)]
 
 
 def test_vectors_stay_in_the_order_of_their_runs_though_it_was_cut_off(pulse, connection, db):

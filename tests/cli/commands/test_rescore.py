@@ -9,9 +9,6 @@ from contextlib import closing
 import pytest
 
 from kp_middleware.database import connect
-from kp_middleware.pipeline import Rescoring
-from kp_middleware.settings import Settings
-from kp_middleware.storage import SqliteStore
 
 SURE = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 1}
 
@@ -23,13 +20,6 @@ def ten(agent, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDER", "none")
     monkeypatch.setenv("KP_PROFILES", json.dumps({"code": SURE}))
     monkeypatch.setenv("KP_THRESHOLD", "0.7")
-
-
-@pytest.fixture
-def begun(db):
-    """The same command was cut off after its first step."""
-    with closing(connect(db)) as connection:
-        next(Rescoring(SqliteStore(connection), Settings(), None).steps())
 
 
 @pytest.mark.usefixtures("ten")
@@ -58,7 +48,7 @@ def test_as_json_it_has_every_count(type_command):
     assert result.pop("took_s") >= 0
     assert result == {
         **dict.fromkeys(("unchanged", "cleared", "queued", "withdrawn", "cancelled"), 0),
-        **dict.fromkeys(("left", "overtaken", "unscored", "embedded", "scored_before"), 0),
+        **dict.fromkeys(("left", "overtaken", "unscored", "embedded"), 0),
         "dry_run": False,
         "scored": 10,
         "changed": 10,
@@ -75,19 +65,6 @@ def test_all_commands_agree_with_it(type_command):
     assert row["score"] == shown["score"] == pytest.approx(0.8)
     assert explained["score"] == explained["recorded_score"] == pytest.approx(0.8)
     assert (shown["novelty"], shown["gate"], row["state"]) == (0.5, "threshold 0.7", "not queued")
-
-
-@pytest.mark.usefixtures("ten", "begun")
-def test_what_was_cut_off_goes_on(type_command):
-    result = type_command("rescore")
-
-    other_gate, goes_on = result.stderr.splitlines()
-    assert other_gate.startswith(
-        "decides by threshold 0.7; the last run was decided by threshold 0.5"
-    )
-    assert goes_on == "goes on where it stopped: 8 are scored already"
-    assert result.stdout.startswith("2 scored anew in ")
-    assert type_command("rescore").stderr == ""
 
 
 @pytest.mark.usefixtures("ten")
