@@ -145,7 +145,7 @@ class Settings(BaseSettings):
         cache_ttl_ms: After how many milliseconds an earlier trace is forgotten; None means never.
         enabled: False records nothing at all; ``KP_ENABLED=false`` wins over the keyword.
         recall: False recalls nothing; ``KP_RECALL=false`` wins over the keyword.
-        sync: Score in the agent's thread when a run ends: for tests and serverless functions.
+        sync: Wait until a run is scored when it ends: for tests and serverless functions.
         max_field_bytes: Of one text or one tool's input; what is cut is said in place. At most a
             million: redaction looks through no more.
         max_steps: Of one trace; a longer run keeps its first and last steps, and a marker between.

@@ -87,21 +87,19 @@ class Judging:
         """Return whether a run has a judge that has not been heard."""
         return run in self._judges
 
-    def told(self, run: str, trace: ReasoningTrace, *, waits: bool) -> float | None:
+    def told(self, run: str, trace: ReasoningTrace) -> float | None:
         """Return the probability of success that the run's judge tells, or None if none does.
 
         Raises:
-            JudgeNotReadyError: If it has not answered yet, and this does not wait for it.
+            JudgeNotReadyError: If it has not answered yet.
         """
         question = self._question
         if question is None or (question.is_answered.is_set() and question.trace_id != trace.id):
             question = _Question(self._judges[run], trace, self._on_answer)
             self._question = question
-        if question.trace_id == trace.id and not question.is_answered.is_set():
-            if question.left_s and not waits:
-                raise JudgeNotReadyError("the run's judge is asked")
-            question.is_answered.wait(question.left_s)
         if question.trace_id != trace.id or not question.is_answered.is_set():
+            if question.trace_id == trace.id and question.left_s:
+                raise JudgeNotReadyError("the run's judge is asked")
             shield.count("judge: no answer in time")
             return None
         return question.told

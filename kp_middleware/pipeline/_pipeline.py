@@ -174,11 +174,11 @@ class Pipeline:
         """Put a run on the queue, and no more: this is the agent's thread."""
         if self.closed or not self._queue.put(run):
             self.drop()
-        elif self._settings.sync:
-            self._scorer.score_ours()
         else:
             self._scorer.start()
-            if may_be_killed_here():
+            if self._settings.sync:
+                self._scorer.wait_until_ours_done()
+            elif may_be_killed_here():
                 self._queue.wait_until_kept(
                     time.monotonic(), _PATIENCE_S, patience_in_trouble_s=_MOMENT_S
                 )
@@ -191,10 +191,10 @@ class Pipeline:
 
     def flush(self, timeout_s: float) -> Backlog:
         """Wait until all is scored and sent, or the time is over; return the backlog."""
-        if not self._settings.sync and any(self._backlog()):
+        if timeout_s and any(self._backlog()):
             self._scorer.look_again()  # another process may have left it
         deadline = time.monotonic() + timeout_s
-        self._wait_until_scored(deadline)
+        self._queue.wait_until_done(timeout_s)
         self._start_more()  # an earlier process may have left some
         for sender in self._all_senders():
             sender.wait_until_sent(deadline)
@@ -219,13 +219,11 @@ class Pipeline:
             return
         self.closed = True
         deadline = since_s + timeout_s
-        self._wait_until_scored(deadline)
+        self._scorer.try_again()
+        self._queue.wait_until_done(deadline - time.monotonic())
         for sender in self._all_senders():
             sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
-        if self._settings.sync:
-            self._scorer.keep_all(since_s + _PATIENCE_S)
-        else:
-            self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
+        self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
         for sender in self._all_senders():
             sender.stop(0.0)
@@ -238,12 +236,6 @@ class Pipeline:
         """Start in a forked child, with an empty queue: the parent keeps its runs."""
         self._scorer.leave_to_the_parent()
         self._start_afresh()
-
-    def _wait_until_scored(self, deadline: float) -> None:
-        if self._settings.sync:
-            self._scorer.work_until(deadline)
-        else:
-            self._queue.wait_until_done(deadline - time.monotonic())
 
     def _start_afresh(self) -> None:
         """Create an empty queue and the workers, without starting a thread."""

@@ -99,112 +99,101 @@ _Waiting: TypeAlias = tuple[FinishedRun, int]
 
 
 class RunQueue:
-    """First in, first out. A run stays counted until the worker says that it is done.
+    """First in, first out; bounded by bytes.
 
-    The agent's thread takes a lock without a wait and appends; it rings for the worker only where
-    that one sleeps. The lock is reentrant, because a finalizer may end a run in the middle.
+    The agent's thread counts under a lock and puts. The lock and the queue are reentrant, because a
+    finalizer may end a run in the middle.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._runs: deque[_Waiting] = deque()
+        self._runs: SimpleQueue[_Waiting | None] = SimpleQueue()  # None only wakes
+        self._again: deque[FinishedRun] = deque()
         self._size_bytes = 0
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._bell: SimpleQueue[None] = SimpleQueue()
-        self._asleep = False
-        self._in_hand = 0
+        self._changed = threading.Condition(threading.RLock())
         self._kept_s = -math.inf
         self._in_trouble = self._stuck = False
-        self._unfinished = 0
-        self._looks = 0
-        self._dropped = self._untold = 0
+        self._ours_done = self._done = True
+        self.asks = self.answered = 0
+        """How often somebody has asked to look into the file, and how often when we had looked."""
+        self.waiting = 0
+        """The number of runs that are only in memory."""
+        self.dropped = self.untold = 0
+        """The number of runs that were lost, and of those that the file does not count yet."""
 
     def put(self, run: FinishedRun) -> bool:
         """Add a run without waiting; False if there is no room: it is dropped."""
         size_bytes = _size_bytes(run)
-        with self._lock:
+        with self._changed:
             if self._size_bytes + size_bytes > self._max_bytes:
                 return False
-            self._runs.append((run, size_bytes))
             self._size_bytes += size_bytes
-            self._unfinished += 1
-            asleep, self._asleep = self._asleep, False
-        if asleep:
-            self._bell.put(None)
+            self.waiting += 1
+            self._ours_done = self._done = False
+        self._runs.put((run, size_bytes))
         return True
 
     def take(self, timeout_s: float) -> FinishedRun | None:
         """Take the oldest run, or return None after the timeout or a call of `wake`."""
-        if timeout_s:
-            self._sleep(timeout_s)
-        with self._lock:
-            if not self._runs:
-                return None
-            run, size_bytes = self._runs.popleft()
-            self._size_bytes -= size_bytes
-            self._in_hand += 1
-        return run
+        if self._again:
+            return self._again.popleft()
+        waiting: _Waiting | None = None
+        with suppress(Empty):
+            waiting = self._runs.get(timeout=timeout_s) if timeout_s else None
+            while waiting is None:
+                waiting = self._runs.get_nowait()
+        if waiting is None:
+            return None
+        with self._changed:
+            self._size_bytes -= waiting[1]
+        return waiting[0]
 
     def put_back(self, run: FinishedRun) -> None:
         """Make a run that was taken the next one again."""
-        size_bytes = _size_bytes(run)
-        with self._lock:
-            self._runs.appendleft((run, size_bytes))
-            self._size_bytes += size_bytes
-            self._in_hand -= 1
+        self._again.appendleft(run)
 
     def kept(self) -> None:
         """Note that a run that was taken is stored, or given up."""
         with self._changed:
-            self._in_hand -= 1
+            self.waiting -= 1
             self._kept_s = time.monotonic()
-            self._changed.notify_all()
-
-    def done(self, count: int) -> None:
-        """Note that so many of the runs that were taken are finished."""
-        with self._changed:
-            self._unfinished -= count
             self._changed.notify_all()
 
     def ask_to_look(self) -> None:
         """Let the worker look into the file: something is unfinished until it has."""
-        with self._lock:
-            self._unfinished += 1
-            self._looks += 1
-        self._bell.put(None)
+        with self._changed:
+            self.asks += 1
+            self._done = False
+        self.wake()
 
-    def take_looks(self) -> int:
-        """Return how often `ask_to_look` was called, and reset the count."""
-        with self._lock:
-            looks, self._looks = self._looks, 0
-        return looks
+    def ours_done(self) -> None:
+        """Note that the runs of this process are scored, or cannot be now."""
+        with self._changed:
+            self._ours_done = not self.waiting
+            self._changed.notify_all()
+
+    def all_done(self, asks: int) -> None:
+        """Note that nothing in the file can be scored, as it was at the ask of this number."""
+        with self._changed:
+            self.answered = asks
+            self._done = self._ours_done and asks == self.asks
+            self._changed.notify_all()
 
     def drop(self) -> int:
         """Count a run that is lost; return how many there are now."""
-        with self._lock:
-            self._dropped += 1
-            self._untold += 1
-            return self._dropped
-
-    @property
-    def dropped(self) -> int:
-        """The number of runs that were lost."""
-        return self._dropped
-
-    @property
-    def untold(self) -> int:
-        """The number of lost runs that the file does not count yet."""
-        return self._untold
+        with self._changed:
+            self.dropped += 1
+            self.untold += 1
+            return self.dropped
 
     def told(self, count: int) -> None:
         """Note that the file now counts so many more lost runs."""
-        with self._lock:
-            self._untold -= count
+        with self._changed:
+            self.untold -= count
 
     def wake(self) -> None:
         """Let the worker look again: it does not begin to sleep now, or wakes up."""
-        self._bell.put(None)
+        self._runs.put(None)
 
     def meet_trouble(self, *, lasting: bool) -> None:
         """Note that runs cannot be stored now; if ``lasting``, waiting for them is no use."""
@@ -217,10 +206,24 @@ class RunQueue:
         with self._changed:
             self._in_trouble = self._stuck = False
 
+    def hope(self) -> None:
+        """Note that runs which could not be stored for good are tried once more."""
+        with self._changed:
+            if self._stuck:
+                self._in_trouble = self._stuck = False
+
     def wait_until_done(self, timeout_s: float) -> None:
         """Return when every run is done or none can be, or when the time is over."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._unfinished or self._stuck, timeout_s)
+            self._changed.wait_for(lambda: self._done or self._stuck, timeout_s)
+
+    def wait_until_ours_done(self, *, patience_in_trouble_s: float) -> None:
+        """Return when the runs of this process are done, or cannot be kept."""
+        with self._changed:
+            if self._in_trouble:
+                self._changed.wait_for(lambda: self._ours_done, patience_in_trouble_s)
+            else:
+                self._changed.wait_for(lambda: self._ours_done or self._in_trouble)
 
     def wait_until_kept(
         self, since_s: float, patience_s: float, *, patience_in_trouble_s: float
@@ -239,22 +242,6 @@ class RunQueue:
                 if left_s <= 0:
                     return
                 self._changed.wait(left_s)
-
-    @property
-    def waiting(self) -> int:
-        """The number of runs that are only in memory."""
-        with self._lock:
-            return len(self._runs) + self._in_hand
-
-    def _sleep(self, timeout_s: float) -> None:
-        """Sleep until there is a run, a call of `wake`, or the timeout."""
-        with self._lock:
-            self._asleep = not self._runs
-            if not self._asleep:
-                return
-        with suppress(Empty):
-            self._bell.get(timeout=timeout_s)
-        self._asleep = False
 
 
 def _size_bytes(run: FinishedRun) -> int:

@@ -100,18 +100,17 @@ class NextRun:
         """Add a run that this process has just written."""
         self._ours.append(seq)
 
-    def newest_of_ours(self) -> int | None:
-        """Return the newest run of this process that waits, or None."""
-        while self._ours and not self._store.is_recorded(self._ours[-1]):
-            self._ours.pop()
-        return self._ours[-1] if self._ours else None
+    def ours(self) -> int | None:
+        """Return the next run of this process that waits, or None."""
+        while self._ours and not self._store.is_recorded(self._ours[0]):
+            self._ours.popleft()
+        return self._ours[0] if self._ours else None
 
     def oldest(self, *, at_once: bool = False) -> int | None:
         """Return the next run that waits, or None; ``at_once`` includes others' newest."""
         self._look(at_once=at_once)
-        while self._ours and not self._store.is_recorded(self._ours[0]):
-            self._ours.popleft()
-        return self._ours[0] if self._ours else self._of_others()
+        ours = self.ours()
+        return self._of_others() if ours is None else ours
 
     def go_elsewhere(self) -> None:
         """Continue at a random place: another process has scored this run first."""
@@ -236,14 +235,11 @@ class Stages:
             yield taken - len(written)
         yield taken
 
-    def score_newest_of_ours(self) -> bool:
-        """Score the run that we wrote last, after its judge; False if none of ours waits.
-
-        Raises as `score_next`, but for judges.
-        """
-        seq = self._next.newest_of_ours()
+    def score_ours(self) -> bool:
+        """Score the next run that we wrote; False if none waits. Raises as `score_next`."""
+        seq = self._next.ours()
         if seq is not None:
-            self._score(seq, waits=True)
+            self._score(seq)
         return seq is not None
 
     def end_overdue(self) -> bool:
@@ -282,7 +278,6 @@ class Stages:
         self,
         seq: int,
         *,
-        waits: bool = False,
         embedded: tuple[ReasoningTrace, Vector | None] | None = None,
     ) -> None:
         """Score a run that waits, after its judge; ``embedded`` is its document with its vector."""
@@ -292,7 +287,7 @@ class Stages:
             if embedded is None:
                 trace = ReasoningTrace.model_validate_json(stored.document)
                 if self._judging:
-                    self._ask_its_judge(seq, trace, waits=waits)
+                    self._ask_its_judge(seq, trace)
                 embedded = trace, self._embedded(trace)  # slow: outside the transaction
             shape = Shape(stored.steps, embedded[0].shape.types, stored.tools, stored.recoveries)
             opening = None if embedded[1] is None else self._opening(embedded[0])
@@ -305,11 +300,11 @@ class Stages:
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, "not_scored", error)
 
-    def _ask_its_judge(self, seq: int, trace: ReasoningTrace, *, waits: bool) -> None:
+    def _ask_its_judge(self, seq: int, trace: ReasoningTrace) -> None:
         run = self._store.unsaid(seq)
         if run is None or not self._judging.is_expected(run):
             return
-        told = self._judging.told(run, trace, waits=waits)
+        told = self._judging.told(run, trace)
         if told is not None:
             with self._store.transaction():
                 self._store.extract(seq, success=told >= LIKELY, confidence=told)

@@ -33,8 +33,6 @@ from kp_middleware.storage import (
 
 logger = logging.getLogger("kp_middleware")
 
-_SLOW_S: Final = 0.5
-_REST_S: Final = 30.0  # after a try on an agent's thread that failed so slowly
 _RESCUE_AGAIN_S: Final = 60.0
 
 
@@ -64,21 +62,13 @@ class FileTrouble:
         self._db = db
         self._mend = mend
         self._said = is_silent
-        self._rest_until_s = 0.0
         self._rescue_at_s = 0.0
         self.is_there = False
         self.words: str | None = None
 
-    @property
-    def rests(self) -> bool:
-        """Whether an agent's thread must not retry: the last attempt was slow and recent."""
-        return self.is_there and time.monotonic() < self._rest_until_s
-
-    def meet(self, error: Exception, took_s: float) -> bool:
+    def meet(self, error: BaseException) -> bool:
         """Say what is wrong, once; True if it could be mended at once."""
         self.is_there = True
-        if took_s > _SLOW_S:
-            self._rest_until_s = time.monotonic() + _REST_S
         if is_damage(error) and self._rescued():
             return True
         self._warn(error)
@@ -108,7 +98,7 @@ class FileTrouble:
             logger.warning(words, self._db, found.traces, found.aside)
         return found is not None
 
-    def _warn(self, error: Exception) -> None:
+    def _warn(self, error: BaseException) -> None:
         if isinstance(error, TROUBLE):
             error = in_words(self._db, error)
         self.words = str(error)
@@ -119,9 +109,8 @@ class FileTrouble:
 
 
 _LOOK_AGAIN_S: Final = 1.0
+_MOMENT_S: Final = 0.1  # that an agent waits in trouble
 _NEVER_S: Final = 3600.0
-_OWN_S: Final = 0.25  # for what other threads and earlier trouble have left, on an agent's thread
-_TURN_S: Final = 0.001
 _HEAD_START_S: Final = (
     0.02  # for the agent to give its answer: two busy threads of Python wait for each other
 )
@@ -158,15 +147,11 @@ class ScoringWorker:
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()  # a finalizer may come back here in the same thread
         self._stopping = threading.Event()
-        self._turn = threading.RLock()
-        self._at_work = False
-        self._callers: set[int] = set()
+        self._again = threading.Event()
         self._store = store.apart()
         self._evaluation: Stages | None = None
         self._opened: Hashable = None
-        self._unscored = 0
         self._idle_s = _NEVER_S
-        self._waiting_for_model = False
         self._trouble = FileTrouble(queue, settings.db, self._rescue)
 
     @property
@@ -180,7 +165,8 @@ class ScoringWorker:
             return
         with self._starting:
             if self._thread is None:
-                self._queue.ask_to_look()
+                if not self._settings.sync:
+                    self._queue.ask_to_look()
                 self._thread = start_daemon("kp-scoring", self._work, ends=True)
 
     def look_again(self) -> None:
@@ -188,81 +174,26 @@ class ScoringWorker:
         self.start()
         self._queue.ask_to_look()
 
+    def wait_until_ours_done(self) -> None:
+        """Wait until the runs of this process are scored; a run that ends in scoring does not."""
+        if threading.current_thread() is not self._thread:
+            self._again.set()
+            self._queue.wait_until_ours_done(patience_in_trouble_s=_MOMENT_S)
+
+    def try_again(self) -> None:
+        """Try at once to keep what could not be kept."""
+        self._queue.hope()
+        self._again.set()
+
     def stop(self, timeout_s: float) -> None:
         """Stop after the run in hand; what waits stays in the queue."""
         self._stopping.set()
+        self._again.set()
         self._queue.wake()
         if self._thread is not None:
             self._thread.join(timeout_s)
         if self._thread is None or not self._thread.is_alive():
             self._close()
-
-    def score_ours(self) -> None:
-        """Keep and score what ended just now, in its own thread; what others have left can wait.
-
-        Several callers wait for one another. A run that ends while one is scored, in the same
-        thread, is taken by the call around it.
-        """
-        caller = threading.get_ident()
-        self._callers.add(caller)
-        try:
-            with self._turn:
-                if not (self._at_work or self._trouble.rests):
-                    self._while_at_work(self._score_ours)
-        finally:
-            self._callers.discard(caller)
-
-    def work_until(self, deadline: float) -> None:
-        """Do all that waits, in the caller's thread, step by step until it is done or too late.
-
-        Between two steps, agents have their turn.
-        """
-        while time.monotonic() < deadline and self._in_turn(self._do_next, deadline):
-            if self._callers:
-                time.sleep(_TURN_S)  # who leaves and enters again at once is always the first
-
-    def keep_all(self, deadline: float) -> None:
-        """Keep every run that is in memory, as far as the file takes them, in the caller's thread.
-
-        Args:
-            deadline: Until when another thread may go on with its own step.
-        """
-        self._in_turn(self._keep_all, deadline)
-
-    def _in_turn(self, work: Callable[[], bool], deadline: float) -> bool:
-        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            return False
-        try:
-            return not self._at_work and self._while_at_work(work)
-        finally:
-            self._turn.release()
-
-    def _while_at_work(self, work: Callable[[], bool]) -> bool:
-        self._at_work = True
-        try:
-            return work()
-        finally:
-            self._at_work = False
-
-    def _score_ours(self) -> bool:
-        deadline = time.monotonic() + _OWN_S
-        more = True
-        while more:
-            while self._keep_next() and time.monotonic() < deadline:
-                pass
-            more = not self._trouble.is_there and self._attempt(self._score_newest)
-            more = more and time.monotonic() < deadline
-        if not self._trouble.is_there:
-            self._attempt(self._end_overdue)
-        return self._remove_old()
-
-    def _do_next(self) -> bool:
-        return self._go_on(0, at_once=True) or self._remove_old()
-
-    def _keep_all(self) -> bool:
-        while not self._trouble.rests and self._keep_next():
-            pass
-        return True
 
     def leave_to_the_parent(self) -> None:
         """End after the current step in a forked child: the parent completes the work."""
@@ -273,44 +204,41 @@ class ScoringWorker:
 
     def _work(self) -> None:
         wait_s = 0.0  # an earlier process may have left something
-        self._stopping.wait(_HEAD_START_S)
+        self._give_a_head_start()
         while not self._stopping.is_set():
             if self._go_on(wait_s):
                 wait_s = 0.0
-                continue
-            if self._remove_old():
+            elif self._remove_old():
                 wait_s = _GIVE_WAY_S
-                continue
-            wait_s = _LOOK_AGAIN_S if self._waiting_for_model else self._idle_s
-            if self._trouble.is_there:
-                self._stopping.wait(_LOOK_AGAIN_S)
-                wait_s = 0.0
+            else:
+                wait_s = self._idle_s
+                if self._trouble.is_there:
+                    self._again.wait(_LOOK_AGAIN_S)
+                    self._again.clear()
+                    wait_s = 0.0
 
-    def _go_on(self, wait_s: float, *, at_once: bool = False) -> bool:
+    def _give_a_head_start(self) -> None:
+        if not self._settings.sync:
+            self._stopping.wait(_HEAD_START_S)
+
+    def _go_on(self, wait_s: float) -> bool:
         """Keep the next run, else score the next; False if there was nothing to do, or no way."""
         run = self._queue.take(wait_s)
         if run is None:
-            return self._attempt(partial(self._score_next, at_once=at_once))
+            return self._attempt(self._score_next)
         if wait_s:
-            self._stopping.wait(_HEAD_START_S)
+            self._give_a_head_start()
         return self._attempt(partial(self._keep, run), run)
-
-    def _keep_next(self) -> bool:
-        run = self._queue.take(0)
-        return run is not None and self._attempt(partial(self._keep, run), run)
 
     def _attempt(self, step: Callable[[], bool], run: FinishedRun | None = None) -> bool:
         """Run a step, and return whether it did something; if it fails, requeue its run."""
-        began_s = time.monotonic()
         try:
             with no_fork():  # what a fork interrupts may hold locks of Python or a library
                 went_on = step()
-        except BaseException as error:  # whatever it is, the worker lives on
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the worker lives on
             if run is not None:
                 self._queue.put_back(run)
-            if not isinstance(error, Exception):
-                raise  # Ctrl-C, on an agent's thread
-            return self._trouble.meet(error, time.monotonic() - began_s)
+            return self._trouble.meet(error)
         self._trouble.end()
         if went_on:
             self._on_step()
@@ -330,40 +258,34 @@ class ScoringWorker:
                 raise
             logger.exception("a run was lost: this is a defect of kp-middleware, please report it")
             self._queue.drop()
-        self._unscored += 1
         self._queue.kept()
         return True
 
-    def _score_next(self, *, at_once: bool) -> bool:
-        evaluation = self._open()
-        self._unscored += self._queue.take_looks()
-        scored = self._scored(evaluation, partial(evaluation.score_next, at_once=at_once))
-        if not scored:
-            there_in_s = math.inf if self._waiting_for_model else evaluation.next_in_s()
-            if there_in_s == math.inf:
-                self._queue.done(self._unscored)
-                self._unscored = 0
-            self._idle_s = min(there_in_s, evaluation.next_end_in_s() + _TICK_S, _NEVER_S)
-        return scored
-
-    def _score_newest(self) -> bool:
-        evaluation = self._open()
-        return self._scored(evaluation, evaluation.score_newest_of_ours)
-
-    def _end_overdue(self) -> bool:
-        return self._open().end_overdue()
-
-    def _scored(self, evaluation: Stages, score: Callable[[], bool]) -> bool:
+    def _score_next(self) -> bool:
+        """Score the next run; ours alone where agents wait for them and nobody asks for all."""
+        evaluation, asks = self._open(), self._queue.asks
+        scored, left_in_s, looks_in_s = False, math.inf, _NEVER_S
         try:
-            scored = score()
-            self._waiting_for_model = False
+            scored = evaluation.score_ours()
+            if not scored:
+                self._queue.ours_done()
+                if self._settings.sync and asks == self._queue.answered:
+                    scored = evaluation.end_overdue()
+                else:
+                    scored = evaluation.score_next()
+                    left_in_s = evaluation.next_in_s()
         except EmbedderNotReadyError as error:
             logger.debug("runs wait to be scored: %s", error)
-            scored, self._waiting_for_model = False, True
+            self._queue.ours_done()
+            looks_in_s = _LOOK_AGAIN_S
         except JudgeNotReadyError:
-            scored = self._waiting_for_model = False
+            left_in_s = _LOOK_AGAIN_S
         if evaluation.any_pending():
             self._on_queued()
+        if not scored:
+            if left_in_s == math.inf:
+                self._queue.all_done(asks)
+            self._idle_s = min(left_in_s, looks_in_s, evaluation.next_end_in_s() + _TICK_S)
         return scored
 
     def _remove_old(self) -> bool:

@@ -35,32 +35,22 @@ def trouble_with():
     return make
 
 
-def test_an_agents_thread_rests_after_trouble_that_took_long_and_not_after_any_other(trouble_with):
-    soon, late = trouble_with(), trouble_with()
-
-    soon.meet(LOCKED, 0.1)
-    late.meet(LOCKED, 0.6)
-
-    assert (soon.is_there, soon.rests) == (True, False)
-    assert (late.is_there, late.rests) == (True, True)
-
-
-def test_where_the_file_can_be_used_again_nobody_rests_and_nothing_is_wrong(trouble_with):
+def test_where_the_file_can_be_used_again_nothing_is_wrong(trouble_with):
     trouble = trouble_with()
-    trouble.meet(LOCKED, 0.6)
+    trouble.meet(LOCKED)
     words = trouble.words
 
     trouble.end()
 
     assert "kp.db" in words
-    assert (trouble.is_there, trouble.rests, trouble.words) == (False, False, None)
+    assert (trouble.is_there, trouble.words) == (False, None)
 
 
 def test_a_damaged_file_is_not_rescued_at_each_try(trouble_with, damage):
     tried = []
     trouble = trouble_with(lambda: tried.append(1))
 
-    mended = [trouble.meet(damage, 0.0) for _ in range(3)]
+    mended = [trouble.meet(damage) for _ in range(3)]
 
     assert (mended, tried) == ([False] * 3, [1])
 
@@ -71,8 +61,8 @@ def test_trouble_is_told_once_until_it_ends_and_never_where_somebody_else_tells_
     ours, theirs = trouble_with(), trouble_with(is_silent=True)
 
     for trouble in (ours, theirs):
-        [trouble.meet(LOCKED, 0.0) for _ in range(2)]
+        [trouble.meet(LOCKED) for _ in range(2)]
     ours.end()
-    ours.meet(LOCKED, 0.0)
+    ours.meet(LOCKED)
 
     assert len(caplog.records) == 2

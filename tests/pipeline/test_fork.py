@@ -310,21 +310,6 @@ def test_an_embedder_forks(pulse, fork, objectives, sync):
     assert (ended, objectives()) == ([0], ["child", "parent"])
 
 
-def test_a_child_that_goes_on_where_its_parent_was_scoring_leaves_that_to_it(pulse, objectives):
-    children, here = [], os.getpid()
-    embedder = Forking(lambda: children.append(os.fork()))
-    kp = pulse(embedder=embedder, sync=True)
-
-    record(kp, "parent")
-    if os.getpid() != here:
-        embedder.fork = lambda: None
-        _end_with(lambda: record_and_close(kp, "child"))
-    ended = statuses(*children)
-    kp.close(timeout_s=20)
-
-    assert (ended, objectives()) == ([0], ["child", "parent"])
-
-
 def test_what_a_forked_child_does_in_a_captured_function_is_a_run_of_its_own(
     pulse, fork, objectives
 ):

@@ -66,18 +66,6 @@ def test_ours_come_first_in_their_order(store, next_run, record):
     assert taken(store, next_run) == ours + left
 
 
-def test_the_newest_of_ours_is_known_and_none_of_others(store, next_run, record):
-    record(1)
-    ours = record(3)
-    [next_run.add(seq) for seq in ours]
-    store.fail(ours[2], "not_scored", "scored by another process")
-
-    found = next_run.newest_of_ours()
-    [store.fail(seq, "not_scored", "scored") for seq in ours]
-
-    assert (found, next_run.newest_of_ours()) == (ours[1], None)
-
-
 def test_what_another_has_just_recorded_is_left_to_it_for_a_moment(store, next_run, record, steady):
     next_run.oldest()
     theirs = record(2)

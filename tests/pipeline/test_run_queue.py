@@ -64,13 +64,12 @@ def test_what_is_taken_makes_room(queue):
     assert queue.put(trace_of(50_000))
 
 
-def test_what_is_put_back_takes_its_room_again_and_is_the_next(queue):
+def test_what_is_put_back_is_the_next(queue):
     filled(queue)
     first = queue.take(0)
 
     queue.put_back(first)
 
-    assert not queue.put(trace_of(50_000))
     assert (queue.waiting, queue.take(0)) == (2, first)
 
 
@@ -144,10 +143,9 @@ def test_who_is_asked_to_look_wakes_up_and_something_is_unfinished_until_it_has(
     sleeper.end()
     waiter = Clockwork(lambda: queue.wait_until_done(10 * LONG_S))
 
-    queue.done(queue.take_looks())
+    queue.all_done(queue.asks)
 
     waiter.end()
-    assert queue.take_looks() == 0
 
 
 def test_waiting_ends_when_all_is_done_or_nothing_can_be(queue):

@@ -29,16 +29,6 @@ class Stopping(StandInEmbedder):
         return super().embed(text)
 
 
-class CtrlC(StandInEmbedder):
-    """Somebody presses it during the first embedding."""
-
-    def embed(self, text, /):
-        vector = super().embed(text)
-        if len(self.asked) == 1:
-            raise KeyboardInterrupt
-        return vector
-
-
 def states(db):
     with closing(connect(db)) as connection:
         return [state for (state,) in connection.execute("SELECT state FROM traces ORDER BY seq")]
@@ -78,16 +68,16 @@ def test_a_flush_ends_when_its_time_is_over(pulse):
     assert (backlog.unscored, embedder.asked) == (20, [])
 
 
-def test_closing_keeps_what_is_in_memory_also_when_its_time_is_over(pulse, db):
+def test_closing_keeps_what_is_in_memory(pulse, db):
     db.mkdir()
     kp = pulse(sync=True)
     agent = kp.capture(lambda text: text)
     [agent(str(number)) for number in range(5)]
     db.rmdir()
 
-    kp.close(timeout_s=0)
+    kp.close(timeout_s=30)
 
-    assert states(db) == ["recorded"] * 5
+    assert states(db) == ["scored"] * 5
 
 
 @pytest.mark.usefixtures("left")
@@ -127,44 +117,3 @@ def test_rows_that_wait_for_a_key_are_not_queued_on_an_agent_s_time(pulse, db):
         (in_the_end,) = connection.execute("SELECT count(*) FROM outbox").fetchone()
 
     assert (at_once, in_the_end) == (1, 6)
-
-
-def test_ctrl_c_while_a_run_is_scored_leaves_it_in_the_file(pulse, db):
-    kp = pulse(embedder=CtrlC(), sync=True)
-    agent = kp.capture(lambda text: text)
-
-    with pytest.raises(KeyboardInterrupt):
-        agent("one")
-    agent("two")
-
-    assert kp.stats().in_memory == 0
-    assert not kp.flush()
-    assert states(db) == ["scored", "scored"]
-
-
-def test_ctrl_c_while_a_run_is_kept_leaves_it_in_memory(pulse, db):
-    kp = pulse(sync=True)
-    agent = kp.capture(lambda text: text)
-    agent("one")
-    kp._pipeline._scorer._store._connection.executemany = interrupted_once(
-        kp._pipeline._scorer._store._connection
-    )
-
-    with pytest.raises(KeyboardInterrupt):
-        agent("two")
-    waiting = kp.stats().in_memory
-    agent("three")
-
-    assert (waiting, kp.stats().in_memory) == (1, 0)
-    assert not kp.flush()
-    assert states(db) == ["scored"] * 3
-
-
-def interrupted_once(connection):
-    """The connection's own method, from its second call on."""
-
-    def executemany(*_):
-        del connection.executemany
-        raise KeyboardInterrupt
-
-    return executemany
