@@ -191,7 +191,7 @@ class Pipeline:
 
     def flush(self, timeout_s: float) -> Backlog:
         """Wait until all is scored and sent, or the time is over; return the backlog."""
-        if timeout_s and any(self._backlog()):
+        if timeout_s and (self._settings.sync or any(self._backlog())):
             self._scorer.look_again()  # another process may have left it
         deadline = time.monotonic() + timeout_s
         self._queue.wait_until_done(timeout_s)

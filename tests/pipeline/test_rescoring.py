@@ -21,6 +21,7 @@ def submit(pulse):
         kp = pulse(**{"sync": True, **settings})
         for run in runs:
             kp.submit(run)
+        kp.flush()
         kp.close()
 
     return submit

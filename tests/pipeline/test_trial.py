@@ -29,6 +29,7 @@ def decided(pulse, db):
         kp = pulse(embedder=None, sync=True, **settings)
         for trace in traces:
             kp.submit(trace)
+        kp.flush()
         kp.close()
         opened.append(connect(db, read_only=True))
         went = opened[-1].execute(
