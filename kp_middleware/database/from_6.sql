@@ -38,3 +38,5 @@ WHERE score IS NOT NULL;
 INSERT INTO asked (trace_seq, said)
   SELECT seq, objective || coalesce((SELECT group_concat(char(10) || content, '') FROM (SELECT content FROM steps WHERE trace_seq = seq AND type = 'observation' AND tool IS NULL ORDER BY step_id)), '')
   FROM traces WHERE state <> 'paused';
+-- One spelling of a registry.
+UPDATE outbox SET registry = rtrim(registry, '/');

@@ -62,7 +62,6 @@ class Dispatch:
         destination = settings.registry_url if exporter is None else exporter.url
         self._outbox = store.outbox(destination, settings.agent_id)
         self._goes_nowhere = settings.api_key is None and exporter is None
-        self._has_begun = False
         self._looked_until = 0
         self._sends = settings.visibility != "private" and not self._goes_nowhere
         self._caught_up = not self._sends
@@ -101,9 +100,6 @@ class Dispatch:
         """
         if self._caught_up:
             return False
-        if not self._has_begun:
-            self._outbox.adopt()
-            self._has_begun = True
         seq = self._outbox.next_unqueued(after=self._looked_until)
         if seq is None:
             self._caught_up = True

@@ -50,7 +50,6 @@ from kp_middleware.storage._outbox_admin import STILL_SENT, Entry, OutboxAdmin, 
 from kp_middleware.storage._outbox_table import (
     OutboxTable,
     Queue,
-    sync_outbox_to_trace,
 )
 from kp_middleware.storage._overview import (
     MOST_POINTS,
@@ -223,7 +222,6 @@ __all__ = [
     "read_scored_runs",
     "rescue",
     "schema_of",
-    "sync_outbox_to_trace",
     "tool_names",
     "trace_ids",
     "transaction",

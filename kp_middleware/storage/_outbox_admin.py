@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from kp_middleware.database import Connection, transaction
+from kp_middleware.database import transaction
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
 from kp_middleware.outbox_items import idempotency_key
-from kp_middleware.storage._outbox_table import sync_outbox_to_trace
+from kp_middleware.storage._outbox_table import OutboxItems
 from kp_middleware.storage._records import marked
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
@@ -21,6 +21,11 @@ STILL_SENT: Final = "still sent"
 _BY_HAND: Final = f"(state = 'cancelled' AND reason = '{CANCELLED_BY_HAND}')"
 _TO_RETRY: Final = f"(state IN ('rejected', 'blocked') OR {_BY_HAND})"
 _NOT_SENT: Final = f"(state IN ('pending', 'blocked', 'rejected') OR {_BY_HAND})"
+_ENTRY: Final = f"""
+    SELECT o.state, o.reason, CAST(o.body AS BLOB), {marked("d.body")}, t.score, o.redactor
+    FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
+    WHERE o.trace_seq = ?
+"""  # noqa: S608 - our own names
 
 
 class Entry(NamedTuple):
@@ -57,11 +62,8 @@ class Sent(NamedTuple):
     agent_id: str | None
 
 
-class OutboxAdmin:
+class OutboxAdmin(OutboxItems):
     """The outbox of one file, for all registries and agents."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def transaction(self) -> AbstractContextManager[None]:
         """Make the changes of the block one: an error undoes all of them."""
@@ -69,12 +71,13 @@ class OutboxAdmin:
 
     def count(self, *, states: Collection[str] = ()) -> int:
         """Count the items in these states; no states means any state."""
-        (count,) = self._connection.execute(
-            "SELECT count(*) FROM outbox"
-            " WHERE :states = '[]' OR state IN (SELECT value FROM json_each(:states))",
-            {"states": json.dumps([*states])},
-        ).fetchone()
-        return int(count)
+        return int(
+            self._value(
+                "SELECT count(*) FROM outbox"
+                " WHERE :states = '[]' OR state IN (SELECT value FROM json_each(:states))",
+                {"states": json.dumps([*states])},
+            )
+        )
 
     def entry(self, seq: int) -> Entry:
         """Return the outbox item of a trace.
@@ -82,30 +85,21 @@ class OutboxAdmin:
         Raises:
             TraceNotFoundError: If it is not in the outbox.
         """
-        row = self._connection.execute(
-            f"""
-            SELECT o.state, o.reason, CAST(o.body AS BLOB), {marked("d.body")}, t.score, o.redactor
-            FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
-            WHERE o.trace_seq = ?
-            """,  # noqa: S608 - our own names
-            (seq,),
-        ).fetchone()
-        if row is None:
-            raise TraceNotFoundError("this trace is not in the outbox: see kp-middleware show")
-        return Entry(*row)
+        for entry in self._all(Entry, _ENTRY, (seq,)):
+            return entry
+        raise TraceNotFoundError("this trace is not in the outbox: see kp-middleware show")
 
     def seqs(self, *states: str) -> list[int]:
         """Return the ``seq`` of each item in these states, oldest first."""
-        cursor = self._connection.execute(
+        return self._column(
             "SELECT trace_seq FROM outbox WHERE state IN (SELECT value FROM json_each(?))"
             " ORDER BY trace_seq",
             (json.dumps(states),),
         )
-        return [seq for (seq,) in cursor]
 
     def states(self, seqs: Collection[int]) -> dict[str, int]:
         """Count these items by state."""
-        cursor = self._connection.execute(
+        cursor = self._run(
             "SELECT state, count(*) FROM outbox"
             " WHERE trace_seq IN (SELECT value FROM json_each(?)) GROUP BY state",
             (json.dumps([*seqs]),),
@@ -114,14 +108,14 @@ class OutboxAdmin:
 
     def sent(self, registry: str) -> list[Sent]:
         """Return the traces sent to one registry, oldest first."""
-        cursor = self._connection.execute(
+        return self._all(
+            Sent,
             "SELECT trace_seq, coalesce(o.remote_id, t.id),"
             " json_extract(body, '$.metadata.agent_id')"
             " FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
-            " WHERE o.state = 'sent' AND rtrim(registry, '/') = ? ORDER BY trace_seq",
+            " WHERE o.state = 'sent' AND registry = ? ORDER BY trace_seq",
             (registry,),
         )
-        return [Sent(*row) for row in cursor]
 
     def reopen(self, seq: int) -> bool:
         """Reopen a sent item so that it can be sent again; return False if it was not sent.
@@ -129,13 +123,18 @@ class OutboxAdmin:
         The item becomes cancelled by hand. Its next idempotency key differs, because the registry
         may replay its answer to a known key without storing anything.
         """
-        with transaction(self._connection):
-            found = self._connection.execute(
-                "UPDATE outbox SET state = 'cancelled', reason = ?, rejections = rejections + 1"
-                " WHERE trace_seq = ? AND state = 'sent' RETURNING 1",
-                (CANCELLED_BY_HAND, seq),
-            ).fetchone()
-        return found is not None
+        return self._cancel(seq, "state = 'sent'")
+
+    def cancel(self, seq: int, now: float, /) -> bool:
+        """Cancel an unsent item until the user retries it; return False if it cannot be cancelled.
+
+        Args:
+            seq: The ``seq`` of the trace.
+            now: Epoch seconds; an item in state ``sending`` is cancelled if its lease has expired.
+        """
+        lapsed = "(state = 'sending' AND claimed_until <= ?)"
+        unsent = f"(state IN ('pending', 'blocked', 'rejected') OR {lapsed})"
+        return self._cancel(seq, unsent, instant(now))
 
     def retry(self, seq: int, *, agent_id: str | None) -> bool:
         """Queue an item again with no attempts, unless its trace no longer clears.
@@ -147,49 +146,31 @@ class OutboxAdmin:
             False unless the item was rejected, blocked or cancelled by hand.
         """
         with transaction(self._connection):
-            row = self._connection.execute(
+            row = self._row(
                 "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"  # noqa: S608 - ours
                 f" WHERE trace_seq = ? AND {_TO_RETRY} AND body IS NOT NULL",
                 (seq,),
-            ).fetchone()
+            )
             if row is None:
                 return False
             body, rejections = row
-            self._connection.execute(
-                "UPDATE outbox SET state = 'pending', reason = NULL, attempts = 0,"
-                " next_attempt_at = NULL, last_error = NULL, http_status = NULL, rejections = ?,"
-                " idempotency_key = ? WHERE trace_seq = ?",
-                (rejections, idempotency_key(body, agent_id=agent_id, rejections=rejections), seq),
+            self._change(
+                seq,
+                state="pending",
+                reason=None,
+                attempts=0,
+                next_attempt_at=None,
+                last_error=None,
+                http_status=None,
+                rejections=rejections,
+                idempotency_key=idempotency_key(body, agent_id=agent_id, rejections=rejections),
             )
-            sync_outbox_to_trace(self._connection, seq, agent_id=agent_id)
+            self._sync(seq, agent_id=agent_id)
         return True
-
-    def cancel(self, seq: int, now: float, /) -> bool:
-        """Cancel an unsent item until the user retries it; return False if it cannot be cancelled.
-
-        Args:
-            seq: The ``seq`` of the trace.
-            now: Epoch seconds; an item in state ``sending`` is cancelled if its lease has expired.
-        """
-        with transaction(self._connection):
-            found = self._connection.execute(
-                "UPDATE outbox SET state = 'cancelled', reason = ?, claimed_by = NULL,"
-                " claimed_until = NULL, next_attempt_at = NULL, last_error = NULL,"
-                " rejections = rejections + (state = 'rejected')"
-                " WHERE trace_seq = ? AND (state IN ('pending', 'blocked', 'rejected')"
-                " OR (state = 'sending' AND claimed_until <= ?)) RETURNING 1",
-                (CANCELLED_BY_HAND, seq, instant(now)),
-            ).fetchone()
-        return found is not None
 
     def block(self, seq: int, reason: str, *, redactor: str) -> None:
         """Block an unsent item that may not be clean, and delete its body."""
-        with transaction(self._connection):
-            self._connection.execute(
-                "UPDATE outbox SET state = 'blocked', reason = ?, redactor = ?, body = NULL"  # noqa: S608 - ours
-                f" WHERE trace_seq = ? AND {_NOT_SENT}",
-                (reason, redactor, seq),
-            )
+        self._change(seq, _NOT_SENT, state="blocked", reason=reason, redactor=redactor, body=None)
 
     def renew(
         self,
@@ -205,29 +186,33 @@ class OutboxAdmin:
         An item without a body, because its redaction had failed, is released to be sent.
         """
         with transaction(self._connection):
-            row = self._connection.execute(
+            row = self._row(
                 "SELECT CAST(body AS BLOB), rejections FROM outbox"  # noqa: S608 - ours
                 f" WHERE trace_seq = ? AND {_NOT_SENT}",
                 (seq,),
-            ).fetchone()
+            )
             if row is None:
                 return "unchanged"  # it is being sent, or was sent, meanwhile
             before, rejections = row
-            self._connection.execute(
-                "UPDATE outbox SET redactor = ?, redactions = ? WHERE trace_seq = ?",
-                (redactor, json.dumps(dict(redactions)), seq),
-            )
+            redacted = json.dumps(dict(redactions))
+            self._change(seq, redactor=redactor, redactions=redacted)
             if before == body:
                 return "unchanged"
             key = idempotency_key(body, agent_id=agent_id, rejections=rejections)
-            self._connection.execute(
-                "UPDATE outbox SET body = ?, idempotency_key = ? WHERE trace_seq = ?",
-                (body.decode(), key, seq),
-            )
+            self._change(seq, body=body.decode(), idempotency_key=key)
             if before is None:
                 self.retry(seq, agent_id=agent_id)
                 return "released"
-            sync_outbox_to_trace(
-                self._connection, seq, agent_id=agent_id
-            )  # feedback may have come meanwhile
+            self._sync(seq, agent_id=agent_id)  # feedback may have come meanwhile
         return "rewritten"
+
+    def _cancel(self, seq: int, condition: str, *values: object) -> bool:
+        with transaction(self._connection):
+            found = self._row(
+                "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"  # noqa: S608 - ours
+                " state = 'cancelled', reason = ?, claimed_by = NULL, claimed_until = NULL,"
+                " next_attempt_at = NULL, last_error = NULL"
+                f" WHERE trace_seq = ? AND {condition} RETURNING 1",
+                (CANCELLED_BY_HAND, seq, *values),
+            )
+        return found is not None

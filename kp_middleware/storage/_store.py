@@ -191,13 +191,10 @@ class StoreOutbox(Outbox, Protocol):
         """Add a blocked item without a body, for a trace that may not be clean."""
 
     def sync(self, trace_seq: int) -> None:
-        """Update the item of a trace after the trace has changed; see `sync_outbox_to_trace`."""
+        """Update the item of a trace after the trace has changed; unless it was sent."""
 
     def any_pending(self) -> bool:
         """Return True if an item is pending or being sent."""
-
-    def adopt(self) -> None:
-        """Take over unsent items of the same destination under another spelling."""
 
     def next_unqueued(self, *, after: int) -> int | None:
         """Return the next run after a ``seq`` that was forwarded and is not in the outbox."""

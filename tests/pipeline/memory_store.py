@@ -183,9 +183,6 @@ class MemoryOutbox:
     def any_pending(self):
         return bool(self.waiting)
 
-    def adopt(self):
-        pass
-
     def next_unqueued(self, *, after):
         known = {*self.waiting, *self.blocked, *self.receipts}
         forwarded = (

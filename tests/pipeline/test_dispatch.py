@@ -149,19 +149,6 @@ def test_without_a_key_or_where_all_is_private_nothing_is_queued(dispatch, conne
     assert queued(connection) == []
 
 
-@pytest.mark.usefixtures("cleared")
-def test_rows_under_an_older_spelling_of_the_registry_are_adopted(dispatch, connection):
-    while (ours := dispatch()).queue_left():
-        pass
-    connection.execute("UPDATE outbox SET registry = registry || '/'")
-    before = ours.any_pending()
-
-    later = dispatch(registry_url="https://registry.example/")
-    later.queue_left()
-
-    assert (before, later.any_pending()) == (False, True)
-
-
 def test_what_gets_into_the_body_after_redaction_blocks_the_row(connection):
     settings = Settings(**HAVING_A_KEY, agent_id="anna@example.org")
     evaluation = Stages(SqliteStore(connection), settings, None)

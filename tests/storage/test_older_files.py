@@ -125,3 +125,12 @@ def test_a_run_that_waited_goes_on(old):
     assert run.state == "scored"
     assert [one.state for one in waited] == ["withheld"]
     assert rows(old, "waiting") == []
+
+
+def test_a_registry_has_one_spelling(old):
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("UPDATE outbox SET registry = 'https://registry.example/'")
+
+    connect(old).close()
+
+    assert {row["registry"] for row in rows(old, "outbox")} == {"https://registry.example"}

@@ -8,10 +8,14 @@ import pytest
 from kp_middleware.errors import RegistryUnavailableError
 from kp_middleware.export import payload
 from kp_middleware.outbox_items import Receipt, idempotency_key
-from kp_middleware.storage import LOST_ON_ITS_WAY, sync_outbox_to_trace
+from kp_middleware.storage import LOST_ON_ITS_WAY, OutboxTable
 from kp_middleware.traces import ReasoningTrace
 
 ALL = "SELECT * FROM outbox"
+
+
+def sync(connection, seq, agent_id):
+    OutboxTable(connection, registry="https://registry.example", agent_id=agent_id).sync(seq)
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def row(connection):
 def test_a_body_that_says_what_is_true_keeps_every_byte(connection, seq, row):
     before = row()
 
-    sync_outbox_to_trace(connection, seq, agent_id="agent-1")
+    sync(connection, seq, "agent-1")
 
     assert row() == before
 
@@ -62,7 +66,7 @@ def test_what_was_not_sent_gets_the_facts_of_its_trace(connection, seq, row, lea
     before = json.loads(row()["body"])
     learn(success=0, confidence=1 / 3, score=2 / 3)
 
-    sync_outbox_to_trace(connection, seq, agent_id="agent-1")
+    sync(connection, seq, "agent-1")
 
     after = json.loads(row()["body"])
     assert after["metadata"] == {**before["metadata"], "success": False, "quality_score": 2 / 3}
@@ -84,7 +88,7 @@ def test_what_waits_and_is_withheld_is_cancelled(connection, seq, row, learn, st
     connection.execute("UPDATE outbox SET state = ?", (state,))
     learn(decision="withhold", reason_code="custom", reason_args='{"words": "too low"}')
 
-    sync_outbox_to_trace(connection, seq, agent_id="agent-1")
+    sync(connection, seq, "agent-1")
 
     assert row()["state"] == then
     assert (row()["body"] is None) == (then == "cancelled" != state)
@@ -96,7 +100,7 @@ def test_what_left_stays_as_it_left(connection, seq, row, learn, state):
     before = row()
     learn(success=0, confidence=0.1, score=0.1)
 
-    sync_outbox_to_trace(connection, seq, agent_id="agent-1")
+    sync(connection, seq, "agent-1")
 
     assert row() == before
 
@@ -105,7 +109,7 @@ def test_what_may_have_left_before_its_file_was_damaged_stays_blocked(connection
     connection.execute("UPDATE outbox SET state = 'blocked', reason = ?", (LOST_ON_ITS_WAY,))
     learn(decision="withhold")
 
-    sync_outbox_to_trace(connection, seq, agent_id="agent-1")
+    sync(connection, seq, "agent-1")
 
     assert (row()["state"], row()["reason"]) == ("blocked", LOST_ON_ITS_WAY)
 
@@ -156,6 +160,6 @@ def test_a_cancelled_row_begins_anew_and_no_other_does(connection, outbox, seq, 
 
 
 def test_a_trace_without_a_row_needs_none(connection, keep):
-    sync_outbox_to_trace(connection, keep(score=0.9, decision="withhold"), agent_id=None)
+    sync(connection, keep(score=0.9, decision="withhold"), None)
 
     assert connection.execute(ALL).fetchall() == []
