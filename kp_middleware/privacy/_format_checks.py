@@ -117,28 +117,6 @@ def _is_made_of_words(value: str) -> bool:
     return all(re.fullmatch(r"v?\d+|(?:[A-Z]?[a-z]+|[A-Z]*)\d{0,4}", part) for part in parts)
 
 
-_CARD_LENGTHS: tuple[tuple[int, int, int, tuple[int, ...]], ...] = (
-    # digits of the prefix, first prefix, last prefix, lengths of the whole number
-    (1, 4, 4, (16, 19)),  # Visa
-    (2, 51, 55, (16,)),  # Mastercard
-    (4, 2200, 2204, (16,)),  # Mir
-    (4, 2221, 2720, (16,)),  # Mastercard
-    (2, 34, 34, (15,)),  # American Express
-    (2, 37, 37, (15,)),
-    (3, 300, 305, (14,)),  # Diners Club
-    (2, 36, 36, (14,)),
-    (2, 38, 39, (14, 16)),
-    (4, 3528, 3589, (16,)),  # JCB
-    (4, 6011, 6011, (16, 19)),  # Discover
-    (3, 644, 659, (16, 19)),
-    (2, 60, 62, (16, 19)),  # RuPay, UnionPay
-    (2, 81, 82, (16,)),
-    (4, 5018, 5038, (16, 18, 19)),  # Maestro
-    (4, 6304, 6304, (16, 18, 19)),
-    (4, 6759, 6763, (16, 18, 19)),
-)
-
-
 def _bare(match: re.Match[str]) -> str:
     """Return the letters and digits, without separators."""
     return re.sub(r"[^0-9A-Za-z]", "", value_of(match))
@@ -153,8 +131,8 @@ def is_card(match: re.Match[str]) -> bool:
     """Return whether the number has a known issuer's prefix and length, and passes Luhn."""
     digits = _bare(match)
     issued = any(
-        first <= int(digits[:size]) <= last and len(digits) in lengths
-        for size, first, last, lengths in _CARD_LENGTHS
+        first <= digits[: len(first)] <= last and len(digits) in lengths
+        for first, last, lengths in TABLE["cards"]["issued"]
     )
     return issued and valid("stdnum.luhn")(match)
 

@@ -2,45 +2,13 @@
 
 import re
 from functools import cache, lru_cache
+from typing import Final
 
 from kp_middleware.privacy._escapes import PLACEHOLDER, seen
-from kp_middleware.privacy._rules import in_any_case, spelled, words
+from kp_middleware.privacy._rules import TABLE, in_any_case, spelled, words
 
-_OWNERS = words(
-    "api|app|application|access|secret|private|signing|signature|encryption|decryption|"
-    "master|account|auth|service|ssh|deploy|shared|storage|license|subscription|hmac|"
-    "aes|root|admin|client|unseal|wpa|wpa2|wpa3|wep|wifi"
-)
-_HOLDERS = words(
-    "db|pg|my|mysql|sql|ora|oracle|mongo|redis|rds|ldap|bind|root|user|admin|sys|su|"
-    "sudo|svc|service|login|account|app|smtp|imap|pop|mail|ftp|sftp|ssh|git|svn|vnc|"
-    "wifi|proxy|http|key|store|keystore|trust|truststore|cert|ca|pfx|jks|zip|backup|"
-    "master|mqtt|amqp|rabbit|kafka|elastic|jenkins|ansible"
-)
-_FOREIGN = (
-    *("passwort", "kennwort", "contrase(?:ñ|n)a", "contrasenya", "senha", "palavra[- ]passe"),
-    *("mot[_ -]de[_ -]passe", "wachtwoord", "has(?:ł|l)(?:o|em|a)", "l(?:ö|o)senord(?:et)?"),
-    *("passord(?:et)?", "parol(?:a|ă)", "parol(?:a|e) d['’]ordine", "parola chiave"),
-    *("şifre(?:niz|si|n)?", "sifre(?:niz|si|n)?", "hesl(?:o|em|a)", "adgangskoden?"),
-    *("kodeord(?:et)?", "salasana(?:si)?", "jelsz(?:ó|o)", "lozinka", "m(?:ậ|a)t kh(?:ẩ|a)u"),
-    *(
-        *(f"{of}[- ]?schl(?:ü|ue)ssel" for of in ("api", "wlan")),
-        "cl(?:é|e) (?:d['’])?(?:api|wifi)",
-    ),
-    *("clave (?:de )?(?:api|wifi|secreta)", "zugangscode", "access code"),
-    *("kata sandi", "пароль", "пароля", "парола", "κωδικός", "συνθηματικό", "パスワード"),
-    *("パスフレーズ", "暗証番号", "合言葉", "密碼", "密码", "口令", "비밀번호", "패스워드", "암호"),
-    *("पासवर्ड", "कूटशब्द", "รหัสผ่าน", "পাসওয়ার্ড", "كلمة المرور", "كلمة السر", "كلمه المرور"),
-    *("الرقم السري", "گذرواژه", "رمز عبور", "סיסמה", "סיסמא", "סיסמת", "הסיסמה", "הסיסמא"),
-)
-_WORDS = (
-    r"pass(?:[_-]?word|wd|phrase|code)s?",
-    *("pwd", "secrets?", "credentials?", "creds", "token", "jwt", "connection[_-]?string", "psk"),
-    *("requirepass", "masterauth", "x-(?:amz|goog)-signature", "access[_-]?id", "mnemonic"),
-    *("seed[_ -]?phrase", "recovery[_ -]?phrase", "authorization", "proxy-?authorization"),
-    *("cookies?", "set-?cookies?"),
-    *_FOREIGN,
-)
+_LISTS: Final = TABLE["names"]
+_OWNERS, _HOLDERS = words(_LISTS["owners"]), words(_LISTS["holders"])
 _OTHERS = (
     r"(?<=[A-Za-z0-9][_-])pass|(?-i:(?<=[a-z])Pass)|(?<![A-Za-z])(?:bind_?)?pw(?![A-Za-z])"
     r"|(?<![A-Za-z0-9])_auth"
@@ -49,7 +17,7 @@ _WHERE = "prod(?:uction)?|dev(?:elopment)?|staging|live|sandbox|pem|primary|seco
 
 
 _FAMILIES = {
-    "": spelled(_WORDS),
+    "": spelled((*_LISTS["certain"], *_LISTS["foreign"])),
     "(?:[_-]?access)?[_ -]?keys?": _OWNERS,
     "[_-]?tokens?": ("access", "api", "auth", "refresh", "bearer", "session"),
     "(?:pass|_?pw(?![A-Za-z]))": _HOLDERS,
@@ -95,53 +63,18 @@ NAMING = (
 """What is in a word, in lower case and with ``0`` for each digit, of each text in which `is_name`
 or `names_a_secret` holds."""
 
-NAME_STARTS = spelled(
-    (
-        *("pass", "pwd", "secret", "credential", "creds", "token", "jwt", "connection", "refresh"),
-        *("requirepass", "masterauth", "bind", "pw", "psk", "x-amz-", "x-goog-", "mnemonic"),
-        "seed",
-        *("recovery", "session", "proxy", "authorization", "set-", "setcookie", "cookie", "_auth"),
-        *("bearer", *_OWNERS, *(f"{holder}p" for holder in _HOLDERS)),
-        *("wlan", "clé", "cle", "clave", "zugangs"),
-        *("kennwort", "contrase", "senha", "palavra", "mot", "wachtwoord", "has", "lösenord"),
-        *("losenord", "parol", "şifre", "sifre", "hesl", "adgangskode", "kodeord", "salasana"),
-        *("jelsz", "lozinka", "mật", "mat kh", "kata sandi", "парол", "κωδικός", "συνθηματικό"),
-        *("パスワード", "パスフレーズ", "暗証番号", "合言葉", "密碼", "密码", "口令", "비밀번호"),
-        *("패스워드", "암호", "पासवर्ड", "कूटशब्द", "รหัสผ่าน", "পাসওয়ার্ড", "كلم", "الرقم"),
-        *("گذرواژه", "رمز", "סיסמ", "הסיסמ"),
-    )
-)
+NAME_STARTS = spelled((*words(_LISTS["starts"]), *_OWNERS, *(f"{holder}p" for holder in _HOLDERS)))
 """The beginnings of `NAME`."""
 
 _PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".join(
-    word for word in _FOREIGN if word.isascii()
+    word for word in _LISTS["foreign"] if word.isascii()
 ))  # fmt: skip
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _LONGEST = 48
-_OF_PAGES = frozenset(
-    words(
-        "next|prev|previous|page|paging|pagination|continuation|continue|cursor|resume|"
-        "sync|marker|pad|eos|bos|unk|mask|sep|stop|change|consistency|start|end|first|last|"
-        "skip|delta|position"
-    )
-)
+_OF_PAGES = frozenset(words(_LISTS["of_pages"]))
 _TOKENS = frozenset(("token", "tokens"))
 _OF_ACCESS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
-_OF_NONE = frozenset(
-    words(
-        "cache|public|pub|host|hosts|known|partition|sort|primary|foreign|unique|index|"
-        "dict|map|lookup|group|row|column|order|search|object|s3|bucket|registry|hot|"
-        "idempotency|dedup|routing|range|message|event|context|thread|config|translation|"
-        "i18n|label|composite|surrogate|natural|resource|param|field|shard|trace|span|tag|"
-        "metric|evaluated|hash|digest|sha|md5|checksum|fingerprint|etag|uuid|guid|id|ids|"
-        "name|names|url|uri|path|file|dir|folder|type|kind|class|count|counts|limit|length|"
-        "len|size|min|max|ttl|expiry|expires|expire|expiration|version|policy|format|"
-        "pattern|regex|prefix|suffix|algorithm|alg|hint|help|error|test|arn|ref|reference|"
-        "issuer|endpoint|method|usage|used|title|position|model|image|content|media|"
-        "license|node|state|code|date|chars|charset|alphabet|re|cre|separator|delimiter|"
-        "template|mask|msg|info|time|timestamp|verify|enabled|required"
-    )
-)
+_OF_NONE = frozenset(words(_LISTS["of_none"]))
 
 
 def whole_name(text: str, start: int, end: int) -> str:
