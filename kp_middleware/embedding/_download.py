@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
@@ -68,12 +68,10 @@ class Download:
 
     Args:
         deadline_s: Timeout in seconds; files fetched after it serve the next process.
-        report_every_s: Interval between progress logs, in seconds.
     """
 
-    def __init__(self, *, deadline_s: float = 600.0, report_every_s: float = 10.0) -> None:
+    def __init__(self, *, deadline_s: float = 600.0) -> None:
         self._deadline_s = deadline_s
-        self._report_every_s = report_every_s
         self._lock = Lock()
         self._attempt: Future[Path] | None = None
         self._wait_until = 0.0
@@ -105,18 +103,10 @@ class Download:
         if not wait([asking], timeout=_HUB_ANSWERS_S).done:
             raise TimeoutError(f"the hub did not answer within {_HUB_ANSWERS_S} s")
         cache = define_cache_dir()
-        return self._watch(_in_background(partial(_fetch, asking.result(), cache)), cache)
-
-    def _watch(self, fetching: Future[Path], cache: Path) -> Path:
-        bytes_before = _size_bytes(cache)
-        give_up_at = time.monotonic() + self._deadline_s
         logger.info("downloading the embedding model, 90 MB, to %s", cache)
-        while not wait([fetching], timeout=self._report_every_s).done:
-            if time.monotonic() > give_up_at:
-                raise TimeoutError(f"it took more than {self._deadline_s:g} s")
-            with suppress(OSError):  # a file may be moved while it is counted
-                megabytes = (_size_bytes(cache) - bytes_before) / 1e6
-                logger.info("downloading the embedding model: %.1f MB so far", megabytes)
+        fetching = _in_background(partial(_fetch, asking.result(), cache))
+        if not wait([fetching], timeout=self._deadline_s).done:
+            raise TimeoutError(f"it took more than {self._deadline_s:g} s")
         return fetching.result()
 
 
@@ -155,10 +145,6 @@ def _without_bars() -> Iterator[None]:
         yield
     finally:
         enable_progress_bars()
-
-
-def _size_bytes(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*"))
 
 
 def _in_background(work: Callable[[], T]) -> Future[T]:

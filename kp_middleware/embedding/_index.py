@@ -152,8 +152,6 @@ class Ring:
 
 
 _UNNAMED: Final = ""  # of a vector added without an embedder
-_SMALL: Final = 1e-200  # between these, a sum of squares neither underflows nor overflows
-_LARGE: Final = 1e200
 
 
 class VectorCache:
@@ -227,7 +225,8 @@ class VectorCache:
         """Add a vector.
 
         Args:
-            vector: ``dimensions`` finite numbers of any norm; a zero vector is similar to nothing.
+            vector: ``dimensions`` finite numbers, of which a float32 could hold each; a zero
+                vector is similar to nothing.
             key: Its owner, usually the id of a trace.
             embedder: The fingerprint of the model that made it; a vector without one is compared
                 with those of every embedder.
@@ -402,22 +401,11 @@ class VectorCache:
                 f"a vector of {self.dimensions} dimensions is needed, this has {shape}"
             )
         squares = float(values.dot(values))
-        if not _SMALL < squares < _LARGE:  # true for NaN as well
-            values, squares = _within_range(values)
+        if not math.isfinite(squares):
+            raise ValueError("a vector must not hold NaN or infinity")
         if squares:
             values /= math.sqrt(squares)
         return values.astype(np.float32)
-
-
-def _within_range(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return the vector scaled so that its squares neither overflow nor vanish, and their sum."""
-    largest = float(np.abs(values).max())
-    if not math.isfinite(largest):
-        raise ValueError("a vector must not hold NaN or infinity")
-    if not largest:
-        return values, 0.0
-    values /= largest
-    return values, float(values.dot(values))
 
 
 def _system_clock_ms() -> float:

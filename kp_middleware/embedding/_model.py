@@ -5,16 +5,15 @@ import logging
 import os
 import shutil
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
-from hashlib import sha256
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -107,7 +106,9 @@ def int8_folder(folder: Path, digest: str) -> Path:
     if not _missing(made):
         return made
     try:
-        return _made(made, partial(_quantize, folder))
+        from kp_middleware.embedding._onnx import export_int8
+
+        return _made(made, partial(export_int8, folder))
     except Exception as exc:
         problem = f"cannot quantize the embedding model to int8: {exc}"
         raise EmbedderError(f"{problem}; set KP_EMBEDDER to minilm") from exc
@@ -182,12 +183,6 @@ def _convert(weights: Path, target: Path) -> None:
     export_onnx(weights, target)
 
 
-def _quantize(source: Path, target: Path) -> None:
-    from kp_middleware.embedding._onnx import export_int8
-
-    export_int8(source, target)
-
-
 def _made(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return a folder of our cache, making it atomically, under a lock, if it is not complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -248,13 +243,9 @@ class MiniLMEmbedder:
 
     def text_of(self, trace: ReasoningTrace, /) -> str:
         """Return the text to embed for a trace. Raises the errors of `embed`."""
-        match self._reading:
-            case "task-first":
-                return task_first_text(trace, self._loader().model().window)
-            case "specified":
-                return specified_text(trace)
-            case _:
-                assert_never(self._reading)
+        if self._reading == "specified":
+            return specified_text(trace)
+        return task_first_text(trace, self._loader().model().window)
 
     def embed(self, text: str, /) -> Vector:
         """Return the vector of a text: float32, shape ``(384,)``, of length 1.
@@ -343,58 +334,22 @@ class _Model:
         began_at = time.monotonic()
         digest = file_sha256(folder / "model.onnx")[:12]
         self.name = f"all-MiniLM-L6-v2:{digest}"
-        folder = _folder_in(precision, folder, digest)
+        if precision == "int8":
+            folder = int8_folder(folder, digest)
         self._embedding = _load_with_fastembed(folder, threads)
         model = cast("OnnxTextModel[Any]", self._embedding.model)
         self.window = Window(cast("Tokenizer", model.tokenizer))
-        self._recent = _RecentVectors(self._embed)
+        self._recent = lru_cache(_RECENT)(self._embed)
         took_s = time.monotonic() - began_at
         logger.info("loaded the embedding model from %s in %.1f s", folder, took_s)
 
     def embed(self, text: str) -> Vector:
         text = text.encode(errors="replace").decode()  # the tokenizer refuses lone surrogates
-        return self._recent.of(self.window.beginning(text))
+        return self._recent(self.window.beginning(text)).copy()  # which the caller may change
 
     def _embed(self, text: str) -> Vector:
         vectors = self._embedding.embed([text], batch_size=1)
         return np.asarray(next(iter(vectors)), np.float32)
-
-
-class _RecentVectors:
-    """A thread-safe LRU cache of the vectors of the last 64 different texts.
-
-    Args:
-        embed: Computes a vector; called without the lock.
-    """
-
-    def __init__(self, embed: Callable[[str], Vector]) -> None:
-        self._embed = embed
-        self._lock = Lock()
-        self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
-
-    def of(self, text: str) -> Vector:
-        """Return the vector of a text, as a copy that the caller may change."""
-        key = sha256(text.encode()).digest()
-        with self._lock:
-            vector = self._vectors.get(key)
-        if vector is None:
-            vector = self._embed(text)
-        with self._lock:
-            self._vectors[key] = vector
-            self._vectors.move_to_end(key)
-            if len(self._vectors) > _RECENT:
-                self._vectors.popitem(last=False)
-        return vector.copy()
-
-
-def _folder_in(precision: Precision, folder: Path, digest: str) -> Path:
-    match precision:
-        case "fp32":
-            return folder
-        case "int8":
-            return int8_folder(folder, digest)
-        case _:
-            assert_never(precision)
 
 
 def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":

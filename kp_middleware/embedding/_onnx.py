@@ -7,12 +7,13 @@ texts of S tokens, each token 384 numbers in 12 heads of 32; I input and O outpu
 import json
 import shutil
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kp_middleware.errors import MissingExtraError
 
@@ -26,7 +27,6 @@ except ModuleNotFoundError as exc:
 _HIDDEN = 384
 _HEADS = 12
 _LAYERS = 6
-_EPSILON = 1e-12
 _WINDOW = 256
 
 _KEPT: Final = 32  # largest channels of each product; half as many give 1.2 times the error
@@ -77,18 +77,18 @@ def build_model(weights: Weights) -> onnx.ModelProto:
     Its inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``. Its outputs are each
     token's vector, ``last_hidden_state``, and their normalized mean, ``sentence_embedding``.
     """
-    graph = _Graph(weights)
-    tokens, mask_bias = _look_up_tokens(graph)
-    for number in range(_LAYERS):
-        layer = f"encoder.layer.{number}."
-        tokens = _attend(graph, layer, tokens, mask_bias)
-        tokens = _transform(graph, layer, tokens)
-    graph.node("Identity", tokens, output="last_hidden_state")
-    graph.floats("sqrt2", np.sqrt(2.0))
-    graph.floats("half", 0.5)
-    _pool(graph, tokens)
+    text = files(__package__).joinpath("minilm.onnxtxt").read_text("utf-8")
+    before, layer, after = text.split("%LAYERS%")
+    layers = [layer.replace("LAYER", f"encoder__layer__{number}") for number in range(_LAYERS)]
+    graph = onnx.parser.parse_graph("".join((before, *layers, after)))
+    graph.name = "all-MiniLM-L6-v2"
+    _name_nodes(graph)
+    graph.initializer.extend(
+        numpy_helper.from_array(np.ascontiguousarray(values), name)
+        for name, values in _constants(weights)
+    )
     model = helper.make_model(
-        _closed(graph),
+        graph,
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=8,
         producer_name="kp-minilm-builder",
@@ -97,143 +97,53 @@ def build_model(weights: Weights) -> onnx.ModelProto:
     return model
 
 
-class _Graph:
-    """The constants and nodes of a graph in the order they were added, identified by name."""
-
-    def __init__(self, weights: Weights) -> None:
-        self.weights = weights
-        self.constants: list[onnx.TensorProto] = []
-        self.nodes: list[onnx.NodeProto] = []
-
-    def floats(self, name: str, values: ArrayLike) -> str:
-        return self._constant(name, np.asarray(values, np.float32))
-
-    def integers(self, name: str, values: ArrayLike) -> str:
-        return self._constant(name, np.asarray(values, np.int64))
-
-    def node(self, kind: str, *inputs: str, output: str = "", **attributes: object) -> str:
-        name = output or f"t{len(self.nodes) + 1}_0"
-        self._add(kind, inputs, [name], attributes)
-        return name
-
-    def thirds(self, values: str) -> list[str]:
-        names = [f"t{len(self.nodes) + 1}_{part}" for part in range(3)]
-        self._add("Split", [values, "split3"], names, {"axis": -1})
-        return names
-
-    def affine(self, values: str, name: str, matrix: ArrayLike, bias: ArrayLike) -> str:
-        product = self.node("MatMul", values, self.floats(f"{name}.w", matrix))
-        return self.node("Add", product, self.floats(f"{name}.b", bias))
-
-    def scaling(self, prefix: str) -> tuple[str, str]:
-        gain = self.floats(f"{prefix}.g", self.weights[f"{prefix}.weight"])
-        return gain, self.floats(f"{prefix}.b", self.weights[f"{prefix}.bias"])
-
-    def normalized(self, values: str, scaling: tuple[str, str]) -> str:
-        return self.node("LayerNormalization", values, *scaling, axis=-1, epsilon=_EPSILON)
-
-    def _constant(self, name: str, values: Floats | NDArray[np.int64]) -> str:
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
-        return name
-
-    def _add(
-        self, kind: str, inputs: Sequence[str], outputs: list[str], attributes: Mapping[str, object]
-    ) -> None:
-        name = f"{kind}_{len(self.nodes) + 1}"
-        node = helper.make_node(kind, inputs, outputs, name=name, domain="")
-        node.attribute.extend(helper.make_attribute(*pair) for pair in sorted(attributes.items()))
-        self.nodes.append(node)
+def _name_nodes(graph: onnx.GraphProto) -> None:
+    """Name nodes and values by number, and constants with dots: the text repeats its names."""
+    kept = {put.name for put in (*graph.input, *graph.output)}
+    latest = dict(zip(kept, kept, strict=True))
+    for number, node in enumerate(graph.node, start=1):
+        node.name = f"{node.op_type}_{number}"
+        node.input[:] = [latest.get(name, name.replace("__", ".")) for name in node.input]
+        made = [name for name in node.output if name not in kept]
+        latest |= {name: f"t{number}_{place}" for place, name in enumerate(made)}
+        node.output[:] = [latest[name] for name in node.output]
 
 
-def _look_up_tokens(graph: _Graph) -> tuple[str, str]:
-    """Add the embeddings of the tokens [B, S, 384] and the attention mask of the padding."""
+def _constants(weights: Weights) -> Iterator[tuple[str, Floats | NDArray[np.int64]]]:
     for kind in ("word", "position", "token_type"):
-        graph.floats(f"{kind}_emb", graph.weights[f"embeddings.{kind}_embeddings.weight"])
-    zero = graph.integers("zero", [0])
-    graph.integers("one", [1])
-    lowest = graph.floats("neg", np.finfo(np.float32).min)
-    scaling = graph.scaling("embeddings.LayerNorm")
-    words = graph.node("Gather", "word_emb", "input_ids")
-    types = graph.node("Gather", "token_type_emb", "token_type_ids")
-    typed = graph.node("Add", words, types)
-    length = graph.node("Shape", "input_ids", start=1, end=2)
-    positions = graph.node("Slice", "position_emb", zero, length, zero)
-    tokens = graph.normalized(graph.node("Add", typed, positions), scaling)
-    return tokens, _mask_bias(graph, lowest)
+        yield f"{kind}_emb", weights[f"embeddings.{kind}_embeddings.weight"]
+    yield "zero", np.array([0])
+    yield "one", np.array([1])
+    yield "neg", np.array(np.finfo(np.float32).min)
+    yield from _norm(weights, "embeddings.LayerNorm")
+    yield "ax12", np.array([1, 2])
+    yield "onef", np.array(1, np.float32)
+    yield "split3", np.array([_HIDDEN] * 3)
+    yield "shape4", np.array([0, 0, _HEADS, _HIDDEN // _HEADS])
+    yield "shape3", np.array([0, 0, _HIDDEN])
+    yield "scale", np.array(1 / np.sqrt(_HIDDEN // _HEADS), np.float32)
+    for number in range(_LAYERS):
+        layer = f"encoder.layer.{number}."
+        parts = [f"{layer}attention.self.{part}" for part in ("query", "key", "value")]
+        yield from _dense(weights, f"{layer}qkv", parts)
+        yield from _norm(weights, f"{layer}attention.output.LayerNorm")
+        yield from _dense(weights, f"{layer}attention.output.d", [f"{layer}attention.output.dense"])
+        yield from _dense(weights, f"{layer}up", [f"{layer}intermediate.dense"])
+        yield from _norm(weights, f"{layer}output.LayerNorm")
+        yield from _dense(weights, f"{layer}output.d", [f"{layer}output.dense"])
+    yield "sqrt2", np.array(np.sqrt(2.0), np.float32)
+    yield "half", np.array(0.5, np.float32)
+    yield "tiny", np.array(1e-12, np.float32)
 
 
-def _mask_bias(graph: _Graph, lowest: str) -> str:
-    mask = graph.node("Cast", "attention_mask", to=TensorProto.FLOAT)
-    mask = graph.node("Unsqueeze", mask, graph.integers("ax12", [1, 2]))  # [B, 1, 1, S]
-    padding = graph.node("Sub", graph.floats("onef", 1.0), mask)
-    bias = graph.node("Mul", padding, lowest)
-    graph.integers("split3", [_HIDDEN] * 3)
-    graph.integers("shape4", [0, 0, _HEADS, _HIDDEN // _HEADS])
-    graph.integers("shape3", [0, 0, _HIDDEN])
-    graph.floats("scale", 1 / np.sqrt(_HIDDEN // _HEADS))
-    return bias
+def _norm(weights: Weights, name: str) -> Iterator[tuple[str, Floats]]:
+    yield f"{name}.g", weights[f"{name}.weight"]
+    yield f"{name}.b", weights[f"{name}.bias"]
 
 
-def _attend(graph: _Graph, layer: str, tokens: str, mask_bias: str) -> str:
-    """Add the self-attention of a layer."""
-    parts = [f"{layer}attention.self.{part}" for part in ("query", "key", "value")]
-    matrix = np.concatenate([graph.weights[f"{part}.weight"] for part in parts]).T
-    bias = np.concatenate([graph.weights[f"{part}.bias"] for part in parts])
-    query, key, value = graph.thirds(graph.affine(tokens, f"{layer}qkv", matrix, bias))
-    query = _by_head(graph, query, [0, 2, 1, 3])  # [B, 12, S, 32]
-    key = _by_head(graph, key, [0, 2, 3, 1])  # [B, 12, 32, S]
-    value = _by_head(graph, value, [0, 2, 1, 3])
-    likeness = graph.node("Mul", graph.node("MatMul", query, key), "scale")
-    shares = graph.node("Softmax", graph.node("Add", likeness, mask_bias), axis=-1)
-    seen = graph.node("Transpose", graph.node("MatMul", shares, value), perm=[0, 2, 1, 3])
-    return _join(graph, f"{layer}attention.output.", graph.node("Reshape", seen, "shape3"), tokens)
-
-
-def _by_head(graph: _Graph, values: str, order: list[int]) -> str:
-    return graph.node("Transpose", graph.node("Reshape", values, "shape4"), perm=order)
-
-
-def _transform(graph: _Graph, layer: str, tokens: str) -> str:
-    """Add the feed-forward network of a layer, with GELU."""
-    dense = f"{layer}intermediate.dense"
-    matrix, bias = graph.weights[f"{dense}.weight"].T, graph.weights[f"{dense}.bias"]
-    wide = graph.affine(tokens, f"{layer}up", matrix, bias)
-    error = graph.node("Erf", graph.node("Div", wide, "sqrt2"))
-    bent = graph.node("Mul", wide, graph.node("Add", error, "onef"))
-    return _join(graph, f"{layer}output.", graph.node("Mul", bent, "half"), tokens)
-
-
-def _join(graph: _Graph, prefix: str, change: str, tokens: str) -> str:
-    """Add the output projection of a sublayer, its residual connection and its layer norm."""
-    scaling = graph.scaling(f"{prefix}LayerNorm")
-    dense = f"{prefix}dense"
-    matrix, bias = graph.weights[f"{dense}.weight"].T, graph.weights[f"{dense}.bias"]
-    change = graph.affine(change, f"{prefix}d", matrix, bias)
-    return graph.normalized(graph.node("Add", change, tokens), scaling)
-
-
-def _pool(graph: _Graph, tokens: str) -> None:
-    """Add the normalized sum of the tokens, which equals their normalized mean."""
-    mask = graph.node("Cast", "attention_mask", to=TensorProto.FLOAT)
-    total = graph.node("MatMul", graph.node("Unsqueeze", mask, "one"), tokens)  # [B, 1, 384]
-    total = graph.node("Squeeze", total, "one")
-    length = graph.node("ReduceL2", total, axes=[1], keepdims=1)
-    length = graph.node("Max", length, graph.floats("tiny", 1e-12))
-    graph.node("Div", total, length, output="sentence_embedding")
-
-
-def _closed(graph: _Graph) -> onnx.GraphProto:
-    """Return the ONNX graph with its inputs and outputs."""
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "seq"])
-        for name in ("input_ids", "attention_mask", "token_type_ids")
-    ]
-    floats = TensorProto.FLOAT
-    outputs = [
-        helper.make_tensor_value_info("last_hidden_state", floats, ["batch", "seq", _HIDDEN]),
-        helper.make_tensor_value_info("sentence_embedding", floats, ["batch", _HIDDEN]),
-    ]
-    return helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", inputs, outputs, graph.constants)
+def _dense(weights: Weights, name: str, parts: list[str]) -> Iterator[tuple[str, Floats]]:
+    yield f"{name}.w", np.concatenate([weights[f"{part}.weight"] for part in parts]).T
+    yield f"{name}.b", np.concatenate([weights[f"{part}.bias"] for part in parts])
 
 
 def export_int8(source: Path, target: Path) -> None:
@@ -265,65 +175,68 @@ def quantize(model: onnx.ModelProto) -> onnx.ModelProto:
     if not products:
         raise ValueError("it has no matrix product with weights")
     peaks = _peaks(model, products)
-    graph = _IntegerGraph(weights)
+    nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         if node.output[0] in products:
-            graph.add_product(node, peaks[node.input[0]])
+            values, name = node.input
+            parts = _split(weights.pop(name), peaks[values])
+            weights |= {f"{name}.{part}": numbers for part, numbers in parts.items()}
+            nodes += _in_integers(values, name, node.output[0])
         else:
-            graph.nodes.append(node)
-    return _assembled(model, graph)
+            nodes.append(node)
+    graph = helper.make_graph(
+        nodes,
+        model.graph.name,
+        model.graph.input,
+        model.graph.output,
+        [numpy_helper.from_array(numbers, name) for name, numbers in weights.items()],
+    )
+    opsets = {opset.domain: opset for opset in model.opset_import}
+    opsets.setdefault(_DOMAIN, helper.make_opsetid(_DOMAIN, 1))
+    return helper.make_model(graph, opset_imports=opsets.values(), ir_version=model.ir_version)
 
 
-class _IntegerGraph:
-    """The nodes of a quantized graph in order, and the constants of its products."""
-
-    def __init__(self, weights: Mapping[str, Floats]) -> None:
-        self._weights = weights
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
-        self.replaced: set[str] = set()
-
-    def add_product(self, node: onnx.NodeProto, peaks: Floats) -> None:
-        """Add a product, with the large channels in floats and the others in integers.
-
-        Args:
-            node: The product of [B, S, I] and weights [I, O].
-            peaks: The largest absolute value of each input channel, [I].
-        """
-        values, name = node.input
-        matrix = self._weights[name]
-        large = np.sort(np.argsort(peaks)[-_KEPT:])
-        exact = self._node("Gather", values, self._constant(name, "large", large), axis=2)
-        exact = self._node("MatMul", exact, self._constant(name, "floats", matrix[large]))
-        others = np.ones(len(matrix), np.float32)
-        others[large] = 0
-        rough = self._node("Mul", values, self._constant(name, "others", others))
-        rough = self._integer_product(rough, name, matrix * others[:, None])
-        self.nodes.append(helper.make_node("Add", [exact, rough], node.output))
-        self.replaced.add(name)
-
-    def _integer_product(self, values: str, name: str, matrix: Floats) -> str:
-        scale = np.maximum(np.abs(matrix).max(axis=0), np.finfo(np.float32).tiny) / _LARGEST  # [O]
-        integers = self._constant(name, "integers", np.rint(matrix / scale).astype(np.int8))
-        scales = self._constant(name, "scale", scale)
-        return self._node("DynamicQuantizeMatMul", values, integers, scales, domain=_DOMAIN)
-
-    def _constant(
-        self, name: str, part: str, values: Floats | NDArray[np.int64] | NDArray[np.int8]
-    ) -> str:
-        self.constants.append(numpy_helper.from_array(values, f"{name}.{part}"))
-        return f"{name}.{part}"
-
-    def _node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        name = f"int8_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [name], **attributes))
-        return name
+def _is_product(node: onnx.NodeProto, weights: Mapping[str, NDArray[Any]]) -> bool:
+    return (
+        node.op_type == "MatMul" and node.input[1] in weights and weights[node.input[1]].ndim == 2
+    )
 
 
-def _is_product(node: onnx.NodeProto, weights: Mapping[str, Floats]) -> bool:
-    if node.op_type != "MatMul" or node.input[1] not in weights:
-        return False
-    return weights[node.input[1]].ndim == 2
+def _split(matrix: Floats, peaks: Floats) -> dict[str, NDArray[Any]]:
+    """Return weights [I, O] as those of the large channels in floats, and the others in integers.
+
+    Args:
+        matrix: The weights.
+        peaks: The largest absolute value of each input channel, [I].
+    """
+    large = np.sort(np.argsort(peaks)[-_KEPT:])
+    others = np.ones(len(matrix), np.float32)
+    others[large] = 0
+    rest = matrix * others[:, None]
+    scale = np.maximum(np.abs(rest).max(axis=0), np.finfo(np.float32).tiny) / _LARGEST  # [O]
+    return {
+        "large": large,
+        "floats": matrix[large],
+        "others": others,
+        "integers": np.rint(rest / scale).astype(np.int8),
+        "scale": scale,
+    }
+
+
+def _in_integers(values: str, name: str, product: str) -> list[onnx.NodeProto]:
+    """Return the nodes of the product of [B, S, I] and split weights."""
+    return [
+        helper.make_node("Gather", [values, f"{name}.large"], [f"{product}.large"], axis=2),
+        helper.make_node("MatMul", [f"{product}.large", f"{name}.floats"], [f"{product}.exact"]),
+        helper.make_node("Mul", [values, f"{name}.others"], [f"{product}.others"]),
+        helper.make_node(
+            "DynamicQuantizeMatMul",
+            [f"{product}.others", f"{name}.integers", f"{name}.scale"],
+            [f"{product}.rough"],
+            domain=_DOMAIN,
+        ),
+        helper.make_node("Add", [f"{product}.exact", f"{product}.rough"], [product]),
+    ]
 
 
 def _peaks(model: onnx.ModelProto, products: set[str]) -> dict[str, Floats]:
@@ -339,10 +252,6 @@ def _peaks(model: onnx.ModelProto, products: set[str]) -> dict[str, Floats]:
     options.intra_op_num_threads = 1
     session = InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
     del outputs[given:]  # restored in place, because a copy of the model would take 90 MB
-    return dict(zip(names, _largest(session, names), strict=True))
-
-
-def _largest(session: InferenceSession, names: Sequence[str]) -> Iterator[Floats]:
     words = np.random.default_rng(0).integers(1000, _WORDS, (8, 64))
     words[:, 0], words[:, -1] = _FIRST, _LAST
     offered = {
@@ -351,18 +260,5 @@ def _largest(session: InferenceSession, names: Sequence[str]) -> Iterator[Floats
         "token_type_ids": np.zeros_like(words),
     }
     taken = {expected.name: offered[expected.name] for expected in session.get_inputs()}
-    return (np.abs(values).max(axis=(0, 1)) for values in session.run(names, taken))
-
-
-def _assembled(model: onnx.ModelProto, graph: _IntegerGraph) -> onnx.ModelProto:
-    kept = [tensor for tensor in model.graph.initializer if tensor.name not in graph.replaced]
-    whole = helper.make_graph(
-        graph.nodes,
-        model.graph.name,
-        model.graph.input,
-        model.graph.output,
-        [*kept, *graph.constants],
-    )
-    opsets = {opset.domain: opset for opset in model.opset_import}
-    opsets.setdefault(_DOMAIN, helper.make_opsetid(_DOMAIN, 1))
-    return helper.make_model(whole, opset_imports=opsets.values(), ir_version=model.ir_version)
+    results = zip(names, session.run(names, taken), strict=True)
+    return {name: np.abs(values).max(axis=(0, 1)) for name, values in results}

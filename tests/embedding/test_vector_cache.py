@@ -11,7 +11,7 @@ from kp_middleware.testing import FakeClock
 
 ORIGIN = [0.0, 0.0]
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
-FINITE = st.floats(-1e30, 1e30)
+FINITE = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
 @pytest.fixture(params=["memory", "file"])
