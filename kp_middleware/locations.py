@@ -17,6 +17,11 @@ def settings_file() -> Path:
     return _dirs.user_config_path / "settings.toml"
 
 
+def prices_file() -> Path:
+    """Return the path of ``prices.toml``, the user's prices of models; it need not exist."""
+    return _dirs.user_config_path / "prices.toml"
+
+
 def cache_folder() -> Path:
     """Return the folder for the converted embedding model, which can be rebuilt."""
     return _dirs.user_cache_path

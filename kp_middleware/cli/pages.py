@@ -14,7 +14,7 @@ from kp_middleware.errors import MissingExtraError
 from kp_middleware.storage import History
 
 if TYPE_CHECKING:
-    from kp_middleware.web.report import FullRun
+    from kp_middleware.web.pages import FullRun
 
 
 @click.command()

@@ -35,6 +35,7 @@ from kp_middleware.storage import SORTS, Filters, History, Run, RunSummary, Simi
 from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.markdown import markdown
+from kp_middleware.views.prices import read_prices
 from kp_middleware.views.trace import arithmetic, delivery_status, listed_state, run_as_json
 from kp_middleware.views.wording import short_id, zero_or_one
 
@@ -91,6 +92,8 @@ def list_(
         else:
             runs = history.page(filters, limit=limit, sort=sort).runs
         count = history.count_runs(filters) if len(runs) == limit else limit
+        prices = read_prices()
+        costs = prices.costs(history, [run.seq for run in runs])
     by = _SORTED.get(sort or "", "margin" if near else "success")
     columns: tuple[str, ...] = (*COLUMNS[:-1], "snippet") if searches else COLUMNS
     if by not in columns:
@@ -98,11 +101,18 @@ def list_(
     if output.format == "table" and (width := screen_width()) < _WIDE:
         columns = _columns(width, by=by, searches=searches)
     more = {"novelty", "tokens"} & {by}
-    rows = (run_row(run) | {name: getattr(run, name) for name in more} for run in runs)
+    rows = (
+        run_row(run)
+        | {name: getattr(run, name) for name in more}
+        | prices.as_json(costs.get(run.seq))
+        for run in runs
+    )
     output.print(rows, columns, for_people=run_for_people)
     tell_how_many(count, limit, len(runs))
     for wrong in wrong_settings():
         click.echo(f"nothing is sent: {wrong}", err=True)
+    if prices.problem:
+        click.echo(prices.problem, err=True)
 
 
 @click.command()
@@ -181,6 +191,8 @@ def show_(
             _print_payload(history.document(seq))
             return
         run = history.run(seq)
+        prices = read_prices()
+        cost = prices.costs(history, [seq]).get(seq)
     usual = "text" if sys.stdout.isatty() or why else "json"
     width = screen_width()
     match format_ or usual:
@@ -192,11 +204,13 @@ def show_(
         case "json":
             lines = [line._asdict() for line in arithmetic(run)]
             told = {"state": listed_state(run), "delivery_status": delivery_status(run)}
-            print_json({**run_as_json(run), "arithmetic": lines, **told})
+            print_json({**run_as_json(run), "arithmetic": lines, **told, **prices.as_json(cost)})
         case "md":
             click.echo("\n".join(markdown(run, steps=steps)))
         case _:
             show(*run_parts(run, steps=steps, width=width))
+    if prices.problem:
+        click.echo(prices.problem, err=True)
 
 
 @click.command()

@@ -13,7 +13,7 @@ from kp_middleware.database import (
     schema_of,
     transaction,
 )
-from kp_middleware.storage._activity import Activity, Failure, Period
+from kp_middleware.storage._activity import Activity, Endings, Failure, ModelTokens, Period
 from kp_middleware.storage._database import Database, Identity, no_fork
 from kp_middleware.storage._estimates import (
     EstimateTable,
@@ -140,6 +140,7 @@ __all__ = [
     "DecidedRun",
     "EarlierReading",
     "Embedding",
+    "Endings",
     "Entry",
     "EstimateTable",
     "ExportCandidate",
@@ -162,6 +163,7 @@ __all__ = [
     "LastDecisions",
     "LearnedRun",
     "MapPoint",
+    "ModelTokens",
     "NearMiss",
     "NoveltyDay",
     "OutboxAdmin",

@@ -1,5 +1,6 @@
-"""What happened lately: runs a day, how they ended, how long they took, what failed most."""
+"""What happened lately: runs a day, how they ended, their time and tokens, what failed most."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -45,6 +46,24 @@ class Failure(NamedTuple):
     times: int
 
 
+class Endings(NamedTuple):
+    """The known endings of the runs that score from ``hundredth / 100`` up to the next."""
+
+    hundredth: int
+    succeeded: int
+    failed: int
+
+
+class ModelTokens(NamedTuple):
+    """The tokens of one model in one run; those that no step tells count for the run's model."""
+
+    seq: int
+    day: str
+    model: str | None
+    input: int
+    output: int
+
+
 class Activity(NamedTuple):
     """The runs of the 30 days up to the newest, at most 20,000 of them.
 
@@ -52,11 +71,13 @@ class Activity(NamedTuple):
         days: Each day that has runs, in order.
         models: The most used models.
         failures: The most frequent errors of the last 2,000 runs.
+        endings: The known endings by score, from the lowest.
     """
 
     days: tuple[Period, ...] = ()
     models: tuple[Period, ...] = ()
     failures: tuple[Failure, ...] = ()
+    endings: tuple[Endings, ...] = ()
 
 
 class _Seen(NamedTuple):
@@ -65,6 +86,7 @@ class _Seen(NamedTuple):
     success: bool | None
     duration_ms: int | None
     tokens: int
+    score: float | None
 
 
 def read_activity(connection: Connection, *, since: str | None = None) -> Activity:
@@ -72,7 +94,7 @@ def read_activity(connection: Connection, *, since: str | None = None) -> Activi
     rows = connection.execute(
         """
         SELECT substr(started_at, 1, 10), model, success, success_source, duration_ms,
-               coalesce(input_tokens, 0) + coalesce(output_tokens, 0)
+               coalesce(input_tokens, 0) + coalesce(output_tokens, 0), score
         FROM traces
         WHERE started_at >= (SELECT max(:since, date(max(started_at), :days)) FROM traces)
         ORDER BY started_at DESC LIMIT :most
@@ -80,13 +102,50 @@ def read_activity(connection: Connection, *, since: str | None = None) -> Activi
         {"since": since or "", "days": f"-{DAYS - 1} days", "most": _MOST_RUNS},
     )
     seen = [
-        _Seen(day, model, known_success(bool(success), source), took_ms, tokens)
-        for day, model, success, source, took_ms, tokens in rows
+        _Seen(day, model, known_success(bool(success), source), *rest)
+        for day, model, success, source, *rest in rows
     ]
     models = _periods((one.model, one) for one in seen if one.model)
     models.sort(key=lambda period: (-period.runs, period.name))
     days = sorted(_periods((one.day, one) for one in seen))
-    return Activity((*days,), (*models[:_MOST_MODELS],), (*_failures(connection, since or ""),))
+    failures = _failures(connection, since or "")
+    return Activity((*days,), (*models[:_MOST_MODELS],), (*failures,), (*_endings(seen),))
+
+
+def read_model_tokens(
+    connection: Connection, seqs: Iterable[int] | None = None, *, since: str = ""
+) -> list[ModelTokens]:
+    """Read the tokens by run and model, of these runs or of those that started since an instant."""
+    given = None if seqs is None else json.dumps([*seqs])
+    rows = connection.execute(
+        """
+        WITH chosen AS MATERIALIZED (
+          SELECT value AS seq FROM json_each(:given)
+          UNION ALL SELECT seq FROM traces WHERE :given IS NULL AND started_at >= :since),
+        called AS MATERIALIZED (
+          SELECT trace_seq, model, total(input_tokens) AS input, total(output_tokens) AS output
+          FROM chosen CROSS JOIN steps ON trace_seq = seq WHERE model IS NOT NULL GROUP BY 1, 2),
+        used AS (
+          SELECT trace_seq AS seq, model, input, output FROM called
+          UNION ALL
+          SELECT seq, model, max(0, coalesce(input_tokens, 0) - coalesce(
+                   (SELECT sum(input) FROM called WHERE trace_seq = seq), 0)),
+                 max(0, coalesce(output_tokens, 0) - coalesce(
+                   (SELECT sum(output) FROM called WHERE trace_seq = seq), 0))
+          FROM chosen CROSS JOIN traces USING (seq))
+        SELECT seq, t.day, used.model, CAST(sum(input) AS INTEGER), CAST(sum(output) AS INTEGER)
+        FROM used CROSS JOIN traces t USING (seq)
+        GROUP BY seq, used.model HAVING sum(input) + sum(output) > 0
+        """,
+        {"given": given, "since": since},
+    )
+    return [*map(ModelTokens._make, rows)]
+
+
+def _endings(seen: Iterable[_Seen]) -> list[Endings]:
+    known = [one for one in seen if one.score is not None and one.success is not None]
+    ends = Counter((int(100 * (one.score or 0) + 1e-9), one.success) for one in known)
+    return [Endings(at, ends[at, True], ends[at, False]) for at in sorted({at for at, _ in ends})]
 
 
 def _periods(named: Iterable[tuple[str | None, _Seen]]) -> list[Period]:

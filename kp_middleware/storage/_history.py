@@ -11,6 +11,7 @@ from kp_middleware.core.formula import Weights
 from kp_middleware.core.replay import ScoredRun
 from kp_middleware.database import connect
 from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.storage._activity import ModelTokens, read_model_tokens
 from kp_middleware.storage._estimates import read_estimate
 from kp_middleware.storage._listing import Filters, Listing
 from kp_middleware.storage._maintenance import Maintenance
@@ -35,10 +36,6 @@ from kp_middleware.storage._traces import read_scored_runs
 _ALL: Final = Filters()
 _BINS: Final = 20
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
-
-
-def _nobody(_done: int, _total: int) -> None:
-    """Ignore the progress."""
 
 
 class History(Listing, Overviews, Maintenance):
@@ -101,6 +98,10 @@ class History(Listing, Overviews, Maintenance):
         )
         return found
 
+    def tokens(self, seqs: Collection[int] | None = None, *, since: str = "") -> list[ModelTokens]:
+        """Return the tokens by model of these runs, or of those that started since an instant."""
+        return read_model_tokens(self._connection, seqs, since=since)
+
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
         """Return the runs to ask a person about, the first one first.
 
@@ -114,7 +115,7 @@ class History(Listing, Overviews, Maintenance):
         return Tail(self._connection, self.runs_at, first=first)
 
     def similar(
-        self, seq: int, *, limit: int, reach: Callable[[int, int], None] = _nobody
+        self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
     ) -> list[SimilarRun] | None:
         """Return the runs most similar to one; None if it has no embedding.
 

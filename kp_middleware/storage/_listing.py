@@ -111,6 +111,10 @@ _CONDITIONS: Final = {
     "domain": "t.domain = :domain",
     "above": "coalesce(t.above, 0) = :above",
     "tool": "t.seq IN (SELECT trace_seq FROM steps WHERE tool = :tool)",
+    "failing": (
+        "t.seq IN (SELECT trace_seq FROM steps WHERE tool = :failing AND type = 'error_recovery')"
+    ),
+    "error": "t.error_type = :error",
     "failed": "t.success = 0",
     "slower_ms": "t.duration_ms >= :slower_ms",
     "outcome": (
@@ -139,6 +143,8 @@ class Filters(NamedTuple):
         above: Traces that reached the threshold (True) or did not (False).
         state: Traces in this state, one of `STATES`.
         tool: Traces that used this tool.
+        failing: Traces in which this tool failed.
+        error: Traces that ended in an exception of this type.
         failed: Traces whose task was not done.
         slower_ms: Traces that took this many milliseconds or more.
         since: Traces that started at this instant or later: ``2026-11-01T09:14:03.120Z``.
@@ -159,6 +165,8 @@ class Filters(NamedTuple):
     above: bool | None = None
     state: str | None = None
     tool: str | None = None
+    failing: str | None = None
+    error: str | None = None
     failed: bool = False
     slower_ms: float | None = None
     since: str | None = None

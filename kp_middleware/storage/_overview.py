@@ -174,8 +174,8 @@ class Overview(NamedTuple):
         points: The newest traces that have vectors.
         removals: The redactions by week and kind, for twelve weeks up to the newest trace.
         tool_totals: The totals of all tools, not only of the ten.
-        removed_earlier: Whether something was redacted before these weeks.
-        successes: How often runs succeeded, regardless of ``since``; likewise ``unjudged``.
+        successes: How often runs succeeded.
+        unjudged: The last forwarded runs, regardless of ``since``.
         activity: What happened lately.
     """
 
@@ -188,7 +188,6 @@ class Overview(NamedTuple):
     points: tuple[MapPoint, ...] = ()
     removals: tuple[Removal, ...] = ()
     tool_totals: ToolTotals = ToolTotals()
-    removed_earlier: bool = False
     successes: SuccessRecord = SuccessRecord()
     unjudged: Unjudged = Unjudged(0, 0)
     activity: Activity = Activity()
@@ -257,8 +256,7 @@ class Overviews(Statistics, Reviews):
                 tool_totals=ToolTotals(
                     len(tools), sum(use.calls for use in tools), sum(use.failures for use in tools)
                 ),
-                removed_earlier=not removals and self._removes(first),
-                successes=self.success_record(),
+                successes=self.success_record(first=first),
                 unjudged=self.unjudged(),
                 activity=read_activity(self._connection, since=since),
             )
@@ -320,14 +318,6 @@ class Overviews(Statistics, Reviews):
 
     def _removals(self, first: int) -> tuple[Removal, ...]:
         return (*self._all(Removal, _REMOVALS, {"first": first, "weeks": _WEEKS}),)
-
-    def _removes(self, first: int) -> bool:
-        return bool(
-            self._value(
-                "SELECT EXISTS (SELECT 1 FROM outbox WHERE redactions <> '{}' AND trace_seq >= ?)",
-                (first,),
-            )
-        )
 
     def _novelty(self, first: int, *, nth: int) -> Iterator[NoveltyDay]:
         rows = self._run(_NOVELTY, (_DAYS, first, nth))

@@ -140,8 +140,8 @@ class Reviews(Queries):
         )
         return unjudged
 
-    def success_record(self) -> SuccessRecord:
-        """Count the known endings, of all scored runs and of those that were forwarded."""
+    def success_record(self, *, first: int = 0) -> SuccessRecord:
+        """Count the known endings, of scored runs and of those forwarded, from the run ``first``."""
         (known,) = self._all(
             SuccessRecord,
             "SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),"  # noqa: S608 - ours
@@ -150,8 +150,9 @@ class Reviews(Queries):
             "     ORDER BY seq DESC LIMIT ?)"
             "   WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))"
             f" FROM traces INDEXED BY traces_kind WHERE score IS NOT NULL"
-            f" AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'",
-            (RECENT,),
+            f" AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'"
+            " AND seq >= ?",
+            (RECENT, first),
         )
         return known
 

@@ -44,7 +44,7 @@ def estimate_in_words(estimate: RunEstimate) -> str:
 
 def successes_in_words(record: SuccessRecord, unjudged: Unjudged) -> tuple[str, ...]:
     """Say how often what was forwarded succeeded, beside all runs, and warn where that is bad."""
-    return tuple(filter(None, (_record(record), success_warning(record, unjudged))))
+    return tuple(filter(None, (record_in_words(record), success_warning(record, unjudged))))
 
 
 def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def successes_as_json(record: SuccessRecord, unjudged: Unjudged) -> dict[str, An
     warning = success_warning(record, unjudged)
     counts = record._asdict()
     counts.pop("some_stay")
-    return {**counts, "in_words": _record(record), "warning": warning}
+    return {**counts, "in_words": record_in_words(record), "warning": warning}
 
 
 def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
@@ -68,7 +68,8 @@ def success_warning(record: SuccessRecord, unjudged: Unjudged) -> str | None:
     return None
 
 
-def _record(record: SuccessRecord) -> str | None:
+def record_in_words(record: SuccessRecord) -> str | None:
+    """Say how often what was forwarded succeeded, beside all runs; None if no end is known."""
     if not record.known:
         return None
     if not record.forwarded_known:

@@ -1,6 +1,6 @@
 """When the model and tool calls of a run began, and how long they took."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.instants import epoch_s
@@ -47,6 +47,7 @@ class Timeline(NamedTuple):
         models_ms: How long at least one model was at work.
         tools_ms: The same of tools.
         waiting_ms: How long neither was.
+        gaps: When neither was: the beginning and the end of each, from the beginning of the run.
         left_out: How many more calls there are.
     """
 
@@ -55,7 +56,13 @@ class Timeline(NamedTuple):
     models_ms: float
     tools_ms: float
     waiting_ms: float
+    gaps: tuple[tuple[float, float], ...]
     left_out: int
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents in the order of their first calls."""
+        return tuple(dict.fromkeys(call.agent for call in self.calls))
 
 
 def timeline(run: Run) -> Timeline:
@@ -64,12 +71,14 @@ def timeline(run: Run) -> Timeline:
     calls = [call for step in run.steps for call in _calls(step, began_s)]
     calls.sort(key=lambda call: (call.start_ms, call.step))
     total_ms = max([run.duration_ms or 0.0, *(call.end_ms for call in calls)])
+    gaps = (*_gaps(calls, total_ms),)
     return Timeline(
         tuple(calls[:MOST_CALLS]),
         total_ms,
         _covered_ms(call for call in calls if call.kind == "model"),
         _covered_ms(call for call in calls if call.kind != "model"),
-        max(0.0, total_ms - _covered_ms(calls)),
+        sum(end - start for start, end in gaps),
+        gaps,
         max(0, len(calls) - MOST_CALLS),
     )
 
@@ -95,3 +104,14 @@ def _covered_ms(calls: Iterable[Call]) -> float:
         covered += max(0.0, call.end_ms - max(end, call.start_ms))
         end = max(end, call.end_ms)
     return covered
+
+
+def _gaps(calls: Iterable[Call], total_ms: float) -> Iterator[tuple[float, float]]:
+    """Yield when none of them, in the order of their starts, was going on."""
+    end = 0.0
+    for call in calls:
+        if call.start_ms > end:
+            yield end, call.start_ms
+        end = max(end, call.end_ms)
+    if total_ms > end:
+        yield end, total_ms

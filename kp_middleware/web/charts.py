@@ -1,12 +1,13 @@
 """The charts of states, tools, one score, novelty and removals."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
-from kp_middleware.storage import Funnel, NoveltyDay, Overview, Period, Removal, ToolUse
-from kp_middleware.views.timeline import Timeline
+from kp_middleware.storage import Endings, Funnel, NoveltyDay, Overview, Period, Removal, ToolUse
+from kp_middleware.views.timeline import Call, Timeline
 from kp_middleware.views.trace import TraceView
 from kp_middleware.views.wording import (
     counted,
@@ -29,6 +30,7 @@ from kp_middleware.web.marks import (
     BarList,
     BarRow,
     Chart,
+    Column,
     Dot,
     Group,
     Key,
@@ -41,10 +43,8 @@ from kp_middleware.web.marks import (
     Scale,
     Table,
     TableRow,
-    labels_of_counts,
-    room_for,
+    stacked,
     straight,
-    ticks,
 )
 
 _NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
@@ -53,8 +53,16 @@ _NO_TOOLS: Final = (
 )
 _NO_NOVELTY: Final = "no novelty measured yet: it needs scored runs and an embedder"
 _WEEKS: Final = 12
+STATE_FILTERS: Final[Mapping[str, dict[str, str]]] = {
+    "recorded": {},
+    "cleared": {"cleared": "1"},
+    "queued": {"queued": "1"},
+}
+"""The filters for the stages of a run that are no state."""
 _OTHER_KINDS: Final = "other kinds"
+_NONE: Final[Mapping[Any, str]] = MappingProxyType({})
 _CALL_COLOURS: Final = {"model": "purple", "tool": "blue", "error": "loss"}
+_ENDS: Final = {"succeeded": "cleared", "not known": "below", "failed": "loss"}
 _LEAST: Final = 0.5  # percent: one of 100,000 is still seen
 
 
@@ -76,16 +84,17 @@ def state_bars(found: Funnel, links: Links) -> Chart:
     )
     bars, rows, findings = [], [], []
     for name, number, colour, note in stages:
-        href = links.state(name) if number else None
+        if not number:
+            continue
+        href = links.runs(**STATE_FILTERS.get(name, {"state": name}))
         part = share(number, found.recorded)
         said = f"{name}: {note}" if note else name
-        working = part if number not in {0, found.recorded} else ""
+        working = part if number != found.recorded else ""
         piece = Piece(0, max(_LEAST, 100 * number / found.recorded), colour)
-        bars.append(BarRow(said, f"{number:,}", working, (piece,) if number else (), href))
+        bars.append(BarRow(said, f"{number:,}", working, (piece,), href))
         named = f"{name} ({note})" if note else name
         rows.append(TableRow((named, f"{number:,}", part), href))
-        if number or colour != "loss":
-            findings.append(f"{number:,} {name}")
+        findings.append(f"{number:,} {name}")
     table = Table(("State", "Traces", "Share of all"), (*rows,))
     return BarList(", ".join(findings), table, (*bars,))
 
@@ -116,43 +125,66 @@ def activity_bars(days: Sequence[Period], links: Links) -> Chart:
     runs, known = sum(one.runs for one in days), sum(one.succeeded + one.failed for one in days)
     finding = f"{counted(runs, 'run')} in {counted(len(days), 'day')}"
     if known:
-        finding += (
-            f"; of {known:,} with a known end {sum(one.succeeded for one in days):,} succeeded"
-        )
-    grid = ticks(max(one.runs for one in days))
-    first, last = (date.fromisoformat(one.name) for one in (days[0], days[-1]))
-    left, number = room_for(f"{grid[-1]:,}") + 8, max(7, (last - first).days + 1)
-    across, up = Scale(0, number, left, WIDTH - 2), Scale(0, grid[-1], 140, 10)
-    marks: list[Mark | Group] = [*labels_of_counts(grid, up, left)]
-    width = (across(1) - across(0)) * 0.7
-    for one in days:
-        x, reached, bars = (
-            across((date.fromisoformat(one.name) - first).days + 0.15),
-            0,
-            list[Mark](),
-        )
-        unknown = one.runs - one.succeeded - one.failed
-        for part, colour in ((one.succeeded, "cleared"), (unknown, "below"), (one.failed, "loss")):
-            if part:
-                low, reached = reached, reached + part
-                bars.append(Bar(x, up(reached), width, max(up(low) - up(reached), 0.5), colour))
-        said = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
-        said += f" {one.failed:,} failed, {unknown:,} not known"
-        marks.append(Group(said, (*bars,), links.day(one.name)))
-    marks.append(straight(left, 140, WIDTH, 140, "axis"))
-    marks.append(Label(day(days[0].name, year=False), left, 157))
+        succeeded = sum(one.succeeded for one in days)
+        finding += f"; of {known:,} with a known end {succeeded:,} succeeded"
+    first = date.fromisoformat(days[0].name)
+    places = {(date.fromisoformat(one.name) - first).days: one for one in days}
+    columns = [_day(places.get(at), links) for at in range(max(7, *places) + 1)]
+    labels = [Label(day(days[0].name, year=False), 0, 0)]
     if len(days) > 1:
-        x = across((last - first).days + 0.85)
-        marks.append(Label(day(days[-1].name, year=False), x, 157, "end"))
-    keys = tuple(
-        Key(name, Bar(1, -5, 10, 10, colour))
-        for name, colour in (("succeeded", "cleared"), ("not known", "below"), ("failed", "loss"))
+        labels.append(Label(day(days[-1].name, year=False), max(places) + 1, 0, "end"))
+    marks, _ = stacked(columns, labels, height=162)
+    return Plot(finding, period_table("Day", days, links), 162, (*marks,), _keys(_ENDS))
+
+
+def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
+    """Draw how the runs of each score ended, and say how well the score tells the endings apart."""
+    succeeded, failed = (sum(one[place] for one in endings) for place in (1, 2))
+    if not succeeded or not failed:
+        some = "failed" if failed else "succeeded"
+        known = f"all {succeeded + failed:,} with a known end {some}"
+        return Chart(f"nothing to tell apart yet: {known if endings else 'no ending is known'}")
+    below, pairs = 0, 0.0
+    for one in endings:  # the area below the ROC curve
+        pairs += one.succeeded * (below + one.failed / 2)
+        below += one.failed
+    finding = (
+        f"A run that succeeded scores higher than one that failed in"
+        f" {100 * pairs / succeeded / failed:.0f}\u00a0% of all pairs; by chance it is 50\u00a0%"
     )
-    return Plot(finding, period_table("Day", days, links.day), 162, (*marks,), keys)
+    columns, rows = [], []
+    for tenth in range(10):
+        inside = [one for one in endings if min(one.hundredth, 99) // 10 == tenth]
+        good, bad = (sum(one[place] for one in inside) for place in (1, 2))
+        name = f"{tenth / 10:.1f} to {(tenth + 1) / 10:.1f}"
+        href = links.runs(**score_filter(tenth / 10, (tenth + 1) / 10))
+        parts = {"cleared": good, "loss": bad} if inside else {}
+        columns.append(Column(f"{name}: {good:,} succeeded, {bad:,} failed", parts, href))
+        if inside:
+            cells = (name, f"{good:,}", f"{bad:,}", share(good, good + bad))
+            rows.append(TableRow(cells, href))
+    labels = [Label(f"{at / 10:g}", at, 0, "middle") for at in range(0, 11, 2)]
+    marks, _ = stacked(columns, labels, height=162)
+    table = Table(("Score", "Succeeded", "Failed", "Share"), (*rows,))
+    return Plot(finding, table, 162, (*marks,), _keys(("succeeded", "failed")))
 
 
-def timeline_bars(found: Timeline) -> Chart:
-    """Draw when each model and tool call began, and how long it took."""
+def _keys(names: Iterable[str]) -> tuple[Key, ...]:
+    return tuple(Key(name, Bar(1, -5, 10, 10, _ENDS[name])) for name in names)
+
+
+def _day(one: Period | None, links: Links) -> Column:
+    if one is None:
+        return Column("", {})
+    unknown = one.runs - one.succeeded - one.failed
+    said = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
+    said += f" {one.failed:,} failed, {unknown:,} not known"
+    parts = {"cleared": one.succeeded, "below": unknown, "loss": one.failed}
+    return Column(said, parts, links.runs(**of_day(one.name)))
+
+
+def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
+    """Draw when each model and tool call of each agent began, how long it took, and its cost."""
     if not found.calls or not found.total_ms:
         return Chart("no call was timed")
     took = ", ".join(
@@ -160,7 +192,7 @@ def timeline_bars(found: Timeline) -> Chart:
         for name, ms in (
             ("models", found.models_ms),
             ("tools", found.tools_ms),
-            ("neither", found.waiting_ms),
+            ("waiting", found.waiting_ms),
         )
         if ms
     )
@@ -168,14 +200,20 @@ def timeline_bars(found: Timeline) -> Chart:
     if found.left_out:
         finding += f"; {found.left_out:,} more calls are not drawn"
     bars = []
-    for call in found.calls:
-        start = 100 * call.start_ms / found.total_ms
-        width = max(_LEAST, 100 * call.length_ms / found.total_ms)
-        piece = Piece(min(start, 100 - _LEAST), min(width, 100 - start), _CALL_COLOURS[call.kind])
-        tokens = counted(call.tokens, "token") if call.tokens else ""
-        working = " · ".join(filter(None, (call.agent, tokens)))
-        href = f"#step-{call.step}"
-        bars.append(BarRow(call.name, duration(call.length_ms), working, (piece,), href))
+    if found.gaps:
+        waits = tuple(_piece(a, b, "below", found.total_ms) for a, b in found.gaps)
+        bars.append(BarRow("waiting", duration(found.waiting_ms), "neither model nor tool", waits))
+    for agent in found.agents:
+        calls = [call for call in found.calls if call.agent == agent]
+        pieces = [_call_piece(call, found.total_ms) for call in calls]
+        if len(found.agents) > 1:  # a lane, and its calls below
+            took = duration(max(call.end_ms for call in calls) - calls[0].start_ms)
+            lane = tuple(piece._replace(colour="plain") for piece in pieces)
+            bars.append(BarRow(agent or "the run's own agent", took, "agent", lane))
+        for call, piece in zip(calls, pieces, strict=True):
+            words = (counted(call.tokens, "token") if call.tokens else "", costs.get(call.step, ""))
+            said, href = " · ".join(filter(None, words)), f"#step-{call.step}"
+            bars.append(BarRow(call.name, duration(call.length_ms), said, (piece,), href))
     rows = tuple(
         TableRow((call.name, call.kind, duration(call.start_ms), duration(call.length_ms)))
         for call in found.calls
@@ -184,23 +222,55 @@ def timeline_bars(found: Timeline) -> Chart:
     return BarList(finding, table, (*bars,), axis=("0", duration(found.total_ms)))
 
 
-def period_table(name: str, periods: Sequence[Period], href: Callable[[str], str | None]) -> Table:
-    """Return how the runs of each day or model ended, how long they took, and their tokens."""
-    columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens")
-    shown = len(columns) if any(one.tokens for one in periods) else -1
-    rows = tuple(TableRow(_period(name, one)[:shown], href(one.name)) for one in periods)
-    return Table(columns[:shown], rows)
+def _call_piece(call: Call, total_ms: float) -> Piece:
+    return _piece(call.start_ms, call.end_ms, _CALL_COLOURS[call.kind], total_ms)
 
 
-def _period(name: str, one: Period) -> tuple[str, ...]:
+def _piece(start_ms: float, end_ms: float, colour: str, total_ms: float) -> Piece:
+    """Return a part of a time, wide enough to be seen."""
+    start, width = 100 * start_ms / total_ms, 100 * (end_ms - start_ms) / total_ms
+    return Piece(min(start, 100 - _LEAST), min(max(_LEAST, width), 100 - start), colour)
+
+
+def period_table(
+    name: str,
+    periods: Sequence[Period],
+    links: Links,
+    costs: Mapping[str, str] = _NONE,
+) -> Table:
+    """Return how the runs of each day or model ended, their time, tokens, and costs in words."""
+    columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
+    rows = [_period(name, one, links, costs) for one in periods]
+    empty = [place for place in (5, 6) if not any(row.cells[place] for row in rows)]
+    kept = [place for place in range(len(columns)) if place not in empty]
+    return Table(
+        tuple(columns[place] for place in kept),
+        tuple(TableRow(tuple(row.cells[place] for place in kept), row.href) for row in rows),
+    )
+
+
+def _period(name: str, one: Period, links: Links, costs: Mapping[str, str]) -> TableRow:
     known = one.succeeded + one.failed
-    return (
+    cells = (
         day(one.name, year=False) if name == "Day" else one.name,
         f"{one.runs:,}",
         share(one.succeeded, known) if known else "",
         *("" if ms is None else duration(ms) for ms in (one.p50_ms, one.p99_ms)),
         f"{one.tokens:,}" if one.tokens else "",
+        costs.get(one.name, ""),
     )
+    return TableRow(cells, links.runs(**of_day(one.name) if name == "Day" else {"model": one.name}))
+
+
+def of_day(name: str) -> dict[str, str]:
+    """Return the filters for the runs of a day."""
+    return {"since": name, "until": (date.fromisoformat(name) + timedelta(days=1)).isoformat()}
+
+
+def score_filter(low: float, high: float) -> dict[str, str]:
+    """Return the filters for the runs that score from ``low`` up to, without, ``high``."""
+    upper = {"max_score": f"{high:g}"} if high < 1 else {}
+    return {"min_score": f"{low:g}", **upper, "sort": "score"}
 
 
 def waterfall(view: TraceView) -> Chart:
@@ -274,18 +344,14 @@ def novelty_band(days: Sequence[NoveltyDay], *, memory_days: float | None = None
     return Plot(finding, Table(("Day", "10 %", "Median", "90 %"), rows), 198, (*marks,))
 
 
-def removal_bars(removed: Sequence[Removal], *, nothing: str) -> Chart:
+def removal_bars(removed: Sequence[Removal]) -> Chart:
     """Draw what redaction removed before sending: a bar for each week, stacked by kind.
 
-    Args:
-        removed: Of the twelve weeks up to the newest run.
-        nothing: What is said where there is nothing.
+    They are of the twelve weeks up to the newest run.
     """
     amounts: Counter[str] = Counter()
     for one in removed:
         amounts[one.kind] += one.times
-    if not amounts:
-        return Chart(nothing)
     frequent = sorted(kind for kind, _ in amounts.most_common(len(COLOURS)))
     colours = dict(zip(frequent, COLOURS, strict=False)) | {_OTHER_KINDS: OTHER}
     totals: Counter[str] = Counter()
@@ -297,18 +363,16 @@ def removal_bars(removed: Sequence[Removal], *, nothing: str) -> Chart:
     most, amount = totals.most_common(1)[0]
     finding = f"{totals.total():,} removed in the {_WEEKS} weeks up to the newest run;"
     finding += f" most often {most}, {amount:,} times"
-    grid = ticks(max(week.total() for week in weeks.values()))
-    left, shown = room_for(f"{grid[-1]:,}") + 8, _weeks(min(weeks), max(weeks))
-    across, up = Scale(0, len(shown), left, WIDTH - 6), Scale(0, grid[-1], 160, 10)
     of_kinds = {kind: colours[kind] for kind, _ in totals.most_common()}
-    marks: list[Mark | Group] = [*labels_of_counts(grid, up, left)]
-    for place, week in enumerate(shown):
-        marks.append(_stack(week, weeks.get(week, Counter()), of_kinds, across, up, place))
-    marks.append(straight(left, 160, WIDTH, 160, "axis"))
-    every = max(1, round(46 / (across(1) - across(0)) + 0.49))  # as many dates as have room
-    for place, week in enumerate(shown):
-        if (len(shown) - 1 - place) % every == 0:
-            marks.append(Label(day(week, year=False), across(place + 0.5), 176, "middle"))
+    shown = _weeks(min(weeks), max(weeks))
+    columns = [_week(week, weeks.get(week, Counter()), of_kinds) for week in shown]
+    every = max(1, round(46 * len(shown) / WIDTH + 0.49))  # as many dates as have room
+    labels = [
+        Label(day(week, year=False), place + 0.5, 0, "middle")
+        for place, week in enumerate(shown)
+        if (len(shown) - 1 - place) % every == 0
+    ]
+    marks, _ = stacked(columns, labels, height=180, fills=min(0.7, len(shown) / 12))
     keys = tuple(
         Key(f"{kind} {totals[kind]:,}", Bar(1, -5, 10, 10, colour))
         for kind, colour in of_kinds.items()
@@ -323,7 +387,7 @@ def _tool_bar(tool: ToolUse, longest: int, links: Links) -> BarRow:
     pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
     words = (f"{tool.failures:,} failed" if tool.failures else "", _mean(tool))
     working = " · ".join(filter(None, words))
-    href = links.tool(tool.tool) if tool.calls else None
+    href = links.runs(tool=tool.tool) if tool.calls else None
     return BarRow(tool.tool, f"{tool.calls:,}", working, _seen(pieces), href)
 
 
@@ -365,21 +429,7 @@ def _weeks(first: str, last: str) -> list[str]:
     return [(end - timedelta(weeks=back)).isoformat() for back in range(number - 1, -1, -1)]
 
 
-def _stack(
-    week: str,
-    counts: Counter[str],
-    colours: Mapping[str, str],
-    across: Scale,
-    up: Scale,
-    place: int,
-) -> Group:
-    room = across(1) - across(0)
-    width = min(26.0, room * 0.7)
-    x, reached, bars = across(place) + (room - width) / 2, 0, []
-    for kind, colour in colours.items():
-        if counts[kind]:
-            low, reached = reached, reached + counts[kind]
-            height = max(up(low) - up(reached) - 1, 0.5)
-            bars.append(Bar(x, up(reached), width, height, colour))
-    parts = ", ".join(f"{number:,} {kind}" for kind, number in counts.most_common())
-    return Group(f"week from {week}: {parts or 'none'}", (*bars,))
+def _week(week: str, counts: Counter[str], colours: Mapping[str, str]) -> Column:
+    said = ", ".join(f"{number:,} {kind}" for kind, number in counts.most_common())
+    parts = {colour: counts[kind] for kind, colour in colours.items()}
+    return Column(f"week from {week}: {said or 'none'}", parts)

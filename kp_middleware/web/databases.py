@@ -1,7 +1,6 @@
 """Datasette's databases that are our files: permissions and links."""
 
 from contextlib import suppress
-from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
@@ -101,14 +100,20 @@ async def _may_see_in_0_65(datasette: "Datasette", actor: Actor, database: str) 
 class Addresses:
     """The links of one database, as `Links` names them."""
 
-    def __init__(self, datasette: "Datasette", database: str) -> None:
+    def __init__(self, datasette: "Datasette", database: str, *, since: str = "") -> None:
+        self._datasette = datasette
         self._urls = datasette.urls
         self._database = database
+        self._since = since
         self._pages = str(self._urls.path(f"/-/kp/{tilde_encode(database)}"))
 
-    def overview(self) -> str:
+    def since(self, day: str) -> "Addresses":
+        """Return the same with all links to runs limited to those since a day, if one is given."""
+        return Addresses(self._datasette, self._database, since=day)
+
+    def overview(self, **options: str) -> str:
         """Return the address of the overview."""
-        return self._page("")
+        return self._page(f"?{urlencode(options)}" if options else "")
 
     def what_if(self) -> str:
         """Return the address of the gate's curve."""
@@ -116,6 +121,8 @@ class Addresses:
 
     def runs(self, **filters: str) -> str:
         """Return the address of the runs that match, the newest first."""
+        if self._since:
+            filters = {"since": self._since, **filters}
         return self._page(f"/runs?{urlencode(filters)}" if filters else "/runs")
 
     def review(self) -> str:
@@ -139,42 +146,6 @@ class Addresses:
         name = trace_id.removeprefix("kp:trace:")
         plain = name.isascii() and name.replace("-", "").isalnum()  # and a map has 2,000 of them
         return self._page(f"/traces/{name if plain else tilde_encode(name)}")
-
-    def scores(self, low: float, high: float, /) -> str:
-        """Return the address of the runs with such scores, the best first."""
-        upper = {"max_score": f"{high:g}"} if high < 1 else {}
-        return self.runs(min_score=f"{low:g}", **upper, sort="score")
-
-    def domain(self, name: str, /) -> str:
-        """Return the address of the runs of a domain, the best first."""
-        return self.runs(domain=name, sort="score")
-
-    def tool(self, name: str, /) -> str:
-        """Return the address of the runs that used it."""
-        return self.runs(tool=name)
-
-    def model(self, name: str, /) -> str:
-        """Return the address of the runs that used it."""
-        return self.runs(model=name)
-
-    def outcome(self, name: str, /) -> str:
-        """Return the address of the runs that ended so."""
-        return self.runs(outcome=name)
-
-    def day(self, name: str, /) -> str:
-        """Return the address of the runs of a day."""
-        until = date.fromisoformat(name) + timedelta(days=1)
-        return self.runs(since=name, until=until.isoformat())
-
-    def state(self, name: str, /) -> str:
-        """Return the address of the runs that came so far."""
-        match name:
-            case "recorded":
-                return self.runs()
-            case "cleared" | "queued":
-                return self.runs(**{name: "1"})
-            case _:
-                return self.runs(state=name)
 
     def database(self) -> str:
         """Return the address of all tables and views, and a place to type SQL."""

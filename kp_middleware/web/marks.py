@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
@@ -41,26 +41,8 @@ class Links(Protocol):
     def trace(self, trace_id: str, /) -> str | None:
         """Return the address of one run."""
 
-    def scores(self, low: float, high: float, /) -> str | None:
-        """Return that of the runs whose scores lie from ``low`` up to, without, ``high``."""
-
-    def domain(self, name: str, /) -> str | None:
-        """Return that of the runs of a domain."""
-
-    def tool(self, name: str, /) -> str | None:
-        """Return that of the runs that used a tool."""
-
-    def model(self, name: str, /) -> str | None:
-        """Return that of the runs that used a model."""
-
-    def outcome(self, name: str, /) -> str | None:
-        """Return that of the runs that ended so: one of `OUTCOMES`."""
-
-    def day(self, name: str, /) -> str | None:
-        """Return that of the runs of a day."""
-
-    def state(self, name: str, /) -> str | None:
-        """Return that of the runs that came so far: ``recorded``, ``cleared``, ``queued`` or on."""
+    def runs(self, **filters: str) -> str | None:
+        """Return that of the runs that match, with the filters that the page of runs knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +271,63 @@ def room_for(text: str) -> float:
     return len(text) * _CHARACTER
 
 
-def labels_of_counts(marks: Sequence[int], up: Scale, left: float) -> list[Mark]:
-    """Draw a grid with its counts on the left."""
-    lines: list[Mark] = [straight(left, up(tick), WIDTH, up(tick)) for tick in marks]
-    return lines + [Label(f"{tick:,}", left - 6, up(tick) + 4, "end") for tick in marks]
+class Column(NamedTuple):
+    """A stacked column: the amount of each colour from the bottom, and what it says."""
+
+    title: str
+    parts: Mapping[str, int]
+    href: str | None = None
+
+    @property
+    def total(self) -> int:
+        """The amounts of all colours."""
+        return sum(self.parts.values())
+
+
+def stacked(
+    columns: Sequence[Column],
+    labels: Iterable[Label],
+    *,
+    height: float,
+    top: float = 10,
+    fills: float = 0.72,
+) -> tuple[list[Mark | Group], Scale]:
+    """Draw stacked columns beside each other over a grid of counts.
+
+    Args:
+        columns: From left to right; one without parts is a gap.
+        labels: Below the axis; their ``x`` counts columns from the left.
+        height: Of the plot, with the labels.
+        top: Where the highest tick is.
+        fills: The part of its room that a column takes.
+
+    Returns:
+        The marks, and the scale across.
+    """
+    grid = ticks(max(one.total for one in columns))
+    left, bottom = room_for(f"{grid[-1]:,}") + 8, height - 22
+    across, up = Scale(0, len(columns), left, WIDTH - 8), Scale(0, grid[-1], bottom, top)
+    marks: list[Mark | Group] = [straight(left, up(tick), WIDTH, up(tick)) for tick in grid[1:]]
+    marks += [Label(f"{tick:,}", left - 6, up(tick) + 4, "end") for tick in grid]
+    room = across(1) - left
+    for place, one in enumerate(columns):
+        if one.parts:
+            whole = Bar(across(place), top, room, bottom - top, "hit")  # easy to point at
+            bars = pile(one, across(place) + room * (1 - fills) / 2, room * fills, up)
+            marks.append(Group(one.title, (whole, *bars), one.href))
+    marks.append(straight(left, bottom, WIDTH, bottom, "axis"))
+    marks += [replace(label, x=across(label.x), y=height - 5) for label in labels]
+    return marks, across
+
+
+def pile(column: Column, x: float, width: float, up: Scale) -> list[Bar]:
+    """Draw the parts of a column on one another; what is there is at least half a pixel high."""
+    bars, reached = [], 0
+    for colour, amount in column.parts.items():
+        if amount:
+            low, reached = reached, reached + amount
+            bars.append(Bar(x, up(reached), width, max(up(low) - up(reached), 0.5), colour))
+    return bars
 
 
 def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]:

@@ -1,8 +1,7 @@
 """Our pages as HTML fragments, made from what the file says: overview, gate, run, search."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -10,27 +9,25 @@ from markupsafe import Markup
 from kp_middleware.core.gates import exact
 from kp_middleware.storage import (
     MOST_POINTS,
-    Activity,
     Failure,
     LastDecisions,
+    ModelTokens,
     NearMiss,
     Overview,
     Run,
     RunSummary,
     ScoreSlices,
 )
-from kp_middleware.views.successes import successes_in_words
+from kp_middleware.views.prices import Prices, Spending
+from kp_middleware.views.successes import record_in_words, success_warning
 from kp_middleware.views.thresholds import never_leave
 from kp_middleware.views.timeline import timeline
-from kp_middleware.views.trace import TraceView, view_trace
+from kp_middleware.views.trace import view_trace
 from kp_middleware.views.wording import (
-    duration,
     in_hundredths,
-    outcome,
     share,
     shortened,
     signed,
-    titled,
 )
 from kp_middleware.web.charts import (
     activity_bars,
@@ -38,22 +35,23 @@ from kp_middleware.web.charts import (
     period_table,
     removal_bars,
     state_bars,
+    success_by_score,
     timeline_bars,
     tool_bars,
     waterfall,
 )
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
+from kp_middleware.web.run_list import run_rows
 from kp_middleware.web.score_charts import (
-    NO_SCORES,
     score_histogram,
     scores_by_domain,
     threshold_curve,
 )
 from kp_middleware.web.trace_map import MostAlike, trace_map
 
+NO_PRICES: Final = Prices()
 _MOST_DIGITS: Final = 6
 _CELL: Final = 100
-_FOUND_CELL: Final = 160
 _LAST_DAYS: Final = 7
 _NEAR: Final = 5  # hundredths
 
@@ -77,78 +75,22 @@ class Total(NamedTuple):
     is_loss: bool = False
 
 
-class ListedRun(NamedTuple):
-    """A row of a list of runs."""
-
-    seq: int
-    title: str
-    href: str | None
-    domain: str
-    started_at: str
-    outcome: str
-    took: str
-    tokens: str
-    state: str
-    score: str
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewView:
-    """All charts of a file.
+class FullRun(NamedTuple):
+    """A run, and what is around it.
 
     Attributes:
-        last: How the gate decided last.
-        totals: The numbers at the top, none of them 0: a name, how many, and where they are.
-        newest: The last runs.
-        activity: The runs of each day.
-        models: How long the runs of each model took; ``days`` the same of the last days.
-        failures: What failed most.
-        private: How many the curve does not count, in words.
-        domains: None where there is one domain alone.
-        nearest: The runs on either side of their threshold.
-        no_scores: What is said where there are none.
+        run: The run.
+        alike: The runs most like it.
+        body: Exactly what was or would be sent of it; None if nothing would.
+        recalled: The runs that it was told of.
+        cost: What it cost; None if that is not known.
     """
 
-    last: LastDecisions
-    successes: tuple[str, ...]
-    totals: tuple[Total, ...]
-    newest: tuple[ListedRun, ...]
-    activity: Chart
-    models: Table
-    days: Table
-    failures: Table
-    scores: Chart
-    states: Chart
-    curve: Chart
-    private: str
-    domains: Chart | None
-    tools: Chart
-    novelty: Chart
-    map: Chart
-    removals: Chart
-    nearest: tuple[NearRun, ...]
-    no_scores: str = NO_SCORES
-
-
-@dataclass(frozen=True, slots=True)
-class GateView:
-    """The gate: the share of runs that each threshold would let through.
-
-    Attributes:
-        last: How the gate decided last.
-        curve: The share at each threshold.
-        private: How many the curve does not count, in words.
-        is_fixed: Whether one threshold is in force for all runs.
-        by_domain: At the threshold, and a little on either side.
-        domains: A histogram of each.
-    """
-
-    last: LastDecisions
-    curve: Chart
-    private: str
-    is_fixed: bool
-    by_domain: Table
-    domains: Chart
+    run: Run
+    alike: MostAlike
+    body: str | None = None
+    recalled: Sequence[RunSummary] = ()
+    cost: float | None = None
 
 
 class Extent(NamedTuple):
@@ -171,38 +113,14 @@ FULL: Final = Extent(steps=200, characters=20_000, body=200_000, is_alone=True)
 """As much of a run as a page of its own shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class TracePage:
-    """One run with what surrounds it.
-
-    Attributes:
-        run: The run.
-        timeline: When its calls began, and how long they took.
-        waterfall: Why it scored so.
-        body: What was or would be sent, indented; empty where nothing would.
-        body_bytes: How many it takes on the wire.
-        alike: The runs most like it.
-        compared: Among whom they were found, in words.
-        map: Where they are; None where no map is wanted.
-        extent: How much is shown.
-    """
-
-    run: TraceView
-    timeline: Chart
-    waterfall: Chart
-    body: str
-    body_bytes: int
-    alike: Table
-    compared: str
-    map: Chart | None
-    extent: Extent
-
-
 def overview_html(
     overview: Overview,
     links: Links,
     *,
     newest: Sequence[RunSummary] = (),
+    used: Sequence[ModelTokens] = (),
+    prices: Prices = NO_PRICES,
+    every: str | None = None,
     memory_days: float | None = None,
 ) -> Markup:
     """Render all charts of a file.
@@ -211,48 +129,57 @@ def overview_html(
         overview: What the file says.
         links: Where things lead.
         newest: The last runs.
+        used: The tokens of the runs.
+        prices: What they cost.
+        every: Where the overview of all runs is, if this is of the last days.
         memory_days: How long an earlier run is compared with, where that is known and limited.
     """
-    scores, found = overview.scores, overview.funnel
-    reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
-    lost = found.blocked + found.rejected
-    activity = overview.activity
-    totals = (
-        Total("runs", f"{found.recorded:,}", links.state("recorded")),
-        _succeeded(activity, links),
-        Total(reached, _some(scores.above), links.state("cleared")),
-        Total("sent", _some(found.sent), links.state("sent")),
-        Total("waiting to be sent", _some(found.waiting), links.state("pending")),
-        Total("blocked or rejected", _some(lost), links.state("blocked"), is_loss=True),
-    )
-    page = OverviewView(
+    scores, activity, spent = overview.scores, overview.activity, prices.spending(used)
+    costs = {name: prices.in_words(one) for name, one in {**spent.days, **spent.models}.items()}
+    return render(
+        "overview.html",
         last=overview.last,
-        successes=successes_in_words(overview.successes, overview.unjudged),
-        totals=tuple(total for total in totals if total.amount),
-        newest=tuple(listed_run(run, links) for run in newest),
+        warning=success_warning(overview.successes, overview.unjudged),
+        chosen=record_in_words(overview.successes),
+        totals=[total for total in _totals(overview, links, prices, spent) if total.amount],
+        unpriced=spent.unpriced if costs else (),
+        every=every,
+        newest=run_rows(
+            newest, links, {seq: prices.in_words(one) for seq, one in spent.runs.items()}
+        ),
         activity=activity_bars(activity.days, links),
-        models=period_table("Model", activity.models, links.model),
-        days=period_table("Day", activity.days[: -_LAST_DAYS - 1 : -1], links.day),
+        endings=success_by_score(activity.endings, links),
+        models=period_table("Model", activity.models, links, costs),
+        days=period_table("Day", activity.days[: -_LAST_DAYS - 1 : -1], links, costs),
         failures=_failures(activity.failures, links),
         scores=score_histogram(scores, links),
-        states=state_bars(found, links),
+        states=state_bars(overview.funnel, links),
         curve=threshold_curve(scores, links),
         private=_private(scores),
         domains=scores_by_domain(scores, links) if len(scores.domains) > 1 else None,
         tools=tool_bars(overview, links),
         novelty=novelty_band(overview.novelty, memory_days=memory_days),
         map=trace_map(overview.points, scores.domains, links),
-        removals=removal_bars(overview.removals, nothing=_nothing_removed(overview)),
+        removals=removal_bars(overview.removals) if overview.removals else None,
         nearest=near_runs(overview.missed, links),
     )
-    return render("overview.html", page=page)
 
 
-def _succeeded(activity: Activity, links: Links) -> Total:
-    """Return the part of the latest runs with a known end that succeeded; empty where none has."""
-    known = sum(one.succeeded + one.failed for one in activity.days)
-    part = share(sum(one.succeeded for one in activity.days), known) if known else ""
-    return Total(f"succeeded, of {known:,} known", part, links.outcome("succeeded"))
+def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -> Iterator[Total]:
+    """Yield the numbers at the top; one without an amount is not shown."""
+    scores, found, days = overview.scores, overview.funnel, overview.activity.days
+    known = sum(one.succeeded + one.failed for one in days)
+    part = share(sum(one.succeeded for one in days), known) if known else ""
+    reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
+    yield Total("runs", f"{found.recorded:,}", links.runs())
+    yield Total(f"succeeded, of {known:,} known", part, links.runs(outcome="succeeded"))
+    yield Total(reached, _some(scores.above), links.runs(cleared="1"))
+    yield Total("sent", _some(found.sent), links.runs(state="sent"))
+    yield Total("waiting to be sent", _some(found.waiting), links.runs(state="pending"))
+    lost = found.blocked + found.rejected
+    yield Total("blocked or rejected", _some(lost), links.runs(state="blocked"), is_loss=True)
+    cost = prices.in_words(sum(spent.days.values())) if spent.days else ""
+    yield Total("spent on models", cost, links.runs(sort="tokens"))
 
 
 def _some(number: int) -> str:
@@ -262,8 +189,12 @@ def _some(number: int) -> str:
 def _failures(failures: Sequence[Failure], links: Links) -> Table:
     rows = (
         TableRow(
-            (one.tool or "the run ended", shortened(one.error, _CELL), f"{one.times:,}"),
-            links.tool(one.tool) if one.tool else links.outcome("failed"),
+            (
+                one.tool or "the run ended",
+                shortened(one.error or "(no message)", _CELL),
+                f"{one.times:,}",
+            ),
+            links.runs(failing=one.tool) if one.tool else links.runs(error=one.error),
         )
         for one in failures
     )
@@ -272,7 +203,8 @@ def _failures(failures: Sequence[Failure], links: Links) -> Table:
 
 def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
     """Render how the gate decided last, and what each threshold would let through."""
-    page = GateView(
+    return render(
+        "gate.html",
         last=last,
         curve=threshold_curve(scores, links),
         private=_private(scores),
@@ -280,33 +212,31 @@ def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
         by_domain=_by_domain(scores.leaving, links) if scores.leaving.traces else Table(),
         domains=scores_by_domain(scores, links),
     )
-    return render("gate.html", page=page)
 
 
 def trace_html(
-    trace: Run,
-    alike: MostAlike,
+    full: FullRun,
     links: Links,
     *,
-    body: str | None = None,
     domains: Sequence[str] = (),
+    prices: Prices = NO_PRICES,
     extent: Extent = FULL,
 ) -> Markup:
     """Render all that is known of one run.
 
     Args:
-        trace: The run.
-        alike: The runs most like it.
+        full: The run, and what is around it.
         links: Where things lead.
-        body: Exactly what was or would be sent; None if nothing would.
         domains: Those of the whole file: each keeps its colour.
+        prices: What its calls cost.
         extent: How much is shown.
     """
+    trace, alike, body = full.run, full.alike, full.body
     run, places = view_trace(trace), [place for place, _ in alike.nearest]
     rows = (
         TableRow(
             (
-                titled(alike.points[place].objective, _CELL),
+                shortened(alike.points[place].objective, _CELL),
                 _score(alike.points[place].score),
                 f"{similarity:.3f}".replace("-", "−"),
             ),
@@ -314,11 +244,20 @@ def trace_html(
         )
         for place, similarity in alike.nearest
     )
+    paid = {
+        step.number: prices.in_words(
+            prices.cost(step.model, (step.input_tokens, step.output_tokens))
+        )
+        for step in trace.steps
+    }
     newest = f"the {MOST_POINTS:,} newest; kp-middleware similar compares all"
     draws_map = extent.is_alone and bool(places)
-    page = TracePage(
+    return render(
+        "trace.html",
         run=run,
-        timeline=timeline_bars(timeline(trace)) if extent.is_alone else Chart(""),
+        cost=prices.in_words(full.cost),
+        recalled=run_rows(full.recalled, links),
+        timeline=timeline_bars(timeline(trace), paid) if extent.is_alone else Chart(""),
         waterfall=waterfall(run),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
@@ -327,23 +266,6 @@ def trace_html(
         map=trace_map(alike.points, domains, links, nearest=places) if draws_map else None,
         extent=extent,
     )
-    return render("trace.html", page=page)
-
-
-def listed_run(run: RunSummary, links: Links) -> ListedRun:
-    """Return a row of a list of runs."""
-    return ListedRun(
-        seq=run.seq,
-        title=shortened(run.objective, _FOUND_CELL),
-        href=links.trace(run.id),
-        domain=run.domain,
-        started_at=run.started_at,
-        outcome=outcome(run.known_success),
-        took="" if run.duration_ms is None else duration(run.duration_ms),
-        tokens="" if run.tokens is None else f"{run.tokens:,}",
-        state=run.state,
-        score=_score(run.score),
-    )
 
 
 def near_runs(missed: Sequence[NearMiss], links: Links) -> tuple[NearRun, ...]:
@@ -351,7 +273,7 @@ def near_runs(missed: Sequence[NearMiss], links: Links) -> tuple[NearRun, ...]:
     last_above = sum(run.score >= run.threshold for run in missed) - 1
     return tuple(
         NearRun(
-            titled(run.objective, _CELL),
+            shortened(run.objective, _CELL),
             links.trace(run.id),
             *_score_and_margin(run.score, run.threshold),
             is_last_above=place == last_above and place < len(missed) - 1,
@@ -381,14 +303,6 @@ def _private(scores: ScoreSlices) -> str:
     return never_leave(private, reach) if private else ""
 
 
-def _nothing_removed(overview: Overview) -> str:
-    if overview.removed_earlier:
-        return "nothing had to be removed in the 12 weeks up to the newest run; before, something"
-    if overview.funnel.queued:
-        return "nothing had to be removed from what is sent"
-    return "nothing was to be sent yet; what redaction takes out of it is counted here"
-
-
 def _by_domain(scores: ScoreSlices, links: Links) -> Table:
     """Count at the threshold, or else at the bar of the best tenth, and on either side of it."""
     now = _best_tenth(scores) / 100 if scores.threshold is None else scores.threshold
@@ -403,7 +317,7 @@ def _by_domain(scores: ScoreSlices, links: Links) -> Table:
     for place, name in enumerate(scores.domains):
         traces = scores.of(name).traces
         shares = (share(columns[at][place], traces) for at in sorted(columns))
-        rows.append(TableRow((name, *shares), links.domain(name)))
+        rows.append(TableRow((name, *shares), links.runs(domain=name, sort="score")))
     return Table(("Domain", *map(in_hundredths, sorted(columns))), (*rows,))
 
 

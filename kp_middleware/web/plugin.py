@@ -7,7 +7,9 @@ may see them; what the file says they read themselves, as the commands do.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
 from secrets import compare_digest
 from shlex import quote
@@ -24,8 +26,10 @@ from kp_middleware.storage import (
     AdjacentTraces,
     History,
     Run,
+    RunSummary,
 )
 from kp_middleware.views.markdown import markdown
+from kp_middleware.views.prices import read_prices
 from kp_middleware.views.trace import delivery_status
 from kp_middleware.views.wording import one_line, outcome, sentence, short_id
 from kp_middleware.web.databases import (
@@ -37,7 +41,7 @@ from kp_middleware.web.databases import (
     was_replaced,
 )
 from kp_middleware.web.marks import frame
-from kp_middleware.web.pages import gate_html, overview_html, trace_html
+from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
 from kp_middleware.web.reviewing import FORM_KEY, judge, review_html
 from kp_middleware.web.run_list import Query, runs_html
 from kp_middleware.web.side_by_side import compare_html, conversation_html
@@ -59,6 +63,7 @@ _CONFINED: Final[Mapping[str, str]] = {
 _THEME: Final = "kp-theme"
 _THEMES: Final = ("dark", "light", "system")
 _NEWEST: Final = 8
+_DAYS: Final = 30
 
 
 class Shown(NamedTuple):
@@ -89,6 +94,7 @@ class Page:
         beside: The neighbours and the rows of one run.
         command: The same run in a terminal.
         status: Of the answer.
+        notice: What the user should know; empty for nothing.
         theme: ``dark`` or ``light``; empty for the system's.
         themes: The ways to change it.
     """
@@ -102,6 +108,7 @@ class Page:
     beside: tuple[tuple[str, str], ...] = ()
     command: str = ""
     status: int = 200
+    notice: str = ""
     theme: str = ""
     themes: tuple[tuple[str, str], ...] = ()
 
@@ -206,17 +213,34 @@ def render_cell(value: Any, column: str, database: str, datasette: "Datasette") 
 
 
 async def overview(datasette: "Datasette", request: "Request") -> Response:
-    """Show every chart of a file."""
+    """Show every chart of the last 30 days, or of the whole file."""
 
     def read(file: _File) -> Page:
+        history, links, prices = file.history, file.links, read_prices()
+        newest = history.runs(limit=_NEWEST)
+        since = "" if request.args.get("all") else _first_day(history)
         content = overview_html(
-            file.history.overview(),
-            file.links,
-            newest=file.history.runs(limit=_NEWEST),
+            history.overview(since=since or None),
+            links.since(since),
+            newest=newest,
+            used=history.tokens(since=since) if prices.models else (),
+            prices=prices,
+            every=links.overview(all="1") if since else None,
         )
-        return Page("Overview", content, heading="What your agents did")
+        page = Page("Overview", content, heading="What your agents did")
+        return replace(page, notice=prices.problem)
 
     return await _shown(datasette, request, read)
+
+
+def _first_day(history: History) -> str:
+    """Return the first of the 30 days up to the newest run; empty if no run is older."""
+    ends = [history.page(limit=1, sort="started", descending=last).runs for last in (True, False)]
+    if not ends[0]:
+        return ""
+    newest, oldest = (date.fromisoformat(runs[0].started_at[:10]) for runs in ends)
+    first = newest - timedelta(days=_DAYS - 1)
+    return first.isoformat() if oldest < first else ""
 
 
 async def gate(datasette: "Datasette", request: "Request") -> Response:
@@ -236,18 +260,28 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
     def read(file: _File) -> Page:
         history, links = file.history, file.links
         seq = history.find(name)
-        run = history.run(seq)
-        content = trace_html(
+        run, prices = history.run(seq), read_prices()
+        full = FullRun(
             run,
             MostAlike.among(history.points(around=seq)),
-            links,
-            body=history.outbox_body(seq),
-            domains=history.domains(),
+            history.outbox_body(seq),
+            _recalled(history, run),
+            prices.costs(history, [seq]).get(seq),
         )
-        page = Page(f"Trace {short_id(run.id)}", content)
+        content = trace_html(full, links, domains=history.domains(), prices=prices)
+        page = Page(f"Trace {short_id(run.id)}", content, notice=prices.problem)
         return _beside(page, run, history.adjacent(seq), links)
 
     return await _shown(datasette, request, read)
+
+
+def _recalled(history: History, run: Run) -> list[RunSummary]:
+    """Return the runs that a run was told of, as far as they are still there."""
+    seqs = []
+    for name in run.recalled:
+        with suppress(TraceNotFoundError):
+            seqs.append(history.find(name))
+    return history.runs_at(seqs)
 
 
 async def runs(datasette: "Datasette", request: "Request") -> Response:
@@ -255,7 +289,9 @@ async def runs(datasette: "Datasette", request: "Request") -> Response:
     query = Query.of({name: request.args.get(name) or "" for name in request.args})
 
     def read(file: _File) -> Page:
-        return Page("Runs", runs_html(file.history, query, file.links), heading="Runs")
+        prices = read_prices()
+        content = runs_html(file.history, query, file.links, prices)
+        return Page("Runs", content, heading="Runs", notice=prices.problem)
 
     return await _shown(datasette, request, read)
 

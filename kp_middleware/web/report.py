@@ -12,7 +12,8 @@ from kp_middleware.instants import instant
 from kp_middleware.storage import History, MapPoint, Overview, Run, RunSummary
 from kp_middleware.views.wording import minute
 from kp_middleware.web.marks import render
-from kp_middleware.web.pages import Extent, listed_run, overview_html, trace_html
+from kp_middleware.web.pages import Extent, FullRun, overview_html, trace_html
+from kp_middleware.web.run_list import run_rows
 from kp_middleware.web.trace_map import MostAlike
 
 if TYPE_CHECKING:
@@ -31,20 +32,6 @@ _SUMMARY_TEXTS: Final = ("id", "objective", "domain", "reason")
 _STEP_TEXTS: Final = ("agent", "tool", "content", "input", "output_summary")
 _SCORING_TEXTS: Final = ("gate", "nearest_id", "nearest_objective")
 _OUTBOX_TEXTS: Final = ("reason", "last_error", "registry", "remote_id")
-
-
-class FullRun(NamedTuple):
-    """A run that the report shows in full.
-
-    Attributes:
-        run: The run.
-        alike: The runs most like it.
-        body: Exactly what was sent of it, or None.
-    """
-
-    run: Run
-    alike: MostAlike
-    body: str | None
 
 
 class ReportSection(NamedTuple):
@@ -173,43 +160,16 @@ class Cleaning:
 
 
 class _Anchors:
-    """Where things in one page lead: to its own rows and runs."""
+    """Where things in one page lead: to the runs that it shows in full."""
 
     def __init__(self, report: Report) -> None:
-        self._traces = {one.run.id: f"#trace-{one.run.seq}" for one in report.runs}
-        self._rows: dict[str, str] = {}
-        self._bins: dict[int, str] = {}
-        for run in report.listed:
-            anchor = f"#row-{run.seq}"
-            self._rows.setdefault(run.domain, anchor)
-            if run.score is not None:
-                self._bins.setdefault(min(int(run.score * 20 + 1e-9), 19), anchor)
+        self._runs = {one.run.id: f"#trace-{one.run.seq}" for one in report.runs}
 
     def trace(self, trace_id: str, /) -> str | None:
-        return self._traces.get(trace_id)
+        return self._runs.get(trace_id)
 
-    def scores(self, low: float, _: float, /) -> str | None:
-        """Return the address of the first row with such a score."""
-        return self._bins.get(round(low * 20))
-
-    def domain(self, name: str, /) -> str | None:
-        """Return the address of the best of it."""
-        return self._rows.get(name)
-
-    def tool(self, _: str, /) -> None:
-        """Return None: the list does not have all runs that used a tool."""
-
-    def model(self, _: str, /) -> None:
-        """Return None, as for a tool."""
-
-    def outcome(self, _: str, /) -> None:
-        """Return None, as for a tool."""
-
-    def day(self, _: str, /) -> None:
-        """Return None, as for a tool."""
-
-    def state(self, _: str, /) -> None:
-        """Return None: the list does not have all runs in a state."""
+    def runs(self, **_: str) -> None:
+        """Return None: the list does not have all runs that match."""
 
 
 def cleaning_by(settings: "Settings") -> Cleaning:
@@ -262,7 +222,7 @@ def report_html(report: Report) -> str:
         ReportSection(
             one.run.seq,
             one.run.id,
-            trace_html(one.run, one.alike, links, body=one.body, domains=domains, extent=EXTENT),
+            trace_html(one, links, domains=domains, extent=EXTENT),
         )
         for one in report.runs
     )
@@ -271,7 +231,7 @@ def report_html(report: Report) -> str:
         title=report.title,
         remark=report.remark,
         overview=overview_html(report.overview, links, memory_days=report.memory_days),
-        listed=[listed_run(run, links) for run in report.listed],
+        listed=run_rows(report.listed, links),
         runs=[*sections],
     )
 

@@ -1,33 +1,37 @@
-"""The page of runs: what was asked for, its filters in words, and a table that sorts."""
+"""Runs as rows of a table; the page of runs: its filters in words, and a table that sorts."""
 
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 from markupsafe import Markup
 
 from kp_middleware.instants import instant
 from kp_middleware.storage import SORTS, STATES, Choices, Filters, History, RunSummary
-from kp_middleware.views.wording import OUTCOMES, counted, duration, outcome, shortened
+from kp_middleware.views.prices import Prices
+from kp_middleware.views.wording import OUTCOMES, counted, duration, minute, outcome, shortened
 from kp_middleware.web.databases import Addresses
-from kp_middleware.web.marks import render
+from kp_middleware.web.marks import Links, render
 
 A_PAGE: Final = 50
 COUNTED: Final = 1_000
 _TITLE: Final = 140
 _DAY_S: Final = 86_400
 _AGES: Final[dict[str, str]] = {"1d": "day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
-_TEXTS: Final = ("domain", "outcome", "state", "tool", "model", "agent", "thread")
-_HEADS: Final = {
-    "score": "Score",
-    "novelty": "Novelty",
-    "duration": "Took",
-    "tokens": "Tokens",
-    "steps": "Steps",
-    "started": "Started",
+_TEXTS: Final = (
+    *("domain", "outcome", "state", "tool", "failing", "error", "model", "agent", "thread"),
+)
+_SORTED: Final = {  # what a column is sorted by
+    "score": "score",
+    "novelty": "novelty",
+    "took": "duration",
+    "tokens": "tokens",
+    "steps": "steps",
+    "started": "started",
 }
 _ORDERS: Final = {  # from the highest, and from the lowest
     "started": ("the newest first", "the oldest first"),
@@ -84,10 +88,12 @@ class Query:
     def in_words(self) -> Iterator[str]:
         """Yield each filter in words."""
         filters, given = self.filters, self.given
-        named = {"thread": "one conversation", "outcome": filters.outcome, "domain": filters.domain}
+        said = {"thread": "one conversation", "outcome": filters.outcome, "domain": filters.domain}
+        said["failing"] = filters.failing and f"{filters.failing} failed in it"
+        said["error"] = filters.error and f"ended by {filters.error}"
         for name in _TEXTS:
             if name in given:
-                yield named.get(name) or f"{name} {given[name]}"
+                yield said.get(name) or f"{name} {given[name]}"
         if filters.min_score is not None:
             yield f"score {filters.min_score:g} or more"
         if filters.max_score is not None:
@@ -105,28 +111,54 @@ class Query:
 
 
 class Head(NamedTuple):
-    """A column that sorts; ``arrow`` says which way it does now, empty if it does not."""
+    """How a column sorts; ``arrow`` says which way it does now, empty if it does not."""
 
-    name: str
     href: str
     arrow: str
 
 
-class Cells(NamedTuple):
-    """A run as a row of the table."""
+class RunRow(NamedTuple):
+    """A run as a row of a table, in words; what is not known is empty."""
 
+    seq: int
     title: str
-    href: str
+    href: str | None
     outcome: str
     score: str
     novelty: str
     took: str
     tokens: str
+    cost: str
     steps: str
-    started_at: str
+    started: str
     domain: str
     state: str
     snippet: tuple[tuple[str, bool], ...]
+
+
+def run_rows(
+    runs: Iterable[RunSummary], links: Links, costs: Mapping[int, str] = MappingProxyType({})
+) -> tuple[RunRow, ...]:
+    """Return runs as rows, with their costs in words."""
+    return tuple(
+        RunRow(
+            seq=run.seq,
+            title=shortened(run.objective, _TITLE),
+            href=links.trace(run.id),
+            outcome=outcome(run.known_success),
+            score="" if run.score is None else f"{run.score:.3f}",
+            novelty="" if run.novelty is None else f"{run.novelty:.2f}",
+            took="" if run.duration_ms is None else duration(run.duration_ms),
+            tokens="" if run.tokens is None else f"{run.tokens:,}",
+            cost=costs.get(run.seq, ""),
+            steps=f"{run.step_count:,}",
+            started=minute(run.started_at),
+            domain=run.domain,
+            state=run.state,
+            snippet=(*_marked(run.snippet or ""),),
+        )
+        for run in runs
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +168,7 @@ class RunList:
     Attributes:
         lead: How many runs, which, and in which order.
         rows: The runs.
-        heads: The columns that sort.
+        heads: The columns, by name; those that sort lead somewhere.
         given: What the form holds now.
         choices: What the form offers.
         states: The states it offers; ``ages`` and ``outcomes`` likewise.
@@ -147,8 +179,8 @@ class RunList:
     """
 
     lead: str
-    rows: tuple[Cells, ...]
-    heads: tuple[Head, ...]
+    rows: tuple[RunRow, ...]
+    heads: Mapping[str, Head]
     given: Mapping[str, str]
     choices: Choices
     action: str
@@ -160,7 +192,7 @@ class RunList:
     outcomes: tuple[str, ...] = OUTCOMES
 
 
-def runs_html(history: History, query: Query, links: Addresses) -> Markup:
+def runs_html(history: History, query: Query, links: Addresses, prices: Prices) -> Markup:
     """Render one page of the runs that were asked for."""
     total = history.count_runs(query.filters, most=COUNTED)
     if query.sort:
@@ -177,10 +209,12 @@ def runs_html(history: History, query: Query, links: Addresses) -> Markup:
         runs = history.runs(query.filters, limit=A_PAGE + 1, skip=skipped)
         after = f"{skipped + A_PAGE}" if len(runs) > A_PAGE else None
         runs = runs[:A_PAGE]
+    known = prices.costs(history, [run.seq for run in runs])
+    costs = {seq: prices.in_words(cost) for seq, cost in known.items()}
     page = RunList(
         lead=_lead(query, total),
-        rows=tuple(_cells(run, links) for run in runs),
-        heads=tuple(_head(name, query, links) for name in _HEADS),
+        rows=run_rows(runs, links, costs),
+        heads={name: _head(sort, query, links) for name, sort in _SORTED.items()},
         given=defaultdict(str, query.given),
         choices=history.choices(),
         action=links.runs(),
@@ -189,23 +223,6 @@ def runs_html(history: History, query: Query, links: Addresses) -> Markup:
         first=links.runs(**query.given) if query.after else None,
     )
     return render("runs.html", page=page)
-
-
-def _cells(run: RunSummary, links: Addresses) -> Cells:
-    return Cells(
-        title=shortened(run.objective, _TITLE),
-        href=links.trace(run.id),
-        outcome=outcome(run.known_success),
-        score="" if run.score is None else f"{run.score:.3f}",
-        novelty="" if run.novelty is None else f"{run.novelty:.2f}",
-        took="" if run.duration_ms is None else duration(run.duration_ms),
-        tokens="" if run.tokens is None else f"{run.tokens:,}",
-        steps=f"{run.step_count:,}",
-        started_at=run.started_at,
-        domain=run.domain,
-        state=run.state,
-        snippet=(*_marked(run.snippet or ""),),
-    )
 
 
 def _marked(snippet: str) -> Iterator[tuple[str, bool]]:
@@ -219,7 +236,7 @@ def _head(name: str, query: Query, links: Addresses) -> Head:
     is_now = query.sort == name
     turned = query.changed(sort=name, asc="1" if is_now and query.descending else "")
     arrow = ("↓" if query.descending else "↑") if is_now else ""
-    return Head(_HEADS[name], links.runs(**turned), arrow)
+    return Head(links.runs(**turned), arrow)
 
 
 def _lead(query: Query, total: int) -> str:

@@ -1,16 +1,17 @@
 """The charts of scores: how they are spread, by domain, and what each threshold lets through."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kp_middleware.core.gates import exact
 from kp_middleware.storage import ScoreSlices
-from kp_middleware.views.wording import in_hundredths, part_of, share, signed
+from kp_middleware.views.wording import counted, in_hundredths, part_of, share, signed
+from kp_middleware.web.charts import score_filter
 from kp_middleware.web.marks import (
     WIDTH,
     Anchor,
-    Bar,
     Chart,
+    Column,
     Group,
     Key,
     Label,
@@ -24,11 +25,11 @@ from kp_middleware.web.marks import (
     Table,
     TableRow,
     colours_of,
-    labels_of_counts,
+    pile,
     room_for,
+    stacked,
     straight,
     threshold_line,
-    ticks,
 )
 
 NO_SCORES: Final = "no scored runs yet: record a run, and it is here a moment after it has ended"
@@ -40,48 +41,28 @@ _MOST_CURVES: Final = 7
 _SWATCH: Final = 28.0  # room for more than one of the dashes
 
 
-class _Bin(NamedTuple):
-    """The runs whose scores lie from ``low`` up to, without, ``high``."""
-
-    low: float
-    high: float
-    below: int
-    above: int
-
-    @property
-    def total(self) -> int:
-        return self.below + self.above
-
-    @property
-    def span(self) -> str:
-        return f"{self.low:.2f} to {self.high:.2f}"
-
-
 def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
     """Draw all scores in steps of 0.05, and the threshold where one is fixed."""
     if not scores.traces:
         return Chart(NO_SCORES)
     threshold, below = scores.threshold, scores.traces - scores.above
     where = _OWN_BAR if threshold is None else f"at or above {exact(threshold)}"
-    finding = _how_many(scores, where)
-    bins = [one for one in _bins(scores) if one.total]
-    grid = ticks(max(one.total for one in bins))
-    left = room_for(f"{grid[-1]:,}") + 8
-    across, up = Scale(0, 1, left, WIDTH - 8), Scale(0, grid[-1], 186, 46)
-    marks: list[Mark | Group] = [*labels_of_counts(grid, up, left)]
-    marks += [_histogram_bar(one, across, up, links) for one in bins]
-    marks += _score_axis(across, 186)
+    columns = _bins(scores, links)
+    labels = [Label(f"{tenths / 10:g}", 2 * tenths, 0, "middle") for tenths in range(0, 11, 2)]
+    marks, across = stacked(columns, labels, height=208, top=46, fills=0.9)
     if threshold is not None:
-        marks += threshold_line(f"threshold {exact(threshold)}", across(threshold), 22, 186)
-        marks += _both_sides(f"{below:,} below", f"{scores.above:,} pass", across(threshold))
-    columns = ("Score", "Withheld", "Cleared")
+        x = across(threshold * len(columns))
+        marks += threshold_line(f"threshold {exact(threshold)}", x, 22, 186)
+        marks += _both_sides(f"{below:,} below", f"{scores.above:,} pass", x)
+    names = ("Score", "Withheld", "Cleared")
     if threshold is not None:
-        columns = ("Score", "Below", "At or above")
-    rows = tuple(
-        TableRow((one.span, f"{one.below:,}", f"{one.above:,}"), links.scores(one.low, one.high))
-        for one in bins
+        names = ("Score", "Below", "At or above")
+    rows = (
+        TableRow((one.title.partition(":")[0], *(f"{n:,}" for n in one.parts.values())), one.href)
+        for one in columns
+        if one.parts
     )
-    return Plot(finding, Table(columns, rows), 208, (*marks,))
+    return Plot(_how_many(scores, where), Table(names, (*rows,)), 208, (*marks,))
 
 
 def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
@@ -96,15 +77,16 @@ def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
     if len(of) > _MOST_PANELS:
         finding += f"; the {_MOST_PANELS} most frequent of {len(of)} are drawn"
     drawn, colours = scores.domains[:_MOST_PANELS], colours_of(scores.domains)
-    top = max(one.total / of[name].traces for name in drawn for one in _bins(of[name]))
-    panels = (_panel(name, of[name], top, colours[name], links) for name in drawn)
+    bins = {name: _bins(of[name], links) for name in drawn}
+    top = max(one.total / of[name].traces for name in drawn for one in bins[name])
+    panels = (_panel(name, of[name], bins[name], top, colours[name], links) for name in drawn)
     columns = ("Domain", "Scored", "Cleared", "Share")
     if threshold is not None:
         columns = ("Domain", "Scored", "At or above", "Share")
     rows = (
         TableRow((name, f"{one.traces:,}", f"{one.above:,}", share(one.above, one.traces)), href)
         for name, one in of.items()
-        for href in [links.domain(name)]
+        for href in [links.runs(domain=name, sort="score")]
     )
     return Panels(finding, Table(columns, (*rows,)), *_PANEL, (*panels,))
 
@@ -133,7 +115,8 @@ def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
     marks += _score_axis(across, 216)[1:]
     curves, keys = [], []
     for place, name in enumerate(names):
-        look, href = _look(place, colours.get(name)), links.domain(name) if place else None
+        look = _look(place, colours.get(name))
+        href = links.runs(domain=name, sort="score") if place else None
         said = f"{name}: {part_of(of[name].above, of[name].traces)} now"
         curves.append(Group(said, (_curve(of[name], look, across, up),), href))
         text = f"{name} {share(of[name].above, of[name].traces)}"
@@ -146,7 +129,8 @@ def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
     return Plot(finding, table, 236, (*marks,), (*keys,))
 
 
-def _bins(scores: ScoreSlices) -> list[_Bin]:
+def _bins(scores: ScoreSlices, links: Links) -> list[Column]:
+    """Return the runs of each twentieth, below the threshold and above."""
     bins = []
     for start in range(0, 100, _BIN):
         inside = [
@@ -155,27 +139,16 @@ def _bins(scores: ScoreSlices) -> list[_Bin]:
             if start <= min(one.hundredth, 99) < start + _BIN  # a score of 1 is in the last
         ]
         total, above = sum(one.traces for one in inside), sum(one.above for one in inside)
-        bins.append(_Bin(start / 100, (start + _BIN) / 100, total - above, above))
+        low, high = start / 100, (start + _BIN) / 100
+        parts = {"below": total - above, "cleared": above} if total else {}
+        said = f"{low:.2f} to {high:.2f}: {counted(total, 'trace')}"
+        bins.append(Column(said, parts, links.runs(**score_filter(low, high))))
     return bins
 
 
 def _how_many(scores: ScoreSlices, how: str) -> str:
     above, traces = scores.above, scores.traces
     return f"{part_of(above, traces)} {how} ({share(above, traces)})"
-
-
-def _histogram_bar(one: _Bin, across: Scale, up: Scale, links: Links) -> Group:
-    x, width = across(one.low) + 1, across(one.high) - across(one.low) - 2
-    whole = Bar(x, 46, width, 140, "hit")  # easy to point at
-    said = f"{one.span}: {one.total:,} traces"
-    return Group(said, (whole, *_columns(one, x, width, up)), links.scores(one.low, one.high))
-
-
-def _columns(one: _Bin, x: float, width: float, up: Scale) -> Iterator[Bar]:
-    if one.below:
-        yield Bar(x, up(one.below), width, up(0) - up(one.below), "below")
-    if one.above:
-        yield Bar(x, up(one.total), width, up(one.below) - up(one.total), "cleared")
 
 
 def _score_axis(across: Scale, y: float) -> list[Mark]:
@@ -197,21 +170,27 @@ def _both_sides(below: str, above: str, x: float) -> list[Mark]:
     return [Label(both, x - 8, 34, "end") if x > WIDTH / 2 else Label(both, x + 8, 34)]
 
 
-def _panel(name: str, scores: ScoreSlices, top: float, colour: str, links: Links) -> Panel:
+def _panel(
+    name: str,
+    scores: ScoreSlices,
+    bins: Sequence[Column],
+    top: float,
+    colour: str,
+    links: Links,
+) -> Panel:
     width, height = _PANEL
-    across, up = Scale(0, 1, 0, width), Scale(0, top * scores.traces, height - 2, 2)
-    threshold, marks = scores.threshold, list[Mark]()
-    for one in _bins(scores):
-        x = across(one.low) + 0.5
-        marks += _columns(one, x, across(one.high) - across(one.low) - 1, up)
+    across, up = Scale(0, len(bins), 0, width), Scale(0, top * scores.traces, height - 2, 2)
+    room, threshold, marks = across(1), scores.threshold, list[Mark]()
+    for place, one in enumerate(bins):
+        marks += pile(one, across(place) + 0.5, room - 1, up)
     marks.append(straight(0, height - 2, width, height - 2, "axis"))
     where = "cleared"
     if threshold is not None:
-        where = f"at or above {exact(threshold)}"
-        marks.append(straight(across(threshold), 0, across(threshold), height - 2, "threshold"))
+        where, x = f"at or above {exact(threshold)}", across(threshold * len(bins))
+        marks.append(straight(x, 0, x, height - 2, "threshold"))
     said = f"{name}: {part_of(scores.above, scores.traces)} {where}"
     amount = share(scores.above, scores.traces)
-    return Panel(name, amount, said, colour, (*marks,), links.domain(name))
+    return Panel(name, amount, said, colour, (*marks,), links.runs(domain=name, sort="score"))
 
 
 def _look(place: int, colour: str | None) -> str:

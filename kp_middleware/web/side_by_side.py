@@ -1,10 +1,11 @@
 """Several runs on one page: two compared step by step, and all of one conversation."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from markupsafe import Markup
 
@@ -22,13 +23,18 @@ _LINES: Final = 60  # of one step
 _LINE: Final = 400
 _MOST_STEPS: Final = 400
 _MOST_RUNS: Final = 100
+_WORD: Final = re.compile(r"\w+|\W")
+
+
+Pieces: TypeAlias = tuple[tuple[str, bool], ...]
+"""A text in pieces, each with whether the other run has another."""
 
 
 class Side(NamedTuple):
-    """A step of one of the runs: its lines, each with whether the other run has another."""
+    """A step of one of the runs."""
 
     step: StepView
-    lines: tuple[tuple[str, bool], ...]
+    pieces: Pieces
 
 
 class StepRow(NamedTuple):
@@ -139,15 +145,16 @@ def _part(part: Part) -> TableRow:
 def _row(pair: Pair, left: Run, right: Run) -> StepRow:
     ours = None if pair.left is None else view_step(left, _place(left, pair.left))
     theirs = None if pair.right is None else view_step(right, _place(right, pair.right))
+    if ours is None or theirs is None:
+        return StepRow(_alone(ours), _alone(theirs), is_equal=False)
     lines = [*_diff(_lines(ours), _lines(theirs))]
-    is_both = ours is not None and theirs is not None
-    left_lines = tuple((one[0], is_both and not one[2]) for one in lines if one[0] is not None)
-    right_lines = tuple((one[1], is_both and not one[2]) for one in lines if one[1] is not None)
-    return StepRow(
-        None if ours is None else Side(ours, left_lines),
-        None if theirs is None else Side(theirs, right_lines),
-        is_both and all(one[2] for one in lines),
-    )
+    pieces = [tuple(piece for line in side for piece in line) for side in zip(*lines, strict=True)]
+    mine, yours = pieces or ((), ())
+    return StepRow(Side(ours, mine), Side(theirs, yours), not any(it for _, it in mine + yours))
+
+
+def _alone(step: StepView | None) -> Side | None:
+    return None if step is None else Side(step, (("\n".join(_lines(step)), False),))
 
 
 def _place(run: Run, number: int) -> int:
@@ -161,10 +168,25 @@ def _lines(view: StepView | None) -> Sequence[str]:
     return [line[:_LINE] for line in text.splitlines()[:_LINES]]
 
 
-def _diff(
-    left: Sequence[str], right: Sequence[str]
-) -> Iterator[tuple[str | None, str | None, bool]]:
-    """Yield the lines of both, and whether they are equal."""
+def _diff(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[Pieces, Pieces]]:
+    """Yield the lines of both beside each other, in pieces that differ or do not."""
     for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-        for ours, theirs in zip_longest(left[a:b], right[c:d]):
-            yield ours, theirs, tag == "equal"
+        for ours, theirs in zip_longest(left[a:b], right[c:d], fillvalue=""):
+            if tag == "equal":
+                yield ((f"{ours}\n", False),), ((f"{theirs}\n", False),)
+            else:
+                yield _words(ours, theirs)
+
+
+def _words(left: str, right: str) -> tuple[Pieces, Pieces]:
+    """Return two lines in pieces: the words in which they differ, and the others."""
+    if max(len(left), len(right)) > _CELL:  # it is quadratic
+        return ((f"{left}\n", True),), ((f"{right}\n", True),)
+    ours, theirs = _WORD.findall(left), _WORD.findall(right)
+    pieces: tuple[list[tuple[str, bool]], ...] = ([], [])
+    for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        for side, words in zip(pieces, (ours[a:b], theirs[c:d]), strict=True):
+            if words:
+                side.append(("".join(words), tag != "equal"))
+    mine, yours = (((*side, ("\n", False)) if side else ()) for side in pieces)
+    return mine, yours

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Final, NamedTuple, Self
 
 from kp_middleware.storage import MOST_POINTS, MapPoint
+from kp_middleware.views.wording import shortened
 from kp_middleware.web.marks import (
     COLOURS,
     OTHER,
@@ -29,8 +30,8 @@ _HEIGHT: Final = 270.0
 _EDGE: Final = 10.0
 _TITLE: Final = 64
 _MOST_ALIKE: Final = 6
-_MOST_NAMED: Final = 200
-_HUNDRED: Final = 100
+_MOST_DRAWN: Final = 400
+_ROUNDS: Final = 40
 _SIZES: Final = {"kp-spot": 3.5, "kp-faint-spot": 3.5, "kp-cleared-spot": 5.5, "kp-this-spot": 7.0}
 _SHAPES: Final[Mapping[str, str]] = {
     "blue": "m{r} 0a{r} {r} 0 1 1-{d} 0 {r} {r} 0 1 1 {d} 0z",
@@ -86,25 +87,17 @@ class _Spot(NamedTuple):
     colour: str
     href: str | None
 
-    def mark(self, look: str) -> Dot:
-        return Dot(self.outline(look), f"{look} kp-{self.colour}")
-
-    def outline(self, look: str) -> str:
-        return f"M{self.x:.1f} {self.y:.1f}{_shape(self.colour, _SIZES[look])}"
-
-    def named(self, look: str) -> Group:
+    def drawn(self, look: str) -> Group:
         score = "no score" if self.point.score is None else f"{self.point.score:.3f}"
-        title = f"{_cut(self.point.objective)} ({self.point.domain}, {score})".strip()
-        return Group(title, (self.mark(look),), self.href)
+        title = f"{shortened(self.point.objective, _TITLE)} ({self.point.domain}, {score})"
+        path = f"M{self.x:.1f} {self.y:.1f}{_shape(self.colour, _SIZES[look])}"
+        return Group(title, (Dot(path, f"{look} kp-{self.colour}"),), self.href)
 
 
 def trace_map(
     points: Sequence[MapPoint], domains: Sequence[str], links: Links, *, nearest: Sequence[int] = ()
 ) -> Chart:
-    """Draw the newest runs by their vectors, those that cleared larger.
-
-    200 of them say what they are when pointed at, first those that lead somewhere and cleared: a
-    link for each of 2,000 would be most of a page.
+    """Draw the 400 newest runs by their vectors, those that cleared larger.
 
     Args:
         points: The newest first.
@@ -114,35 +107,36 @@ def trace_map(
     """
     if len(points) < 3:
         return Chart(_NOTHING)
+    chosen = [*dict.fromkeys((0, *nearest, *range(min(_MOST_DRAWN, len(points)))))]
+    points = [points[at] for at in chosen]
     places, kept = project([point.vector for point in points])
     colours = colours_of({*domains, *(point.domain for point in points)})
     spots = [
         _Spot(x, y, point, colours[point.domain], links.trace(point.id))
         for point, (x, y) in zip(points, _fitted(places), strict=True)
     ]
-    named = _named(spots)
     cleared = sum(point.cleared for point in points)
     finding = f"This trace among the {len(spots):,} newest, joined with its nearest"
     if not nearest:
         finding = f"The {len(spots):,} newest traces, {cleared:,} of them cleared; PCA of their"
         finding += f" vectors, {100 * kept:.0f} % of the variance"
-        opened = sum(spots[at].href is not None for at in named)
-        if 0 < opened < len(spots):  # whoever points at another should know why
-            finding += f"; {opened:,} of them can be opened"
-    drawn = _joined(spots, nearest, named) if nearest else _spread(spots, named)
-    known = {name: links.domain(name) for name in domains}
+    drawn = _joined(spots, len(nearest)) if nearest else _spread(spots)
+    known = {name: links.runs(domain=name) for name in domains}
     keys = tuple(
         Key(name, Dot(f"M6 0{_shape(colour, 5.0)}", f"kp-spot kp-{colour}"), known.get(name))
         for name, colour in _entries(spots).items()
     )
-    every = None if nearest else links.state("recorded")
     totals = ("all of them, the newest first", f"{len(spots):,}", f"{cleared:,}")
-    table = Table(("Domain", "Traces", "Cleared"), (TableRow(totals, every), *_rows(spots, known)))
+    every = TableRow(totals, None if nearest else links.runs())
+    table = Table(("Domain", "Traces", "Cleared"), (every, *_rows(spots, known)))
     return Plot(finding, table, _HEIGHT, (*drawn,), keys)
 
 
 def project(vectors: Sequence[bytes]) -> tuple[list[tuple[float, float]], float]:
     """Return two principal components of each vector, and the part of the variance they show.
+
+    By orthogonal iteration without BLAS, whose threads spin: LAPACK's eigenvectors take 20 times
+    the processor time.
 
     Args:
         vectors: Each float32, little-endian, all of the same length.
@@ -151,12 +145,16 @@ def project(vectors: Sequence[bytes]) -> tuple[list[tuple[float, float]], float]
 
     matrix = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), -1)
     matrix = matrix - matrix.mean(axis=0)
-    variances, axes = np.linalg.eigh(matrix.T @ matrix)  # in rising order
-    axes = axes[:, :-3:-1]
-    signs = np.sign(axes[np.abs(axes).argmax(axis=0), [*range(axes.shape[1])]])  # eigh's are free
-    places = matrix @ (axes * signs)
-    total = float(variances.sum())
-    kept = float(variances[:-3:-1].sum()) / total if total > 0 else 0.0
+    axes = np.random.default_rng(0).normal(size=(2, matrix.shape[1])).astype("f4")
+    for _ in range(_ROUNDS):
+        axes = np.einsum("kn,nd->kd", np.einsum("nd,kd->kn", matrix, axes), matrix)
+        first = axes[0] / max(1e-12, float((axes[0] ** 2).sum()) ** 0.5)
+        second = axes[1] - (axes[1] * first).sum() * first
+        axes = np.stack([first, second / max(1e-12, float((second**2).sum()) ** 0.5)])
+    places = np.einsum("nd,kd->nk", matrix, axes)
+    places *= np.where(places[np.abs(places).argmax(axis=0), [0, 1]] < 0, -1, 1)  # signs are free
+    total = float((matrix**2).sum())
+    kept = float((places**2).sum()) / total if total > 0 else 0.0
     return [(float(x), float(y)) for x, y in places], min(1.0, max(0.0, kept))
 
 
@@ -181,45 +179,19 @@ def _fitted(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(across(x), up(y)) for x, y in places]
 
 
-def _named(spots: Sequence[_Spot]) -> frozenset[int]:
-    places = range(len(spots))
-    ordered = sorted(places, key=lambda at: (spots[at].href is None, not spots[at].point.cleared))
-    return frozenset(ordered[:_MOST_NAMED])
-
-
-def _spread(spots: Sequence[_Spot], named: frozenset[int]) -> Iterator[Mark | Group]:
+def _spread(spots: Sequence[_Spot]) -> Iterator[Group]:
     """Draw what cleared last, so that nothing covers it."""
-    for look, cleared in (("kp-spot", False), ("kp-cleared-spot", True)):
-        places = [at for at, spot in enumerate(spots) if spot.point.cleared == cleared]
-        yield from _in_bulk([spots[at] for at in places if at not in named], look)
-        yield from (spots[at].named(look) for at in places if at in named)
+    for spot in sorted(spots, key=lambda spot: spot.point.cleared):
+        yield spot.drawn("kp-cleared-spot" if spot.point.cleared else "kp-spot")
 
 
-def _joined(
-    spots: Sequence[_Spot], nearest: Sequence[int], named: frozenset[int]
-) -> Iterator[Mark | Group]:
-    first, others = spots[0], [at for at in range(1, len(spots)) if at not in nearest]
-    yield from _in_bulk([spots[at] for at in others if at not in named], "kp-faint-spot")
-    yield from (spots[at].named("kp-faint-spot") for at in others if at in named)
-    for at in nearest:
-        yield straight(first.x, first.y, spots[at].x, spots[at].y, "link")
-    yield from (spots[at].named("kp-cleared-spot") for at in nearest)
-    yield first.named("kp-this-spot")
-
-
-def _in_bulk(spots: Sequence[_Spot], look: str) -> Iterator[Dot]:
-    """Draw one path for all of a colour among a hundred, or one colour would cover all others."""
-    for start in range(0, len(spots), _HUNDRED):
-        some = spots[start : start + _HUNDRED]
-        for colour in dict.fromkeys(spot.colour for spot in some):
-            outlines = (spot.outline(look) for spot in some if spot.colour == colour)
-            yield Dot("".join(outlines), f"{look} kp-{colour}")
-
-
-def _cut(objective: str) -> str:
-    """Cut by characters, not by their width: a map has 2,000 of them."""
-    line = " ".join(objective[: 2 * _TITLE].split())
-    return line if len(line) <= _TITLE else f"{line[:_TITLE]}…"
+def _joined(spots: Sequence[_Spot], nearest: int) -> Iterator[Mark | Group]:
+    """Join the first with so many after it, over all others."""
+    first, near = spots[0], spots[1 : nearest + 1]
+    yield from (spot.drawn("kp-faint-spot") for spot in spots[nearest + 1 :])
+    yield from (straight(first.x, first.y, spot.x, spot.y, "link") for spot in near)
+    yield from (spot.drawn("kp-cleared-spot") for spot in near)
+    yield first.drawn("kp-this-spot")
 
 
 @cache

@@ -12,6 +12,7 @@ import pytest
 from datasette.app import Datasette
 from hand_made import put, run, step, with_value
 
+from kp_middleware import locations
 from kp_middleware.web.reviewing import FORM_KEY
 
 OVERVIEW = "/-/kp/kp"
@@ -102,6 +103,8 @@ def listed(page):
         ("?outcome=perhaps", ["sum up the trial", "write a poem", "fix the leak"]),
         ("?state=recorded", ["sum up the trial"]),
         ("?tool=pen", ["write a poem"]),
+        ("?failing=pen", []),
+        ("?error=ValueError", []),
         ("?model=big", ["fix the leak"]),
         ("?agent=Ann", ["fix the leak"]),
         ("?thread=t/1", ["sum up the trial", "fix the leak"]),
@@ -182,14 +185,102 @@ def test_two_runs_are_compared_step_by_step(show, db):
 
     page = show(db).get(f"{OVERVIEW}/compare?left=a&right=b").text
 
-    assert page.count("<mark>") == 2
-    assert "blue" in page
+    assert re.findall("<mark>(.*?)</mark>", page) == ["blue", "red"]
     assert "left=kp%3Atrace%3Ab&amp;right=kp%3Atrace%3Aa" in page
 
 
 @pytest.mark.parametrize("query", ["", "?left=a", "?left=x&right=y"])
 def test_a_comparison_with_nothing_is_not_found(shown, query):
     assert shown.get(f"{OVERVIEW}/compare{query}").status_code == 404
+
+
+def change(db, sql, *values):
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute(sql, values)
+
+
+def test_each_agent_has_a_lane_and_waiting_is_seen(show, db):
+    put(db, run("one", *(step("tool_call", tool=name) for name in "abc"), id="one"))
+    for place, (agent, began, took) in enumerate([("ann", 0, 10), ("bob", 5, 10), ("ann", 25, 5)]):
+        change(
+            db,
+            "UPDATE steps SET agent = ?, latency_ms = ?, started_at ="
+            " (SELECT substr(started_at, 1, 20) FROM traces) || ? WHERE step_id = ?",
+            *(agent, took, f"{500 + began}Z", place),
+        )
+    change(db, "UPDATE traces SET duration_ms = 30, started_at = substr(started_at, 1, 20)||'500Z'")
+
+    page = show(db).get(f"{OVERVIEW}/traces/one").text
+    timeline = page[page.index("Timeline</h2>") : page.index("As a table")]
+
+    rows = re.findall(r'kp-bar-name"><bdi>(.*?)</bdi>.*?<b>(.*?)</b>', timeline, re.DOTALL)
+    assert [name for name, _ in rows] == ["waiting", "ann", "a", "c", "bob", "b"]
+    assert dict(rows) | {} == {
+        "waiting": "10\xa0ms",
+        "ann": "30\xa0ms",
+        "a": "10\xa0ms",
+        "c": "5\xa0ms",
+        "bob": "10\xa0ms",
+        "b": "10\xa0ms",
+    }
+    assert 'href="#step-2"' in timeline
+
+
+def test_a_run_names_those_that_it_was_told_of(show, shown, db):
+    change(db, """UPDATE traces SET recalled = '["kp:trace:one", "gone"]' WHERE id LIKE '%two'""")
+
+    page = show(db).get(f"{OVERVIEW}/traces/two").text
+
+    assert listed(page) == ["fix the leak"]
+    assert "What it recalled" in page
+    assert "What it recalled" not in shown.get(f"{OVERVIEW}/traces/one").text
+
+
+def test_costs_are_on_every_page_where_there_are_prices(shown, db):
+    change(db, "UPDATE traces SET model = 'small' WHERE id LIKE '%two'")
+    pages = ("", "/runs", "/traces/two")
+    assert not any("EUR" in shown.get(OVERVIEW + page).text for page in pages)
+
+    locations.prices_file().parent.mkdir(parents=True)
+    locations.prices_file().write_text(
+        'currency = "EUR"\n[models.small]\ninput = 1000000\noutput = 2000000'
+    )
+
+    assert all("19.00\xa0EUR" in shown.get(OVERVIEW + page).text for page in pages)
+    locations.prices_file().write_text("models = 3")
+    assert all("No costs are shown" in shown.get(OVERVIEW + page).text for page in pages)
+
+
+def test_the_overview_is_of_30_days_and_so_are_its_links(show, shown, db):
+    assert "30 days" not in shown.get(OVERVIEW).text
+    change(db, "UPDATE traces SET started_at = '2026-09-01T08:00' WHERE id LIKE '%one'")
+
+    page = show(db).get(OVERVIEW).text
+    (every,) = re.findall(r'up to the newest run. <a href="([^"]*)"', page)
+
+    assert 'href="/-/kp/kp/runs?since=2026-10-05"><bdi>2</bdi>' in page
+    assert "<bdi>3</bdi></a></dd></div>\n<div><dt>succeeded" in show(db).get(every).text
+
+
+def test_what_failed_leads_to_the_runs_in_which_it_did(show, db):
+    put(db, run("one", step("error_recovery", tool="pen", content="dry"), id="one"))
+    put(db, run("two", step("tool_call", tool="pen"), id="two"))
+    page = show(db)
+
+    (href,) = re.findall(r'href="([^"]*failing=pen)"', page.get(OVERVIEW).text)
+
+    assert listed(page.get(href).text) == ["one"]
+    assert "pen failed in it" in page.get(href).text
+
+
+def test_how_well_a_score_tells_success_is_a_number(show, db):
+    for number, score in enumerate((0.2, 0.4, 0.6, 0.8)):
+        put(db, run(f"run {number}", step("thought"), success=number in {1, 3}), with_value(score))
+    change(db, "UPDATE traces SET success_source = 'feedback'")
+
+    page = html.unescape(show(db).get(OVERVIEW).text)
+
+    assert "scores higher than one that failed in 75\xa0% of all pairs" in page
 
 
 def test_a_conversation_is_one_page(shown):

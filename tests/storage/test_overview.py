@@ -205,23 +205,6 @@ def test_removals_are_summed_by_the_week_they_began_in(connection, keep, at):
     ]
 
 
-@pytest.mark.parametrize(
-    ("redactions", "earlier"), [({"email": 9}, True), ({}, False)], ids=["something", "nothing"]
-)
-def test_whether_something_was_removed_before_is_known_where_nothing_was_lately(
-    connection, keep, at, redactions, earlier
-):
-    old, new = (keep(score=0.8, decision="forward") for _ in range(2))
-    at(old, "2026-01-01")
-    at(new, "2026-11-01")
-    put_in_outbox(connection, old, "sent", redactions=redactions)
-    put_in_outbox(connection, new, "sent")
-
-    overview = History(connection).overview()
-
-    assert (overview.removals, overview.removed_earlier) == ((), earlier)
-
-
 def test_domains_are_named_without_counting_them(connection, keep):
     for domain in ("law", "code", "law"):
         keep(domain=domain)
@@ -300,10 +283,9 @@ def test_an_empty_file_has_an_overview(connection):
         (),
         (),
         (0, 0, 0),
-        False,
         (0, 0, 0, 0, False),
         (0, 0),
-        ((), (), ()),
+        ((), (), (), ()),
     )
 
 

@@ -13,7 +13,7 @@ from kp_middleware.storage import History
 from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.markdown import markdown
 from kp_middleware.views.trace import arithmetic, gate_in_words, run_as_json
-from kp_middleware.web.pages import trace_html
+from kp_middleware.web.pages import FullRun, trace_html
 from kp_middleware.web.trace_map import MostAlike
 
 
@@ -118,7 +118,7 @@ def test_a_gate_that_failed_asked_for_nothing(decided):
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
     assert "The score alone did not decide: the gate failed: AttributeError." in told(trace)
     assert "threshold" not in drawn(*run_parts(trace, steps=None, width=100))
-    page = trace_html(trace, MostAlike(), links=None)
+    page = trace_html(FullRun(trace, MostAlike()), links=None)
     assert "Its gate: mine, which failed to decide." in page
     assert "the threshold of" not in page
 

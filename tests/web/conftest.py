@@ -1,9 +1,11 @@
+from types import MappingProxyType
+
 import pytest
 from page_reading import Ways
 
 from kp_middleware import current_trace
 from kp_middleware.storage import History
-from kp_middleware.web.pages import gate_html, overview_html, trace_html
+from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
 from kp_middleware.web.trace_map import MostAlike
 
 
@@ -42,9 +44,11 @@ def gate_page(connection):
 def trace_page(connection):
     """The page of the newest trace."""
 
-    def page(links=None, **options):
+    def page(links=None, *, around=MappingProxyType({}), **options):
         seq = History(connection).find("@last")
         alike = MostAlike.among(History(connection).points(around=seq))
-        return trace_html(History(connection).run(seq), alike, links or Ways(), **options)
+        return trace_html(
+            FullRun(History(connection).run(seq), alike, **around), links or Ways(), **options
+        )
 
     return page

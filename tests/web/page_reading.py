@@ -1,5 +1,6 @@
 """What a program can see of a page."""
 
+from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,30 +37,12 @@ class Ways:
     def trace(self, trace_id):
         return f"/trace/{trace_id}"
 
-    def scores(self, low, high):
-        return f"/scores/{low:g}-{high:g}"
-
-    def domain(self, name):
-        return f"/domain/{name}"
-
-    def tool(self, name):
-        return f"/tool/{name}"
-
-    def model(self, name):
-        return f"/model/{name}"
-
-    def outcome(self, name):
-        return f"/outcome/{name}"
-
-    def day(self, name):
-        return f"/day/{name}"
-
-    def state(self, name):
-        return f"/state/{name}"
+    def runs(self, **filters):
+        return f"/runs?{urlencode(filters)}"
 
 
 class NoWays:
     """All lead nowhere."""
 
     def __getattr__(self, _):
-        return lambda *_: None
+        return lambda *_, **__: None

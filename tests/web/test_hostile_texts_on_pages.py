@@ -49,7 +49,7 @@ class Everywhere:
         self.text = text
 
     def __getattr__(self, _):
-        return lambda *_: self.text
+        return lambda *_, **__: self.text
 
 
 def overview(name):

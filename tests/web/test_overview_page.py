@@ -11,17 +11,16 @@ def test_the_overview_has_every_picture_of_the_file(work, overview_page):
         work(f"sum up trial {number}", "medical", 0.2)
 
     assert titles_of_cards(overview_page()) == [
+        "Time and tokens by day",
         "Runs by day",
         "Scores",
         "Just made it, just missed",
-        "Time and tokens",
         "What became of them",
         "What if the threshold were another",
         "Scores by domain",
         "Tools",
         "Novelty",
         "Map",
-        "Removed before sending",
     ]
 
 
@@ -71,34 +70,14 @@ def test_what_was_asked_is_never_a_link_without_a_name(work, overview_page):
     assert "".join(row.find("td/a").itertext()) == "(no objective)"
 
 
-@pytest.mark.parametrize(
-    ("queued", "earlier", "words"),
-    [
-        (0, False, "Nothing was to be sent yet"),
-        (3, False, "Nothing had to be removed from what is sent."),
-        (3, True, "before, something"),
-    ],
-    ids=["nothing to send", "nothing removed", "removed earlier"],
-)
-def test_why_nothing_was_removed_is_said_as_it_is(connection, queued, earlier, words):
-    overview = History(connection).overview()
-    overview = overview._replace(
-        funnel=overview.funnel._replace(queued=queued), removed_earlier=earlier
-    )
-
-    frame = card(overview_html(overview, Ways()), "Removed before sending")
-
-    assert words in frame.find("figcaption").text
-
-
 def test_a_tool_that_was_never_called_leads_nowhere(connection):
     used = (ToolUse("read", 3, 1, None), ToolUse("write", 0, 2, None))
     overview = History(connection).overview()._replace(tools=used, tool_totals=ToolTotals(2, 3, 3))
 
     found = hrefs(overview_html(overview, Ways()))
 
-    assert "/tool/read" in found
-    assert "/tool/write" not in found
+    assert "/runs?tool=read" in found
+    assert "/runs?tool=write" not in found
 
 
 def test_what_lies_nearest_to_the_threshold_is_listed_with_the_line_between(work, overview_page):
@@ -157,9 +136,10 @@ def test_bars_rows_and_spots_lead_where_the_links_say(work, overview_page):
 
     found = hrefs(overview_page())
 
-    starts = {href.split("/")[1] for href in found}
-    assert starts == {"trace", "scores", "day", "domain", "tool", "state"}
-    assert {"/tool/look", "/state/recorded", "/domain/medical"} <= set(found)
+    assert {"/runs?", "/runs?tool=look", "/runs?domain=medical&sort=score"} <= {*found}
+    assert any(href.startswith("/runs?since=") for href in found)
+    assert any(href.startswith("/runs?min_score=") for href in found)
+    assert any(href.startswith("/trace/") for href in found)
 
 
 def test_where_nothing_leads_anywhere_there_is_no_link(work, overview_page):

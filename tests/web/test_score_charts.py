@@ -70,7 +70,10 @@ def test_a_bar_leads_to_its_runs_and_so_does_its_row_in_the_table():
     chart = score_histogram(slices(code={0: 3, 10: 4}), Ways())
 
     found = groups(chart)
-    assert [one.href for one in found] == ["/scores/0-0.05", "/scores/0.1-0.15"]
+    assert [one.href for one in found] == [
+        "/runs?min_score=0&max_score=0.05&sort=score",
+        "/runs?min_score=0.1&max_score=0.15&sort=score",
+    ]
     assert [row.href for row in chart.table.rows] == [one.href for one in found]
     assert [one.title for one in found] == ["0.00 to 0.05: 3 traces", "0.10 to 0.15: 4 traces"]
 
@@ -124,7 +127,10 @@ def test_each_domain_has_its_own_histogram_on_one_scale():
     code, law = chart.panels
     (of_code,), (of_law,) = bars(code.marks, "below"), bars(law.marks, "below")
     assert of_code.height == pytest.approx(1.5 * of_law.height, abs=0.02)  # 75 % beside 50 %
-    assert (code.href, code.title) == ("/domain/code", "code: 200 of 800 at or above 0.75")
+    assert (code.href, code.title) == (
+        "/runs?domain=code&sort=score",
+        "code: 200 of 800 at or above 0.75",
+    )
 
 
 def test_of_many_domains_the_table_has_all_and_the_chart_the_first():

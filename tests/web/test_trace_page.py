@@ -6,7 +6,7 @@ from page_reading import NoWays, card, hrefs, parsed, text_of, titles_of_cards
 
 from kp_middleware import current_trace
 from kp_middleware.storage import History
-from kp_middleware.web.pages import FULL, trace_html
+from kp_middleware.web.pages import FULL, FullRun, trace_html
 from kp_middleware.web.trace_map import MostAlike
 
 
@@ -105,7 +105,7 @@ def test_among_whom_it_was_compared_is_said(work, connection, compared, words):
     work("two")
     alike = replace(MostAlike.among(History(connection).points(around=2)), compared=compared)
 
-    page = trace_html(History(connection).run(2), alike, NoWays())
+    page = trace_html(FullRun(History(connection).run(2), alike), NoWays())
 
     assert words in text_of(page)
 
@@ -120,7 +120,7 @@ def test_what_was_sent_is_shown_as_it_is(work, trace_page):
     work("one")
     body = json.dumps({"task": {"objective": "</pre><b>é"}})
 
-    shown = card(trace_page(body=body), "What left this machine")
+    shown = card(trace_page(around={"body": body}), "What left this machine")
 
     assert json.loads("".join(shown.find("details/pre").itertext())) == json.loads(body)
     assert shown.find("details/summary").text == f"The exact body, {len(body)} bytes, indented"
@@ -136,7 +136,7 @@ def test_what_does_not_fit_is_cut_and_counted(kp, trace_page):
     talk("y" * 1000)
     extent = FULL._replace(steps=2, characters=100, body=20)
 
-    page = trace_page(extent=extent, body=json.dumps(["w" * 100]))
+    page = trace_page(extent=extent, around={"body": json.dumps(["w" * 100])})
 
     assert "more steps are not shown here" in text_of(page)
     assert len(parsed(page).findall(".//ol/li")) == 2
@@ -173,7 +173,7 @@ def test_no_text_of_a_trace_can_break_its_page(work, trace_page, name):
     work(name, domain=name[:500])
     work(f"{name} again", domain=name[:500])
 
-    page = trace_page(NoWays(), body=json.dumps({"x": name.replace("\x00", "")}))
+    page = trace_page(NoWays(), around={"body": json.dumps({"x": name.replace("\x00", "")})})
 
     assert [*parsed(page).iter("img")] == []
     assert {*hrefs(page)} <= {"#step-2"}

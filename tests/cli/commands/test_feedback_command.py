@@ -9,7 +9,7 @@ from kp_middleware.cli.console import drawn
 from kp_middleware.cli.run_text import run_parts
 from kp_middleware.database import connect
 from kp_middleware.storage import History
-from kp_middleware.web.pages import trace_html
+from kp_middleware.web.pages import FullRun, trace_html
 from kp_middleware.web.trace_map import MostAlike
 
 
@@ -141,7 +141,7 @@ def test_a_terminal_and_the_page_tell_it_too(db):
         trace = History(connection).run(1)
 
     lines = drawn(*run_parts(trace, steps=None, width=100))
-    page = str(trace_html(trace, MostAlike(), Ways()))
+    page = str(trace_html(FullRun(trace, MostAlike()), Ways()))
 
     said = "UTC: no success (before: not known to have failed, confidence 0.900)"
     assert f"  feedback {trace.feedback[0].given_at[:10]}" in lines

@@ -1,0 +1,130 @@
+"""What runs cost, by the user's own prices: ``prices.toml`` in the config folder."""
+
+import math
+import tomllib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kp_middleware import locations
+from kp_middleware.storage import History, ModelTokens
+from kp_middleware.views.wording import distance
+
+_MILLION = 1_000_000
+
+
+class Price(NamedTuple):
+    """The price of a million tokens, in and out."""
+
+    input: float
+    output: float
+
+
+class Spending(NamedTuple):
+    """What runs cost by run, by day and by model; what has no price is not in it.
+
+    Attributes:
+        runs: The cost of each run of which all tokens have a price, by ``seq``.
+        days: The cost of each day; likewise ``models``.
+        unpriced: The models without a price.
+    """
+
+    runs: Mapping[int, float]
+    days: Mapping[str, float]
+    models: Mapping[str, float]
+    unpriced: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The prices of models.
+
+    Attributes:
+        models: By the name of the model.
+        currency: Of all of them.
+        problem: Why there are none although there is a file; empty where nothing is wrong.
+    """
+
+    models: Mapping[str, Price] = field(default_factory=dict)
+    currency: str = "USD"
+    problem: str = ""
+
+    def cost(self, model: str | None, tokens: tuple[int | None, int | None]) -> float | None:
+        """Return what so many tokens in and out cost; None if the model has no price."""
+        price = self.models.get(model or "")
+        if price is None or tokens == (None, None):
+            return None
+        return ((tokens[0] or 0) * price.input + (tokens[1] or 0) * price.output) / _MILLION
+
+    def spending(self, used: Iterable[ModelTokens]) -> Spending:
+        """Add up what runs cost."""
+        runs: defaultdict[int, float] = defaultdict(float)
+        days: defaultdict[str, float] = defaultdict(float)
+        models: defaultdict[str, float] = defaultdict(float)
+        unknown, unpriced = set[int](), set[str]()
+        for one in used:
+            cost = self.cost(one.model, (one.input, one.output))
+            if cost is None:
+                unknown.add(one.seq)
+                unpriced.add(one.model or "calls that name no model")
+                continue
+            runs[one.seq] += cost
+            days[one.day] += cost
+            models[str(one.model)] += cost
+        known = {seq: cost for seq, cost in runs.items() if seq not in unknown}
+        return Spending(known, days, models, tuple(sorted(unpriced)))
+
+    def costs(self, history: History, seqs: Collection[int]) -> Mapping[int, float]:
+        """Return the cost of each of these runs that has one."""
+        return self.spending(history.tokens(seqs)).runs if self.models else {}
+
+    def as_json(self, cost: float | None) -> dict[str, Any]:
+        """Return the cost of a run as JSON shows it; nothing if the user has set no prices."""
+        return {"cost": cost, "currency": self.currency} if self.models else {}
+
+    def in_words(self, cost: float | None) -> str:
+        """Write an amount with its currency; empty for None.
+
+        >>> Prices().in_words(1234.5), Prices().in_words(0.00123), Prices().in_words(None)
+        ('1,234.50 USD', '0.0012 USD', '')
+        """
+        if cost is None:
+            return ""
+        amount = f"{cost:,.2f}" if cost >= 1 or cost == 0 else distance(cost, least=4)
+        return f"{amount}\N{NO-BREAK SPACE}{self.currency}"
+
+
+def read_prices() -> Prices:
+    """Read the user's prices; without a file, or with one that cannot be read, there are none."""
+    path = locations.prices_file()
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        models = {name: _price(name, one) for name, one in _table(given, "models").items()}
+        return Prices(models, _currency(given))
+    except (FileNotFoundError, NotADirectoryError):
+        return Prices()
+    except (OSError, ValueError, RecursionError) as error:
+        return Prices(problem=f"no costs are shown, {path} cannot be read: {error}")
+
+
+def _currency(given: Mapping[str, Any]) -> str:
+    match given.get("currency", "USD"):
+        case str() as currency if 0 < len(currency) <= 8:
+            return currency
+    raise ValueError('currency is a short text, such as "USD"')
+
+
+def _table(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    match given.get(name, {}):
+        case dict() as table:
+            return table
+    raise ValueError(f"{name} is no table")
+
+
+def _price(model: str, given: object) -> Price:
+    match given:
+        case {"input": int() | float() as low, "output": int() | float() as high}:
+            if all(math.isfinite(one) and one >= 0 for one in (low, high)):
+                return Price(float(low), float(high))
+    raise ValueError(f"{model} needs input and output, each the price of a million tokens")
