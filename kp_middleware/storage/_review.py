@@ -141,7 +141,7 @@ class Reviews(Queries):
         return unjudged
 
     def success_record(self, *, first: int = 0) -> SuccessRecord:
-        """Count the known endings, of scored runs and of those forwarded, from the run ``first``."""
+        """Count the known endings, of scored runs and of those forwarded, from ``first`` on."""
         (known,) = self._all(
             SuccessRecord,
             "SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),"  # noqa: S608 - ours
