@@ -1,11 +1,11 @@
 """What the estimate of success reads of earlier runs, and what it said of each."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from kp_middleware.core.endings import TOLD
-from kp_middleware.database import Connection
+from kp_middleware.storage._queries import Queries
 
 TOLD_SQL: Final = ", ".join(f"'{source}'" for source in sorted(TOLD))
 _RECORD: Final = 200  # known runs that a track record counts
@@ -14,6 +14,14 @@ _SEEN: Final = (
     f"(SELECT seq FROM traces WHERE {_KIND} ORDER BY seq DESC LIMIT :most) t"  # noqa: S608 - ours
     " JOIN estimates e ON e.trace_seq = t.seq"
 )
+_TRACK_RECORD: Final = f"""
+    SELECT count(*), coalesce(sum((p >= 0.5) = success), 0),
+           coalesce(sum((base >= 0.5) = success), 0)
+    FROM (SELECT e.p, e.base, t.success
+          FROM traces t INDEXED BY traces_kind JOIN estimates e ON e.trace_seq = t.seq
+          WHERE t.score IS NOT NULL AND t.domain = ? AND t.framework IS ? AND e.p IS NOT NULL
+            AND t.success_source IN ({TOLD_SQL}) ORDER BY t.seq DESC LIMIT ?)
+"""  # noqa: S608 - ours
 
 
 class Kind(NamedTuple):
@@ -80,73 +88,56 @@ class RunEstimate(NamedTuple):
     base_right: int
 
 
-def read_estimate(connection: Connection, seq: int) -> RunEstimate | None:
-    """Read what was estimated when a run ended; None without an estimate."""
-    row = connection.execute(
-        "SELECT e.p, e.reasons, t.domain, t.framework FROM estimates e"
-        " JOIN traces t ON t.seq = e.trace_seq WHERE e.trace_seq = ? AND e.p IS NOT NULL",
-        (seq,),
-    ).fetchone()
-    if row is None:
-        return None
-    p, reasons, domain, framework = row
-    counts = connection.execute(
-        "SELECT count(*), coalesce(sum((p >= 0.5) = success), 0),"  # noqa: S608 - ours
-        " coalesce(sum((base >= 0.5) = success), 0) FROM (SELECT e.p, e.base, t.success"
-        "   FROM traces t INDEXED BY traces_kind JOIN estimates e ON e.trace_seq = t.seq"
-        "   WHERE t.score IS NOT NULL AND t.domain = ? AND t.framework IS ? AND e.p IS NOT NULL"
-        f"   AND t.success_source IN ({TOLD_SQL}) ORDER BY t.seq DESC LIMIT ?)",
-        (domain, framework, _RECORD),
-    ).fetchone()
-    return RunEstimate(p, tuple((*one,) for one in json.loads(reasons)), *counts)
-
-
-class EstimateTable:
+class EstimateTable(Queries):
     """The features of the runs in one file, with what was estimated."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def of(self, seq: int) -> RunEstimate | None:
+        """Return what was estimated when a run ended; None without an estimate."""
+        row = self._row(
+            "SELECT e.p, e.reasons, t.domain, t.framework FROM estimates e"
+            " JOIN traces t ON t.seq = e.trace_seq WHERE e.trace_seq = ? AND e.p IS NOT NULL",
+            (seq,),
+        )
+        if row is None:
+            return None
+        p, reasons, *kind = row
+        counts = self._row(_TRACK_RECORD, (*kind, _RECORD))
+        return RunEstimate(p, tuple((*one,) for one in json.loads(reasons)), *counts)
 
     def known(self, kind: Kind, *, before: int, age: int) -> list[KnownRun]:
         """Return the known runs among the last ones before a ``seq``, the newest first."""
-        rows = self._connection.execute(
+        return self._all(
+            KnownRun,
             f"SELECT seq, success FROM (SELECT seq, success, success_source FROM traces"  # noqa: S608 - ours
             f" WHERE {_KIND} ORDER BY seq DESC LIMIT :age) WHERE success_source IN ({TOLD_SQL})",
             {**kind._asdict(), "seq": before, "age": age},
         )
-        return [KnownRun(seq, bool(success)) for seq, success in rows]
 
     def count(self, kind: Kind, *, before: int, most: int) -> int:
         """Count those of the last runs before a ``seq`` that have features."""
-        (count,) = self._connection.execute(
-            f"SELECT count(*) FROM {_SEEN}",  # noqa: S608 - ours
-            {**kind._asdict(), "seq": before, "most": most},
-        ).fetchone()
-        return int(count)
+        values = {**kind._asdict(), "seq": before, "most": most}
+        return int(self._value(f"SELECT count(*) FROM {_SEEN}", values))  # noqa: S608 - ours
 
     def seen(self, kind: Kind, *, before: int, most: int) -> list[bytes]:
         """Return the features of the last runs before a ``seq``, known or not."""
-        rows = self._connection.execute(
-            f"SELECT e.features FROM {_SEEN}",  # noqa: S608 - ours
-            {**kind._asdict(), "seq": before, "most": most},
-        )
-        return [features for (features,) in rows]
+        values = {**kind._asdict(), "seq": before, "most": most}
+        return self._column(f"SELECT e.features FROM {_SEEN}", values)  # noqa: S608 - ours
 
-    def learned(self, seqs: Collection[int], embedder: str | None) -> Iterator[LearnedRun]:
-        """Yield what is learned from runs that have features, in order."""
-        rows = self._connection.execute(
+    def learned(self, seqs: Collection[int], embedder: str | None) -> list[LearnedRun]:
+        """Return what is learned from runs that have features, in order."""
+        return self._all(
+            LearnedRun,
             "SELECT e.trace_seq, e.features, v.vector, e.p, e.base FROM estimates e"
             " LEFT JOIN vectors v ON v.seq = (SELECT max(seq) FROM vectors"
             "   WHERE trace_seq = e.trace_seq AND embedder = :embedder)"
             " WHERE e.trace_seq IN (SELECT value FROM json_each(:seqs)) ORDER BY e.trace_seq",
             {"embedder": embedder, "seqs": json.dumps([*seqs])},
         )
-        return map(LearnedRun._make, rows)
 
     def save(self, seq: int, features: bytes, said: StoredEstimate | None) -> None:
         """Store the features of a run, and what is estimated of it."""
         p, base, known, reasons = (None,) * 4 if said is None else said
-        self._connection.execute(
+        self._run(
             "INSERT OR REPLACE INTO estimates (trace_seq, features, p, base, known, reasons)"
             " VALUES (?, ?, ?, ?, ?, ?)",
             (seq, features, p, base, known, None if reasons is None else json.dumps(reasons)),

@@ -10,6 +10,7 @@ from kp_middleware.database import Connection, transaction
 from kp_middleware.errors import RegistryError, RegistryRejectedError
 from kp_middleware.outbox_items import OutboxItem, Receipt
 from kp_middleware.storage._history import History
+from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import Run
 
 _LEASE_S: Final = 40.0
@@ -53,7 +54,7 @@ class _Place(NamedTuple):
         return _Place(max(self.until, seq), left[-_MOST_LEFT:])
 
 
-class ExportCursor:
+class ExportCursor(Queries):
     """The runs that one exporter has not been given yet, as an `Outbox`.
 
     A run is claimed, sent and passed one at a time, whatever the number of processes: the next one
@@ -79,7 +80,7 @@ class ExportCursor:
         since: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._key = f"export {name}"
         self._choose = choose
         self._prepare = prepare
@@ -187,55 +188,38 @@ class ExportCursor:
 
     def _among(self, left: tuple[int, ...]) -> list[ExportCandidate]:
         """Return those of these runs that are still there."""
-        if not left:
-            return []
-        rows = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM traces"  # noqa: S608 - ours
-            " WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq",
-            (json.dumps(left),),
-        )
-        return [ExportCandidate._make(row) for row in rows]
+        among = f"SELECT {_COLUMNS} FROM traces WHERE seq IN (SELECT value FROM json_each(?))"  # noqa: S608 - ours
+        return self._all(ExportCandidate, f"{among} ORDER BY seq", (json.dumps(left),))
 
     def _after(self, until: int) -> Iterator[ExportCandidate]:
-        while True:
-            rows = self._connection.execute(
-                f"SELECT {_COLUMNS} FROM traces WHERE seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 - ours
-                (until, _AT_ONCE),
-            ).fetchall()
-            for row in rows:
-                yield ExportCandidate._make(row)
-            if len(rows) < _AT_ONCE:
-                return
-            until = rows[-1][0]
+        after = f"SELECT {_COLUMNS} FROM traces WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - ours
+        while found := self._all(ExportCandidate, after, (until, _AT_ONCE)):
+            yield from found
+            until = found[-1].seq
 
     def _place(self) -> _Place:
-        row = self._row()
-        if row is None:
+        asked = "SELECT value FROM meta WHERE key = ?", (self._key,)
+        stored = self._value(*asked)
+        if stored is None:
             with transaction(self._connection):
-                (until,) = self._connection.execute(
+                until = self._value(
                     "SELECT coalesce(max(seq), 0) FROM traces WHERE started_at < ?", (self._since,)
-                ).fetchone()
-                self._connection.execute(
+                )
+                self._run(
                     "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
                     (self._key, json.dumps(_Place(until))),
                 )
-            row = self._row()
-        until, left, *rest = json.loads(row or "[0, []]")
+            stored = self._value(*asked)
+        until, left, *rest = json.loads(stored)
         return _Place(until, tuple(left), *rest)
-
-    def _row(self) -> str | None:
-        row = self._connection.execute(
-            "SELECT value FROM meta WHERE key = ?", (self._key,)
-        ).fetchone()
-        return None if row is None else str(row[0])
 
     def _move(self, before: _Place, after: _Place) -> bool:
         """Store a place unless another process has moved; return whether it was stored."""
         if before == after:
             return True
         with transaction(self._connection):
-            moved = self._connection.execute(
+            moved = self._row(
                 "UPDATE meta SET value = ? WHERE key = ? AND value = ? RETURNING key",
                 (json.dumps(after), self._key, json.dumps(before)),
-            ).fetchone()
+            )
         return moved is not None

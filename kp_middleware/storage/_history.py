@@ -12,7 +12,7 @@ from kp_middleware.core.replay import ScoredRun
 from kp_middleware.database import connect
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.storage._activity import ModelTokens, read_model_tokens
-from kp_middleware.storage._estimates import read_estimate
+from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._listing import Filters, Listing
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox_admin import Entry, OutboxAdmin
@@ -76,7 +76,7 @@ class History(Listing, Overviews, Maintenance):
             self._named("SELECT * FROM steps WHERE trace_seq = ? ORDER BY step_id", (seq,)),
             self._named("SELECT * FROM outbox WHERE trace_seq = ?", (seq,)),
             self._named("SELECT * FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,)),
-            read_estimate(self._connection, seq),
+            EstimateTable(self._connection).of(seq),
         )
 
     def document(self, seq: int) -> str | None:

@@ -1,12 +1,13 @@
 """Past runs in the order of recording, for rescoring."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kp_middleware.core.endings import Ending
 from kp_middleware.database import Connection
 from kp_middleware.instants import epoch_s
+from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
@@ -42,8 +43,7 @@ _FROM: Final = """
 _SCORED: Final = """
     (t.state = 'scored' OR (t.state = 'failed' AND t.reason_code = 'not_scored'))
 """
-
-
+_CHOSEN: Final = f"FROM main.traces t WHERE {_SCORED} AND {_SELECTED}"
 _DRY_RUN: Final = (
     """
     CREATE TEMP TABLE traces AS
@@ -82,36 +82,19 @@ class PastRun(NamedTuple):
     """One run that was scored, or whose scoring failed.
 
     Attributes:
-        seq: The ``seq`` of its trace.
-        id: The id of its trace.
-        domain: Its domain.
-        started_at: An instant.
         duration_ms: 0 where it is not known.
-        steps: The full number of steps; likewise ``tools`` and ``recoveries``.
-        success: 1 or 0.
-        confidence: 0 to 1.
         score: From 0 to 1; None where it could not be scored.
-        novelty: One of the four signals.
         rules: Those that fired, as JSON.
         embedder: The fingerprint of what novelty was measured with; None: it was not measured.
         nearest_seq: The nearest run before; None where there was none, or where it is gone.
-        nearest_similarity: How near it was; None where there was none.
         p_success: The probability that its task was done, when it was ranked first; None: nothing
-            was known.
-        rank_key: The key by which it was ranked first.
-        credit: Of the share after it; None of other gates.
-        success_source: Who says so; likewise ``confidence_source``.
+            was known. Likewise ``rank_key`` and ``credit``.
         success_before: As it was before the first feedback, 1 or 0; None: there was none. Likewise
             ``confidence_before``.
-        gate: Which gate decided, with its ``threshold``.
-        decision: ``forward`` or ``withhold``.
-        visibility: ``private`` never leaves.
         let_through_at: When it was forwarded, an instant; None if it was withheld.
         outbox: The state of its row in the outbox; None where it has none.
-        outbox_reason: Why it is in that state.
         is_selected: Whether it is to be rescored.
         vector_seq: The ``seq`` of its vector by the given embedder; None if it has none.
-        vector: That vector: float32, little-endian.
         added_at_ms: When it was first scored, in ms since the epoch; None if unknown.
         measures: The other three signals, then the four weights.
     """
@@ -204,7 +187,7 @@ class Remembered(NamedTuple):
     added_at_ms: int
 
 
-class PastRuns:
+class PastRuns(Queries):
     """The runs of one file that were scored, or whose scoring failed.
 
     Args:
@@ -224,33 +207,25 @@ class PastRuns:
         *,
         dry_run: bool = False,
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         for statement in _DRY_RUN if dry_run else ():
-            connection.execute(statement)
+            self._run(statement)
         self._embedder = embedder
         self._asked = {**selection._asdict(), "embedder": embedder}
 
     def count(self, *, after: int) -> int:
         """Count the selected runs after a ``seq``."""
-        (count,) = self._connection.execute(
-            f"SELECT count(*) FROM main.traces t"  # noqa: S608 - ours
-            f" WHERE {_SCORED} AND {_SELECTED} AND t.seq > :after",
-            {**self._asked, "after": after},
-        ).fetchone()
-        return int(count)
+        values = {**self._asked, "after": after}
+        return int(self._value(f"SELECT count(*) {_CHOSEN} AND t.seq > :after", values))
 
     def first(self) -> int | None:
         """Return the ``seq`` of the first selected run; None if there is none."""
-        row = self._connection.execute(
-            f"SELECT t.seq FROM main.traces t"  # noqa: S608 - ours
-            f" WHERE {_SCORED} AND {_SELECTED} ORDER BY t.seq LIMIT 1",
-            self._asked,
-        ).fetchone()
-        return None if row is None else int(row[0])
+        seq: int | None = self._value(f"SELECT min(t.seq) {_CHOSEN}", self._asked)
+        return seq
 
     def before(self, seq: int, limit: int) -> Iterator[Remembered]:
         """Yield the vectors of the last runs before a ``seq``, the oldest first."""
-        rows = self._connection.execute(
+        rows = self._run(
             """
             SELECT t.id, v.vector, v.added_at_ms
             FROM vectors v CROSS JOIN main.traces t ON t.seq = v.trace_seq
@@ -265,37 +240,30 @@ class PastRuns:
 
     def after(self, seq: int, limit: int) -> list[PastRun]:
         """Return the next runs after a ``seq``, selected or not."""
-        rows = self._connection.execute(
-            f"SELECT {_COLUMNS} {_FROM} WHERE {_SCORED} AND t.seq > :after"
-            " ORDER BY t.seq LIMIT :limit",
-            {**self._asked, "after": seq, "limit": limit},
-        ).fetchall()
-        return [*map(_run, rows)]
+        values = {**self._asked, "seq": seq, "limit": limit}
+        return self._runs("t.seq > :seq ORDER BY t.seq LIMIT :limit", values)
 
     def run(self, seq: int) -> PastRun | None:
         """Return the current state of a run; None if it was removed or is not scored yet."""
-        row = self._connection.execute(
-            f"SELECT {_COLUMNS} {_FROM} WHERE {_SCORED} AND t.seq = :seq",
-            {**self._asked, "seq": seq},
-        ).fetchone()
-        return None if row is None else _run(row)
+        found = self._runs("t.seq = :seq", {**self._asked, "seq": seq})
+        return found[0] if found else None
+
+    def _runs(self, which: str, values: Mapping[str, object]) -> list[PastRun]:
+        rows = self._run(f"SELECT {_COLUMNS} {_FROM} WHERE {_SCORED} AND {which}", values)
+        return [PastRun._make((*row[:-_MEASURES], row[-_MEASURES:])) for row in rows]
 
     def document(self, seq: int) -> str | None:
         """Return the ReasoningTrace as JSON; None if it was lost."""
-        row = self._connection.execute(
-            "SELECT body FROM documents WHERE trace_seq = ?", (seq,)
-        ).fetchone()
-        return None if row is None else str(row[0])
+        document: str | None = self._value("SELECT body FROM documents WHERE trace_seq = ?", (seq,))
+        return document
 
     def mend(self, seq: int) -> None:
         """Mark a failed run as scored, before its score is stored."""
-        self._connection.execute(
-            "UPDATE traces SET state = 'scored' WHERE seq = ? AND state = 'failed'", (seq,)
-        )
+        self._run("UPDATE traces SET state = 'scored' WHERE seq = ? AND state = 'failed'", (seq,))
 
     def add_vector(self, run: PastRun, vector: bytes) -> int:
         """Store a run's vector with the run's own time; return the vector's ``seq``."""
-        cursor = self._connection.execute(
+        cursor = self._run(
             "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
             " VALUES (?, ?, ?, ?, ?)",
             (run.seq, run.id, self._embedder, run.ended_ms, vector),
@@ -305,12 +273,12 @@ class PastRuns:
     def move_vector(self, run: PastRun) -> int:
         """Store a run's vector again as the newest, because readers take the newest ones."""
         assert run.vector is not None  # noqa: S101 - it has one
-        self._connection.execute("DELETE FROM vectors WHERE seq = ?", (run.vector_seq,))
+        self._run("DELETE FROM vectors WHERE seq = ?", (run.vector_seq,))
         return self.add_vector(run, run.vector)
 
     def rank(self, seq: int, key: float | None, p_success: float | None) -> None:
         """Note by what a run is ranked, whose score and decision stay."""
-        self._connection.execute(
+        self._run(
             "UPDATE traces SET rank_key = :key, p_success = :p WHERE seq = :seq"
             " AND (rank_key IS NOT :key OR p_success IS NOT :p)",
             {"seq": seq, "key": key, "p": p_success},
@@ -319,7 +287,7 @@ class PastRuns:
     def suppose(self, seq: int, evaluation: "Evaluation", *, decided_at: str | None) -> None:
         """Note in a dry run what a run would get; None keeps the earlier time of the decision."""
         verdict = evaluation.verdict
-        self._connection.execute(
+        self._run(
             "UPDATE temp.traces SET score = ?, gate = ?, decision = ?, rank_key = ?, chosen = ?,"
             " credit = ?, decided_at = coalesce(?, decided_at) WHERE seq = ?",
             (
@@ -327,7 +295,3 @@ class PastRuns:
                 *(verdict.key, verdict.chosen, verdict.credit, decided_at, seq),
             ),
         )
-
-
-def _run(row: tuple[object, ...]) -> PastRun:
-    return PastRun._make((*row[:-_MEASURES], row[-_MEASURES:]))

@@ -22,10 +22,11 @@ from kp_middleware.storage._last_decisions import claim_to_say, read_last_decisi
 from kp_middleware.storage._maintenance import Pruning
 from kp_middleware.storage._outbox_table import OutboxTable
 from kp_middleware.storage._past_runs import PastRuns, Selection
+from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import Run
 from kp_middleware.storage._rescue import rescue
 from kp_middleware.storage._statistics import Counts, Statistics
-from kp_middleware.storage._store import Belief, Outcome, PausedRun, Rescue
+from kp_middleware.storage._store import Belief, Outcome, PausedRun, Rescue, Told
 from kp_middleware.storage._traces import Traces
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ class SqliteStore(Traces):
                 with self._outliving(seq):
                     self.remove(seq)
                     seq = self._insert(run, seq)
-            elif (known := self._seq_of(run.trace.id)) is not None:
-                return known
+            elif known := self._value("SELECT seq FROM traces WHERE id = ?", (run.trace.id,)):
+                return int(known)
             else:
                 seq = self._insert(run, None)
             if until is not None:
@@ -172,15 +173,14 @@ class SqliteStore(Traces):
         return self._read(f"{_SELECT} WHERE w.until <= ? ORDER BY w.until LIMIT 1", now)
 
     def next_overdue(self) -> str | None:
-        row = self._connection.execute("SELECT min(until) FROM waiting").fetchone()
-        return None if row[0] is None else str(row[0])
+        until: str | None = self._value("SELECT min(until) FROM waiting")
+        return until
 
     def paused_threads(self) -> frozenset[str]:
-        rows = self._connection.execute("SELECT DISTINCT thread FROM waiting")
-        return frozenset(str(thread) for (thread,) in rows)
+        return frozenset(self._column("SELECT DISTINCT thread FROM waiting"))
 
     def leave(self, seq: int) -> None:
-        self._connection.execute("UPDATE waiting SET is_left = 1 WHERE trace_seq = ?", (seq,))
+        self._run("UPDATE waiting SET is_left = 1 WHERE trace_seq = ?", (seq,))
 
     def add_aliases(self, seq: int, ids: Iterable[str]) -> None:
         """Add ids that also lead to this trace."""
@@ -191,19 +191,21 @@ class SqliteStore(Traces):
         )
 
     def belief(self, trace_id: str) -> Belief | None:
-        row = self._connection.execute(
+        row = self._row(
             "SELECT seq, state, success, confidence, confidence_source FROM traces WHERE id = :id"
             " OR seq = (SELECT trace_seq FROM aliases WHERE id = :id)",
             {"id": trace_id},
-        ).fetchone()
+        )
         if row is None:
             return None
         seq, state, success, confidence, source = row
-        told = self._connection.execute(
-            "SELECT success, confidence FROM feedback WHERE trace_seq = ? ORDER BY seq", (seq,)
-        ).fetchall()
-        last = _told(*told[-1]) if told else None
-        return Belief(seq, state, bool(success), confidence, source, last)
+        told = self._all(
+            Told,
+            "SELECT success, confidence FROM feedback WHERE trace_seq = ?"
+            " ORDER BY seq DESC LIMIT 1",
+            (seq,),
+        )
+        return Belief(seq, state, bool(success), confidence, source, next(iter(told), None))
 
     def add_feedback(
         self,
@@ -213,31 +215,22 @@ class SqliteStore(Traces):
         given_at: str,
         told: tuple[bool | None, float | None],
     ) -> None:
-        seq, (success, confidence) = before.seq, after
-        self._connection.execute(
+        self._run(
             "INSERT INTO feedback (trace_seq, given_at, success, confidence, success_before,"
             " confidence_before) VALUES (?, ?, ?, ?, ?, ?)",
-            (seq, given_at, *told, before.success, before.confidence),
+            (before.seq, given_at, *told, before.success, before.confidence),
         )
-        sources = ["feedback" if said is not None else None for said in told]
-        if told[1] is None and confidence != before.confidence:
-            sources[1] = "assumed"
-        self._connection.execute(
-            "UPDATE traces SET success = ?, confidence = ?,"
-            " success_source = coalesce(?, success_source),"
-            " confidence_source = coalesce(?, confidence_source) WHERE seq = ?",
-            (success, confidence, *sources, seq),
-        )
-        self._connection.execute(
-            "UPDATE documents SET body = json_set(body, '$.metadata.success', json(?),"
-            " '$.outcome.confidence', json(?)) WHERE trace_seq = ?",
-            (json.dumps(success), json.dumps(confidence), seq),  # SQLite's own conversion rounds
-        )
+        facts: dict[str, bool | float | str] = {**after._asdict()}
+        if told[0] is not None:
+            facts["success_source"] = "feedback"
+        if told[1] is not None or after.confidence != before.confidence:
+            facts["confidence_source"] = "assumed" if told[1] is None else "feedback"
+        self._save_ending(before.seq, **facts)
 
     def _pause(self, seq: int, run: "RecordedRun", until: str) -> None:
         if run.part is None:
             raise ValueError("a run that waits is a part of a thread")
-        self._connection.execute(
+        self._run(
             "INSERT INTO waiting (trace_seq, thread, until, run) VALUES (?, ?, ?, ?)",
             (seq, run.part.thread, until, run.model_dump_json(exclude={"trace"})),
         )
@@ -245,12 +238,11 @@ class SqliteStore(Traces):
     @contextmanager
     def _outliving(self, seq: int) -> Iterator[None]:
         """Preserve aliases and feedback of a trace while its row is replaced under its ``seq``."""
-        ids = self._connection.execute("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
-        kept = self._connection.execute(
+        aliases = self._column("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
+        kept = self._run(
             f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?",  # noqa: S608 - our own names
             (seq,),
         ).fetchall()
-        aliases = [str(one) for (one,) in ids]
         yield
         self.add_aliases(seq, aliases)
         self._connection.executemany(
@@ -262,7 +254,7 @@ class SqliteStore(Traces):
         from kp_middleware.runs import RecordedRun  # read-only commands need none
 
         found = []
-        for seq, facts, body, is_left in self._connection.execute(sql, (value,)).fetchall():
+        for seq, facts, body, is_left in self._run(sql, (value,)).fetchall():
             document = {**json.loads(facts), "trace": json.loads(body)}
             try:
                 run = RecordedRun.model_validate_json(json.dumps(document))
@@ -275,16 +267,12 @@ class SqliteStore(Traces):
     def _give_up(self, seq: int, why: str) -> None:
         """Mark an unreadable run as failed, so that it does not block the others."""
         logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
-        self._connection.execute("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
-        self._connection.execute(
+        self._run("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
+        self._run(
             "UPDATE traces SET state = 'failed', reason_code = 'not_resumed', reason_args = ?"
             " WHERE seq = ?",
             (json.dumps({"error": why[:200]}), seq),
         )
-
-
-def _told(success: int | None, confidence: float | None) -> tuple[bool | None, float | None]:
-    return None if success is None else bool(success), confidence
 
 
 _RANKED: Final = """
@@ -300,7 +288,7 @@ _LATER_CREDIT: Final = """
 """The credit of a later run that was ranked before this one: the two processes share it."""
 
 
-class GateHistory:
+class GateHistory(Queries):
     """The scores and decisions before one run.
 
     Args:
@@ -324,9 +312,9 @@ class GateHistory:
         *,
         let_through_at: str | None = None,
     ) -> None:
+        super().__init__(connection)
         self.rank_key = 0.0
         self.trouble: sqlite3.Error | None = None
-        self._connection = connection
         self._let_through_at = let_through_at
         self._values: dict[str, object] = {"domain": domain, "seq": seq}
 
@@ -354,7 +342,7 @@ class GateHistory:
 
     def _rows(self, query: str, values: dict[str, object]) -> list[tuple[Any, ...]]:
         try:
-            return self._connection.execute(query, values).fetchall()
+            return self._run(query, values).fetchall()
         except sqlite3.Error as error:
             self.trouble = error
             raise

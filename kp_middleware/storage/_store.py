@@ -76,16 +76,16 @@ class EarlierReading(NamedTuple):
     seq: int
     steps: int
     duration_ms: int | None
-    success: int
-    has_feedback: int
-    is_queued: int
+    success: bool
+    has_feedback: bool
+    is_queued: bool
 
     def says_less_than(self, run: "RecordedRun") -> bool:
         """Return whether another reading of the run says something else, and may replace it."""
         if self.is_queued or self.has_feedback:
             return False
         now = (run.shape.steps, run.duration_ms, run.trace.metadata.success)
-        return now != (self.steps, self.duration_ms, bool(self.success))
+        return now != (self.steps, self.duration_ms, self.success)
 
 
 class Outcome(NamedTuple):
@@ -93,6 +93,13 @@ class Outcome(NamedTuple):
 
     success: bool
     confidence: float
+
+
+class Told(NamedTuple):
+    """The success and confidence that somebody gave; None for each that was not."""
+
+    success: bool | None
+    confidence: float | None
 
 
 class Belief(NamedTuple):
@@ -112,7 +119,7 @@ class Belief(NamedTuple):
     success: bool
     confidence: float
     confidence_source: str
-    last_told: tuple[bool | None, float | None] | None
+    last_told: Told | None
 
 
 class Decided(NamedTuple):

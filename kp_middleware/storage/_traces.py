@@ -11,6 +11,7 @@ from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
 from kp_middleware.database import Connection, transaction
 from kp_middleware.instants import instant, to_milliseconds
+from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import marked
 from kp_middleware.storage._store import (
     LAST_SEQ,
@@ -54,8 +55,10 @@ _SHARE_CREDIT: Final = """
 """
 
 
+_RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded'"
 _ENDING: Final = """t.success, t.confidence, coalesce(t.success_source, 'assumed'),
        coalesce(t.confidence_source, 'assumed')"""
+_IN_DOCUMENT: Final = {"success": "$.metadata.success", "confidence": "$.outcome.confidence"}
 _SCORED_RUN: Final = f"""
     SELECT t.score, t.embedder, t.nearest_similarity, n.id,
            (SELECT group_concat(DISTINCT type) FROM steps WHERE trace_seq = t.seq),
@@ -71,77 +74,65 @@ _SCORED_RUN: Final = f"""
 """  # noqa: S608 - our own names
 
 
-class Traces:
+class Traces(Queries):
     """The traces of one file; a run is first ``recorded``, then ``scored`` once by one process."""
 
     def __init__(self, connection: Connection, *, scorer: str) -> None:
         """Set the scorer's name and version, which are stored with each score."""
-        self._connection = connection
+        super().__init__(connection)
         self._scorer = scorer
 
     def reading(self, trace_id: str) -> EarlierReading | None:
-        row = self._connection.execute(
+        found = self._all(
+            EarlierReading,
             "SELECT seq, step_count, duration_ms, success, success_source = 'feedback',"
             " EXISTS (SELECT 1 FROM outbox WHERE trace_seq = seq) FROM traces WHERE id = ?",
             (trace_id,),
-        ).fetchone()
-        return None if row is None else EarlierReading(*row)
+        )
+        return found[0] if found else None
 
     def holding(self, run: "RecordedRun") -> Literal["same", "other"] | None:
-        row = self._connection.execute(
+        row = self._row(
             "SELECT started_at, step_count, duration_ms FROM traces WHERE id = ?", (run.trace.id,)
-        ).fetchone()
+        )
         if row is None:
             return None
         started_at = to_milliseconds(run.trace.metadata.created_at)
         return "same" if row == (started_at, run.shape.steps, run.duration_ms) else "other"
 
-    def _seq_of(self, trace_id: str) -> int | None:
-        row = self._connection.execute(
-            "SELECT seq FROM traces WHERE id = ?", (trace_id,)
-        ).fetchone()
-        return None if row is None else int(row[0])
-
     def remove(self, seq: int) -> None:
-        self._connection.execute("DELETE FROM traces WHERE seq = ?", (seq,))
+        self._run("DELETE FROM traces WHERE seq = ?", (seq,))
 
     def last_objective(self, thread_id: str, agent_name: str | None) -> str | None:
-        row = self._connection.execute(
+        objective: str | None = self._value(
             "SELECT objective FROM traces WHERE thread_id = ? AND agent_name IS ?"
             " ORDER BY seq DESC LIMIT 1",
             (thread_id, agent_name),
-        ).fetchone()
-        return None if row is None else str(row[0])
+        )
+        return objective
 
     def next_recorded(self, first: int = 0, last: int = LAST_SEQ) -> int | None:
-        row = self._connection.execute(
-            "SELECT seq FROM traces WHERE score IS NULL AND state = 'recorded'"
-            " AND seq BETWEEN ? AND ?"
-            " ORDER BY seq LIMIT 1",
+        seq: int | None = self._value(
+            f"SELECT min(seq) {_RECORDED} AND seq BETWEEN ? AND ?",
             (first, last),
-        ).fetchone()
-        return None if row is None else int(row[0])
+        )
+        return seq
 
     def last_recorded(self) -> int | None:
-        row = self._connection.execute(
-            "SELECT seq FROM traces WHERE score IS NULL AND state = 'recorded'"
-            " ORDER BY seq DESC LIMIT 1"
-        ).fetchone()
-        return None if row is None else int(row[0])
+        seq: int | None = self._value(f"SELECT max(seq) {_RECORDED}")
+        return seq
 
     def is_recorded(self, seq: int) -> bool:
-        row = self._connection.execute(
-            "SELECT 1 FROM traces WHERE seq = ? AND state = 'recorded'", (seq,)
-        ).fetchone()
-        return row is not None
+        return self.next_recorded(seq, seq) is not None
 
     def stored(self, seq: int) -> StoredRun:
-        row = self._connection.execute(
+        (stored,) = self._all(
+            StoredRun,
             f"SELECT {marked('d.body')}, t.step_count, t.tool_count, t.recovery_count, t.score"  # noqa: S608 - ours
             " FROM traces t JOIN documents d ON d.trace_seq = t.seq WHERE t.seq = ?",
             (seq,),
-        ).fetchone()
-        return StoredRun._make(row)
+        )
+        return stored
 
     def save_evaluation(
         self,
@@ -171,86 +162,79 @@ class Traces:
             "seq": seq,
             "state": "scored" if took_ms is None else "recorded",
         }
-        self._connection.execute(_SAVE, values)
+        self._run(_SAVE, values)
         if took_ms is not None and verdict.credit is not None:
-            self._connection.execute(_SHARE_CREDIT, values)  # a later run may be ranked already
+            self._run(_SHARE_CREDIT, values)  # a later run may be ranked already
 
     def fail(self, seq: int, code: str, error: object) -> None:
         with transaction(self._connection):
-            self._connection.execute(
+            self._run(
                 "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
                 " WHERE seq = ? AND state = 'recorded'",
                 (code, json.dumps({"error": str(error)}), seq),
             )
 
     def count_dropped(self, count: int) -> None:
-        self._connection.execute(
+        self._run(
             "INSERT INTO meta (key, value) VALUES ('dropped', ?)"
             " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + excluded.value",
             (str(count),),
         )
 
     def ending(self, seq: int) -> Ending:
-        success, *rest = self._connection.execute(
-            f"SELECT {_ENDING} FROM traces t WHERE seq = ?",  # noqa: S608 - our own names
-            (seq,),
-        ).fetchone()
-        return Ending(bool(success), *rest)
+        (ending,) = self._all(Ending, f"SELECT {_ENDING} FROM traces t WHERE seq = ?", (seq,))  # noqa: S608
+        return ending
 
     def save_confidence(self, seq: int, confidence: float, source: str) -> None:
-        self._connection.execute(
-            "UPDATE traces SET confidence = ?, confidence_source = ? WHERE seq = ?",
-            (confidence, source, seq),
-        )
-        self._connection.execute(
-            "UPDATE documents SET body = json_set(body, '$.outcome.confidence', json(?))"
-            " WHERE trace_seq = ?",
-            (json.dumps(confidence), seq),  # SQLite's own conversion rounds
-        )
+        self._save_ending(seq, confidence=confidence, confidence_source=source)
 
     def unsaid(self, seq: int) -> str | None:
-        row = self._connection.execute(
+        thread: str | None = self._value(
             "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"
             " AND success_source = 'assumed'",
             (seq,),
-        ).fetchone()
-        return None if row is None else str(row[0])
+        )
+        return thread
 
     def extract(self, seq: int, *, success: bool, confidence: float) -> None:
-        row = self._connection.execute(
-            "SELECT confidence, confidence_source FROM traces WHERE seq = ?"
-            " AND success_source = 'assumed'",
-            (seq,),
-        ).fetchone()
-        if row is None:
+        before = self.ending(seq)
+        if before.success_source != "assumed":
             return
-        if row[1] == "said":
-            confidence = row[0]
-        self._connection.execute(
-            "UPDATE traces SET success = ?, success_source = 'extracted', confidence = ?,"
-            " confidence_source = ? WHERE seq = ?",
-            (success, confidence, "said" if row[1] == "said" else "extracted", seq),
+        source = "extracted"
+        if before.confidence_source == "said":
+            confidence, source = before.confidence, "said"
+        self._save_ending(
+            seq,
+            success=success,
+            success_source="extracted",
+            confidence=confidence,
+            confidence_source=source,
         )
-        self._connection.execute(
-            "UPDATE documents SET body = json_set(body, '$.metadata.success', json(?),"
-            " '$.outcome.confidence', json(?)) WHERE trace_seq = ?",
-            (json.dumps(success), json.dumps(confidence), seq),  # SQLite's own conversion rounds
+
+    def _save_ending(self, seq: int, **facts: bool | float | str) -> None:
+        """Store how a run ended, in its row and in its document."""
+        columns = ", ".join(f"{name} = ?" for name in facts)
+        self._run(f"UPDATE traces SET {columns} WHERE seq = ?", (*facts.values(), seq))  # noqa: S608
+        said = {name: json.dumps(facts[name]) for name in _IN_DOCUMENT if name in facts}
+        places = ", ".join(f"'{_IN_DOCUMENT[name]}', json(?)" for name in said)
+        self._run(
+            f"UPDATE documents SET body = json_set(body, {places}) WHERE trace_seq = ?",  # noqa: S608
+            (*said.values(), seq),  # as JSON: SQLite's own conversion rounds
         )
 
     def save_opening(self, seq: int, embedder: str, vector: bytes) -> None:
-        """Store the vector of the beginning of what people said in a run."""
-        self._connection.execute(
+        self._run(
             "UPDATE asked SET embedder = ?, vector = ? WHERE trace_seq = ?",
             (embedder, vector, seq),
         )
 
     def give_reason(self, seq: int, code: str) -> None:
-        self._connection.execute(
+        self._run(
             "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?", (code, seq)
         )
 
     def scored(self, seq: int) -> ScoredRun:
-        row = self._connection.execute(_SCORED_RUN, (seq,)).fetchone()
+        row = self._row(_SCORED_RUN, (seq,))
         value, embedder, similarity, nearest, kinds = row[:5]
         signals, weights, counts, decided, ending, ranked = (
             row[first:last] for first, last in pairwise((5, 9, 13, 16, 22, 26, 29))
@@ -272,9 +256,9 @@ class Traces:
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
         fields = {"seq": seq, **_row(run)}
-        cursor = self._connection.execute(
+        cursor = self._run(
             f"INSERT INTO traces ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",  # noqa: S608 - our own names
-            [*fields.values()],
+            (*fields.values(),),
         )
         seq = int(cursor.lastrowid or 0)
         self._connection.executemany(
@@ -287,12 +271,12 @@ class Traces:
                 for number, (step, facts) in enumerate(zip_longest(run.trace.steps, run.facts))
             ),  # renumbered: a document's own ids may repeat
         )
-        self._connection.execute(
+        self._run(
             "INSERT INTO documents (trace_seq, body) VALUES (?, ?)",
             (seq, run.trace.model_dump_json()),
         )
         if _state(run) == "recorded":
-            self._connection.execute(
+            self._run(
                 "INSERT INTO asked (trace_seq, said) VALUES (?, ?)", (seq, said_in(run.trace))
             )
         return seq
