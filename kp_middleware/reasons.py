@@ -24,6 +24,7 @@ FAILURES = {
     "damaged": "what was recorded was lost in a damaged file",
     "not_resumed": "it waited and cannot be read: {error}",
     "not_continued": "it was not resumed",
+    "asks": "would clear, and waits for the shared log",
 }
 """Why a run has no score."""
 

@@ -46,6 +46,7 @@ logger = logging.getLogger("kp_middleware")
 _STRICTEST: Final[Mapping[str, Any]] = {
     "max_per_day": 0,
     "privacy_level": "aggregated",
+    "shared_documents": "none",
     "threshold": 1.0,
     "visibility": "private",
 }
@@ -82,6 +83,7 @@ class SettingsKeywords(TypedDict, total=False):
     api_key: str | SecretStr
     agent_id: str
     shared: str | SecretStr | None
+    shared_documents: Literal["redacted", "full", "none"]
     profiles: Mapping[str, Weights | Mapping[str, float]]
     embedder_threads: int
     cache_size: int
@@ -136,6 +138,8 @@ class Settings(BaseSettings):
         api_key: Of the registry; without one, or with an empty one, nothing leaves this machine.
         agent_id: Under which the key was registered.
         shared: The PostgreSQL database that several hosts share, ``postgresql://…``; a secret.
+        shared_documents: How runs stand there: ``redacted`` as they would leave; ``full``, as here;
+            ``none``, scores and vectors alone. Private runs are never there.
         embedder: What measures novelty: ``minilm``; ``minilm-int8``, which is faster and less
             exact; or ``none`` for 0.5. The keyword of `KnowledgePulse` takes an object instead.
         embedder_threads: For one text: 1 leaves the other processors to the host.
@@ -192,6 +196,7 @@ class Settings(BaseSettings):
     api_key: ApiKey = None
     agent_id: NonEmpty | None = None
     shared: SharedLogUrl = None
+    shared_documents: Literal["redacted", "full", "none"] = "redacted"
     embedder: Literal["minilm", "minilm-int8", "none"] = "minilm"
     embedder_threads: Annotated[int, Field(ge=1)] = 1
     profiles: Profiles = {}

@@ -27,7 +27,7 @@ logger = logging.getLogger("kp_middleware")
 APPLICATION_ID: Final = 1263553869
 """The ``PRAGMA application_id`` of our files: the letters KPMM."""
 
-SCHEMA: Final = 10
+SCHEMA: Final = 11
 """The current schema version: the ``PRAGMA user_version`` of ``schema.sql``."""
 
 RELEASED: Final = 6

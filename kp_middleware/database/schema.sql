@@ -1,4 +1,4 @@
--- The file of traces, version 10. A published version needs a script for what its rows lack: see `_schema.py`.
+-- The file of traces, version 11. A published version needs a script for what its rows lack: see `_schema.py`.
 -- Needs SQLite 3.37 (STRICT). The journal is WAL; foreign keys, busy timeout and synchronous are set per connection.
 PRAGMA application_id = 1263553869; -- "KPMM": `file kp.db` and `doctor` can tell what it is
 
@@ -49,13 +49,17 @@ CREATE TABLE traces (
   margin           REAL    GENERATED ALWAYS AS (round(coalesce(score - threshold, rank_key - bar), 4)) VIRTUAL,
   above            INTEGER GENERATED ALWAYS AS (coalesce(score >= threshold, decision = 'forward')) VIRTUAL,
   owner            TEXT,                                -- fingerprint of whose it is, such as a customer's: it is recalled for nobody else
-  recalled         TEXT CHECK (recalled IS NULL OR json_valid(recalled))   -- ids of the traces that it was told of: ["kp:trace:…"]
+  recalled         TEXT CHECK (recalled IS NULL OR json_valid(recalled)),   -- ids of the traces that it was told of: ["kp:trace:…"]
+  shared_seq       INTEGER,                             -- its place in the log that hosts share; 0: stays here; -1: is to be appended; -2: would clear, and asks there; NULL: there was no such log
+  nearest_id       TEXT,                                -- the nearest run, where that is another host's
+  pod              TEXT                                 -- whose it is, in a copy of the shared log; NULL: ours
 ) STRICT;
 CREATE INDEX traces_started   ON traces(started_at);
 CREATE INDEX traces_domain    ON traces(domain, started_at);
 CREATE INDEX traces_score     ON traces(score) WHERE score IS NOT NULL;
 CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
-CREATE INDEX traces_unscored  ON traces(state) WHERE score IS NULL;      -- what waits, in the order of seq, or failed
+CREATE INDEX traces_unshared  ON traces(shared_seq) WHERE shared_seq < 0;  -- what waits for the shared log
+CREATE INDEX traces_unscored  ON traces(state, shared_seq) WHERE score IS NULL;   -- what waits, in the order of seq, or failed
 CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0;          -- `list --failed`: success stands behind long texts
 CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find those that no key could send yet
 CREATE INDEX traces_allowance ON traces(decided_at, visibility, decision) WHERE decision = 'forward';

@@ -14,6 +14,7 @@ from kp_middleware.pipeline._lifecycle import close_at_exit, may_be_killed_here,
 from kp_middleware.pipeline._more_exporters import MoreExporter
 from kp_middleware.pipeline._queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._sending import SendingWorker
+from kp_middleware.pipeline._shared_worker import SharedWorker
 from kp_middleware.pipeline._worker import ScoringWorker
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
@@ -195,9 +196,11 @@ class Pipeline:
             self._scorer.look_again()  # another process may have left it
         deadline = time.monotonic() + timeout_s
         self._queue.wait_until_done(timeout_s)
+        self._wait_until_shared(deadline)
         self._start_more()  # an earlier process may have left some
         for sender in self._all_senders():
             sender.wait_until_sent(deadline)
+        self._wait_until_shared(deadline)
         return self._backlog()
 
     def stats(self) -> Stats:
@@ -210,6 +213,7 @@ class Pipeline:
             swallowed=shield.failures,
             trouble=self._scorer.trouble
             or next(filter(None, (sender.trouble for sender in self._all_senders())), None)
+            or (self._shared and self._shared.trouble)
             or (None if self._sender else settings_trouble(self._settings)),
         )
 
@@ -221,12 +225,15 @@ class Pipeline:
         deadline = since_s + timeout_s
         self._scorer.try_again()
         self._queue.wait_until_done(deadline - time.monotonic())
+        self._wait_until_shared(deadline)
         for sender in self._all_senders():
             sender.wait_until_idle(max(0.0, deadline - time.monotonic()))
         self._queue.wait_until_kept(since_s, _PATIENCE_S, patience_in_trouble_s=timeout_s)
         self._scorer.stop(max(_MOMENT_S, deadline - time.monotonic()))
         for sender in self._all_senders():
             sender.stop(0.0)
+        if self._shared is not None:
+            self._shared.stop()
         if self._queue.waiting:
             why = self._scorer.trouble or f"{self._settings.db}: kp-middleware doctor looks into it"
             words = "finished runs that could not be kept, and are lost: %d; %s"
@@ -237,10 +244,15 @@ class Pipeline:
         self._scorer.leave_to_the_parent()
         self._start_afresh()
 
+    def _wait_until_shared(self, deadline: float) -> None:
+        if self._shared is not None:
+            self._shared.wait_until_shipped(deadline)
+
     def _start_afresh(self) -> None:
         """Create an empty queue and the workers, without starting a thread."""
         self._queue = RunQueue(self._settings.max_queue_bytes)
         self._sender = self._make_sender()
+        self._shared = self._make_shared()
         self._scorer = ScoringWorker(
             self._queue,
             self._store,
@@ -248,7 +260,7 @@ class Pipeline:
             self._embedder,
             self._gate,
             self._exporter,
-            on_queued=self._start_sending,
+            on_queued=self._start_sending if self._shared is None else self._shared.start,
             on_step=self._start_more,
         )
         self._more_senders = [self._worker_of(one) for one in self._more]
@@ -256,13 +268,24 @@ class Pipeline:
     def _make_sender(self) -> SendingWorker | None:
         if self._settings.visibility == "private" or self._settings.problems:
             return None
-        if self._exporter is not None:
-            return SendingWorker(self._store, self._settings, self._exporter)
-        api_key = self._settings.api_key
-        if api_key is None:
+        exporter = self._exporter or self._registry()
+        return None if exporter is None else SendingWorker(self._store, self._settings, exporter)
+
+    def _registry(self) -> Registry | None:
+        api_key, settings = self._settings.api_key, self._settings
+        if api_key is None or settings.visibility == "private" or settings.problems:
             return None
-        registry = Registry(self._settings.registry_url, api_key, agent_id=self._settings.agent_id)
-        return SendingWorker(self._store, self._settings, registry)
+        return Registry(settings.registry_url, api_key, agent_id=settings.agent_id)
+
+    def _make_shared(self) -> SharedWorker | None:
+        if self._settings.shared is None:
+            return None
+        if not isinstance(self._store, SqliteStore):
+            raise TypeError("shared reads the file: a store of your own has none")
+        exporter = self._exporter or self._registry()
+        return SharedWorker(
+            self._store, self._settings, self._gate, exporter, on_due=self._start_sending
+        )
 
     def add_exporter(self, more: MoreExporter) -> None:
         """Give the runs of the file to one more exporter; see `KnowledgePulse.add_exporter`."""
@@ -280,6 +303,8 @@ class Pipeline:
         return more.worker(self._store, self._settings)
 
     def _start_more(self) -> None:
+        if self._shared is not None:
+            self._shared.start()
         for sender in self._more_senders:
             sender.start()
 

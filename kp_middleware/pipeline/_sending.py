@@ -21,7 +21,7 @@ from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.rate_limit import OwnPace, Pace, PaceKeeper
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import Link, PaceOfAll, load
+from kp_middleware.sharing import Link, PaceOfAll, PostgresLog, load
 from kp_middleware.storage import (
     PASSING_TROUBLE,
     TROUBLE,
@@ -157,6 +157,10 @@ class SendingWorker:
             self._rest_until(math.inf)
 
     def _usual_outbox(self, store: Store) -> Outbox:
+        if self._settings.shared is not None and isinstance(self._exporter, Registry):
+            registry = self._exporter
+            log = PostgresLog(shared_link(self._settings), "", newest=0)
+            return log.outbox(registry.url.rstrip("/"), registry.agent_id, registry.key_hash)
         return store.outbox(destination(self._settings, self._exporter), self._settings.agent_id)
 
     def _pace(self) -> PaceKeeper:
@@ -203,14 +207,22 @@ def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> 
     return exporter.url if isinstance(exporter, OwnExporter) else settings.registry_url
 
 
+def shared_link(settings: Settings) -> Link:
+    """Return a connection to the shared log for the thread that sends."""
+    if settings.shared is None:
+        raise ValueError("shared is not set")
+    with no_fork():
+        load()
+    return Link(settings.shared.get_secret_value(), platform.node())
+
+
 def shared_pace(registry: Registry, settings: Settings) -> SharedPace:
     """Return the pace shared by all processes that send with this key."""
     url, agent_id, key_hash = registry.url.rstrip("/"), registry.agent_id, registry.key_hash
     if settings.shared is not None:
-        with no_fork():
-            load()
-        link = Link(settings.shared.get_secret_value(), platform.node())
-        of_all = PaceOfAll(link, registry=url, agent_id=agent_id, key_hash=key_hash)
+        of_all = PaceOfAll(
+            shared_link(settings), registry=url, agent_id=agent_id, key_hash=key_hash
+        )
         return SharedPace(of_all, longest_request_s=registry.timeout_s, clock=of_all.clock)
     usual, beside = (
         PacingTable(path, registry=url, agent_id=agent_id, key_hash=key_hash)

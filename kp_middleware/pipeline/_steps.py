@@ -27,6 +27,7 @@ from kp_middleware.pipeline._judging import JudgeNotReadyError, Judging
 from kp_middleware.pipeline._lifecycle import Retention
 from kp_middleware.pipeline._queue import Feedback, FinishedRun
 from kp_middleware.pipeline._reevaluate import Reevaluation, WarnOnce
+from kp_middleware.pipeline._sharing import Sharing
 from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
@@ -176,6 +177,7 @@ class Stages:
         self._retention = Retention(store, settings.retention_days)
         self._next = NextRun(store)
         self._judging = Judging(on_answer)
+        self._sharing = Sharing.of(store, settings, self._gate)
         table = store.estimates() if settings.estimate else None
         self._estimating = None if table is None else Estimating(table, embedder)
 
@@ -342,14 +344,19 @@ class Stages:
                 blocking_reason = self._dispatch.blocking_reason(
                     trace.metadata.visibility, ending, trace.metadata.created_at
                 )
+                took_ms = (time.perf_counter() - started) * 1000
+                if self._sharing is not None and self._sharing.asks(trace, evaluation.verdict):
+                    self._sharing.ask(seq, trace.id, run, took_ms)
+                    self._save_opening(seq, opening)
+                    return
                 leaves = evaluation.verdict.decision == "forward"
                 if leaves and blocking_reason is not None:
                     leaves, verdict = False, evaluation.verdict.staying(blocking_reason)
                     evaluation = evaluation._replace(verdict=verdict)
-                took_ms = (time.perf_counter() - started) * 1000
                 self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
-                if opening is not None and self._embedder is not None:
-                    self._store.save_opening(seq, self._embedder.name, opening)
+                if self._sharing is not None:
+                    self._sharing.mark(seq, trace)
+                self._save_opening(seq, opening)
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
@@ -357,6 +364,10 @@ class Stages:
             self._no_forwarding_warning.note(evaluation.verdict)
         if leaves:
             self._dispatch.queue(seq, trace, evaluation.score.value)
+
+    def _save_opening(self, seq: int, opening: bytes | None) -> None:
+        if opening is not None and self._embedder is not None:
+            self._store.save_opening(seq, self._embedder.name, opening)
 
     def _estimated(
         self,

@@ -1,7 +1,40 @@
 """The log that several hosts share, in PostgreSQL."""
 
 from kp_middleware.sharing._link import Link, load, shown
+from kp_middleware.sharing._log import PostgresLog
 from kp_middleware.sharing._migration import migrate, script
+from kp_middleware.sharing._outbox import SharedOutbox
 from kp_middleware.sharing._pacing import PaceOfAll
+from kp_middleware.sharing._records import (
+    Decided,
+    ItemState,
+    Known,
+    LogChangedError,
+    LoggedRun,
+    LoggedVector,
+    Place,
+    SharedItem,
+    SharedLog,
+    SharedRun,
+)
 
-__all__ = ["Link", "PaceOfAll", "load", "migrate", "script", "shown"]
+__all__ = [
+    "Decided",
+    "ItemState",
+    "Known",
+    "Link",
+    "LogChangedError",
+    "LoggedRun",
+    "LoggedVector",
+    "PaceOfAll",
+    "Place",
+    "PostgresLog",
+    "SharedItem",
+    "SharedLog",
+    "SharedOutbox",
+    "SharedRun",
+    "load",
+    "migrate",
+    "script",
+    "shown",
+]

@@ -85,6 +85,7 @@ from kp_middleware.storage._records import (
 )
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY, rescue
 from kp_middleware.storage._review import ReviewItem, SuccessRecord, Unjudged
+from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
 from kp_middleware.storage._sqlite_store import GateHistory, SqliteStore
 from kp_middleware.storage._statistics import (
     WITHHELD,
@@ -131,6 +132,7 @@ __all__ = [
     "Activity",
     "AdjacentTraces",
     "AgentPace",
+    "Asking",
     "Belief",
     "Candidate",
     "Choices",
@@ -195,6 +197,7 @@ __all__ = [
     "Scoring",
     "Selection",
     "Sent",
+    "SharedRuns",
     "SimilarRun",
     "Slice",
     "Soundness",
@@ -211,6 +214,7 @@ __all__ = [
     "ToolUse",
     "Totals",
     "Unjudged",
+    "Unshared",
     "Upgrade",
     "bring_up_to_date",
     "domain_names",

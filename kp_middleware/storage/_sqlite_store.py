@@ -25,6 +25,7 @@ from kp_middleware.storage._past_runs import PastRuns, Selection
 from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import Run
 from kp_middleware.storage._rescue import rescue
+from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import Counts, Statistics
 from kp_middleware.storage._store import Belief, Outcome, PausedRun, Rescue, Told
 from kp_middleware.storage._traces import Traces
@@ -126,6 +127,10 @@ class SqliteStore(Traces):
 
     def outbox(self, destination: str, agent_id: str | None) -> OutboxTable:
         return OutboxTable(self._connection, registry=destination, agent_id=agent_id)
+
+    def shared_runs(self) -> SharedRuns:
+        """Return the part of the file that is shared with other hosts."""
+        return SharedRuns(self._connection)
 
     def export_cursor(
         self,

@@ -36,6 +36,7 @@ _SAVE: Final = f"""
       p_success = iif(:key IS NULL, p_success, :p_success),
       {", ".join(f"{name} = :{name}, {name}_weight = :{name}_weight" for name in SIGNALS)},
       nearest_seq = (SELECT seq FROM traces WHERE id = :nearest), nearest_similarity = :similarity,
+      nearest_id = iif(EXISTS (SELECT 1 FROM traces WHERE id = :nearest), NULL, :nearest),
       rank_key = coalesce(:key, rank_key), bar = :bar,
       chosen = iif(:key IS NULL AND gate = :gate, chosen, :chosen),
       credit = iif(:key IS NULL AND gate = :gate, credit, :credit),
@@ -55,12 +56,12 @@ _SHARE_CREDIT: Final = """
 """
 
 
-_RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded'"
+_RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded' AND shared_seq IS NULL"
 _ENDING: Final = """t.success, t.confidence, coalesce(t.success_source, 'assumed'),
        coalesce(t.confidence_source, 'assumed')"""
 _IN_DOCUMENT: Final = {"success": "$.metadata.success", "confidence": "$.outcome.confidence"}
 _SCORED_RUN: Final = f"""
-    SELECT t.score, t.embedder, t.nearest_similarity, n.id,
+    SELECT t.score, t.embedder, t.nearest_similarity, coalesce(n.id, t.nearest_id),
            (SELECT group_concat(DISTINCT type) FROM steps WHERE trace_seq = t.seq),
            {", ".join(f"t.{name}" for name in SIGNALS)},
            {", ".join(f"t.{name}_weight" for name in SIGNALS)},

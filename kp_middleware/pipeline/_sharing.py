@@ -1,0 +1,201 @@
+"""Which runs ask the shared log before they are decided on; how each looks there."""
+
+import json
+from importlib.metadata import version
+from typing import Final, NamedTuple, Self
+
+from kp_middleware.core.endings import Ending
+from kp_middleware.core.evaluation import Evaluation, Run, Verdict
+from kp_middleware.core.gates import DailyLimit, Gate, Threshold
+from kp_middleware.errors import RedactionError
+from kp_middleware.outbox_items import idempotency_key
+from kp_middleware.pipeline._dispatch import prepare_payload
+from kp_middleware.privacy import Policy
+from kp_middleware.settings import Settings
+from kp_middleware.sharing import SharedItem, SharedRun
+from kp_middleware.storage import Asking, SharedRuns, SqliteStore, Store
+from kp_middleware.traces import ReasoningTrace
+
+_SCORER: Final = f"kp-middleware {version('kp-middleware')}"
+
+
+class Sharing:
+    """The scoring thread's part: it writes to the file, and never asks the network.
+
+    What a fixed threshold withholds here it would withhold with all that other hosts know: novelty
+    only falls. So only what would clear asks, and all runs where a share or another gate decides.
+
+    Args:
+        runs: Of the file.
+        gate: Decides.
+    """
+
+    def __init__(self, runs: SharedRuns, gate: Gate) -> None:
+        self._runs = runs
+        fixed = isinstance(gate, Threshold) or (isinstance(gate, DailyLimit) and not gate.last)
+        self._asks_always = not fixed
+
+    @classmethod
+    def of(cls, store: Store, settings: Settings, gate: Gate) -> Self | None:
+        """Return one where several hosts share a log, else None.
+
+        Raises:
+            TypeError: If the store is one of the user's own.
+        """
+        if settings.shared is None:
+            return None
+        if not isinstance(store, SqliteStore):
+            raise TypeError("shared reads the file: a store of your own has none")
+        return cls(store.shared_runs(), gate)
+
+    def asks(self, trace: ReasoningTrace, verdict: Verdict) -> bool:
+        """Return whether a run is decided on where all hosts are known."""
+        if trace.metadata.visibility == "private":
+            return False
+        return self._asks_always or verdict.decision == "forward"
+
+    def ask(self, seq: int, trace_id: str, run: Run, took_ms: float) -> None:
+        """Let a run ask, with what was measured; in the transaction that has compared it."""
+        near = run.nearest
+        self._runs.ask(
+            Asking(
+                seq,
+                trace_id,
+                0,
+                None if near is None else near.id,
+                None if near is None else near.similarity,
+                run.embedder,
+                run.p_success,
+                took_ms,
+            )
+        )
+
+    def mark(self, seq: int, trace: ReasoningTrace) -> None:
+        """Mark a run that was decided on here: it is shipped, unless it is private."""
+        self._runs.mark(seq, stays=trace.metadata.visibility == "private")
+
+
+class Candidate(NamedTuple):
+    """A run that asks, read and redacted before the log is locked.
+
+    Attributes:
+        asking: As it was measured.
+        trace: Its document, with the ending as it is known now.
+        ending: How it ended.
+        body: What would leave of it; None if it is not certain that this is clean.
+        redactions: What its placeholders stand for: JSON counts by label.
+        why_not: Why there is no body.
+        facts: As they stand in the log.
+        delivery: Why it stays all the same where it clears: a key of `DELIVERY`, or None.
+        run: What the formula reads, but for the nearest.
+    """
+
+    asking: Asking
+    trace: ReasoningTrace
+    ending: Ending
+    body: bytes | None
+    redactions: str
+    why_not: str
+    facts: str
+    delivery: str | None
+    run: Run
+
+
+class Documents:
+    """Redacts runs as they would leave, and makes rows of the log of them.
+
+    Args:
+        settings: Say how documents are shared.
+        policy: What is taken out of them.
+        pod: The name of the file.
+    """
+
+    def __init__(self, settings: Settings, policy: Policy, pod: str) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._pod = pod
+
+    def redacted(self, trace: ReasoningTrace, score: float) -> tuple[bytes, str] | str:
+        """Return what would leave with the counts of its placeholders, or why nothing would."""
+        try:
+            body, redactions = prepare_payload(
+                trace, score=score, agent_id=self._settings.agent_id, policy=self._policy
+            )
+        except RedactionError as error:
+            return str(error)
+        return body, json.dumps(dict(redactions))
+
+    def shared(self, document: str | None, body: bytes | None) -> tuple[str | None, str | None]:
+        """Return the document as it is shared, and the rules that it was redacted by."""
+        match self._settings.shared_documents:
+            case "none":
+                return None, None
+            case "full":
+                return document, "full"
+            case "redacted":
+                return (None, None) if body is None else (body.decode(), self._policy.redactor)
+
+    @property
+    def are_redacted(self) -> bool:
+        """Whether a run that stays needs to be redacted for the log."""
+        return self._settings.shared_documents == "redacted"
+
+    def row(self, candidate: Candidate, evaluation: Evaluation) -> SharedRun:
+        """Return a run that was decided on as a row of the log."""
+        score, verdict = evaluation
+        metadata, near = candidate.trace.metadata, score.nearest
+        body = candidate.body and with_score(candidate.body, score.value)
+        document, redactor = self.shared(candidate.trace.model_dump_json(), body)
+        return SharedRun(
+            id=candidate.trace.id,
+            pod=self._pod,
+            domain=metadata.task_domain,
+            started_at=metadata.created_at,
+            success=metadata.success,
+            success_source=candidate.ending.success_source,
+            confidence=candidate.trace.outcome.confidence,
+            signals=tuple(score.signals),
+            weights=tuple(score.weights),
+            rules=json.dumps([one._asdict() for one in score.adjustments]),
+            score=score.value,
+            threshold=verdict.threshold,
+            gate=verdict.gate,
+            decision=verdict.decision,
+            reason_code=verdict.reason.code,
+            reason_args=json.dumps(dict(verdict.reason.args), ensure_ascii=False),
+            rank_key=verdict.key,
+            bar=verdict.bar,
+            credit=verdict.credit,
+            chosen=verdict.chosen,
+            scorer=_SCORER,
+            embedder=score.embedder,
+            nearest=near and near.id,
+            nearest_similarity=near and near.similarity,
+            vector=candidate.asking.vector,
+            facts=candidate.facts,
+            body=document,
+            redactor=redactor,
+        )
+
+    def item(self, candidate: Candidate, score: float) -> SharedItem | None:
+        """Return the body that goes to the registry; None if none may."""
+        if candidate.body is None:
+            return None
+        body = with_score(candidate.body, score)
+        key = idempotency_key(body, agent_id=self._settings.agent_id)
+        return SharedItem(
+            candidate.trace.id, body, self._policy.redactor, candidate.redactions, key
+        )
+
+
+def with_score(body: bytes, score: float) -> bytes:
+    """Return a prepared body with another score, which needs no redaction.
+
+    >>> with_score(b'{"metadata":{"quality_score":0.5}}', 0.25)
+    b'{"metadata":{"quality_score":0.25}}'
+    """
+    document = json.loads(body)
+    if document["metadata"]["quality_score"] == score:
+        return body
+    document["metadata"]["quality_score"] = score
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

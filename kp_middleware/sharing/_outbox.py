@@ -1,0 +1,192 @@
+"""The outbox of all hosts: whoever has the turn sends for all of them."""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kp_middleware.errors import (
+    RegistryError,
+    RegistryForbiddenError,
+    RegistryRejectedError,
+    RegistryUnavailableError,
+)
+from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
+from kp_middleware.sharing._link import Connection, Link, bounded
+from kp_middleware.sharing._records import ItemState, SharedItem
+
+_LEASE_S: Final = 120
+_TRIED_OFTEN: Final = 2
+_OURS: Final = "registry = %(registry)s AND agent = %(agent)s"
+_INSERT: Final = """
+    INSERT INTO kp.outbox (seq, id, registry, agent, state, idempotency_key, redactor, redactions,
+                           body)
+    SELECT seq, id, %(registry)s, %(agent)s, 'pending', %(key)s, %(redactor)s, %(redactions)s,
+           %(body)s
+    FROM kp.log WHERE id = %(id)s AND rev = 0
+    ON CONFLICT (seq) DO UPDATE SET
+      state = 'pending', reason = NULL, attempts = 0, next_attempt_at = NULL, http_status = NULL,
+      idempotency_key = excluded.idempotency_key, redactor = excluded.redactor,
+      redactions = excluded.redactions, body = excluded.body,
+      registry = excluded.registry, agent = excluded.agent
+    WHERE outbox.state IN ('rejected', 'blocked', 'cancelled')
+"""
+_CLAIM: Final = f"""
+    UPDATE kp.outbox SET state = 'sending', claimed_by = %(us)s,
+      claimed_until = now() + make_interval(secs => {_LEASE_S})
+    WHERE seq = (
+      SELECT seq FROM kp.outbox WHERE {_OURS} AND body IS NOT NULL AND (
+        (state = 'pending' AND coalesce(next_attempt_at, '-infinity') <= now())
+        OR (state = 'sending' AND claimed_until <= now()))
+      ORDER BY next_attempt_at NULLS FIRST, seq FOR UPDATE SKIP LOCKED LIMIT 1)
+    RETURNING seq, body, idempotency_key, attempts
+"""
+_DUE: Final = f"""
+    SELECT extract(epoch FROM min(coalesce(
+      CASE state WHEN 'sending' THEN least(claimed_until, now() + interval '1 s')
+        ELSE next_attempt_at END, now())) - now())::float8
+    FROM kp.outbox WHERE {_OURS} AND state IN ('pending', 'sending') AND body IS NOT NULL
+"""
+_END: Final = """
+    UPDATE kp.outbox SET {changes}, attempts = attempts + %(attempts)s, claimed_by = NULL,
+      claimed_until = NULL
+    WHERE seq = %(seq)s AND state = 'sending' AND claimed_by = %(us)s
+"""
+_POSTPONED: Final = """
+    state = 'pending', next_attempt_at = now() + make_interval(secs => %(wait_s)s),
+    last_error = %(error)s, http_status = %(status)s, rejections = %(rejections)s,
+    idempotency_key = %(key)s
+"""
+_RETRY: Final = f"""
+    UPDATE kp.outbox SET next_attempt_at = NULL
+    WHERE state = 'pending' AND {_OURS} AND attempts < {_TRIED_OFTEN} AND next_attempt_at > now()
+"""
+_STATES: Final = """
+    SELECT id, state, reason, attempts, http_status, last_error,
+      to_char(sent_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), remote_id
+    FROM kp.outbox WHERE id = ANY(%s)
+"""
+_CANCEL: Final = """
+    UPDATE kp.outbox SET state = 'cancelled', body = NULL
+    WHERE id = ANY(%s) AND state NOT IN ('sent', 'sending')
+"""
+
+
+class SharedOutbox:
+    """The outbox items of one agent at one registry, of all hosts: an `Outbox`.
+
+    A row keeps its id and idempotency key, so that one in doubt may be posted again.
+
+    Args:
+        link: To the shared log.
+        registry: The registry's URL.
+        agent_id: The agent that the API key is registered for, or None.
+        agent: Whose bucket it is: see `agent_named`.
+    """
+
+    def __init__(self, link: Link, *, registry: str, agent_id: str | None, agent: str) -> None:
+        self._link = link
+        self._agent_id = agent_id
+        self._whose = {
+            "registry": registry,
+            "agent": agent,
+            "us": f"{os.getpid()}-{os.urandom(4).hex()}",
+        }
+
+    def add(self, items: Sequence[SharedItem]) -> None:
+        """Add items of runs in the log; replace those that will not be sent as they are."""
+
+        def work(connection: Connection) -> None:
+            with bounded(connection):
+                self.insert(connection, items)
+
+        self._link.exchange(work)
+
+    def insert(self, connection: Connection, items: Sequence[SharedItem]) -> None:
+        """Add items in a transaction."""
+        for item in items:
+            connection.execute(
+                _INSERT,
+                {
+                    **self._whose,
+                    "id": item.id,
+                    "key": item.idempotency_key,
+                    "redactor": item.redactor,
+                    "redactions": item.redactions,
+                    "body": item.body,
+                },
+            )
+
+    def states(self, ids: Sequence[str]) -> list[ItemState]:
+        """Return what became of items, by the ids of their traces."""
+        return [ItemState(*row) for row in self._run(_STATES, ([*ids],))]
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Cancel items that are not sent yet."""
+        self._link.exchange(lambda connection: connection.execute(_CANCEL, ([*ids],)))
+
+    def claim(self, now: float, /) -> OutboxItem | None:  # noqa: ARG002 - by the server's clock
+        """Claim the next item that is due and return it; return None if none is."""
+        rows = self._run(_CLAIM, self._whose)
+        return OutboxItem(*rows[0]) if rows else None
+
+    def next_due(self) -> float | None:
+        """Return when the next item is due or its lease expires, in epoch seconds, or None."""
+        in_s = self._run(_DUE, self._whose)[0][0]
+        return None if in_s is None else time.time() + in_s if in_s > 0 else 0.0
+
+    def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
+        """Mark the item as sent."""
+        told = {"remote_id": receipt.remote_id, "status": receipt.status}
+        changes = "state = 'sent', sent_at = now(), remote_id = %(remote_id)s, last_error = NULL"
+        self._end(item, f"{changes}, http_status = %(status)s", told)
+
+    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
+        """Mark the item as rejected for good."""
+        told = {"reason": error.reason, "status": error.status}
+        changes = "state = 'rejected', reason = %(reason)s, http_status = %(status)s"
+        self._end(item, changes, told)
+
+    def block(self, item: OutboxItem, reason: str, /) -> None:
+        """Block the item: it is not retried automatically."""
+        self._end(item, "state = 'blocked', reason = %(reason)s", {"reason": reason})
+
+    def postpone(
+        self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
+    ) -> None:
+        """Postpone the item to ``retry_at``, epoch seconds; ``counted``: one attempt more."""
+        status = None
+        if isinstance(error, RegistryForbiddenError | RegistryUnavailableError):
+            status = error.status
+        refused = int(status is not None and 400 <= status < 500)
+        query = "SELECT rejections FROM kp.outbox WHERE seq = %s"
+        found = self._run(query, (item.trace_seq,))
+        rejections = refused + (found[0][0] if found else 0)
+        told = {
+            "wait_s": retry_at - time.time(),
+            "error": error.what,
+            "status": status,
+            "rejections": rejections,
+            "key": idempotency_key(item.body, agent_id=self._agent_id, rejections=rejections),
+        }
+        self._end(item, _POSTPONED, told, attempts=int(counted))
+
+    def release(self, item: OutboxItem, /) -> None:
+        """Release the lease of an item."""
+        self._end(item, "state = 'pending'", {}, attempts=0)
+
+    def retry_now(self) -> None:
+        """Make items due now that were postponed while the registry was unavailable."""
+        self._link.exchange(lambda connection: connection.execute(_RETRY, self._whose))
+
+    def _end(
+        self, item: OutboxItem, changes: str, told: dict[str, Any], *, attempts: int = 1
+    ) -> None:
+        values = {**self._whose, **told, "seq": item.trace_seq, "attempts": attempts}
+        query = _END.format(changes=changes).encode()
+        self._link.exchange(lambda connection: connection.execute(query, values))
+
+    def _run(self, query: str, values: Any) -> list[tuple[Any, ...]]:
+        return self._link.exchange(
+            lambda connection: connection.execute(query.encode(), values).fetchall()
+        )

@@ -1,0 +1,348 @@
+"""The runs of one file on their way to the log that hosts share, and what came from there."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kp_middleware.core.formula import SIGNALS
+from kp_middleware.database import Connection, transaction
+from kp_middleware.sharing import ItemState, LoggedVector, Place, SharedItem, SharedRun
+
+_TO_SHIP: Final = -1
+_ASKS: Final = -2
+_POD: Final = "shared pod"
+_LEASE: Final = "shared lease"
+_PLACE: Final = "shared place"
+_HANDED_OVER: Final = "shared log"
+_FACTS: Final = (
+    "duration_ms",
+    "step_count",
+    "tool_count",
+    "recovery_count",
+    "input_tokens",
+    "output_tokens",
+    "confidence_source",
+    "privacy_level",
+    "visibility",
+    "p_success",
+)
+_PLAIN: Final = (
+    *("id", "domain", "started_at", "success", "success_source", "confidence", "rules", "score"),
+    *("threshold", "gate", "decision", "reason_code", "reason_args", "rank_key", "bar", "credit"),
+    *("chosen", "scorer", "embedder", "nearest_similarity"),
+)
+_RUN: Final = f"""
+    SELECT {", ".join(f"t.{name}" for name in _PLAIN)},
+      {", ".join(f"t.{name}" for name in SIGNALS)},
+      {", ".join(f"t.{name}_weight" for name in SIGNALS)},
+      {", ".join(f"t.{name}" for name in _FACTS)},
+      coalesce(t.nearest_id, n.id), d.body,
+      CASE WHEN t.decision = 'forward' THEN t.decided_at END,
+      (SELECT v.vector FROM vectors v WHERE v.trace_seq = t.seq AND v.embedder = t.embedder
+       ORDER BY v.seq DESC LIMIT 1)
+    FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq
+      LEFT JOIN documents d ON d.trace_seq = t.seq
+    WHERE t.seq = ?
+"""  # noqa: S608 - our own names
+
+
+class Asking(NamedTuple):
+    """A run that would clear by what is known here, as it was measured.
+
+    Attributes:
+        seq: Of its trace.
+        id: Of its trace.
+        place: The place in the shared log up to which it was compared.
+        nearest: The nearest run; None if there is none.
+        similarity: To that.
+        embedder: The fingerprint of the embedder; None if nothing was compared.
+        p_success: The probability of success; None where nothing was known.
+        took_ms: What scoring took.
+        vector: Of the run, as it is stored; None without one.
+    """
+
+    seq: int
+    id: str
+    place: int
+    nearest: str | None
+    similarity: float | None
+    embedder: str | None
+    p_success: float | None
+    took_ms: float
+    vector: bytes | None = None
+
+
+class Unshared(NamedTuple):
+    """What waits for the shared log.
+
+    Attributes:
+        to_ship: Scored runs.
+        asking: Runs that would clear.
+        since: When the first of them began, or None.
+    """
+
+    to_ship: int
+    asking: int
+    since: str | None
+
+
+class SharedRuns:
+    """The part of a file that is shared with other hosts.
+
+    Args:
+        connection: To the file.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
+
+    def pod(self) -> str:
+        """Return the name of this file among hosts; the first time, let all that is scored ship."""
+        found = self._meta(_POD)
+        if found is None:
+            with transaction(self._connection):
+                found = self._meta(_POD)
+                if found is None:
+                    found = f"{platform.node() or 'pod'}-{os.urandom(4).hex()}"
+                    self._set(_POD, found)
+                    self._connection.execute(
+                        "UPDATE traces SET shared_seq = ? WHERE state = 'scored'"
+                        " AND shared_seq IS NULL AND visibility <> 'private'",
+                        (_TO_SHIP,),
+                    )
+        return found
+
+    def take_lease(self, seconds: float) -> bool:
+        """Take or renew the lease of the one process that ships; return whether we have it."""
+        now = time.time()
+        with transaction(self._connection):
+            holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
+            if holder != self._us and now < until < now + 10 * seconds:
+                return False
+            self._set(_LEASE, json.dumps([self._us, now + seconds]))
+        return True
+
+    def release_lease(self) -> None:
+        """Let another process ship."""
+        with transaction(self._connection):
+            if json.loads(self._meta(_LEASE) or '["", 0]')[0] == self._us:
+                self._set(_LEASE, '["", 0]')
+
+    def place(self) -> Place | None:
+        """Return up to where the log was pulled; None if it was not."""
+        return Place.read(self._meta(_PLACE))
+
+    def ask(self, asking: Asking) -> None:
+        """Let a recorded run ask; in the transaction that has compared it."""
+        place = self.place() or Place()
+        told = asking._replace(place=place.seq)[2:-1]
+        self._connection.execute(
+            "UPDATE traces SET shared_seq = ?, reason_code = 'asks', reason_args = ?"
+            " WHERE seq = ? AND state = 'recorded'",
+            (_ASKS, json.dumps(dict(zip(Asking._fields[2:-1], told, strict=True))), asking.seq),
+        )
+
+    def mark(self, seq: int, *, stays: bool) -> None:
+        """Mark a scored run: to be shipped, or to stay here."""
+        self._connection.execute(
+            "UPDATE traces SET shared_seq = ? WHERE seq = ?", (0 if stays else _TO_SHIP, seq)
+        )
+
+    def asking(self, limit: int) -> list[Asking]:
+        """Return the runs that ask, the oldest first."""
+        rows = self._connection.execute(
+            "SELECT t.seq, t.id, t.reason_args, (SELECT v.vector FROM vectors v"
+            "  WHERE v.trace_seq = t.seq AND v.embedder = t.reason_args ->> 'embedder'"
+            "  ORDER BY v.seq DESC LIMIT 1)"
+            " FROM traces t WHERE shared_seq = ? AND state = 'recorded' ORDER BY seq LIMIT ?",
+            (_ASKS, limit),
+        )
+        return [Asking(seq, id_, vector=vector, **json.loads(a)) for seq, id_, a, vector in rows]
+
+    def decide(self, seq: int) -> bool:
+        """Prepare a run that asks for its evaluation, in this transaction; False: it is gone."""
+        row = self._connection.execute(
+            "UPDATE traces SET reason_code = NULL, reason_args = NULL"
+            " WHERE seq = ? AND shared_seq = ? AND state = 'recorded' RETURNING 1",
+            (seq, _ASKS),
+        ).fetchone()
+        return row is not None
+
+    def to_ship(self, limit: int) -> list[int]:
+        """Return the scored runs to append, the oldest first."""
+        rows = self._connection.execute(
+            "SELECT seq FROM traces WHERE shared_seq = ? AND state = 'scored' ORDER BY seq LIMIT ?",
+            (_TO_SHIP, limit),
+        )
+        return [seq for (seq,) in rows]
+
+    def run(self, seq: int, pod: str) -> tuple[SharedRun, str | None] | None:
+        """Return a scored run as a row of the log, and its document; None if it is gone."""
+        row = self._connection.execute(_RUN, (seq,)).fetchone()
+        if row is None:
+            return None
+        plain, signals, weights, facts, rest = _parts(row, len(_PLAIN), 4, 4, len(_FACTS), 4)
+        nearest, body, decided_at, vector = rest
+        values = dict(zip(_PLAIN, plain, strict=True))
+        chosen = values.pop("chosen")
+        values["success"] = bool(values["success"])
+        run = SharedRun(
+            **values,
+            pod=pod,
+            signals=tuple(signals),
+            weights=tuple(weights),
+            chosen=None if chosen is None else bool(chosen),
+            nearest=nearest,
+            vector=vector,
+            facts=json.dumps(dict(zip(_FACTS, facts, strict=True))),
+            decided_at=decided_at,
+        )
+        return run, body
+
+    def facts(self, seq: int) -> str:
+        """Return the facts of a run as they stand in the log: JSON."""
+        (row,) = self._connection.execute(
+            f"SELECT {', '.join(_FACTS)} FROM traces WHERE seq = ?",  # noqa: S608 - our own names
+            (seq,),
+        ).fetchall()
+        return json.dumps(dict(zip(_FACTS, row, strict=True)))
+
+    def shipped(self, places: Mapping[str, int]) -> None:
+        """Note the places of runs in the log."""
+        with transaction(self._connection):
+            self._connection.executemany(
+                "UPDATE traces SET shared_seq = ? WHERE id = ?",
+                ((seq, id_) for id_, seq in places.items()),
+            )
+
+    def keep_here(self, seq: int) -> None:
+        """Let a run stay here that the log does not take."""
+        with transaction(self._connection):
+            self.mark(seq, stays=True)
+
+    def pulled(self, vectors: Iterable[LoggedVector], place: Place) -> None:
+        """Store vectors of other hosts, and the place up to which they were pulled."""
+        with transaction(self._connection):
+            self._connection.executemany(
+                "INSERT INTO vectors (key, embedder, added_at_ms, vector) VALUES (?, ?, ?, ?)",
+                ((one.id, one.embedder, one.added_at_ms, one.vector) for one in vectors),
+            )
+            self._set(_PLACE, json.dumps(place))
+
+    def begin_anew(self, places: Mapping[str, int]) -> None:
+        """Forget what was pulled from a log that has changed.
+
+        Args:
+            places: Of those of our runs that are still in it; the others are shipped again.
+        """
+        with transaction(self._connection):
+            self._connection.execute("DELETE FROM vectors WHERE trace_seq IS NULL")
+            self._connection.execute("DELETE FROM meta WHERE key = ?", (_PLACE,))
+            known = self._connection.execute(
+                "SELECT seq, id FROM traces WHERE shared_seq > 0"
+            ).fetchall()
+            self._connection.executemany(
+                "UPDATE traces SET shared_seq = ? WHERE seq = ?",
+                ((places.get(id_, _TO_SHIP), seq) for seq, id_ in known),
+            )
+            self._connection.executemany(
+                "UPDATE outbox SET claimed_by = NULL WHERE trace_seq = ? AND state = 'pending'",
+                ((seq,) for seq, id_ in known if id_ not in places),
+            )
+
+    def in_log(self, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return the ``seq`` and id of some runs that were appended, after a ``seq``."""
+        return self._connection.execute(
+            "SELECT seq, id FROM traces WHERE seq > ? AND shared_seq > 0 ORDER BY seq LIMIT ?",
+            (after, limit),
+        ).fetchall()
+
+    def unshared(self) -> Unshared:
+        """Count what waits."""
+        counts = dict(
+            self._connection.execute(
+                "SELECT shared_seq, count(*) FROM traces WHERE shared_seq < 0 GROUP BY 1"
+            ).fetchall()
+        )
+        (since,) = self._connection.execute(
+            "SELECT min(started_at) FROM traces WHERE shared_seq < 0"
+        ).fetchone()
+        return Unshared(counts.get(_TO_SHIP, 0), counts.get(_ASKS, 0), since)
+
+    def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
+        """Return items of the outbox here that the shared one has not got, with their ``seq``."""
+        rows = self._connection.execute(
+            "SELECT o.trace_seq, t.id, o.body, o.redactor, o.redactions, o.idempotency_key"
+            " FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
+            " WHERE o.state = 'pending' AND o.claimed_by IS NOT ? AND o.body IS NOT NULL"
+            " AND t.shared_seq > 0 ORDER BY o.trace_seq LIMIT ?",
+            (_HANDED_OVER, limit),
+        )
+        return [(seq, SharedItem(id_, body.encode(), *rest)) for seq, id_, body, *rest in rows]
+
+    def handed_over(self, seqs: Sequence[int]) -> None:
+        """Note that the shared outbox has these items."""
+        with transaction(self._connection):
+            self._connection.executemany(
+                "UPDATE outbox SET claimed_by = ? WHERE trace_seq = ?",
+                ((_HANDED_OVER, seq) for seq in seqs),
+            )
+
+    def open_items(self, state: str, limit: int) -> list[str]:
+        """Return the ids of items in the shared outbox that are in this state here."""
+        rows = self._connection.execute(
+            "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
+            " WHERE o.state = ? AND o.claimed_by = ? ORDER BY o.trace_seq LIMIT ?",
+            (state, _HANDED_OVER, limit),
+        )
+        return [id_ for (id_,) in rows]
+
+    def note(self, items: Iterable[ItemState]) -> None:
+        """Note what became of items in the shared outbox."""
+        ended = [one for one in items if one.state not in {"pending", "sending", "cancelled"}]
+        with transaction(self._connection):
+            self._connection.executemany(
+                "UPDATE outbox SET state = ?, reason = ?, attempts = ?, http_status = ?,"
+                " last_error = ?, sent_at = ?, remote_id = ?, claimed_by = NULL"
+                " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?) AND state = 'pending'",
+                (
+                    (
+                        *(one.state, one.reason, one.attempts, one.http_status, one.last_error),
+                        *(one.sent_at, one.remote_id, one.id),
+                    )
+                    for one in ended
+                ),
+            )
+
+    def cancelled(self, ids: Iterable[str]) -> None:
+        """Note that items are cancelled in the shared outbox, too."""
+        with transaction(self._connection):
+            self._connection.executemany(
+                "UPDATE outbox SET claimed_by = NULL"
+                " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?)",
+                ((one,) for one in ids),
+            )
+
+    def _meta(self, key: str) -> str | None:
+        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _set(self, key: str, value: str) -> None:
+        self._connection.execute(
+            "INSERT INTO meta (key, value) VALUES (?, ?)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (key, value),
+        )
+
+
+def _parts(row: Sequence[Any], *sizes: int) -> list[Sequence[Any]]:
+    """Split a row into parts of these sizes."""
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(row[start : start + size])
+        start += size
+    return parts
