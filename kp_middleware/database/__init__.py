@@ -8,8 +8,8 @@ from kp_middleware.database._file import (
     alone,
     in_words,
     is_damage,
-    make_private,
     open_to_all,
+    open_to_write,
     transaction,
 )
 from kp_middleware.database._schema import (
@@ -39,8 +39,8 @@ __all__ = [
     "connect",
     "in_words",
     "is_damage",
-    "make_private",
     "open_to_all",
+    "open_to_write",
     "schema_of",
     "transaction",
 ]

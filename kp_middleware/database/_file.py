@@ -101,22 +101,14 @@ def _locked(connection: sqlite3.Connection) -> bool:
 
 
 class Cursor(Protocol):
-    """The result of a statement."""
+    """The part of `sqlite3.Cursor` that is used of a statement's result."""
 
     @property
-    def description(self) -> Any:
-        """A tuple for each column, starting with its name."""
-
+    def description(self) -> Any: ...
     @property
-    def lastrowid(self) -> int | None:
-        """The key of the inserted row."""
-
-    def fetchone(self) -> Any:
-        """Return the next row, or None."""
-
-    def fetchall(self) -> list[Any]:
-        """Return the remaining rows."""
-
+    def lastrowid(self) -> int | None: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
     def __iter__(self) -> Iterator[Any]: ...
 
 
@@ -124,23 +116,12 @@ class Connection(Protocol):
     """The part of `sqlite3.Connection` that the stages use."""
 
     @property
-    def in_transaction(self) -> bool:
-        """True while a transaction is open."""
-
-    def execute(self, sql: str, parameters: Any = ..., /) -> Cursor:
-        """Run one statement."""
-
-    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Cursor:
-        """Run one statement for each of the parameters."""
-
-    def commit(self) -> None:
-        """Commit the transaction."""
-
-    def rollback(self) -> None:
-        """Roll back the transaction."""
-
-    def close(self) -> None:
-        """Close the file."""
+    def in_transaction(self) -> bool: ...
+    def execute(self, sql: str, parameters: Any = ..., /) -> Cursor: ...
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Cursor: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
 
 
 BUSY_S: Final = 5.0
@@ -162,11 +143,11 @@ def _is_at_rest(path: Path) -> bool:
     return not os.access(path.parent, os.W_OK) and not any(file.exists() for file in beside)
 
 
-def open_to_write(path: Path) -> sqlite3.Connection:
+def open_to_write(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
     """Open the file for writing; create it and its folder if necessary."""
     _make_folder(path.parent)
     make_private(path)
-    return open_uri(f"{path.resolve().as_uri()}?mode=rw")
+    return open_uri(f"{path.resolve().as_uri()}?mode=rw", busy_s=busy_s)
 
 
 def make_private(path: Path) -> None:

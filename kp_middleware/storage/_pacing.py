@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.database import make_private, transaction
+from kp_middleware.database import is_damage, open_to_write, transaction
 from kp_middleware.errors import DatabaseError
 from kp_middleware.rate_limit import Pace
 
@@ -18,23 +18,18 @@ logger = logging.getLogger("kp_middleware")
 
 _MONTH_S: Final = 30 * 86_400.0
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _REMEDY: Final = "make it writable for you, or name another folder with XDG_STATE_HOME"
 _PATIENCE_S: Final = 5.0
 _SCHEMA_VERSION: Final = 6
-_SCHEMA: Final = (
-    "DROP TABLE IF EXISTS paces",  # of a version that nobody was given
-    "DROP TABLE IF EXISTS stops",
-    """
-    CREATE TABLE paces (
+_SCHEMA: Final = """
+    CREATE TABLE IF NOT EXISTS paces (
       registry TEXT NOT NULL, -- its URL
       agent    TEXT NOT NULL, -- its id, or 'key ' and the hash of its API key
       pace     TEXT NOT NULL, -- a JSON object: what differs from a new `Pace`
       stops    TEXT NOT NULL, -- a JSON object: key hash → when that key was refused
       PRIMARY KEY (registry, agent)
     ) STRICT, WITHOUT ROWID
-    """,
-)
+"""
 _ROWS: Final = "SELECT registry, agent, pace, stops FROM paces"
 _LIFT: Final = "UPDATE paces SET stops = '{}' WHERE stops <> '{}'"
 _NEW: Final[Mapping[str, Any]] = asdict(Pace())
@@ -111,7 +106,7 @@ class PacingTable:
         except sqlite3.Error as error:
             if _primary_code(error) in _BUSY:
                 raise TimeoutError(f"{path} is locked by another program: close it") from error
-            if _primary_code(error) not in _DAMAGED:
+            if not is_damage(error):
                 raise DatabaseError(path, f"cannot be used ({error})", _REMEDY) from error
         except OSError as error:
             raise DatabaseError(path, f"cannot be used ({error.strerror})", _REMEDY) from error
@@ -174,7 +169,7 @@ class PacingTable:
                 (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 return bool(said != "ok")
         except sqlite3.DatabaseError as error:
-            return _primary_code(error) in _DAMAGED
+            return is_damage(error)
 
     def _write(
         self, connection: sqlite3.Connection, pace: Pace, stops: Mapping[str, float]
@@ -231,29 +226,18 @@ def _row(row: tuple[str, str, str, str]) -> AgentPace:
 
 @contextmanager
 def _opened(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
-    _make_folder(path.parent)
-    make_private(path)
-    connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None)
-    try:
+    with closing(open_to_write(path, busy_s=patience_s)) as connection:
         # Not WAL: homes may be on network drives. FULL: spent requests survive a power cut.
         connection.execute("PRAGMA synchronous = FULL")
-        _prepare(connection, path)
-        yield connection
-    finally:
-        connection.close()
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    version = _version(connection)
-    if version > _SCHEMA_VERSION:
-        problem = f"has schema {version}, of a newer kp-middleware"
-        raise DatabaseError(path, problem, "upgrade kp-middleware")
-    if version < _SCHEMA_VERSION:
-        with transaction(connection):  # a second process waits here, then has nothing to do
-            if _version(connection) < _SCHEMA_VERSION:
-                for statement in _SCHEMA:
-                    connection.execute(statement)
+        version = _version(connection)
+        if version > _SCHEMA_VERSION:
+            problem = f"has schema {version}, of a newer kp-middleware"
+            raise DatabaseError(path, problem, "upgrade kp-middleware")
+        if version < _SCHEMA_VERSION:
+            with transaction(connection):  # a second process waits here, then has nothing to do
+                connection.execute(_SCHEMA)
                 connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        yield connection
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -267,12 +251,6 @@ def _forget_old(connection: sqlite3.Connection, now: float) -> None:
         "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?",
         (now - _MONTH_S,),
     )
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.exists():
-        _make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _primary_code(error: sqlite3.Error) -> int:
