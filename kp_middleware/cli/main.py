@@ -42,6 +42,7 @@ _FAMILIES: Final = {
     "review": "review",
     "feedback": "maintenance",
     "shared": "shared",
+    "pull": "shared",
     "config": "config",
     "demo": "demo",
 }

@@ -1,12 +1,18 @@
-"""The ``shared`` commands: prepare the log that several hosts share."""
+"""The ``shared`` and ``pull`` commands: the log that several hosts share, and copies of it."""
 
+import time
+from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import click
 
+from kp_middleware.cli.console import Progress
 from kp_middleware.cli.user_settings import read_settings
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.sharing import Link, migrate, script
+
+_LOOK_AGAIN_S: Final = 2.0
 
 
 @click.group()
@@ -33,12 +39,36 @@ def migrate_(db: Path, *, only_print: bool) -> None:
     if only_print:
         click.echo(script(), nl=False)
         return
+    with closing(_link(db, "migrate")) as link:
+        created = migrate(link)
+    click.echo(f"{link.shown}: {'created' if created else 'is up to date'}")
+
+
+@click.command()
+@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, looking every 2 seconds.")
+@click.pass_obj
+def pull(db: Path, *, follow: bool) -> None:
+    """Copy the shared log into a file of its own; again, to add what is new.
+
+    Every command and page works on the copy. Nothing is sent from it.
+
+    \b
+    kp-middleware pull --db fleet.db
+    kp-middleware list --db fleet.db
+    """
+    from kp_middleware.pipeline import copy_log
+
+    with closing(_link(db, "pull", writes=False)) as link, Progress("runs") as progress:
+        while True:
+            copied = copy_log(link, db, progress.reach)
+            click.echo(f"{db}: {copied:,} new runs")
+            if not follow:
+                return
+            time.sleep(_LOOK_AGAIN_S)
+
+
+def _link(db: Path, name: str, *, writes: bool = True) -> Link:
     url = read_settings(db).shared
     if url is None:
         raise KnowledgePulseError("set KP_SHARED to the database: postgresql://user@host/database")
-    link = Link(url.get_secret_value(), "migrate")
-    try:
-        created = migrate(link)
-    finally:
-        link.close()
-    click.echo(f"{link.shown}: {'created' if created else 'is up to date'}")
+    return Link(url.get_secret_value(), name, writes=writes)

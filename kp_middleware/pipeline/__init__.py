@@ -1,6 +1,7 @@
 """The pipeline: keep, score, gate and send finished runs, in that order."""
 
 from kp_middleware.pipeline._client import KnowledgePulse
+from kp_middleware.pipeline._copying import copy_log
 from kp_middleware.pipeline._dispatch import Rescan
 from kp_middleware.pipeline._imports import Import, Imported, Wanted
 from kp_middleware.pipeline._pipeline import Backlog, Stats
@@ -22,6 +23,7 @@ __all__ = [
     "Stats",
     "Wanted",
     "check_key",
+    "copy_log",
     "drain",
     "reconcile",
 ]

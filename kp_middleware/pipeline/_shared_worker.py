@@ -33,6 +33,7 @@ from kp_middleware.sharing import (
     PostgresLog,
     SharedOutbox,
     SharedRun,
+    item_states,
     load,
 )
 from kp_middleware.storage import TROUBLE, Asking, SharedRuns, SqliteStore, in_words, no_fork
@@ -297,7 +298,7 @@ class Exchange:
             self._items.cancel(gone)
             self._runs.cancelled(gone)
         if waiting := self._runs.open_items("pending", 5 * _AT_ONCE):
-            self._runs.note(self._items.states(waiting))
+            self._runs.note(item_states(self.link, waiting))
 
     def _warn(self, error: BaseException) -> None:
         self._warn_once.warn("a run stays here, the gate failed", error)

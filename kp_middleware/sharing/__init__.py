@@ -3,8 +3,9 @@
 from kp_middleware.sharing._link import Link, load, shown
 from kp_middleware.sharing._log import PostgresLog
 from kp_middleware.sharing._migration import migrate, script
-from kp_middleware.sharing._outbox import SharedOutbox
+from kp_middleware.sharing._outbox import SharedOutbox, item_states
 from kp_middleware.sharing._pacing import PaceOfAll
+from kp_middleware.sharing._pulling import pull_runs
 from kp_middleware.sharing._records import (
     Decided,
     ItemState,
@@ -33,8 +34,10 @@ __all__ = [
     "SharedLog",
     "SharedOutbox",
     "SharedRun",
+    "item_states",
     "load",
     "migrate",
+    "pull_runs",
     "script",
     "shown",
 ]

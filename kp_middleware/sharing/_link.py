@@ -84,11 +84,13 @@ class Link:
     Args:
         url: Of the database; it may hold a password.
         pod: Who connects, as the server's administrators see it.
+        writes: Whether a standby will not do.
     """
 
-    def __init__(self, url: str, pod: str) -> None:
+    def __init__(self, url: str, pod: str, *, writes: bool = True) -> None:
         self._url = url
         self._name = f"kp-middleware/{version('kp-middleware')} {pod}"[:63]
+        self._session = "read-write" if writes else "any"
         self._connection: Connection | None = None
         self.shown = shown(url)
         _links.add(self)
@@ -137,7 +139,7 @@ class Link:
                 autocommit=True,
                 prepare_threshold=None,  # behind pgbouncer another session would have them
                 connect_timeout=_CONNECT_S,
-                target_session_attrs="read-write",
+                target_session_attrs=self._session,
                 application_name=self._name,
             )
             if needs_schema:

@@ -72,6 +72,12 @@ _CANCEL: Final = """
 """
 
 
+def item_states(link: Link, ids: Sequence[str]) -> list[ItemState]:
+    """Return what became of items of any agent, by the ids of their traces."""
+    rows = link.exchange(lambda connection: connection.execute(_STATES, ([*ids],)).fetchall())
+    return [ItemState(*row) for row in rows]
+
+
 class SharedOutbox:
     """The outbox items of one agent at one registry, of all hosts: an `Outbox`.
 
@@ -116,10 +122,6 @@ class SharedOutbox:
                     "body": item.body,
                 },
             )
-
-    def states(self, ids: Sequence[str]) -> list[ItemState]:
-        """Return what became of items, by the ids of their traces."""
-        return [ItemState(*row) for row in self._run(_STATES, ([*ids],))]
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Cancel items that are not sent yet."""

@@ -1,9 +1,16 @@
 """Pull what other hosts have appended."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from kp_middleware.sharing._link import Connection, Link, bounded
-from kp_middleware.sharing._records import LogChangedError, LoggedVector, Place
+from kp_middleware.sharing._records import (
+    LogChangedError,
+    LoggedRun,
+    LoggedVector,
+    Place,
+)
+from kp_middleware.sharing._rows import SELECTED, run_of
 
 _AT_ONCE: Final = 5000
 _HEAD: Final = """
@@ -16,6 +23,14 @@ _VECTORS: Final = """
       AND embedder IS NOT NULL
     ORDER BY seq
 """
+
+
+_RUNS: Final = f"""
+    SELECT l.seq, {SELECTED}, d.body, d.redactor FROM kp.log l
+    LEFT JOIN kp.documents d ON d.id = l.id
+    WHERE l.seq > %s AND l.seq <= %s AND l.kind = 'run' ORDER BY l.seq
+"""
+_FEW: Final = 500  # with their documents
 
 
 def pull(
@@ -44,6 +59,26 @@ def vectors_since(
     rows = connection.execute(_VECTORS, (first, until, pod)).fetchall()
     reached = Place(head, end) if until == head else _place_at(connection, until)
     return [LoggedVector(*row) for row in rows], reached
+
+
+def pull_runs(link: Link, place: Place | None) -> tuple[Sequence[LoggedRun], Place, int]:
+    """Return some runs of all pods since a place with their documents, the place reached, the head.
+
+    Raises:
+        LogChangedError: If the log has changed before the place.
+    """
+
+    def work(connection: Connection) -> tuple[list[Any], Place, int]:
+        with bounded(connection):
+            head, end = _head(connection, place)
+            first = 0 if place is None else place.seq
+            until = min(head, first + _FEW)
+            rows = connection.execute(_RUNS, (first, until)).fetchall()
+            reached = Place(head, end) if until == head else _place_at(connection, until)
+            return rows, reached, head
+
+    rows, reached, head = link.exchange(work)
+    return [LoggedRun(row[0], run_of(row[1:])) for row in rows], reached, head
 
 
 def _head(connection: Connection, place: Place | None) -> tuple[int, str | None]:

@@ -251,6 +251,7 @@ class OutboxTable(OutboxItems):
             SELECT t.seq FROM traces t JOIN documents d ON d.trace_seq = t.seq
             LEFT JOIN outbox o ON o.trace_seq = t.seq
             WHERE t.seq > ? AND t.decision = 'forward' AND t.visibility <> 'private'
+              AND t.pod IS NULL
               AND coalesce(o.state, 'cancelled') = 'cancelled' AND o.reason IS NOT ?
             ORDER BY t.seq LIMIT 1
             """,

@@ -273,6 +273,42 @@ class SharedRuns:
         ).fetchone()
         return Unshared(counts.get(_TO_SHIP, 0), counts.get(_ASKS, 0), since)
 
+    def is_copy(self) -> bool:
+        """Return whether the file holds no run but those of a copy of the log."""
+        (own,) = self._connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM traces WHERE pod IS NULL)"
+        ).fetchone()
+        return not own
+
+    def copied(self, id_: str) -> bool:
+        """Return whether a run is in this copy already."""
+        row = self._connection.execute("SELECT 1 FROM traces WHERE id = ?", (id_,)).fetchone()
+        return row is not None
+
+    def copy(self, seq: int, place: int, run: SharedRun, state: str | None) -> None:
+        """Complete a run that was recorded and evaluated in this transaction: it is another's."""
+        self._connection.execute(
+            "UPDATE traces SET shared_seq = ?, pod = ?, scorer = ?, decided_at = ?,"
+            " scored_ms = NULL WHERE seq = ?",
+            (place, run.pod, run.scorer, run.decided_at, seq),
+        )
+        if run.vector is not None and run.embedder is not None:
+            self._connection.execute(
+                "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (seq, run.id, run.embedder, int(time.time() * 1000), run.vector),
+            )
+        if state is not None:
+            self._connection.execute(
+                "INSERT INTO outbox (trace_seq, state, claimed_by, idempotency_key, registry,"
+                " redactor) VALUES (?, 'pending', ?, '', '', '')",
+                (seq, _HANDED_OVER),
+            )
+
+    def copied_until(self, place: Place) -> None:
+        """Note up to where the log was copied."""
+        self._set(_PLACE, json.dumps(place))
+
     def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
         """Return items of the outbox here that the shared one has not got, with their ``seq``."""
         rows = self._connection.execute(

@@ -1,0 +1,116 @@
+"""A local copy of the shared log, on which every command and page works."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from kp_middleware.core.formula import Shape
+from kp_middleware.errors import DatabaseError
+from kp_middleware.runs import RecordedRun
+from kp_middleware.sharing import (
+    Link,
+    LogChangedError,
+    LoggedRun,
+    SharedRun,
+    item_states,
+    load,
+    pull_runs,
+)
+from kp_middleware.storage import SharedRuns, SqliteStore
+from kp_middleware.traces import ReasoningTrace, Step
+
+_AT_ONCE: Final = 500
+_NO_TEXT: Final = "(its text is not shared)"
+
+
+def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
+    """Bring a copy of the log up to date, and return how many runs are new.
+
+    Args:
+        link: To the log.
+        db: The file of the copy; it is created.
+        reach: Is told now and then how many rows of how many are there.
+
+    Raises:
+        DatabaseError: If the file has runs of its own, or the log is not the one it was.
+        SharedLogError: If the log cannot be read.
+    """
+    load()
+    store = SqliteStore.at(db)
+    runs = store.shared_runs()
+    if not runs.is_copy():
+        raise DatabaseError(db, "has runs of its own", "name another file for the copy with --db")
+    copied = 0
+    place, before = runs.place(), None
+    while place is None or place != before:
+        before = place
+        try:
+            found, place, head = pull_runs(link, place)
+        except LogChangedError:
+            problem = "is a copy of a log that has changed since, by a restore or a failover"
+            raise DatabaseError(db, problem, "remove it and pull again") from None
+        with store.transaction():
+            copied += sum(_copy(store, runs, one) for one in found)
+            runs.copied_until(place)
+        reach(place.seq, head)
+    _refresh(link, runs)
+    store.close()
+    return copied
+
+
+def _copy(store: SqliteStore, runs: SharedRuns, logged: LoggedRun) -> bool:
+    run = logged.run
+    if runs.copied(run.id):
+        return False
+    facts = json.loads(run.facts)
+    seq = store.record(_recorded(run, facts))
+    store.save_evaluation(seq, run.evaluation, took_ms=0.0, p_success=facts.get("p_success"))
+    goes = run.decision == "forward" and "delivery" not in run.evaluation.verdict.reason.args
+    runs.copy(seq, logged.seq, run, "pending" if goes else None)
+    return True
+
+
+def _recorded(run: SharedRun, facts: dict[str, Any]) -> RecordedRun:
+    trace = _trace(run, facts)
+    counts = (facts.get(name) for name in ("step_count", "tool_count", "recovery_count"))
+    own = trace.shape
+    steps, tools, recoveries = counts
+    return RecordedRun(
+        trace=trace,
+        shape=Shape(
+            own.steps if steps is None else steps,
+            own.types,
+            own.tools if tools is None else tools,
+            own.recoveries if recoveries is None else recoveries,
+        ),
+        duration_ms=facts.get("duration_ms"),
+        input_tokens=facts.get("input_tokens"),
+        output_tokens=facts.get("output_tokens"),
+        confidence_source=facts.get("confidence_source") or "assumed",
+        success_source=run.success_source or "assumed",
+    )
+
+
+def _trace(run: SharedRun, facts: dict[str, Any]) -> ReasoningTrace:
+    if run.body is not None:
+        trace = ReasoningTrace.model_validate_json(run.body)
+        return trace.ended(success=run.success, confidence=run.confidence)
+    step = Step(step_id=0, type="thought", content=_NO_TEXT)
+    trace = ReasoningTrace.of(
+        _NO_TEXT, [step], domain=run.domain, success=run.success, confidence=run.confidence
+    )
+    told = {
+        "created_at": run.started_at,
+        "visibility": facts.get("visibility") or "network",
+        "privacy_level": facts.get("privacy_level") or "aggregated",
+    }
+    metadata = trace.metadata.model_copy(update=told)
+    return trace.model_copy(update={"id": run.id, "metadata": metadata})
+
+
+def _refresh(link: Link, runs: SharedRuns) -> None:
+    """Note what became of the runs that had not been sent when they were copied."""
+    waiting = runs.open_items("pending", 100_000)
+    for first in range(0, len(waiting), _AT_ONCE):
+        runs.note(item_states(link, waiting[first : first + _AT_ONCE]))
