@@ -196,11 +196,6 @@ def is_default(match: re.Match[str]) -> bool:
     return before.rpartition("${")[2].replace("_", "").isalnum() or before.endswith("${")
 
 
-def is_braced(match: re.Match[str]) -> bool:
-    """Return whether ``PWD={…};`` is an ODBC value, not the braces of a template."""
-    return is_strong(value_of(match))
-
-
 def is_filled_in(match: re.Match[str]) -> bool:
     """Return whether a command-line value is filled in, not a template."""
     value = value_of(match)

@@ -31,20 +31,16 @@ def fail_closed() -> Iterator[None]:
         raise RedactionError("redactor_error") from None  # the cause may quote the value
 
 
-def _tree(paths: str) -> Kept:
-    tree: dict[str, Any] = {}
-    for path in words(paths):
-        below = tree
-        for part in path.split("."):
-            below = below.setdefault(part, {})
-    return tree
-
-
-KEPT = _tree(
-    "@context|@type|steps.[].step_id|steps.[].type|steps.[].latency_ms|outcome.confidence|"
-    "metadata.created_at|metadata.success|metadata.success_source|metadata.quality_score|"
-    "metadata.visibility|metadata.privacy_level"
-)
+_STAYS: Kept = {}
+KEPT: Kept = {
+    "@context": _STAYS,
+    "@type": _STAYS,
+    "steps": {"[]": dict.fromkeys(("step_id", "type", "latency_ms"), _STAYS)},
+    "outcome": {"confidence": _STAYS},
+    "metadata": dict.fromkeys(
+        words("created_at|success|success_source|quality_score|visibility|privacy_level"), _STAYS
+    ),
+}
 """Fields whose type cannot hold anything to redact."""
 
 _NO_POLICY = Policy()

@@ -4,11 +4,10 @@ import base64
 import re
 import socket
 from importlib import import_module
-from itertools import pairwise
 
 from kp_middleware.privacy._checks import is_credential
 from kp_middleware.privacy._rules import TABLE, Check, value_of, words
-from kp_middleware.privacy._strength import entropy
+from kp_middleware.privacy._strength import case_changes, entropy, has_both_cases
 
 
 def is_issued(match: re.Match[str]) -> bool:
@@ -16,13 +15,9 @@ def is_issued(match: re.Match[str]) -> bool:
     runs = re.findall("[A-Za-z0-9]+", value_of(match))
     longest = max(runs, key=len)
     digits = sum(map(str.isdigit, longest))
-    if _is_mixed(longest):
+    if has_both_cases(longest):
         return len(longest) >= (16 if len(runs) < 3 else 12) and digits >= 2
     return len(longest) >= 16 and digits >= 5 and entropy(longest) > 3
-
-
-def _is_mixed(text: str) -> bool:
-    return any(map(str.isupper, text)) and any(map(str.islower, text))
 
 
 _KIND = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
@@ -56,9 +51,7 @@ def is_basic_auth(match: re.Match[str]) -> bool:
 
 _VENDORS = words(TABLE["words"]["VENDORS"])
 _ALONE = frozenset(_VENDORS)
-_BY_THREE = {
-    three: [one for one in _VENDORS if one[:3] == three] for three in {one[:3] for one in _VENDORS}
-}
+_VENDOR = re.compile("|".join(_VENDORS), re.IGNORECASE)
 _HEX = re.compile(r"(?:[0-9a-fA-F]{20,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\Z")
 _TELLS = re.compile(
     r"key|token|tkn|secret|pass|pw|pat\b|auth|cred|cert|api|access|login|license|sign|bearer|reporter_?id",
@@ -84,7 +77,7 @@ def is_issued_by_vendor(match: re.Match[str]) -> bool:
     digits = sum(map(str.isdigit, value))
     if digits == len(value) or entropy(value) < 3 or _is_made_of_words(value):
         return False
-    if re.search(r"[a-z]", value) and re.search(r"[A-Z]", value):
+    if has_both_cases(value):
         return len(value) >= (14 if told else 20) and (digits > 1 or _changes_case(value))
     return told and digits >= 4 and (len(value) >= 24 or not alone) and _is_one_run(value)
 
@@ -92,9 +85,8 @@ def is_issued_by_vendor(match: re.Match[str]) -> bool:
 def _names_a_vendor(match: re.Match[str]) -> bool:
     """Return whether a vendor's name begins a word or a part of one: ``MY_PLAID``, ``myPlaid``."""
     name = match["name"]
-    lowered = name.lower()
-    known = (one for one in _BY_THREE.get(lowered[:3], ()) if lowered.startswith(one))
-    vendor = name[: len(next(known, ""))]
+    known = _VENDOR.match(name)
+    vendor = known[0] if known else ""
     before = match.string[match.start() - 1 : match.start()]
     begins = not before.isalpha() or (before.islower() and vendor[:1].isupper())
     return vendor != "" and begins and not (vendor[0].islower() and vendor[-1].isupper())
@@ -102,8 +94,7 @@ def _names_a_vendor(match: re.Match[str]) -> bool:
 
 def _changes_case(value: str) -> bool:
     """Return whether more than a third of the letters change case, as in no name."""
-    cases = [character.isupper() for character in value if character.isalpha()]
-    return sum(a != b for a, b in pairwise(cases)) * 3 > len(cases)
+    return case_changes(value) * 3 > sum(map(str.isalpha, value))
 
 
 def _is_one_run(value: str) -> bool:

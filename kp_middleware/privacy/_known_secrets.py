@@ -95,7 +95,7 @@ class _Index:
     def __init__(self, values: dict[str, str]) -> None:
         self._values = sorted(values)
         self._longest = max(map(len, values))
-        self._mixed = frozenset(filter(is_mixed, values))
+        self._mixed = frozenset(filter(alternates, values))
         self._offsets: dict[str, set[int]] = {}
         self._shorter: dict[str, str] = {}  # the longest other value that a value begins with
         shorter = ""
@@ -187,7 +187,7 @@ def _is_no_word(value: str) -> bool:
     return bool(_STRONG.search(value)) or len(value) < 3 * len(_HUMP.findall(value))
 
 
-def is_mixed(value: str) -> bool:
+def alternates(value: str) -> bool:
     """Return whether letters and digits alternate as in nothing a person writes."""
     kinds = [character.isdigit() for character in value if character.isalnum()]
     return sum(a != b for a, b in pairwise(kinds)) >= max(3, 0.2 * len(kinds))

@@ -89,7 +89,7 @@ Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 
 
 class Engine:
-    """A detection engine with a cache of results, and a pause after a slow failure.
+    """A detection engine with a cache of results.
 
     Attributes:
         name: As in the settings.
@@ -97,30 +97,21 @@ class Engine:
     """
 
     def __init__(
-        self,
-        name: str,
-        group: Group,
-        finder: Finder,
-        *,
-        piece_size: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, name: str, group: Group, finder: Finder, *, piece_size: int | None = None
     ) -> None:
         """Pass at most ``piece_size`` characters at a time to ``finder``; None means all."""
         self.name = name
         self.group = group
         self._finder = finder
         self._piece_size = piece_size
-        self._clock = clock
         self._known: dict[bytes, list[Span]] = {}
-        self._reason = ""  # of the last failure,
-        self._rests_until = clock()  # and how long none is asked for
 
     def spans(self, text: str) -> list[Span]:
         """Return the spans to redact; the result is cached, as texts are cleaned and then checked.
 
         Raises:
             RedactionError: ``timeout``, or ``engine_failed``, whatever went wrong; also if what it
-                found is no part of the text. An engine that failed rests for as long as it took.
+                found is no part of the text.
         """
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
         found = self._known.get(key)
@@ -132,18 +123,12 @@ class Engine:
         return found
 
     def _asked(self, text: str) -> list[Span]:
-        began = self._clock()
-        if began < self._rests_until:
-            raise self._refusal(text)
         try:
             return [*self._found(text)]
         except TimeoutError:
-            self._reason = "timeout"
+            raise RedactionError("timeout", f"{self.name} ({len(text)} chars)") from None
         except Exception:  # noqa: BLE001  # fail closed, whatever it is
-            self._reason = "engine_failed"
-        now = self._clock()
-        self._rests_until = now + (now - began)
-        raise self._refusal(text)  # not from the cause, which may quote
+            raise RedactionError("engine_failed", self.name) from None  # the cause may quote
 
     def _found(self, text: str) -> Iterator[Span]:
         for place, piece in pieces(text, self._piece_size or len(text)):
@@ -152,10 +137,6 @@ class Engine:
                 if not 0 <= start <= end <= len(piece):
                     raise ValueError("no part of the text")
                 yield Span(place + start, place + end, label, self.group)
-
-    def _refusal(self, text: str) -> RedactionError:
-        size = f" ({len(text)} chars)" if self._reason == "timeout" else ""
-        return RedactionError(self._reason, self.name + size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ says who somebody is (national ids, bank accounts), and what reaches them, where
 
 Check: TypeAlias = Callable[[re.Match[str]], bool]
 
-_VALUE_GROUPS: dict[str, list[int]] = {}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
@@ -98,18 +96,10 @@ def matched_value(match: re.Match[str]) -> tuple[int, int]:
     last = match.lastgroup
     if last is not None and last.startswith("value"):  # nearly always
         return match.span(last)
-    for group in _value_groups(match.re):
-        if match[group] is not None:
-            return match.span(group)
+    for name in match.re.groupindex:
+        if name.startswith("value") and match[name] is not None:
+            return match.span(name)
     return match.span()
-
-
-def _value_groups(pattern: re.Pattern[str]) -> list[int]:
-    groups = _VALUE_GROUPS.get(pattern.pattern)  # functools.cache would hash the compiled pattern
-    if groups is None:
-        groups = [group for name, group in pattern.groupindex.items() if name.startswith("value")]
-        _VALUE_GROUPS[pattern.pattern] = groups
-    return groups
 
 
 def value_of(match: re.Match[str]) -> str:

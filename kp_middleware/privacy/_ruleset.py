@@ -1,7 +1,6 @@
 """All redaction rules, and the name and digest stored with redacted documents."""
 
 import hashlib
-import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
@@ -34,18 +33,9 @@ if TYPE_CHECKING:
     from kp_middleware.privacy._policy import Policy
     from kp_middleware.traces import PrivacyLevel
 
-_PATTERNS = repr(
-    [
-        (
-            *(rule.label, rule.group, rule.pattern, rule.starts, rule.needs, rule.region),
-            rule.check and rule.check.__qualname__,
-        )
-        for rule in RULES
-    ]
-)
-
-REDACTOR = f"kp-redactor/1+{hashlib.sha256(_PATTERNS.encode()).hexdigest()[:12]}"
-"""The redactor's name, version, and digest of the rules without their checks' code."""
+_SHOWN = repr([(rule.label, rule.group, rule.pattern, rule.needs, rule.region) for rule in RULES])
+REDACTOR = f"kp-redactor/1+{hashlib.sha256(_SHOWN.encode()).hexdigest()[:12]}"
+"""The redactor's name, version, and digest of the rules without their checks."""
 
 
 DENIED = "denied"
@@ -209,16 +199,14 @@ def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
     return Ruleset(level, policy)
 
 
-def _is_one(rule: Rule, match: re.Match[str]) -> bool:
-    return rule.check is None or rule.check(match)
-
-
 def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
     """Yield further matches directly after one, where no word boundary separates them."""
     while text[place : place + 1].strip():
         ahead = HIDDEN + text[place : place + _GLUED_SIZE]
         match = compiled_rule(rule.pattern).match(ahead, 1)
-        if match is None or match.end() == len(ahead) > _GLUED_SIZE or not _is_one(rule, match):
+        if match is None or match.end() == len(ahead) > _GLUED_SIZE:
+            return
+        if rule.check and not rule.check(match):
             return
         start, end = matched_value(match)
         yield Span(place + start - 1, place + end - 1, rule.label, rule.group)

@@ -178,11 +178,7 @@ def _is_plain_part(part: str) -> bool:
 
 def looks_random(value: str) -> bool:
     """Return whether digits, capitals and small letters alternate as in no word."""
-    if not (
-        any(map(str.isdigit, value))
-        and any(map(str.isupper, value))
-        and any(map(str.islower, value))
-    ):
+    if not (any(map(str.isdigit, value)) and has_both_cases(value)):
         return False
     changes = sum(a != b for a, b in pairwise(map(_kind, value)))
     return changes >= 0.38 * len(value) and entropy(value) > 3.4
@@ -194,6 +190,11 @@ def is_mixed(value: str) -> bool:
         any(_kind(character) == kind for character in value.strip(_AROUND)) for kind in range(4)
     ]
     return (digit and (capital or small)) or sum(kinds) > 2 or case_changes(value) > 4
+
+
+def has_both_cases(value: str) -> bool:
+    """Return whether a value has capitals and small letters."""
+    return any(map(str.isupper, value)) and any(map(str.islower, value))
 
 
 def case_changes(value: str) -> int:

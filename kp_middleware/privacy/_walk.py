@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy._checks import is_counter, is_of_account
 from kp_middleware.privacy._escapes import PLACEHOLDER
-from kp_middleware.privacy._known_secrets import KnownSecrets, is_mixed
+from kp_middleware.privacy._known_secrets import KnownSecrets, alternates
 from kp_middleware.privacy._nested_secrets import DESCRIBING, JSON_TYPES
 from kp_middleware.privacy._rules import words
 from kp_middleware.privacy._ruleset import DENIED, Ruleset
@@ -362,7 +362,7 @@ class Walk:
         text = str(value)
         if not text or PLACEHOLDER.fullmatch(text) or self._may_stay(text, place):
             return text
-        if place.blank != DENIED and (self._book.blanks(place.name) or is_mixed(text)):
+        if place.blank != DENIED and (self._book.blanks(place.name) or alternates(text)):
             self._learn(text, place.blank)
         return self._gone(place.blank, text, place)
 
