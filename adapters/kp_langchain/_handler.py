@@ -11,7 +11,7 @@ from uuid import UUID
 from kp_langchain._callbacks import parent_of
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import Failure, Recording, Span, shield
+from kp_middleware.recording import Failure, Recording, RootSpan, Span, shield
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
@@ -124,11 +124,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         if run.is_root:
-            run.root.set_objective(about.get("inputs"))
-            run.root.record_results(outputs, run)
-            run.root.record_late(ended_well=True)
-            run.root.pause(run)
-            self._roots.go_on(run.root)
+            run.root.rest(outputs, run, about.get("inputs"))
+            self._go_on(run.root)
         elif run.paused or run.paused_inside:
             run.rest(is_node=is_node(about.get("tags")))
         if run.ends_trace:
@@ -200,7 +197,7 @@ class KPCallbackHandler(BaseCallbackHandler):
                 told_beside(response), inside=run.around is not None
             )
         if run.is_root:
-            self._roots.go_on(run.root)
+            self._go_on(run.root)
         if run.ends_trace:
             run.root.succeed(turn.text or None)
 
@@ -250,7 +247,7 @@ class KPCallbackHandler(BaseCallbackHandler):
             run.root.record_result(result, run)
         if run.is_root:
             run.root.record_late(ended_well=True)
-            self._roots.go_on(run.root)
+            self._go_on(run.root)
         if run.ends_trace:
             run.root.succeed(result)
 
@@ -289,7 +286,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         found = "\n\n".join(str(getattr(found, "page_content", found)) for found in documents)
         run.root.record_result(found, run)
         if run.is_root:
-            self._roots.go_on(run.root)
+            self._go_on(run.root)
         if run.ends_trace:
             run.root.succeed(found)
 
@@ -310,8 +307,12 @@ class KPCallbackHandler(BaseCallbackHandler):
     def _ended_with(self, run: Span | None, error: BaseException) -> None:
         if run is not None:
             if run.is_root:
-                self._roots.go_on(run.root)
+                self._go_on(run.root)
             run.end_with(error)
+
+    def _go_on(self, over: RootSpan) -> None:
+        if over.outliving:  # nearly never
+            self._roots.go_on(over)
 
 
 def _default() -> Recording:

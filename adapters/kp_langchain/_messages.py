@@ -256,6 +256,17 @@ def answer_of(output: object) -> Answer:
     return Answer(_result(output) if structured is None else structured, structured)
 
 
+def final_text(output: object) -> str | None:
+    """Return the last text of a model where the output is messages alone, and it tells no more."""
+    if type(output) is not dict or len(output) != 1:
+        return None
+    messages = output.get("messages")
+    last = messages[-1] if type(messages) is list and messages else None
+    if type(last) is not AIMessage or type(last.content) is not str or last.additional_kwargs:
+        return None
+    return None if "<think" in last.content else last.content
+
+
 def _result(output: object) -> object | None:
     if isinstance(output, BaseMessage):
         return said_by(output) or None

@@ -19,6 +19,7 @@ from kp_middleware.recording import (
     Here,
     Recorder,
     Recording,
+    RootSpan,
     Span,
     SpanId,
     SpanTree,
@@ -123,14 +124,12 @@ class Roots:
         return run
 
     @shield
-    def go_on(self, over: Root) -> None:
+    def go_on(self, over: RootSpan) -> None:
         """Make runs that outlive their root, in the background, roots of their own.
 
         Args:
             over: That has ended.
         """
-        if not over.outliving:  # nearly always
-            return
         roots: dict[SpanId, Root] = {}
         for key, run in self._runs.outliving(over):
             recorder = self._kp.start_recording(over.recorder.framework)

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 from kp_langchain._langgraph import Resumption, failure_of, namespace_of, questions_in
 from kp_langchain._messages import (
     answer_of,
+    final_text,
     last_human_text,
     messages_of,
     objective_of,
@@ -132,9 +133,15 @@ class Root(RootSpan):
             self.recorder.thread_notes.overheard = self._goes_on
 
     @shield
-    def record_results(self, output: object, span: Span) -> None:
-        """Note the results of pending calls in the root's output."""
-        self.record_messages(span.conversation.results(messages_of(output)), span)
+    def rest(self, output: object, span: Span, inputs: object) -> None:
+        """Note at the root's end what only that tells: results, what was given up, a pause."""
+        if not self._asked:
+            self.set_objective(inputs)
+        if not span.conversation.is_settled:
+            self.record_messages(span.conversation.results(messages_of(output)), span)
+        if self.silent or self.cancelled:
+            self.record_late(ended_well=True)
+        self.pause(span)
 
     def failure_of(self, error: BaseException) -> Failure:
         """Classify an error, LangGraph's own among them."""
@@ -144,12 +151,12 @@ class Root(RootSpan):
         """Return LangGraph's interrupts in the exception that paused a span."""
         return questions_in(error)
 
-    @shield
     def pause(self, span: Span) -> None:
         """Note that the thread waits for a human or its next turn, if it does."""
-        super().pause(span)
-        notes = self.recorder.thread_notes
-        if self._is_turn and not (span.paused or span.paused_inside):
+        if span.paused or span.paused_inside:
+            super().pause(span)
+        elif self._is_turn:
+            notes = self.recorder.thread_notes
             notes.wait("turn", questions=(), owed=span.conversation.owed)
 
     def fail(self, error: BaseException) -> None:
@@ -161,6 +168,10 @@ class Root(RootSpan):
     @shield
     def conclude(self, output: object, *_: object) -> None:
         """Set the result, and the confidence in it."""
+        text = final_text(output)
+        if text and not self._began_late and self.recorder.confidence_estimate.is_own_field_alone:
+            self.recorder.outcome(text)  # nearly always
+            return
         answer = answer_of(output)
         if self._began_late and not self.recorder.objective:
             self.recorder.set_objective(last_human_text(messages_of(output)) or "")

@@ -166,6 +166,7 @@ class Pipeline:
         self._gate = gate
         self._exporter = None if exporter is None else OwnExporter(exporter)
         self._more: list[MoreExporter] = []
+        self._waits: bool | None  # whether a run's end does; None: nothing is started
         self._start_afresh()
         self.closed = False
         close_at_exit(self)
@@ -175,14 +176,19 @@ class Pipeline:
         """Put a run on the queue, and no more: this is the agent's thread."""
         if self.closed or not self._queue.put(run):
             self.drop()
-        else:
+        elif self._waits is not False:
+            self._start_or_wait()
+
+    def _start_or_wait(self) -> None:
+        if self._waits is None:
             self._scorer.start()
-            if self._settings.sync:
-                self._scorer.wait_until_ours_done()
-            elif may_be_killed_here():
-                self._queue.wait_until_kept(
-                    time.monotonic(), _PATIENCE_S, patience_in_trouble_s=_MOMENT_S
-                )
+            self._waits = self._settings.sync or may_be_killed_here()
+        if self._settings.sync:
+            self._scorer.wait_until_ours_done()
+        elif self._waits:
+            self._queue.wait_until_kept(
+                time.monotonic(), _PATIENCE_S, patience_in_trouble_s=_MOMENT_S
+            )
 
     def drop(self) -> None:
         """Count a run that is not recorded; the first is logged."""
@@ -250,6 +256,7 @@ class Pipeline:
 
     def _start_afresh(self) -> None:
         """Create an empty queue and the workers, without starting a thread."""
+        self._waits = None
         self._queue = RunQueue(self._settings.max_queue_bytes)
         self._sender = self._make_sender()
         self._shared = self._make_shared()

@@ -91,7 +91,6 @@ FinishedRun: TypeAlias = Recorder | ReasoningTrace | Owned | ThreadEnd | Feedbac
 """What was recorded, a trace that a user built, or what is told of those that came before."""
 
 _OVERHEAD_BYTES: Final = 3072
-_STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
 _BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
 
 _Waiting: TypeAlias = tuple[FinishedRun, int]
@@ -110,7 +109,8 @@ class RunQueue:
         self._runs: SimpleQueue[_Waiting | None] = SimpleQueue()  # None only wakes
         self._again: deque[FinishedRun] = deque()
         self._size_bytes = 0
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._kept_s = -math.inf
         self._in_trouble = self._stuck = False
         self._ours_done = self._done = True
@@ -124,7 +124,7 @@ class RunQueue:
     def put(self, run: FinishedRun) -> bool:
         """Add a run without waiting; False if there is no room: it is dropped."""
         size_bytes = _size_bytes(run)
-        with self._changed:
+        with self._lock:
             if self._size_bytes + size_bytes > self._max_bytes:
                 return False
             self._size_bytes += size_bytes
@@ -247,9 +247,7 @@ class RunQueue:
 def _size_bytes(run: FinishedRun) -> int:
     """Estimate the memory that a run takes."""
     if isinstance(run, Recorder):
-        texts = len(run.objective) + len(run.result_summary)
-        noted_bytes = run.log.size_bytes + run.later_bytes
-        return noted_bytes + run.log.kept * _STEP_BYTES + texts + _OVERHEAD_BYTES
+        return run.memory_bytes + _OVERHEAD_BYTES
     if isinstance(run, ThreadEnd | Feedback):
         return _OVERHEAD_BYTES
     if isinstance(run, Owned):

@@ -47,6 +47,7 @@ class ConfidenceEstimate:
         extractors: See `extractors_of`; None means only the result's own field.
 
     Attributes:
+        is_own_field_alone: True if nothing but the result's own field is read.
         listens: True if log-probabilities are extracted, so that each answer of a model counts.
         judge: The first judge that is asked about the run when it is in the file, or None.
     """
@@ -57,6 +58,7 @@ class ConfidenceEstimate:
         self._of_run = tuple(each for each in given if isinstance(each, OfRun))
         self.judge = next((each for each in self._of_run if isinstance(each, Judge)), None)
         self.listens = any(extractor is log_probabilities for extractor in self._in_turn)
+        self.is_own_field_alone = given == (_own_field,)
         self._heard: dict[bool, float | None] = {}
 
     def hear(self, answer: object, *, inside: bool) -> None:

@@ -119,6 +119,11 @@ class Conversation:
             begun = {call_id: span.tool or "" for call_id, span in dict(self._begun).items()}
             return {**announced, **begun}
 
+    @property
+    def is_settled(self) -> bool:
+        """True if no call waits for a result."""
+        return not (self._announced or self._begun or self.follows)
+
     def expect(self, calls: Mapping[str, str]) -> None:
         """Add calls of an earlier run that still wait for a result."""
         for call_id, tool in calls.items():
@@ -156,8 +161,7 @@ class Conversation:
 
     def unreported(self, messages: Sequence[object]) -> Sequence[Message]:
         """Return the results and user turns since the last model turn that no span reported."""
-        owes_nothing = not (self._announced or self._begun or self.follows)
-        if not messages or (owes_nothing and self._role_of(messages[-1]) == "tool"):
+        if not messages or (self.is_settled and self._role_of(messages[-1]) == "tool"):
             return ()
         tail, said_last = self._tail(messages)
         follows_us = said_last is not None and said_last in self._said
@@ -170,7 +174,7 @@ class Conversation:
 
     def results(self, messages: Sequence[object]) -> Sequence[Message]:
         """Return the results of pending calls found in the messages of the root's output."""
-        if not (self._announced or self._begun or self.follows):
+        if self.is_settled:
             return ()
         if self.follows:
             tail = self._tail(messages)[0]

@@ -48,6 +48,7 @@ OWN_CALL_IDS: Final = "kp:trace:"
 
 _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
+_STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
 
 Sink: TypeAlias = Callable[["Recorder"], None]
 """A function that takes the recorder of a finished run; it is quick and does not raise."""
@@ -266,8 +267,20 @@ class Recorder:
             if self.finished:
                 return
             self.finished = True
-        self._conclude(error, complete=complete, is_noted=is_noted)
+        self.duration_ms = round((self.clock() - self.clock_started_s) * 1000)
+        self.complete = complete and self.thread_notes.awaits != "human"
+        self.thread_notes.heard = None  # the agent's own object
+        if error is not None:
+            self._fail(error, is_noted=is_noted)
+        elif self.success is None:
+            self._stop()
         self._sink(self)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes."""
+        log, texts = self.log, len(self.objective) + len(self.result_summary)
+        return log.size_bytes + self.later_bytes + log.kept * _STEP_BYTES + texts
 
     def finish_later(self, write: Callable[[], object], size_bytes: int) -> None:
         """Hand the run over; ``write`` notes its steps and finishes it, on a worker's thread."""
@@ -276,18 +289,11 @@ class Recorder:
         sink(self)
 
     @shield
-    def _conclude(self, error: BaseException | None, *, complete: bool, is_noted: bool) -> None:
-        self.duration_ms = round((self.clock() - self.clock_started_s) * 1000)
-        self.complete = complete and self.thread_notes.awaits != "human"
-        if error is not None:
-            self.error_type = type(error).__name__
-            self.success = False
-            if not is_noted:
-                self._end_with(error)
-        elif self.success is None:
-            self._stop()
-        self._errors.clear()
-        self.thread_notes.heard = None  # the agent's own object
+    def _fail(self, error: BaseException, *, is_noted: bool) -> None:
+        self.error_type = type(error).__name__
+        self.success = False
+        if not is_noted:
+            self._end_with(error)
 
     def _stop(self) -> None:
         """Assume the outcome of a run without error or stated success: success if complete."""

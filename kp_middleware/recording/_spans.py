@@ -52,6 +52,7 @@ class RootSpan:
         span_ids: The ids of the live spans inside the root.
         begun: The number of spans that began.
         silent: After the end, the spans whose end was never reported.
+        cancelled: The spans that reported a cancellation.
         outliving: After the end, True while spans go on in the background that were not moved yet.
         closed_early: True if its stream was closed while spans in it were live.
         one_conversation: True if the calls inside its tools belong to its own conversation.
@@ -75,7 +76,7 @@ class RootSpan:
         self.outliving = False
         self.closed_early = False
         self.one_conversation = False
-        self._cancelled: list[Span] = []
+        self.cancelled: list[Span] = []
         self._errors: dict[str, BaseException] = {}
         self._questions: dict[str, None] = {}
         self._answer = ""
@@ -194,7 +195,7 @@ class RootSpan:
                 self.recorder.error(error)
             case Failure.GIVEN_UP if not isinstance(error, GeneratorExit):  # one had enough
                 if not span.is_root:
-                    self._cancelled.append(span)
+                    self.cancelled.append(span)
                 elif not self.owned:  # should it end the run around this one, it will be fatal
                     self.record_error(error, span)
 
@@ -211,17 +212,15 @@ class RootSpan:
     @shield
     def record_late(self, *, ended_well: bool) -> None:
         """Note the spans given up inside, now that the root is over."""
-        if not (self.silent or self._cancelled):  # nearly always
-            return
-        left = given_up(self.silent, self._cancelled)
+        left = given_up(self.silent, self.cancelled)
         self.recorder.note_late(late_notes(left, ended_well=ended_well))
-        self.silent = self._cancelled = []
+        self.silent = self.cancelled = []
 
     def cut_short(self, error: BaseException) -> None:
         """Note the tools that ran when the run was given up: they have no other result."""
         if self.recorder.thread_notes.awaits == "human":
             return
-        for span in given_up(self.silent, self._cancelled):
+        for span in given_up(self.silent, self.cancelled):
             if span.tool is not None and not is_survived(span, ended_well=False):
                 self.record_result(type(error).__name__, span)
                 self._is_end_noted = True
