@@ -56,12 +56,6 @@ def our_version(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def too_old(path: Path, version: int) -> DatabaseError:
-    """Return the error for a file from before the first release, which cannot be upgraded."""
-    problem = f"has schema {version}, of a kp-middleware that was never released"
-    return DatabaseError(path, problem, f"move it away, and a new one is begun, or {ANOTHER}")
-
-
 def make_or_upgrade(connection: sqlite3.Connection, path: Path) -> None:
     """Create or upgrade the schema in one transaction; copy an older file first."""
     with transaction(connection):  # a second process waits here, then has nothing to do
@@ -230,7 +224,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> 
     if read_only and not version:
         raise DatabaseError(path, "is empty", f"record a run first, or {ANOTHER}")
     if version not in {0, RELEASED, SCHEMA}:
-        raise too_old(path, version)
+        problem = f"has schema {version}, of a kp-middleware that was never released"
+        raise DatabaseError(path, problem, f"move it away, and a new one is begun, or {ANOTHER}")
     if read_only and version < SCHEMA:
         remedy = f"bring it up to date: kp-middleware migrate --db {quote(str(path))}"
         raise DatabaseError(path, "is of an older kp-middleware", remedy)

@@ -36,14 +36,11 @@ from kp_middleware.storage._listing import (
     STATES,
     Choices,
     Filters,
-    RunsPage,
 )
 from kp_middleware.storage._maintenance import (
     SQLITE_VERSION,
-    FileStatus,
     PruneSelection,
     Pruning,
-    Soundness,
     vacuum,
 )
 from kp_middleware.storage._outbox_admin import STILL_SENT, Entry, OutboxAdmin, Sent
@@ -69,7 +66,7 @@ from kp_middleware.storage._past_runs import (
     Remembered,
     Selection,
 )
-from kp_middleware.storage._recall import Candidate, Question, RecallTable
+from kp_middleware.storage._recall import Candidate, Question
 from kp_middleware.storage._records import (
     AdjacentTraces,
     DecidedRun,
@@ -88,14 +85,12 @@ from kp_middleware.storage._review import ReviewItem, SuccessRecord, Unjudged
 from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
 from kp_middleware.storage._sqlite_store import GateHistory, SqliteStore
 from kp_middleware.storage._statistics import (
-    WITHHELD,
     Counts,
     Funnel,
     GateCounts,
     GroupCounts,
     Highlight,
     Highlights,
-    StateCount,
     ToolUse,
     Totals,
 )
@@ -103,16 +98,13 @@ from kp_middleware.storage._store import (
     CANCELLED_BY_HAND,
     Belief,
     Decided,
-    EarlierReading,
     Outcome,
     PausedRun,
     Rescue,
     ScoredRun,
     Store,
     StoredRun,
-    StoreOutbox,
 )
-from kp_middleware.storage._tail import Tail
 from kp_middleware.storage._traces import read_scored_runs
 
 __all__ = [
@@ -128,7 +120,6 @@ __all__ = [
     "STATES",
     "STILL_SENT",
     "TROUBLE",
-    "WITHHELD",
     "Activity",
     "AdjacentTraces",
     "AgentPace",
@@ -140,7 +131,6 @@ __all__ = [
     "Database",
     "Decided",
     "DecidedRun",
-    "EarlierReading",
     "Embedding",
     "Endings",
     "Entry",
@@ -149,7 +139,6 @@ __all__ = [
     "ExportCursor",
     "Failure",
     "FeedbackRecord",
-    "FileStatus",
     "Filters",
     "FreeQuery",
     "Funnel",
@@ -183,7 +172,6 @@ __all__ = [
     "Pruning",
     "Question",
     "Queue",
-    "RecallTable",
     "Remembered",
     "Removal",
     "Rescue",
@@ -191,7 +179,6 @@ __all__ = [
     "Run",
     "RunEstimate",
     "RunSummary",
-    "RunsPage",
     "ScoreSlices",
     "ScoredRun",
     "Scoring",
@@ -200,16 +187,12 @@ __all__ = [
     "SharedRuns",
     "SimilarRun",
     "Slice",
-    "Soundness",
     "SqliteStore",
-    "StateCount",
     "StepRecord",
     "Store",
-    "StoreOutbox",
     "StoredEstimate",
     "StoredRun",
     "SuccessRecord",
-    "Tail",
     "ToolTotals",
     "ToolUse",
     "Totals",

@@ -24,11 +24,9 @@ class ExportCandidate(NamedTuple):
     """A run that may be for an exporter.
 
     Attributes:
-        seq: The number of its row in the file.
         state: ``recorded``, ``paused``, ``scored``, ``incomplete`` or ``failed``.
         decision: The gate's, ``forward`` or ``withhold``; None if there is none.
         visibility: Who may see it: ``network``, ``org`` or ``private``.
-        started_at: When it began.
     """
 
     seq: int

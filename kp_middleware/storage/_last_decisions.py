@@ -21,10 +21,7 @@ class LastDecisions(NamedTuple):
     """The gate's decisions on the last scored runs of a file, at most 100.
 
     Attributes:
-        runs: The number of these runs.
-        cleared: The number that the gate forwarded.
         gate: The name of the last run's gate; empty if there is none.
-        best: The highest score; 0 if there is none.
         top_tenth: The score that the best tenth reach.
         domains: The same for each domain with 10 or more of these runs, the largest first.
         withheld: The number of withheld runs by reason, one of `WITHHELD`.

@@ -19,12 +19,9 @@ class FileStatus(NamedTuple):
 
     Attributes:
         size_bytes: The size of the file and its WAL.
-        schema: The schema version.
         oldest: The start of the oldest trace; None if there is none.
-        newest: The start of the newest trace.
         waiting_since: The start of the oldest waiting run by state: ``unscored``, ``paused`` and
             ``pending``; empty states are omitted.
-        registries: The registries with a backlog.
         dropped: The number of runs lost because the queue of unwritten runs was full.
         set_aside: The copies of damaged files in the same folder.
     """

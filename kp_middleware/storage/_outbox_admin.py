@@ -32,11 +32,7 @@ class Entry(NamedTuple):
     """One outbox item with its trace.
 
     Attributes:
-        state: The state of the item.
-        reason: Why it is blocked, rejected or cancelled.
         body: The exact bytes to send, or sent; None if redaction failed.
-        document: The local copy, as JSON.
-        score: The score of the trace.
         redactor: The redaction rules that made the body, or blocked it.
     """
 
@@ -52,7 +48,6 @@ class Sent(NamedTuple):
     """One sent trace.
 
     Attributes:
-        seq: The ``seq`` of the trace.
         remote_id: Its id in the registry.
         agent_id: The agent id in its body, or None.
     """

@@ -337,8 +337,6 @@ class Queue(NamedTuple):
     """The backlog of one registry.
 
     Attributes:
-        registry: The registry's URL.
-        waiting: The number of traces.
         due_at: When the first is due, in epoch seconds; 0 means now.
         claimed_until: When the last lease expires, or None.
     """

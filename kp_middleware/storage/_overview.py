@@ -27,9 +27,6 @@ class Slice(NamedTuple):
     """The number of traces of one domain that reach ``hundredth / 100`` but not the next.
 
     Attributes:
-        domain: Their domain.
-        hundredth: From 0 to 100.
-        traces: The number of traces.
         above: The number that reach the threshold, which may lie between two hundredths; without
             a fixed threshold, the number that cleared.
     """
@@ -165,18 +162,13 @@ class Overview(NamedTuple):
     """The data for the charts of the overview.
 
     Attributes:
-        scores: The distribution of scores.
-        funnel: The numbers of traces at each stage.
-        novelty: The novelty by day, for the last 90 days; sampled if there are many traces.
         tools: The ten most used tools.
         last: The gate's latest decisions, regardless of ``since``.
         missed: The traces nearest to their threshold, those that reach it first.
         points: The newest traces that have vectors.
         removals: The redactions by week and kind, for twelve weeks up to the newest trace.
         tool_totals: The totals of all tools, not only of the ten.
-        successes: How often runs succeeded.
         unjudged: The last forwarded runs, regardless of ``since``.
-        activity: What happened lately.
     """
 
     scores: ScoreSlices

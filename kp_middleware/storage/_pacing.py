@@ -39,7 +39,6 @@ class AgentPace(NamedTuple):
     """One row of the file.
 
     Attributes:
-        registry: The registry's URL.
         agent: The agent's id, or ``key `` and the hash of its API key.
         pace: Its pace, without a stop.
         stops: When each refused API key was, in epoch seconds, by the key's hash.

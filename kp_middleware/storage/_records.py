@@ -100,20 +100,7 @@ class OutboxItemSummary(NamedTuple):
     """An outbox item without its body.
 
     Attributes:
-        id: The id of its trace.
-        state: ``pending``, ``sending``, ``sent``, ``rejected``, ``blocked`` or ``cancelled``.
-        attempts: The number of attempts.
         size_bytes: The size of its body; None if there is none.
-        redactions: The number of redactions by kind.
-        next_attempt_at: The earliest time of the next attempt.
-        claimed_until: Until when another program may be sending it.
-        last_error: The error of the last attempt.
-        sent_at: When it was accepted.
-        remote_id: The id in the registry.
-        registry: The URL of the registry.
-        redactor: The name, version and digest of the redaction rules.
-        reason: Why it is blocked, rejected or cancelled.
-        objective: The objective of the task.
     """
 
     id: str
@@ -136,8 +123,6 @@ class DecidedRun(NamedTuple):
     """A scored run, to hold against other thresholds.
 
     Attributes:
-        seq: The number of its row in the file.
-        domain: The domain.
         score: The score from 0 to 1, stored or with other weights.
         is_private: Whether it never leaves.
         is_cleared: Whether its gate forwarded it.
@@ -203,20 +188,14 @@ class Scoring:
         signals: The four signals, each from 0 to 1.
         weights: The weights of the signals.
         rules: The adjustments of the weighted sum, in order.
-        scorer: The name and version of the scorer.
         embedder: The fingerprint of the model; None if novelty was not measured.
         nearest_id: The most similar earlier run; None if there was none, or it was removed.
-        nearest_seq: The number of its row in the file.
-        nearest_objective: The objective of it.
         nearest_similarity: Its similarity, -1 to 1; None if there was no run to compare with.
         p_success: The probability of success when it was ranked, 1 or 0 if it was known; None if
             nothing was known.
         rank_key: What a share ranks it by, from 0 to 1.
         bar: The rank key that a share asked for; None if no share ranked it.
-        gate: The name and setting of the gate.
         threshold: The score that the gate asked for; None if a share ranked the run.
-        decision: ``forward`` or ``withhold``.
-        decided_at: The time of the decision.
         took_ms: How long scoring took.
     """
 
@@ -254,13 +233,9 @@ class OutboxRecord:
     Attributes:
         state: ``pending``, ``sending``, ``sent``, ``rejected``, ``blocked`` or ``cancelled``.
         reason: Why it is blocked, rejected or cancelled.
-        attempts: The number of attempts.
         next_attempt_at: The earliest time of the next attempt.
-        last_error: The error of the last attempt.
         http_status: The last HTTP status from the registry.
-        sent_at: When it was accepted.
         remote_id: The id in the registry.
-        registry: The URL of the registry.
         redactor: The name, version and digest of the redaction rules.
         redactions: The number of redactions by kind.
     """

@@ -26,6 +26,7 @@ _TABLES: Final = {
     "aliases": "trace_seq",
 }
 _OWN_KEYS: Final = ("vectors", "feedback")  # which are not those of traces
+_TRACE_KEYS: Final = {**_TABLES, **dict.fromkeys(_OWN_KEYS, "trace_seq")}
 _WORDS: Final = (
     "INSERT INTO traces_fts (traces_fts) VALUES ('{}')",
     "INSERT INTO asked_fts (asked_fts) VALUES ('{}')",
@@ -206,11 +207,9 @@ def _names(connection: sqlite3.Connection, table: str) -> set[str]:
 
 def _range(connection: sqlite3.Connection, table: str, key: str) -> tuple[int, int]:
     """Return the range of keys to try, also from other tables in case an end is unreadable."""
-    others = {**_TABLES, **dict.fromkeys(_OWN_KEYS, "trace_seq")}
-    if table in _OWN_KEYS:
-        others = {}
+    columns = {table: key} if table in _OWN_KEYS else {**_TRACE_KEYS, table: key}
     found = [0]
-    for name, column in {**others, table: key}.items():
+    for name, column in columns.items():
         for end in ("min", "max"):
             with suppress(sqlite3.DatabaseError):
                 (value,) = connection.execute(f"SELECT {end}({column}) FROM {name}").fetchone()  # noqa: S608

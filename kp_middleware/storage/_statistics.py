@@ -23,11 +23,8 @@ class Counts(NamedTuple):
     """The numbers of traces by state.
 
     Attributes:
-        recorded: All traces.
         unscored: Traces that wait to be scored.
-        paused: Traces that wait for a person, or for their thread's next turn.
         incomplete: Traces that were cancelled, timed out or never resumed; they are not scored.
-        failed: Traces that could not be scored.
         pending: Traces that are pending or being sent.
         blocked: Traces that may not be clean, or had too many failed attempts.
     """
@@ -96,8 +93,6 @@ class Funnel(NamedTuple):
     """The numbers of traces at each stage from recording to sending.
 
     Attributes:
-        recorded: All traces.
-        cleared: Traces that the gate forwarded.
         queued: Traces that are or were in the outbox.
         waiting: Traces that are pending or being sent.
         reasons: The number of blocked traces by reason, the most frequent first.

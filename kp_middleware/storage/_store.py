@@ -28,8 +28,6 @@ class PausedRun(NamedTuple):
     """A run that waits for a person or for the next turn of its thread.
 
     Attributes:
-        seq: The ``seq`` of its trace.
-        run: The run as recorded so far.
         is_left: Whether its agent has begun another run in the thread meanwhile.
     """
 
@@ -65,12 +63,8 @@ class EarlierReading(NamedTuple):
     """What tells of a stored run whether another reading of it says more.
 
     Attributes:
-        seq: Its place in the file.
         steps: Its true number of steps.
-        duration_ms: From start to end, or None.
-        success: Whether its task was done.
         has_feedback: Whether somebody has said so after its end.
-        is_queued: Whether it is in the outbox, or was.
     """
 
     seq: int
@@ -106,9 +100,6 @@ class Belief(NamedTuple):
     """The stored outcome of a run.
 
     Attributes:
-        seq: The ``seq`` of its trace.
-        state: The state of its trace.
-        success: Whether its task was done.
         confidence: The confidence in that, 0 to 1.
         confidence_source: The source of the confidence, or ``assumed``.
         last_told: The success and confidence of the last feedback; None if there was none.
@@ -126,12 +117,7 @@ class Decided(NamedTuple):
     """The gate's decision on a trace, and the state of its outbox item.
 
     Attributes:
-        domain: The domain of the trace.
-        started_at: The start of its run.
-        visibility: ``network``, ``org`` or ``private``.
         let_through_at: When it was forwarded; None if it was withheld.
-        outbox_state: The state of its outbox item; None if it has none.
-        outbox_reason: The reason for that state, or None.
     """
 
     domain: str
@@ -161,10 +147,7 @@ class ScoredRun(NamedTuple):
 
     Attributes:
         score: Without adjustments; the id of a removed nearest run is empty.
-        shape: The facts about its steps.
-        decided: The gate's decision.
         ending: How it ended, as far as is known now.
-        ranked: What it was ranked by first.
     """
 
     score: "Score"
