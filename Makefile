@@ -5,6 +5,8 @@ BIN := .venv/bin
 LOCKED := fleet langchain mcp otel otlp patterns phones secrets ui weights
 ENGINES := names patterns phones secrets
 READY := .venv/ready
+AXE := axe-core-4.14.1
+AXE_SHA256 := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
 VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
@@ -20,7 +22,7 @@ test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 # Killed processes, many at once, the worst registry, and a real browser.
-test-slow: $(READY)
+test-slow: $(READY) build/axe.min.js
 	$(BIN)/python -m pytest -m slow
 
 # Several hosts at a real PostgreSQL and pgbouncer, which fail in every way that docs/fleet.md names.
@@ -152,6 +154,12 @@ $(READY): requirements/dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)
+
+# What looks for barriers on our pages.
+build/axe.min.js: Makefile
+	mkdir -p build
+	cd build && npm pack --silent $(subst core-,core@,$(AXE)) && echo "$(AXE_SHA256)  $(AXE).tgz" | sha256sum --check --quiet
+	tar --extract --gzip --to-stdout --file build/$(AXE).tgz package/axe.min.js > $@
 
 .venv-peers/ready: requirements/matrix/peers.lock pyproject.toml
 	$(PYTHON) -m venv --clear .venv-peers

@@ -201,7 +201,7 @@ _REMOVALS: Final = """
       FROM outbox o CROSS JOIN traces t ON t.seq = o.trace_seq
       WHERE o.redactions <> '{}' AND t.day >= (SELECT date(max(started_at), :weeks) FROM traces)
         AND o.trace_seq >= max(:first, (
-          SELECT min(seq) FROM traces
+          SELECT min(+seq) FROM traces
           WHERE started_at >= (SELECT date(max(started_at), :weeks) FROM traces)))
       GROUP BY 1, 2)
     SELECT date(day, 'weekday 0', '-6 days'), r.key, sum(r.value * rows)
@@ -257,10 +257,11 @@ class Overviews(Statistics, Reviews):
 
     def first_since(self, since: str) -> int:
         """Return the lowest ``seq`` of the runs that started at this instant or later."""
+        # With seq alone, SQLite would look for it row by row from the first one on.
         newest = "(SELECT coalesce(max(seq), 0) + 1 FROM traces)"
         return int(
             self._value(
-                f"SELECT coalesce(min(seq), {newest}) FROM traces WHERE started_at >= ?",  # noqa: S608 - ours
+                f"SELECT coalesce(min(+seq), {newest}) FROM traces WHERE started_at >= ?",  # noqa: S608 - ours
                 (since,),
             )
         )

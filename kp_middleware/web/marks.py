@@ -163,6 +163,11 @@ class Plot(Chart):
     marks: tuple[Mark | Group, ...] = ()
     legend: tuple[Key, ...] = ()
 
+    @property
+    def leads(self) -> bool:
+        """Whether any mark leads somewhere: then a screen reader must not take it for one image."""
+        return any(isinstance(mark, Group) and mark.href for mark in self.marks)
+
 
 class Piece(NamedTuple):
     """A part of a horizontal bar, in percent of the whole width."""
@@ -361,6 +366,13 @@ _HARMFUL: Final = re.compile(
 def render(template: str, **values: object) -> Markup:
     """Render one of our templates, well-formed as XML, too."""
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - escaped
+
+
+def prepare_templates() -> None:
+    """Compile all templates, so that the first page has not to."""
+    for name in _environment().list_templates(extensions=["html"]):
+        _environment().get_template(name)
+    frame()
 
 
 @cache

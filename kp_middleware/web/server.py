@@ -21,6 +21,7 @@ import uvicorn
 from datasette.app import Datasette
 
 from kp_middleware.web.databases import Addresses, our_files
+from kp_middleware.web.marks import prepare_templates
 from kp_middleware.web.reviewing import FORM_KEY
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -219,10 +220,15 @@ def serve(db: Path, *, port: int, opens: bool) -> None:
     Raises:
         click.ClickException: If the port is taken.
     """
-    # Half of what the first page would take is to load numpy, and a browser needs a moment, too.
-    threading.Thread(target=import_module, args=("numpy",), daemon=True).start()
+    # Half of what the first page would take is to load these, and a browser needs a moment, too.
+    threading.Thread(target=_prepare, daemon=True).start()
     with _listening(port) as listener:
         asyncio.run(_serve(db, listener, opens=opens))
+
+
+def _prepare() -> None:
+    import_module("numpy")
+    prepare_templates()
 
 
 async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:

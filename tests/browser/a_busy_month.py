@@ -127,18 +127,34 @@ def _work(kp, runs):
 def _run(kp, domain, objective, steps, confidence, started_at_s, *, fails=False):
     chance = random.Random(f"{objective} {steps} {confidence}")
     recorder = kp.start_recording("example")
-    recorder.started_at_s = min(started_at_s, time.time())
-    recorder.domain, recorder.agent_name, recorder.model = domain, "worker", "scripted-1"
+    now = min(started_at_s, time.time() - 600)
+    recorder.at(now)
+    recorder.domain, recorder.agent_name = domain, "worker"
+    recorder.thread_id = f"case-{chance.randrange(9)}"
     recorder.set_objective(objective)
+    model = chance.choice(("scripted-large", "scripted-small", "scripted-small"))
     for number, tool in enumerate(islice(cycle(_TOOLS[domain]), steps)):
-        recorder.thought(_thought(chance))
+        took_s = chance.lognormvariate(0.4, 0.6)
+        now += took_s
+        recorder.at(now)
+        recorder.thought(
+            _thought(chance),
+            model=model,
+            input_tokens=chance.randrange(400, 3000) + 900 * number,
+            output_tokens=chance.randrange(30, 400),
+            latency_ms=1000 * took_s,
+        )
         recorder.tool_call(tool, {"about": " ".join(objective.split()[:4]), "most": 10 + number})
         if chance.random() < 0.3:
             recorder.error(f"TimeoutError: {tool} gave no answer within 5 s", tool=tool)
+            now += 5
+        took_s = chance.lognormvariate(-2, 1)
+        now += took_s
+        recorder.at(now)
         recorder.observation(
             tool=tool,
             output_summary=f"{chance.randrange(1, 40)} results; the first is most likely",
-            latency_ms=round(chance.lognormvariate(5, 1), 1),
+            latency_ms=round(1000 * took_s, 1),
         )
     if chance.random() < 0.4:
         recorder.thought("Ask anna.meier@example.org, or call +41 44 668 18 00, if it returns.")

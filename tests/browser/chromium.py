@@ -19,10 +19,14 @@ class Browser:
     def __init__(self, driver):
         self.driver = driver
 
-    def open(self, url, *, width=1280, scheme="light"):
+    def open(self, url, *, width=1280, scheme="light", **media):
+        """With media features, their names with underscores: ``prefers_contrast="more"``."""
         self.resize(width)
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        features = [
+            {"name": name.replace("_", "-"), "value": value}
+            for name, value in {"prefers_color_scheme": scheme, **media}.items()
+        ]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         self.driver.get(url)
 
     def enter(self, page):
@@ -32,6 +36,17 @@ class Browser:
 
     def wait_for(self, selector):
         WebDriverWait(self.driver, 30).until(lambda _: self.all(selector))
+
+    def press(self, key):
+        """A key of the keyboard, by its name."""
+        code = {"Tab": 9, "Enter": 13}[key]
+        pressed = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind in ({"type": "keyDown"} | text, {"type": "keyUp"}):
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", pressed | kind)
+
+    def link(self, text):
+        return self.driver.find_element("link text", text)
 
     def resize(self, width, height=900):
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}

@@ -4,19 +4,12 @@ import json
 import re
 
 import pytest
+from pages import PAGES
 
 from kp_middleware.web.server import LinkFile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-PAGES = {
-    "overview": "",
-    "gate": "/what-if",
-    "trace": "/traces/@best",
-    "runs": "/runs?q=order",
-    "review": "/review",
-    "compare": "/compare?left=@best&right=@last",
-}
 WIDTHS = (1400, 1100, 820, 768, 390)
 TEXTS = "[...document.querySelectorAll('svg.kp-picture text')]"
 OUTSIDE = f"""{TEXTS}.filter(text => {{
