@@ -24,7 +24,6 @@ from kp_middleware.web.marks import (
     OTHER,
     SIGNAL_COLOURS,
     WIDTH,
-    Anchor,
     Band,
     Bar,
     BarList,
@@ -299,13 +298,8 @@ def waterfall(view: TraceView) -> Chart:
     return BarList(finding, table, (*bars,), 100 * view.threshold, name, ("0", "0.5", "1"))
 
 
-def novelty_band(days: Sequence[NoveltyDay], *, memory_days: float | None = None) -> Chart:
-    """Draw the median of each day, and the band from 10 to 90 %.
-
-    Args:
-        days: In order.
-        memory_days: How long an earlier run is compared with; None means not known, or always.
-    """
+def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
+    """Draw the median of each day, and the band from 10 to 90 %."""
     if not days:
         return Chart(_NO_NOVELTY)
     first, last = date.fromisoformat(days[0].day), date.fromisoformat(days[-1].day)
@@ -335,7 +329,6 @@ def novelty_band(days: Sequence[NoveltyDay], *, memory_days: float | None = None
         dot = Dot(f"M{at[one]:.1f} {up(one.median):.1f}m-2 0a2 2 0 1 1 4 0 2 2 0 1 1-4 0z", "")
         target = straight(at[one], 22, at[one], 176, "point-at")
         marks.append(Group(said, (target, Dot(dot.path, "kp-orange"))))
-    marks += _memory(first, last, memory_days, across)
     marks += _ends(first, last)
     rows = tuple(
         TableRow((one.day, f"{one.low:.2f}", f"{one.median:.2f}", f"{one.high:.2f}"))
@@ -403,16 +396,6 @@ def _beside(score: float, threshold: float, *, is_cleared: bool) -> str:
     if score >= threshold and not is_cleared:
         return "not above"
     return f"{distance(score - threshold)} {'above' if score >= threshold else 'below'}"
-
-
-def _memory(first: date, last: date, days: float | None, across: Scale) -> list[Mark]:
-    """Mark how far back a run is compared, where that is known and on the chart."""
-    back = None if days is None else last - timedelta(days=days)
-    if back is None or back <= first:
-        return []
-    x, text = across(back.toordinal()), "compared back to here"
-    anchor: Anchor = "start" if x < WIDTH / 3 else "end" if x > WIDTH * 2 / 3 else "middle"
-    return [straight(x, 16, x, 176, "note"), Label(text, x, 13, anchor)]
 
 
 def _ends(first: date, last: date) -> list[Mark]:

@@ -1,10 +1,10 @@
 """Datasette's databases that are our files: permissions and links."""
 
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary
 
 from datasette.utils import tilde_encode
 
@@ -16,28 +16,11 @@ if TYPE_CHECKING:
 Actor: TypeAlias = dict[str, Any] | None
 
 
-class _Look(NamedTuple):
-    """A file as it was when it was opened: another in its place, or a changed one, differs."""
-
-    device: int
-    inode: int
-    size: int
-    changed_ns: int
-
-
-_known: Final[dict[Path, tuple[_Look, bool]]] = {}
-_first: "Final[WeakKeyDictionary[Datasette, dict[Path, _Look]]]" = WeakKeyDictionary()
-
-
 def our_files(datasette: "Datasette") -> dict[str, Path]:
     """Return our files by the names of their databases."""
     named = {name: database.path for name, database in datasette.databases.items()}
     paths = {name: Path(path) for name, path in named.items() if path}
-    ours = {name: path for name, path in paths.items() if _is_ours(path)}
-    first = _first.setdefault(datasette, {})
-    for path in ours.values():
-        first.setdefault(path, _known[path][0])
-    return ours
+    return {name: path for name, path in paths.items() if _is_ours(path)}
 
 
 def older_file(datasette: "Datasette", name: str) -> Path | None:
@@ -47,32 +30,26 @@ def older_file(datasette: "Datasette", name: str) -> Path | None:
         return None
     path = Path(database.path)
     with suppress(*TROUBLE):
-        if schema_of(path) in {RELEASED, SCHEMA}:
-            look, _ = _known[path]
-            _known[path] = look._replace(changed_ns=0), False  # brought up to date in its WAL first
-            return path
+        return path if schema_of(path) in {RELEASED, SCHEMA} else None
     return None
 
 
-def was_replaced(datasette: "Datasette", path: Path) -> bool:
-    """Return whether the file was replaced since it was first opened."""
-    first, now = _first[datasette].get(path), _known[path][0]
-    return first is not None and (first.device, first.inode) != (now.device, now.inode)
-
-
 def _is_ours(path: Path) -> bool:
-    """Open a file again only where it has changed: each page and each cell asks."""
+    """Open a file again only where it or its WAL has changed: each page and each cell asks."""
+    look, wal = _look(path), _look(path.with_name(f"{path.name}-wal"))
+    return look is not None and _opens(path, look, wal)
+
+
+def _look(path: Path) -> tuple[int, ...] | None:
     try:
         status = path.stat()
     except OSError:
-        return False
-    look = _Look(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    if path not in _known or _known[path][0] != look:
-        _known[path] = look, _opens(path)
-    return _known[path][1]
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _opens(path: Path) -> bool:
+@lru_cache
+def _opens(path: Path, *_: tuple[int, ...] | None) -> bool:
     try:
         History.open(path).close()
     except TROUBLE:

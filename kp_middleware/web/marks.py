@@ -164,7 +164,7 @@ class Plot(Chart):
     legend: tuple[Key, ...] = ()
 
     @property
-    def leads(self) -> bool:
+    def is_linked(self) -> bool:
         """Whether any mark leads somewhere: then a screen reader must not take it for one image."""
         return any(isinstance(mark, Group) and mark.href for mark in self.marks)
 
@@ -211,27 +211,6 @@ class BarList(Chart):
     threshold: float | None = None
     threshold_name: str = ""
     axis: tuple[str, ...] = ()
-
-
-class Panel(NamedTuple):
-    """A small plot with a name and an amount above it."""
-
-    name: str
-    amount: str
-    title: str
-    colour: str
-    marks: tuple[Mark, ...]
-    href: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Panels(Chart):
-    """Small plots beside each other, on one scale."""
-
-    kind: ClassVar[str] = "panels"
-    width: float = 0.0
-    height: float = 0.0
-    panels: tuple[Panel, ...] = ()
 
 
 class Scale(NamedTuple):

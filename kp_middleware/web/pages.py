@@ -24,10 +24,10 @@ from kp_middleware.views.thresholds import never_leave
 from kp_middleware.views.timeline import timeline
 from kp_middleware.views.trace import view_trace
 from kp_middleware.views.wording import (
+    distance,
     in_hundredths,
     share,
     shortened,
-    signed,
 )
 from kp_middleware.web.charts import (
     activity_bars,
@@ -50,20 +50,9 @@ from kp_middleware.web.score_charts import (
 from kp_middleware.web.trace_map import MostAlike, trace_map
 
 NO_PRICES: Final = Prices()
-_MOST_DIGITS: Final = 6
 _CELL: Final = 100
 _LAST_DAYS: Final = 7
 _NEAR: Final = 5  # hundredths
-
-
-class NearRun(NamedTuple):
-    """A run that just made it, or just missed; the line is drawn below ``is_last_above``."""
-
-    title: str
-    href: str | None
-    score: str
-    margin: str
-    is_last_above: bool
 
 
 class Total(NamedTuple):
@@ -121,7 +110,6 @@ def overview_html(
     used: Sequence[ModelTokens] = (),
     prices: Prices = NO_PRICES,
     every: str | None = None,
-    memory_days: float | None = None,
 ) -> Markup:
     """Render all charts of a file.
 
@@ -132,7 +120,6 @@ def overview_html(
         used: The tokens of the runs.
         prices: What they cost.
         every: Where the overview of all runs is, if this is of the last days.
-        memory_days: How long an earlier run is compared with, where that is known and limited.
     """
     scores, activity, spent = overview.scores, overview.activity, prices.spending(used)
     costs = {name: prices.in_words(one) for name, one in {**spent.days, **spent.models}.items()}
@@ -158,10 +145,11 @@ def overview_html(
         private=_private(scores),
         domains=scores_by_domain(scores, links) if len(scores.domains) > 1 else None,
         tools=tool_bars(overview, links),
-        novelty=novelty_band(overview.novelty, memory_days=memory_days),
+        novelty=novelty_band(overview.novelty),
         map=trace_map(overview.points, scores.domains, links),
         removals=removal_bars(overview.removals) if overview.removals else None,
-        nearest=near_runs(overview.missed, links),
+        nearest=_nearest(overview.missed, links),
+        last_above=sum(run.score >= run.threshold for run in overview.missed),
     )
 
 
@@ -180,6 +168,22 @@ def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -
     yield Total("blocked or rejected", _some(lost), links.runs(state="blocked"), is_loss=True)
     cost = prices.in_words(sum(spent.days.values())) if spent.days else ""
     yield Total("spent on models", cost, links.runs(sort="tokens"))
+
+
+def _nearest(missed: Sequence[NearMiss], links: Links) -> Table:
+    """Return the runs nearest to the threshold that decided on them, those that reach it first."""
+    rows = (
+        TableRow(
+            (
+                shortened(run.objective, _CELL),
+                f"{run.score:.3f}",
+                f"{'−' if run.score < run.threshold else '+'}{distance(run.score - run.threshold)}",
+            ),
+            links.trace(run.id),
+        )
+        for run in missed
+    )
+    return Table(("Objective", "Score", "Margin"), (*rows,))
 
 
 def _some(number: int) -> str:
@@ -266,31 +270,6 @@ def trace_html(
         map=trace_map(alike.points, domains, links, nearest=places) if draws_map else None,
         extent=extent,
     )
-
-
-def near_runs(missed: Sequence[NearMiss], links: Links) -> tuple[NearRun, ...]:
-    """Return the runs nearest to the threshold that decided on them, those that reach it first."""
-    last_above = sum(run.score >= run.threshold for run in missed) - 1
-    return tuple(
-        NearRun(
-            shortened(run.objective, _CELL),
-            links.trace(run.id),
-            *_score_and_margin(run.score, run.threshold),
-            is_last_above=place == last_above and place < len(missed) - 1,
-        )
-        for place, run in enumerate(missed)
-    )
-
-
-def _score_and_margin(score: float, threshold: float) -> tuple[str, str]:
-    """Write both with as many digits as tell the score and the threshold apart: 3 to 6."""
-    margin, digits = score - threshold, 3
-    while score != threshold and digits < _MOST_DIGITS:
-        written = f"{score:.{digits}f}" != f"{threshold:.{digits}f}"
-        if written and round(margin, digits) != 0:
-            break
-        digits += 1
-    return f"{score:.{digits}f}", signed(margin, digits)
 
 
 def _score(score: float | None) -> str:

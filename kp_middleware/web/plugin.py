@@ -38,7 +38,6 @@ from kp_middleware.web.databases import (
     may_see,
     older_file,
     our_files,
-    was_replaced,
 )
 from kp_middleware.web.marks import frame
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
@@ -72,12 +71,10 @@ class Shown(NamedTuple):
     Attributes:
         database: Its name in Datasette.
         file: Its own name.
-        was_replaced: Whether another file is in its place by now.
     """
 
     database: str
     file: str
-    was_replaced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,24 +176,6 @@ def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
         ]
 
     return links
-
-
-@hookimpl  # type: ignore[untyped-decorator]
-def database_actions(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
-    """Add the same link to a database, where a page has one."""
-    return _way_to_overview(datasette, actor, database)
-
-
-@hookimpl  # type: ignore[untyped-decorator]
-def table_actions(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
-    """Add it to a table; in 0.65 also to a view."""
-    return _way_to_overview(datasette, actor, database)
-
-
-@hookimpl(optionalhook=True)  # type: ignore[untyped-decorator]
-def view_actions(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
-    """Add it to a view; in 1.0a alone."""
-    return _way_to_overview(datasette, actor, database)
 
 
 @hookimpl  # type: ignore[untyped-decorator]
@@ -367,15 +346,6 @@ async def theme(datasette: "Datasette", request: "Request") -> Response:
     return response
 
 
-def _way_to_overview(datasette: "Datasette", actor: Actor, database: str) -> MenuLinks:
-    async def links() -> list[dict[str, str]]:
-        is_ours = database in our_files(datasette)
-        is_seen = is_ours and await may_see(datasette, actor, database)
-        return [_way(datasette, database, "Overview")] if is_seen else []
-
-    return links
-
-
 def _way(datasette: "Datasette", database: str, label: str) -> dict[str, str]:
     return {"href": Addresses(datasette, database).overview(), "label": label}
 
@@ -415,7 +385,7 @@ async def _shown(
         page = _problem("Not found", str(error), status=404).linked(links)
     except (KnowledgePulseError, *TROUBLE) as error:
         page = _problem("This cannot be shown", str(error), status=500)
-    shown = Shown(name, path.name, was_replaced(datasette, path))
+    shown = Shown(name, path.name)
     return await _framed(datasette, request, page, shown)
 
 

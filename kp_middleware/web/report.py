@@ -25,7 +25,6 @@ EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
 _BEST: Final = 20
 _NEWEST: Final = 10
 _OF_EACH_SCORE: Final = 3
-_MS_A_DAY: Final = 86_400_000
 _RUN_TEXTS: Final = ("id", "objective", "result_summary", "domain", "framework", "agent_name")
 _MORE_RUN_TEXTS: Final = ("model", "error_type", "reason")
 _SUMMARY_TEXTS: Final = ("id", "objective", "domain", "reason")
@@ -51,7 +50,6 @@ class Report:
         remark: When it was made, of what, and whether anything was taken out.
         listed: The runs in its list, the highest score first.
         runs: Those that it shows in full.
-        memory_days: How long an earlier run is compared with, where that is limited.
     """
 
     title: str
@@ -59,7 +57,6 @@ class Report:
     overview: Overview
     listed: list[RunSummary]
     runs: list[FullRun]
-    memory_days: float | None = None
 
 
 Progress: TypeAlias = Callable[[Iterable[FullRun], int], Iterable[FullRun]]
@@ -202,7 +199,6 @@ def read_report(
     samples = history.samples(newest=_NEWEST, of_each_score=_OF_EACH_SCORE, first=first)
     listed = history.runs_at(in_full | samples)
     listed.sort(key=lambda run: (-1 if run.score is None else run.score, run.seq), reverse=True)
-    ttl_ms = settings.cache_ttl_ms
     seqs = [run.seq for run in listed if run.seq in in_full]
     runs = progress(_runs(history, seqs, cleaning), len(seqs))
     return Report(
@@ -211,7 +207,6 @@ def read_report(
         overview=cleaning.overview(overview, named=in_full),
         listed=[*map(cleaning.summary, listed)],
         runs=[*runs],
-        memory_days=None if ttl_ms is None else ttl_ms / _MS_A_DAY,
     )
 
 
@@ -230,7 +225,7 @@ def report_html(report: Report) -> str:
         "report.html",
         title=report.title,
         remark=report.remark,
-        overview=overview_html(report.overview, links, memory_days=report.memory_days),
+        overview=overview_html(report.overview, links),
         listed=run_rows(report.listed, links),
         runs=[*sections],
     )

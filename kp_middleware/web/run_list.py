@@ -4,14 +4,14 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 from markupsafe import Markup
 
 from kp_middleware.instants import instant
-from kp_middleware.storage import SORTS, STATES, Choices, Filters, History, RunSummary
+from kp_middleware.storage import SORTS, STATES, Filters, History, RunSummary
 from kp_middleware.views.prices import Prices
 from kp_middleware.views.wording import OUTCOMES, counted, duration, minute, outcome, shortened
 from kp_middleware.web.databases import Addresses
@@ -161,37 +161,6 @@ def run_rows(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RunList:
-    """The page.
-
-    Attributes:
-        lead: How many runs, which, and in which order.
-        rows: The runs.
-        heads: The columns, by name; those that sort lead somewhere.
-        given: What the form holds now.
-        choices: What the form offers.
-        states: The states it offers; ``ages`` and ``outcomes`` likewise.
-        action: Where the form leads.
-        is_filtered: Whether there is a filter to remove.
-        more: Where the next runs are; None at the end.
-        first: Where the first ones are; None on the first page.
-    """
-
-    lead: str
-    rows: tuple[RunRow, ...]
-    heads: Mapping[str, Head]
-    given: Mapping[str, str]
-    choices: Choices
-    action: str
-    is_filtered: bool
-    more: str | None
-    first: str | None
-    states: tuple[str, ...] = STATES
-    ages: Mapping[str, str] = field(default_factory=_AGES.copy)
-    outcomes: tuple[str, ...] = OUTCOMES
-
-
 def runs_html(history: History, query: Query, links: Addresses, prices: Prices) -> Markup:
     """Render one page of the runs that were asked for."""
     total = history.count_runs(query.filters, most=COUNTED)
@@ -211,7 +180,8 @@ def runs_html(history: History, query: Query, links: Addresses, prices: Prices) 
         runs = runs[:A_PAGE]
     known = prices.costs(history, [run.seq for run in runs])
     costs = {seq: prices.in_words(cost) for seq, cost in known.items()}
-    page = RunList(
+    return render(
+        "runs.html",
         lead=_lead(query, total),
         rows=run_rows(runs, links, costs),
         heads={name: _head(sort, query, links) for name, sort in _SORTED.items()},
@@ -221,8 +191,10 @@ def runs_html(history: History, query: Query, links: Addresses, prices: Prices) 
         is_filtered=any(True for _ in query.in_words()),
         more=None if after is None else links.runs(**query.changed(after=after)),
         first=links.runs(**query.given) if query.after else None,
+        states=STATES,
+        ages=_AGES,
+        outcomes=OUTCOMES,
     )
-    return render("runs.html", page=page)
 
 
 def _marked(snippet: str) -> Iterator[tuple[str, bool]]:

@@ -10,6 +10,8 @@ from kp_middleware.web.charts import score_filter
 from kp_middleware.web.marks import (
     WIDTH,
     Anchor,
+    BarList,
+    BarRow,
     Chart,
     Column,
     Group,
@@ -18,15 +20,12 @@ from kp_middleware.web.marks import (
     Line,
     Links,
     Mark,
-    Panel,
-    Panels,
+    Piece,
     Plot,
     Scale,
     Table,
     TableRow,
     colours_of,
-    pile,
-    room_for,
     stacked,
     straight,
     threshold_line,
@@ -35,8 +34,7 @@ from kp_middleware.web.marks import (
 NO_SCORES: Final = "no scored runs yet: record a run, and it is here a moment after it has ended"
 _OWN_BAR: Final = "cleared the bar of their own run"
 _BIN: Final = 5  # hundredths
-_MOST_PANELS: Final = 8
-_PANEL: Final = (168.0, 66.0)
+_MOST_BARS: Final = 8
 _MOST_CURVES: Final = 7
 _SWATCH: Final = 28.0  # room for more than one of the dashes
 
@@ -45,15 +43,14 @@ def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
     """Draw all scores in steps of 0.05, and the threshold where one is fixed."""
     if not scores.traces:
         return Chart(NO_SCORES)
-    threshold, below = scores.threshold, scores.traces - scores.above
+    threshold = scores.threshold
     where = _OWN_BAR if threshold is None else f"at or above {exact(threshold)}"
     columns = _bins(scores, links)
     labels = [Label(f"{tenths / 10:g}", 2 * tenths, 0, "middle") for tenths in range(0, 11, 2)]
-    marks, across = stacked(columns, labels, height=208, top=46, fills=0.9)
+    marks, across = stacked(columns, labels, height=208, top=34, fills=0.9)
     if threshold is not None:
         x = across(threshold * len(columns))
         marks += threshold_line(f"threshold {exact(threshold)}", x, 22, 186)
-        marks += _both_sides(f"{below:,} below", f"{scores.above:,} pass", x)
     names = ("Score", "Withheld", "Cleared")
     if threshold is not None:
         names = ("Score", "Below", "At or above")
@@ -66,7 +63,7 @@ def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
 
 
 def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
-    """Draw a small histogram for each domain, as shares of its own runs."""
+    """Draw which part of the runs of each domain reaches the threshold."""
     if not scores.domains:
         return Chart(NO_SCORES)
     threshold, of = scores.threshold, {name: scores.of(name) for name in scores.domains}
@@ -74,21 +71,17 @@ def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
     what = "clears its bar" if threshold is None else f"reaches {exact(threshold)}"
     often = share(of[best].above, of[best].traces)
     finding = f"{best} {what} most often: {often} of {of[best].traces:,}"
-    if len(of) > _MOST_PANELS:
-        finding += f"; the {_MOST_PANELS} most frequent of {len(of)} are drawn"
-    drawn, colours = scores.domains[:_MOST_PANELS], colours_of(scores.domains)
-    bins = {name: _bins(of[name], links) for name in drawn}
-    top = max(one.total / of[name].traces for name in drawn for one in bins[name])
-    panels = (_panel(name, of[name], bins[name], top, colours[name], links) for name in drawn)
-    columns = ("Domain", "Scored", "Cleared", "Share")
-    if threshold is not None:
-        columns = ("Domain", "Scored", "At or above", "Share")
-    rows = (
-        TableRow((name, f"{one.traces:,}", f"{one.above:,}", share(one.above, one.traces)), href)
-        for name, one in of.items()
-        for href in [links.runs(domain=name, sort="score")]
-    )
-    return Panels(finding, Table(columns, (*rows,)), *_PANEL, (*panels,))
+    if len(of) > _MOST_BARS:
+        finding += f"; the {_MOST_BARS} most frequent of {len(of)} are drawn"
+    colours = colours_of(scores.domains)
+    bars, rows = [], []
+    for name, one in of.items():
+        href, part = links.runs(domain=name, sort="score"), share(one.above, one.traces)
+        rows.append(TableRow((name, f"{one.traces:,}", f"{one.above:,}", part), href))
+        piece = Piece(0, 100 * one.above / one.traces, colours[name])
+        bars.append(BarRow(name, part, part_of(one.above, one.traces), (piece,), href))
+    columns = ("Domain", "Scored", "Cleared" if threshold is None else "At or above", "Share")
+    return BarList(finding, Table(columns, (*rows,)), (*bars[:_MOST_BARS],))
 
 
 def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
@@ -160,37 +153,6 @@ def _score_axis(across: Scale, y: float) -> list[Mark]:
             for tenths in range(0, 11, 2)
         ),
     ]
-
-
-def _both_sides(below: str, above: str, x: float) -> list[Mark]:
-    """Write how many there are on each side of the threshold, where each side has room."""
-    if x - 8 >= room_for(below) and x + 8 + room_for(above) <= WIDTH:
-        return [Label(below, x - 8, 34, "end"), Label(above, x + 8, 34, "start", "strong")]
-    both = f"{below}, {above}"
-    return [Label(both, x - 8, 34, "end") if x > WIDTH / 2 else Label(both, x + 8, 34)]
-
-
-def _panel(
-    name: str,
-    scores: ScoreSlices,
-    bins: Sequence[Column],
-    top: float,
-    colour: str,
-    links: Links,
-) -> Panel:
-    width, height = _PANEL
-    across, up = Scale(0, len(bins), 0, width), Scale(0, top * scores.traces, height - 2, 2)
-    room, threshold, marks = across(1), scores.threshold, list[Mark]()
-    for place, one in enumerate(bins):
-        marks += pile(one, across(place) + 0.5, room - 1, up)
-    marks.append(straight(0, height - 2, width, height - 2, "axis"))
-    where = "cleared"
-    if threshold is not None:
-        where, x = f"at or above {exact(threshold)}", across(threshold * len(bins))
-        marks.append(straight(x, 0, x, height - 2, "threshold"))
-    said = f"{name}: {part_of(scores.above, scores.traces)} {where}"
-    amount = share(scores.above, scores.traces)
-    return Panel(name, amount, said, colour, (*marks,), links.runs(domain=name, sort="score"))
 
 
 def _look(place: int, colour: str | None) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -53,19 +52,6 @@ class Title(NamedTuple):
     facts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CompareView:
-    """Two runs side by side; ``left_out`` steps are not shown."""
-
-    left: Title
-    right: Title
-    facts: Table
-    scores: Table
-    steps: tuple[StepRow, ...]
-    left_out: int
-    turned: str
-
-
 class Turn(NamedTuple):
     """One run of a conversation."""
 
@@ -80,19 +66,19 @@ def compare_html(left: Run, right: Run, links: Addresses) -> Markup:
     """Render two runs side by side, with their steps aligned."""
     comparison = compared(left, right)
     pairs = comparison.steps
-    view = CompareView(
-        _title(left, links),
-        _title(right, links),
-        Table(
+    return render(
+        "compare.html",
+        left=_title(left, links),
+        right=_title(right, links),
+        facts=Table(
             ("", "Left", "Right"),
             tuple(_fact(fact) for fact in comparison.facts if fact.fact not in _IN_HEADING),
         ),
-        Table(("Part", "Left", "Right", "Difference"), (*map(_part, comparison.scores),)),
-        tuple(_row(pair, left, right) for pair in pairs[:_MOST_STEPS]),
-        max(0, len(pairs) - _MOST_STEPS),
-        links.compare(right.id, left.id),
+        scores=Table(("Part", "Left", "Right", "Difference"), (*map(_part, comparison.scores),)),
+        steps=[_row(pair, left, right) for pair in pairs[:_MOST_STEPS]],
+        left_out=max(0, len(pairs) - _MOST_STEPS),
+        turned=links.compare(right.id, left.id),
     )
-    return render("compare.html", page=view)
 
 
 def conversation_html(history: History, thread: str, links: Addresses) -> Markup:

@@ -15,16 +15,16 @@ def test_it_opens_from_the_disk_and_asks_nobody(browser, report):
     assert browser.hosts() == set()
 
 
-def test_a_bar_leads_to_a_row(browser, report):
+def test_a_run_in_the_list_leads_to_it_in_full(browser, report):
     browser.open(report)
-    bar = browser.all("figure svg a")[0]
+    link = browser.all("table.kp-runs a")[0]
+    title = link.text
 
-    bar.click()
+    link.click()
 
-    anchor = browser.driver.current_url.partition("#")[2]
-    (row,) = browser.all("tr:target")
-    assert row.get_attribute("id") == anchor
-    assert browser.run("arguments[0].getBoundingClientRect().top", row) < 900
+    (run,) = browser.all("section:target")
+    assert title in run.text
+    assert browser.run("arguments[0].getBoundingClientRect().top", run) < 900
 
 
 def test_it_turns_dark_with_the_reader(browser, report):

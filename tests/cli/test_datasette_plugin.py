@@ -380,17 +380,6 @@ def test_another_file_in_its_place_is_seen_as_what_it_is(show, file, other, tmp_
     assert (before, shown.get("/-/kp/place").status_code) == (200, 404)
 
 
-def test_that_the_file_was_replaced_is_said(show, file, tmp_path):
-    place, another = (copied(file, tmp_path / name) for name in ("place.db", "another.db"))
-    shown = show(place)
-    before = shown.get("/-/kp/place").text
-
-    another.replace(place)
-
-    assert "taken the place" not in before
-    assert "taken the place" in shown.get("/-/kp/place").text
-
-
 def test_what_a_trace_says_is_text_and_not_markup(show, db):
     evil = "<script>alert(1)</script>\x1b[31m\u202e"
     put(db, run(evil, step("thought", tool=evil, content=evil), domain=evil), with_value(0.9))
