@@ -193,13 +193,6 @@ def test_a_single_day_is_a_chart_too():
     assert not [mark for mark in chart.marks if isinstance(mark, Band)]
 
 
-@pytest.mark.parametrize(("days", "is_marked"), [(7, True), (None, False), (400, False)])
-def test_how_far_back_is_compared_is_marked_where_it_is_known(days, is_marked):
-    chart = novelty_band(DAYS, memory_days=days)
-
-    assert ("compared back to here" in words(chart)) == is_marked
-
-
 def test_without_novelty_there_are_words():
     assert novelty_band([]).finding.startswith("no novelty measured yet: ")
 
