@@ -3,11 +3,13 @@
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from shutil import disk_usage
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 from pydantic import SecretStr
@@ -21,13 +23,16 @@ from kp_middleware.embedding import describe_source, shared_embedder
 from kp_middleware.errors import (
     EmbedderError,
     EmbedderNotReadyError,
+    KnowledgePulseError,
     RedactionError,
     RegistryError,
     RegistryUnavailableError,
 )
 from kp_middleware.privacy import Policy, redact_text
+from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
 from kp_middleware.settings_sources import unknown_variables
+from kp_middleware.sharing import Examination, Link, examine
 from kp_middleware.storage import (
     SQLITE_VERSION,
     TROUBLE,
@@ -38,6 +43,8 @@ from kp_middleware.storage import (
 )
 from kp_middleware.views.wording import one_line
 
+_CLOCK_S: Final = 5.0
+_MOST_PODS: Final = 5
 _LITTLE_BYTES: Final = 100_000_000
 _WRITABLE: Final = "make it and its folder writable, or name another file with KP_DB or --db"
 _IN_WORDS: Final = {
@@ -71,8 +78,8 @@ class Finding(NamedTuple):
 def doctor(context: click.Context, *, as_json: bool) -> None:
     """Check the setup and suggest fixes.
 
-    Checks settings, file, disk, gate, model, redaction and registry. Exits with 3 if a check
-    fails, or with 5 if the only failure is an unreachable registry.
+    Checks settings, file, disk, gate, model, redaction, registry and shared log. Exits with 3 if a
+    check fails, or with 5 if the only failure is an unreachable registry or log.
 
     \b
     kp-middleware doctor || kp-middleware status
@@ -112,6 +119,7 @@ def _examine(db: Path | None) -> Iterator[Finding]:
     yield from _spans()
     if not settings.problems:
         yield _registry(settings)
+    yield from _shared_log(settings)
 
 
 def _file(path: Path) -> Finding:
@@ -220,6 +228,43 @@ def _spans() -> Iterator[Finding]:
     """Tell which variables keep OpenTelemetry from telling our processors what was said."""
     if amiss := untold():
         yield Finding("spans", ok=True, detail=one_line("; ".join(amiss)), warning=True)
+
+
+def _shared_log(settings: Settings) -> Iterator[Finding]:
+    """Write to the shared log and roll back; yield nothing where none is set."""
+    if settings.shared is None:
+        return
+    url = settings.shared.get_secret_value()
+    link = Link(url, "doctor")
+    try:
+        found = examine(link)
+    except KnowledgePulseError as error:
+        yield Finding("shared", ok=False, detail=one_line(str(error)), try_later=True)
+        return
+    finally:
+        link.close()
+    version = found.server.split()[0]
+    told = f"{link.shown}: PostgreSQL {version}, written and rolled back; a round trip of"
+    yield Finding("shared", ok=True, detail=f"{told} {found.round_trip_s * 1000:.2g} ms")
+    for detail in _doubts(url, found):
+        yield Finding("shared", ok=True, detail=one_line(detail), warning=True)
+
+
+def _doubts(url: str, found: Examination) -> Iterator[str]:
+    """Yield what works, and may not be what was meant."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host and not is_loopback(host) and "sslmode=verify-full" not in parts.query:
+        yield (
+            f"{'encrypted' if found.is_encrypted else 'not encrypted'}, and nobody checks whose"
+            " server it is: add ?sslmode=verify-full to KP_SHARED"
+        )
+    if abs(found.ahead_s) > _CLOCK_S:
+        where = "behind" if found.ahead_s > 0 else "ahead of"
+        yield f"this machine's clock is {abs(found.ahead_s):,.0f} s {where} the server's"
+    usual = Counter(how for _, how in found.settings).most_common(1)
+    if others := [f"{pod} ({how})" for pod, how in found.settings if how != usual[0][0]]:
+        yield f"most pods decide by {usual[0][0]}; others: {', '.join(others[:_MOST_PODS])}"
 
 
 def _registry(settings: Settings) -> Finding:

@@ -18,9 +18,10 @@ from kp_middleware.cli.console import (
 )
 from kp_middleware.cli.options import domain_option, limit_option
 from kp_middleware.cli.rows import Output, format_options, output_options, print_json, tell_how_many
-from kp_middleware.cli.user_settings import wrong_settings
+from kp_middleware.cli.user_settings import shared_url, wrong_settings
 from kp_middleware.storage import GateCounts, GroupCounts, History, ScoreSlices, ToolUse, Totals
 from kp_middleware.views.delivery import Obstacles, find_obstacles
+from kp_middleware.views.shared_log import SharedLogView
 from kp_middleware.views.successes import success_warning, successes_as_json
 from kp_middleware.views.wording import one_line
 
@@ -211,6 +212,7 @@ def _status(db: Path) -> Row:
     with History.open(db) as history:
         condition, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
+        unshared = history.unshared()
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
     counts["dropped"] = condition.dropped
     troubles = [f"nothing is sent: {words}" for words in wrong_settings()]
@@ -219,6 +221,7 @@ def _status(db: Path) -> Row:
         troubles.append(warning)
     if last.is_dry:
         troubles.append(last.in_words())
+    log = SharedLogView.of(shared_url(), unshared)
     return {
         "path": str(db),
         **condition._asdict(),
@@ -226,6 +229,7 @@ def _status(db: Path) -> Row:
         "last_decisions": last._asdict(),
         "pauses": obstacles.as_rows(),
         "sending": [one.as_row() for one in obstacles.sending],
+        "shared": None if log is None else log.as_row(),
         "review": {**unjudged._asdict(), "in_words": unjudged.in_words()},
         "successes": successes_as_json(record, unjudged),
         "troubles": troubles,
@@ -258,6 +262,7 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
             yield indented(told, f"{name:<11}{found[name]:>8,}  ")
     for sending in found["sending"]:
         yield indented(sending["in_words"], indent=21)
+    yield from _shared_log(found["shared"])
     if found["review"]["unjudged"]:
         yield ""
         yield indented(found["review"]["in_words"])
@@ -267,6 +272,16 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
         yield ""
     for trouble in found["troubles"]:
         yield indented(one_line(trouble), "! ")
+
+
+def _shared_log(found: Row | None) -> "Iterator[RenderableType]":
+    if found is None:
+        return
+    log = SharedLogView(*(found[name] for name in SharedLogView._fields))
+    yield ""
+    yield indented(log.in_words(), "shared log ")
+    if (waiting := log.waiting()) is not None:
+        yield indented(waiting, indent=11)
 
 
 def _minute(text: str) -> str:

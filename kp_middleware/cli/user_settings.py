@@ -145,6 +145,14 @@ def wrong_settings() -> list[str]:
     return settings_problems() if may_be_wrong else []
 
 
+def shared_url() -> str | None:
+    """Return the URL of the shared log that is set outside of programs, with its password."""
+    if not any(name.upper() == "KP_SHARED" and value for name, value in os.environ.items()):
+        return None  # without loading pydantic
+    shared = typed_settings({}).shared
+    return None if shared is None else shared.get_secret_value()
+
+
 def _file_and_doubt() -> tuple[Path, str | None]:
     """Return the file of traces, and why it may not be the one that is meant."""
     try:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kp_middleware import locations
 from kp_middleware.errors import (
     KnowledgePulseError,
+    MissingExtraError,
     RegistryForbiddenError,
     RegistryUnavailableError,
 )
@@ -21,7 +22,7 @@ from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.rate_limit import OwnPace, Pace, PaceKeeper
 from kp_middleware.settings import Settings
-from kp_middleware.sharing import Link, PaceOfAll, PostgresLog, load
+from kp_middleware.sharing import Link, PaceOfAll, SharedOutbox, load
 from kp_middleware.storage import (
     PASSING_TROUBLE,
     TROUBLE,
@@ -61,10 +62,10 @@ class SendingWorker:
         store: Store,
         settings: Settings,
         exporter: Registry | OwnExporter,
-        outbox_of: Callable[[Store], Outbox] | None = None,
+        outbox_of: Callable[[Store], Outbox | None] | None = None,
     ) -> None:
         self._store = store
-        self._outbox_of = outbox_of or self._usual_outbox
+        self._outbox_of = outbox_of or (lambda _: None)
         self._settings = settings
         self._exporter = exporter
         self._sender: Sender | None = None
@@ -144,9 +145,16 @@ class SendingWorker:
                 closing(self._store.apart()) as store,
                 closing(self._exporter),
             ):
-                outbox = self._outbox_of(store)
-                self._sender = Sender(outbox, self._exporter, pace=self._pace(), clock=time.time)
+                link = shared_link(self._settings)
+                outbox = self._outbox_of(store) or self._usual_outbox(store, link)
+                pace = self._pace(link)
+                self._sender = Sender(outbox, self._exporter, pace=pace, clock=time.time)
                 self._go_on(self._sender)
+                if link is not None:
+                    link.close()
+        except MissingExtraError as error:
+            self.trouble = str(error)
+            logger.warning("nothing is sent: %s", error)
         except Exception:
             words = (
                 "nothing is sent until the next run: a defect of kp-middleware, please report it"
@@ -156,17 +164,17 @@ class SendingWorker:
             self._thread = None
             self._rest_until(math.inf)
 
-    def _usual_outbox(self, store: Store) -> Outbox:
-        if self._settings.shared is not None and isinstance(self._exporter, Registry):
-            registry = self._exporter
-            log = PostgresLog(shared_link(self._settings), "", newest=0)
-            return log.outbox(registry.url.rstrip("/"), registry.agent_id, registry.key_hash)
+    def _usual_outbox(self, store: Store, link: Link | None) -> Outbox:
+        """Return the outbox of all hosts where they share one, else that of the file."""
+        registry = self._exporter
+        if link is not None and isinstance(registry, Registry):
+            return SharedOutbox.of(link, registry.url, registry.agent_id, registry.key_hash)
         return store.outbox(destination(self._settings, self._exporter), self._settings.agent_id)
 
-    def _pace(self) -> PaceKeeper:
+    def _pace(self, link: Link | None) -> PaceKeeper:
         """Return the shared pace of a registry, or a private one for an exporter."""
         if isinstance(self._exporter, Registry):
-            return shared_pace(self._exporter, self._settings)
+            return shared_pace(self._exporter, self._settings, link)
         return OwnPace(Pace().at_interval(time.time(), 0.0), time.time)
 
     def _go_on(self, sender: Sender) -> None:
@@ -207,22 +215,24 @@ def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> 
     return exporter.url if isinstance(exporter, OwnExporter) else settings.registry_url
 
 
-def shared_link(settings: Settings) -> Link:
-    """Return a connection to the shared log for the thread that sends."""
+def shared_link(settings: Settings) -> Link | None:
+    """Return a connection to the shared log; None where there is none.
+
+    Raises:
+        MissingExtraError: If psycopg is not installed.
+    """
     if settings.shared is None:
-        raise ValueError("shared is not set")
+        return None
     with no_fork():
         load()
     return Link(settings.shared.get_secret_value(), platform.node())
 
 
-def shared_pace(registry: Registry, settings: Settings) -> SharedPace:
+def shared_pace(registry: Registry, settings: Settings, link: Link | None) -> SharedPace:
     """Return the pace shared by all processes that send with this key."""
     url, agent_id, key_hash = registry.url.rstrip("/"), registry.agent_id, registry.key_hash
-    if settings.shared is not None:
-        of_all = PaceOfAll(
-            shared_link(settings), registry=url, agent_id=agent_id, key_hash=key_hash
-        )
+    if link is not None:
+        of_all = PaceOfAll(link, registry=url, agent_id=agent_id, key_hash=key_hash)
         return SharedPace(of_all, longest_request_s=registry.timeout_s, clock=of_all.clock)
     usual, beside = (
         PacingTable(path, registry=url, agent_id=agent_id, key_hash=key_hash)
@@ -362,7 +372,7 @@ def _may_write(registry: Registry, pace: SharedPace) -> bool:
 @contextmanager
 def _at_the_pace(registry: Registry, settings: Settings) -> Iterator[SharedPace]:
     """Keep to the pace during a request of any kind; a 429 counts."""
-    pace = shared_pace(registry, settings)
+    pace = shared_pace(registry, settings, shared_link(settings))
     try:
         yield pace
     except RegistryUnavailableError as error:

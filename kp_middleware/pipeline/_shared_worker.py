@@ -20,7 +20,7 @@ from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.pipeline._reevaluate import WarnOnce
 from kp_middleware.pipeline._sending import destination
-from kp_middleware.pipeline._sharing import Candidate, Documents
+from kp_middleware.pipeline._sharing import VERSION, Candidate, Documents
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import (
@@ -30,9 +30,11 @@ from kp_middleware.sharing import (
     LogChangedError,
     LoggedVector,
     Place,
+    Pod,
     PostgresLog,
     SharedOutbox,
     SharedRun,
+    beat,
     item_states,
     load,
 )
@@ -43,6 +45,7 @@ logger = logging.getLogger("kp_middleware")
 
 _EVERY_S: Final = 1.0
 _PULL_S: Final = 30.0
+_BEAT_S: Final = 30.0
 _LEASE_S: Final = 30.0
 _LONGEST_S: Final = 60.0
 _LAST_STEP_S: Final = 0.3
@@ -80,9 +83,7 @@ class Exchange:
         self._items: SharedOutbox | None = None
         own = exporter if isinstance(exporter, OwnExporter) else None
         if isinstance(exporter, Registry):
-            self._items = self._log.outbox(
-                exporter.url.rstrip("/"), exporter.agent_id, exporter.key_hash
-            )
+            self._items = self._log.outbox(exporter.url, exporter.agent_id, exporter.key_hash)
             self._log = PostgresLog(self.link, pod, newest=settings.cache_size, items=self._items)
         self._pod = pod
         self._settings = settings
@@ -98,7 +99,7 @@ class Exchange:
             },
         }
         self._warn_once = WarnOnce()
-        self._pull_at_s = 0.0
+        self._pull_at_s = self._beat_at_s = 0.0
 
     def run(self) -> bool:
         """Do what there is to do; return whether more is left that can be done at once.
@@ -121,6 +122,7 @@ class Exchange:
             logger.warning("%s is not the log it was: what is missing is shipped again", self._log)
             self._begin_anew()
             return True
+        self._beat()
         return len(asking) == _AT_ONCE or len(seqs) == _AT_ONCE
 
     def waits(self) -> bool:
@@ -138,6 +140,16 @@ class Exchange:
         with suppress(*TROUBLE):
             self._runs.release_lease()
         self.link.close()
+
+    def _beat(self) -> None:
+        """Tell the other hosts now and then that we are here, and how it goes."""
+        if time.monotonic() < self._beat_at_s:
+            return
+        to_ship, asking, since = self._runs.unshared()
+        place = self._runs.place() or Place()
+        told = f"{self._gate.name}, {self._settings.embedder}"
+        beat(self.link, Pod(self._pod, VERSION, told, place.seq, to_ship + asking, since))
+        self._beat_at_s = time.monotonic() + _BEAT_S
 
     def _pull(self) -> None:
         place, before = self._runs.place(), None

@@ -16,7 +16,7 @@ from kp_middleware.sharing import SharedItem, SharedRun
 from kp_middleware.storage import Asking, SharedRuns, SqliteStore, Store
 from kp_middleware.traces import ReasoningTrace
 
-_SCORER: Final = f"kp-middleware {version('kp-middleware')}"
+VERSION: Final = version("kp-middleware")
 
 
 class Sharing:
@@ -167,7 +167,7 @@ class Documents:
             bar=verdict.bar,
             credit=verdict.credit,
             chosen=verdict.chosen,
-            scorer=_SCORER,
+            scorer=f"kp-middleware {VERSION}",
             embedder=score.embedder,
             nearest=near and near.id,
             nearest_similarity=near and near.similarity,

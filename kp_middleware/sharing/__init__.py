@@ -18,9 +18,19 @@ from kp_middleware.sharing._records import (
     SharedLog,
     SharedRun,
 )
+from kp_middleware.sharing._report import (
+    Examination,
+    FleetStatus,
+    Pod,
+    beat,
+    examine,
+    read_status,
+)
 
 __all__ = [
     "Decided",
+    "Examination",
+    "FleetStatus",
     "ItemState",
     "Known",
     "Link",
@@ -29,15 +39,19 @@ __all__ = [
     "LoggedVector",
     "PaceOfAll",
     "Place",
+    "Pod",
     "PostgresLog",
     "SharedItem",
     "SharedLog",
     "SharedOutbox",
     "SharedRun",
+    "beat",
+    "examine",
     "item_states",
     "load",
     "migrate",
     "pull_runs",
+    "read_status",
     "script",
     "shown",
 ]

@@ -77,7 +77,7 @@ def shown(url: str) -> str:
 
 
 class Link:
-    """A connection that opens on demand, for one thread.
+    """A connection that opens on demand, for one thread at a time.
 
     A process that was forked never uses or closes what its parent opened.
 
@@ -90,6 +90,7 @@ class Link:
     def __init__(self, url: str, pod: str, *, writes: bool = True) -> None:
         self._url = url
         self._name = f"kp-middleware/{version('kp-middleware')} {pod}"[:63]
+        self._lock = threading.Lock()  # at its end, a program hands over from another thread
         self._session = "read-write" if writes else "any"
         self._connection: Connection | None = None
         self.shown = shown(url)
@@ -102,6 +103,8 @@ class Link:
             SharedLogError: If that failed; the connection is opened anew the next time.
         """
         psycopg = _psycopg()
+        if not self._lock.acquire(timeout=_DEADLINE_S):
+            raise SharedLogError(self.shown, "is used by another thread", _WAIT)
         try:
             connection = self._opened(psycopg, needs_schema=needs_schema)
             with _deadline(connection):
@@ -114,6 +117,8 @@ class Link:
         except BaseException:
             self.close()
             raise
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """Close the connection until the next use."""
@@ -124,6 +129,7 @@ class Link:
 
     def leave_to_the_parent(self) -> None:
         """Forget the connection in a forked child: to close it would end the parent's session."""
+        self._lock = threading.Lock()
         connection, self._connection = self._connection, None
         if connection is not None:
             _of_the_parent.append(connection)

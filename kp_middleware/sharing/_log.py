@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kp_middleware.sharing import _deciding, _pulling, _shipping
 from kp_middleware.sharing._link import Link
 from kp_middleware.sharing._outbox import SharedOutbox
-from kp_middleware.sharing._pacing import PaceOfAll, agent_named
+from kp_middleware.sharing._pacing import PaceOfAll
 from kp_middleware.sharing._records import Decided, Known, LoggedVector, Place, SharedRun
 
 
@@ -53,5 +53,4 @@ class PostgresLog:
 
     def outbox(self, registry: str, agent_id: str | None, key_hash: str) -> SharedOutbox:
         """Return the items that all hosts have for one agent."""
-        agent = agent_named(agent_id, key_hash)
-        return SharedOutbox(self.link, registry=registry, agent_id=agent_id, agent=agent)
+        return SharedOutbox.of(self.link, registry, agent_id, key_hash)

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kp_middleware.errors import (
     RegistryError,
@@ -13,6 +13,7 @@ from kp_middleware.errors import (
 )
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.sharing._link import Connection, Link, bounded
+from kp_middleware.sharing._pacing import agent_named
 from kp_middleware.sharing._records import ItemState, SharedItem
 
 _LEASE_S: Final = 120
@@ -98,6 +99,12 @@ class SharedOutbox:
             "agent": agent,
             "us": f"{os.getpid()}-{os.urandom(4).hex()}",
         }
+
+    @classmethod
+    def of(cls, link: Link, registry: str, agent_id: str | None, key_hash: str) -> Self:
+        """Return the outbox of an API key."""
+        agent = agent_named(agent_id, key_hash)
+        return cls(link, registry=registry.rstrip("/"), agent_id=agent_id, agent=agent)
 
     def add(self, items: Sequence[SharedItem]) -> None:
         """Add items of runs in the log; replace those that will not be sent as they are."""

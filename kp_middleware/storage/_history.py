@@ -30,6 +30,7 @@ from kp_middleware.storage._records import (
     run_of,
 )
 from kp_middleware.storage._review import RECENT, ReviewItem, asked_first, review_item
+from kp_middleware.storage._shared_runs import SharedRuns, Unshared
 from kp_middleware.storage._tail import Tail
 from kp_middleware.storage._traces import read_scored_runs
 
@@ -243,6 +244,10 @@ class History(Listing, Overviews, Maintenance):
         except TraceNotFoundError:
             return None
         return None if body is None else body.decode()
+
+    def unshared(self) -> Unshared:
+        """Count what waits for the shared log."""
+        return SharedRuns(self._connection).unshared()
 
     def backlog(self) -> list[Queue]:
         """Return what waits to be sent, by registry."""

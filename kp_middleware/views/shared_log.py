@@ -1,0 +1,58 @@
+"""The log that hosts share, as seen from one file."""
+
+from typing import Any, NamedTuple, Self
+
+from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.sharing import Link, read_status
+from kp_middleware.storage import Unshared
+
+
+class SharedLogView(NamedTuple):
+    """The state of the shared log, and what waits here for it.
+
+    Attributes:
+        url: Without the password; None if it is not set here.
+        state: In one line; None if it could not be asked.
+        problem: Why it could not, and what to do; None if it could.
+        to_ship: How many runs wait to be appended.
+        asking: How many would clear, and ask there.
+        since: When the first of them began, or None.
+    """
+
+    url: str | None
+    state: str | None
+    problem: str | None
+    to_ship: int
+    asking: int
+    since: str | None
+
+    @classmethod
+    def of(cls, url: str | None, unshared: Unshared) -> Self | None:
+        """Ask the log; None where there is none and nothing waits for it."""
+        if url is None:
+            return cls(None, None, None, *unshared) if unshared.since else None
+        link = Link(url, "status", writes=False)
+        try:
+            return cls(link.shown, read_status(link).in_words(), None, *unshared)
+        except KnowledgePulseError as error:
+            return cls(link.shown, None, str(error), *unshared)
+        finally:
+            link.close()
+
+    def in_words(self) -> str:
+        """Describe the log in one line."""
+        if self.url is None:
+            return "not set here: KP_SHARED names it"
+        return self.problem or f"{self.url}: {self.state}"
+
+    def waiting(self) -> str | None:
+        """Describe what waits for it; None if nothing does."""
+        if self.since is None:
+            return None
+        asking = f"; {self.asking:,} would clear, and wait for it" if self.asking else ""
+        since = self.since[:19].replace("T", " ")
+        return f"{self.to_ship:,} wait to be shipped{asking}; the first began {since}"
+
+    def as_row(self) -> dict[str, Any]:
+        """Return it as a row for JSON."""
+        return {**self._asdict(), "in_words": self.in_words()}
