@@ -69,8 +69,7 @@ CREATE INDEX traces_recalled  ON traces(seq) WHERE recalled IS NOT NULL;   -- `s
 CREATE INDEX traces_done      ON traces(seq, success_source, domain, owner, started_at) WHERE success = 1 AND state = 'scored';   -- those that may be recalled
 CREATE INDEX traces_nearest   ON traces(nearest_seq) WHERE nearest_seq IS NOT NULL;   -- or pruning is quadratic
 -- Partial, so that a run is entered once, when it is scored; those without a score are found by traces_unscored.
-CREATE INDEX traces_gate      ON traces(domain, seq, gate, rank_key, chosen, credit, score) WHERE score IS NOT NULL;   -- the last runs, ranked
-CREATE INDEX traces_kind      ON traces(domain, framework, seq, success_source, success, score, chosen, visibility) WHERE score IS NOT NULL;   -- what was told of the last runs
+CREATE INDEX traces_ranked    ON traces(domain, seq, framework, gate, rank_key, chosen, credit, score, success_source, success, visibility) WHERE score IS NOT NULL;   -- the last runs of a domain: how they were ranked, and what was told of them
 CREATE INDEX traces_counted   ON traces(domain, gate, verdict, state, visibility, started_at, score, novelty) WHERE score IS NOT NULL;   -- what counts all scored runs reads this alone
 
 CREATE TABLE steps (

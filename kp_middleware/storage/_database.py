@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -63,12 +62,7 @@ class ForkLock:
         finally:
             self._changed.release()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pid != os.getpid():
             return  # it may stay locked forever in the child
         thread = threading.get_ident()

@@ -18,7 +18,7 @@ _TRACK_RECORD: Final = f"""
     SELECT count(*), coalesce(sum((p >= 0.5) = success), 0),
            coalesce(sum((base >= 0.5) = success), 0)
     FROM (SELECT e.p, e.base, t.success
-          FROM traces t INDEXED BY traces_kind JOIN estimates e ON e.trace_seq = t.seq
+          FROM traces t INDEXED BY traces_ranked JOIN estimates e ON e.trace_seq = t.seq
           WHERE t.score IS NOT NULL AND t.domain = ? AND t.framework IS ? AND e.p IS NOT NULL
             AND t.success_source IN ({TOLD_SQL}) ORDER BY t.seq DESC LIMIT ?)
 """  # noqa: S608 - ours

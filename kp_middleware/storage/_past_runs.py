@@ -60,7 +60,6 @@ _DRY_RUN: Final = (
       WHERE decision = 'forward'
     """,
     "CREATE UNIQUE INDEX temp.dry_run_seq ON traces(seq)",
-    "CREATE INDEX temp.dry_run_kind ON traces(domain, framework, seq)",
     "CREATE TEMP TABLE estimates AS SELECT * FROM main.estimates",
     "CREATE UNIQUE INDEX temp.dry_run_estimate ON estimates(trace_seq)",
 )

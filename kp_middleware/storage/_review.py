@@ -149,7 +149,7 @@ class Reviews(Queries):
             "   SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'"
             "     ORDER BY seq DESC LIMIT ?)"
             "   WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))"
-            f" FROM traces INDEXED BY traces_kind WHERE score IS NOT NULL"
+            f" FROM traces INDEXED BY traces_ranked WHERE score IS NOT NULL"
             f" AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'"
             " AND seq >= ?",
             (RECENT, first),
