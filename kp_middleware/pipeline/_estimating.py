@@ -47,25 +47,23 @@ class Estimating:
         self._embedder = embedder
         self._solved: dict[Kind, _Solved] = {}
 
-    def prepare(self, seq: int, kind: Kind, own: Features) -> None:
-        """Solve what `of` needs, unless it is solved; outside of transactions, as it takes long."""
-        self._current(seq, kind, own)
-
-    def of(self, seq: int, kind: Kind, own: Features, vector: Vector | None) -> float | None:
-        """Estimate the success of a run from those before it, and store it; in a transaction.
+    def of(
+        self, seq: int, kind: Kind, own: Features, vector: Vector | None
+    ) -> tuple[float | None, StoredEstimate | None]:
+        """Estimate the success of a run from those before it; outside of transactions.
 
         Returns:
-            From 0 to 1; None where nothing is known.
+            From 0 to 1, None where nothing is known; and what `save` stores.
         """
         solved = self._current(seq, kind, own)
-        features = own.astype("<f4").tobytes()
         if solved is None:
-            self._table.save(seq, features, None)
-            return None
+            return None, None
         said = solved.estimate(own, vector)
-        stored = StoredEstimate(said.raw, said.base, len(solved.known), said.reasons)
-        self._table.save(seq, features, stored)
-        return said.p
+        return said.p, StoredEstimate(said.raw, said.base, len(solved.known), said.reasons)
+
+    def save(self, seq: int, own: Features, estimate: StoredEstimate | None) -> None:
+        """Store an estimate, and what it was read from; in a transaction."""
+        self._table.save(seq, own.astype("<f4").tobytes(), estimate)
 
     def _current(self, seq: int, kind: Kind, own: Features) -> _Solved | None:
         """Return what is solved of all that is known before a run; None where nothing is."""

@@ -1,56 +1,61 @@
-"""Writing of finished runs, within the size limits and without secrets."""
+"""Writing of finished runs: without secrets, within their limits, joined with their threads."""
 
 import logging
+import math
 import random
-from collections import Counter
-from functools import partial
+import time
+from collections.abc import Callable, Collection
 from typing import Final
 from uuid import UUID
 
 from kp_middleware import privacy
 from kp_middleware.errors import RedactionError
-from kp_middleware.pipeline._conversations import Conversations, OpenSecrets
+from kp_middleware.instants import epoch_s, instant
+from kp_middleware.pipeline._clean import (
+    OpenSecrets,
+    without_known,
+    without_secrets,
+    without_words,
+)
 from kp_middleware.pipeline._queue import Owned, ThreadEnd
 from kp_middleware.recording import (
     Limits,
     Recorder,
+    alone,
     assemble,
     bounded,
+    ended,
+    joined,
     shield,
 )
-from kp_middleware.runs import RecordedRun, fingerprint
+from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings
-from kp_middleware.storage import Store
-from kp_middleware.traces import Outcome, ReasoningTrace, Step, Task
+from kp_middleware.storage import PausedRun, Store
+from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
 
-_UNREDACTED: Final = "(not kept: it could not be redacted)"
-_TOO_LARGE: Final = "(not kept: it is too large to be redacted)"
-_MOST_TOO_LARGE: Final = 16
 _THERE: Final = (
     "trace %s is in the file already, and was not kept again: give each its own id;"
     " more of this kind are counted, not logged"
 )
-_SPOKEN_FACTS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
-_UNSPOKEN_METADATA: Final = {
-    "task_domain": "general",
-    "agent_id": None,
-    "framework": None,
-    "validated_by": None,
-}
-_UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "facts": (), "part": None}
 _VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
 _LEVELS: Final = ("aggregated", "federated", "private")  # that which removes most first
+
+
+_NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
 
 
 class Intake:
     """Writes finished runs to the file.
 
+    Runs that wait in their thread are joined with what follows, and ended when nothing does.
+
     Args:
         store: Of the runs.
-        settings: Say what is kept of a run, and what is filled in.
+        settings: Say what is kept of a run, what is filled in, and how long a part waits.
         policy: What is taken out.
+        clock: Epoch seconds.
     """
 
     def __init__(
@@ -58,12 +63,14 @@ class Intake:
         store: Store,
         settings: Settings,
         policy: privacy.Policy,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._settings = settings
         self._limits = Limits.of(settings)
         self._policy = policy
-        self._threads = Conversations(store, settings)
+        self._clock = clock
+        self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
         self._secrets = OpenSecrets()
         self._said: set[str] = set()
 
@@ -77,11 +84,15 @@ class Intake:
             DatabaseError, sqlite3.OperationalError: If it could not be written: try again.
         """
         if isinstance(run, ThreadEnd):
-            return self._having_forgotten(self._threads.end(run))
-        recorded = self._recorded_run(run)
-        if recorded is None:
-            return []
-        return self._having_forgotten(self._keep(recorded, is_ours=isinstance(run, Recorder)))
+            with self._store.transaction():
+                changed = [self._end(paused, run) for paused in self._store.paused(run.thread)]
+        else:
+            recorded = self._recorded_run(run)
+            if recorded is None:
+                return []
+            changed = self._keep(recorded, is_ours=isinstance(run, Recorder))
+        self._forget_secrets()
+        return changed
 
     def bring_in(self, run: RecordedRun) -> tuple[int, ReasoningTrace] | None:
         """Write a run of another tool, or what has been added to it since it was written.
@@ -94,7 +105,7 @@ class Intake:
             clean = self._without_secrets(run, known)
         except RedactionError as error:
             logger.warning("trace %s is kept without its texts: %s", run.trace.id, error)
-            clean, failed = _without_words(run), error
+            clean, failed = without_words(run), error
         with self._store.transaction():
             stored = self._store.reading(run.trace.id)
             if stored is not None and not stored.says_less_than(run):
@@ -106,11 +117,18 @@ class Intake:
 
     def end_overdue(self) -> list[int]:
         """End the first run that has waited too long for what follows; return its rows."""
-        return self._having_forgotten(self._threads.end_overdue())
+        if self.next_end_in_s() > 0:
+            return []
+        with self._store.transaction():
+            overdue = self._store.overdue(instant(self._clock()))
+            changed = [self._end(paused, _NOBODY_SAYS) for paused in overdue]
+        self._forget_secrets()
+        return changed
 
     def next_end_in_s(self) -> float:
         """Return the seconds until the next waiting run times out; infinity if none waits."""
-        return self._threads.next_end_in_s()
+        until = self._store.next_overdue()
+        return math.inf if until is None else max(0.0, epoch_s(until) - self._clock())
 
     def _keep(self, recorded: RecordedRun, *, is_ours: bool) -> list[int]:
         known = self._secrets.of(recorded)
@@ -119,7 +137,7 @@ class Intake:
             kept = self._write(clean, known, is_ours=is_ours)
         except RedactionError as error:
             logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
-            return self._write(_without_words(recorded), known, is_ours=is_ours, failed=error)
+            return self._write(without_words(recorded), known, is_ours=is_ours, failed=error)
         self._secrets.keep(recorded, known)
         return kept
 
@@ -140,17 +158,89 @@ class Intake:
                 if holding == "other":  # else it was written, and is tried again
                     run = _under_another_id(run)
             if failed is None:
-                clean = partial(_without_known, policy=self._policy, known=known)
-                return self._threads.keep(run, clean=clean)
+                return self._write_part(run, known)
             seq = self._store.record(run)
             self._store.fail(seq, "not_redacted", failed)
         return []
 
-    def _having_forgotten(self, changed: list[int]) -> list[int]:
+    def _write_part(self, run: RecordedRun, known: privacy.KnownSecrets) -> list[int]:
+        """Write a run, joined with the one that it continues: one trace, with the id of the first.
+
+        The ids of the others lead to it: programs were told them before.
+        """
+        earlier = self._before(run)
+        if earlier is None:
+            whole = self._alone(run)
+            return [] if whole is None else [self._record(whole, None)]
+        parts = (earlier.run, run)  # in the order of their start, not of writing
+        first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
+        whole = joined(first, second, self._limits)
+        whole = without_known(whole, policy=self._policy, known=known)
+        aliases = {earlier.run.trace.id, run.trace.id} - {whole.trace.id}
+        return [self._record(whole, earlier.seq, aliases)]
+
+    def _before(self, run: RecordedRun) -> PausedRun | None:
+        """Return the paused run that this one continues, or None.
+
+        It is of the same thread: the run whose question is answered, else the newest that waits for
+        a turn, or for a person and has the same agent. Where the agent begins anew instead,
+        LangGraph drops its questions: they are only marked as left, because another agent without
+        a name may have asked them.
+        """
+        if run.part is None:
+            return None
+        agent, answers = run.part.agent, set(run.part.answers)
+        paused = self._store.paused(run.part.thread)
+        if not run.part.follows:
+            for one in paused:
+                if one.part.agent == agent:
+                    self._store.leave(one.seq)
+            return None
+        asked = [one for one in paused if answers & {*one.part.questions}]
+        ours = [
+            one
+            for one in paused
+            if one.part.awaits == "turn" or (one.part.agent == agent and not one.is_left)
+        ]
+        return next(reversed(asked or ours), None)
+
+    def _alone(self, run: RecordedRun) -> RecordedRun | None:
+        """Return a run that nothing waits for as a whole run; None if it is not one."""
+        if run.part is None or not run.part.follows or _waits(run):
+            return run
+        whole = alone(run) if run.shape.steps else None
+        return None if whole is None else self._with_its_objective(whole, run.part)
+
+    def _with_its_objective(self, run: RecordedRun, part: ThreadPart) -> RecordedRun:
+        """Give a run that resumes a failed one the objective of its thread."""
+        if part.was_asked or run.thread_id is None or fingerprint(run.thread_id) != part.thread:
+            return run  # an id that was redacted may be another's
+        objective = self._store.last_objective(run.thread_id, run.agent_name)
+        if objective is None:
+            return run
+        task = run.trace.task.model_copy(update={"objective": objective})
+        return run.model_copy(update={"trace": run.trace.model_copy(update={"task": task})})
+
+    def _record(self, run: RecordedRun, seq: int | None, aliases: Collection[str] = ()) -> int:
+        until = None
+        if run.part is not None and run.part.awaits is not None:
+            until = instant(self._clock() + self._waits_s[run.part.awaits])
+        return self._store.record(run, seq=seq, until=until, aliases=aliases)
+
+    def _end(self, paused: PausedRun, end: ThreadEnd) -> int:
+        if not paused.run.shape.steps:
+            self._store.remove(paused.seq)
+            return paused.seq
+        over = ended(paused.run, success=end.success, confidence=end.confidence)
+        self._store.record(over, seq=paused.seq)
+        if not over.complete and paused.part.awaits == "human":
+            self._store.give_reason(paused.seq, "not_continued")
+        return paused.seq
+
+    def _forget_secrets(self) -> None:
         """Forget the secrets of threads in which no run waits."""
         if self._secrets:
-            self._secrets.forget_all_but(self._threads.waiting())
-        return changed
+            self._secrets.forget_all_but(self._store.paused_threads())
 
     def _recorded_run(self, run: Recorder | ReasoningTrace | Owned) -> RecordedRun | None:
         settings = self._settings
@@ -179,14 +269,14 @@ class Intake:
     def _without_secrets(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
         """Return the redacted run; rules whose package is missing are left to the outbox."""
         try:
-            return _fitting(run, self._policy, known)
+            return without_secrets(run, self._policy, known)
         except RedactionError as error:
             if error.reason not in privacy.ENGINE_TROUBLE:
                 raise
             if error.where not in self._said:
                 self._said.add(error.where)
                 logger.warning("nothing will be sent: %s", error)
-            return _fitting(run, self._policy.without_packages(), known)
+            return without_secrets(run, self._policy.without_packages(), known)
 
 
 def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
@@ -207,86 +297,5 @@ def _under_another_id(run: RecordedRun) -> RecordedRun:
     return run.model_copy(update={"trace": run.trace.model_copy(update={"id": another})})
 
 
-def _fitting(run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets) -> RecordedRun:
-    """Return the redacted run, without its largest steps if it is too large to redact."""
-    for _ in range(_MOST_TOO_LARGE):
-        try:
-            return _without_secrets(run, policy, known)
-        except RedactionError as error:
-            if error.reason != "too_large":
-                raise
-            logger.warning("a step of trace %s is not kept: %s", run.trace.id, error)
-            run = _without_largest_step(run)
-    return _without_secrets(run, policy, known)
-
-
-def _without_secrets(
-    run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets
-) -> RecordedRun:
-    """Return the run redacted: a secret found in one place is removed everywhere."""
-    redact = partial(
-        privacy.redact_jsonable, _facts(run), level="private", policy=policy, known=known
-    )
-    beside, count = redact(), len(known)
-    redacted = privacy.redact_trace(run.trace, level="private", policy=policy, known=known)
-    return _cleaned(run, redact() if len(known) > count else beside, redacted)
-
-
-def _without_known(
-    run: RecordedRun, *, policy: privacy.Policy, known: privacy.KnownSecrets
-) -> RecordedRun:
-    """Remove known secrets from a run that was written before all of them were known."""
-    if not known:
-        return run
-    beside = privacy.spread_in_jsonable(_facts(run), level="private", policy=policy, known=known)
-    redacted = privacy.spread_in_trace(run.trace, level="private", policy=policy, known=known)
-    return _cleaned(run, beside, redacted)
-
-
-def _facts(run: RecordedRun) -> dict[str, object]:
-    facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
-    return {**facts, "names": _names(run)}
-
-
-def _names(run: RecordedRun) -> list[str]:
-    """Return the distinct names of the steps' agents, parents and models."""
-    named = ((step.agent, step.parent, step.model) for step in run.facts)
-    return [*dict.fromkeys(name for names in named for name in names if name is not None)]
-
-
-def _cleaned(
-    run: RecordedRun, beside: privacy.RedactedValue, redacted: privacy.RedactedTrace
-) -> RecordedRun:
-    cleaned = {**beside.value, "trace": redacted.trace}
-    names: dict[str | None, str | None] = {None: None}
-    names.update(zip(_names(run), cleaned.pop("names"), strict=True))
-    cleaned["facts"] = tuple(
-        step._replace(agent=names[step.agent], parent=names[step.parent], model=names[step.model])
-        for step in run.facts
-    )
-    counts = Counter(run.redactions) + Counter(beside.counts) + Counter(redacted.counts)
-    return run.model_copy(update={**cleaned, "redactions": dict(counts)})
-
-
-def _without_largest_step(run: RecordedRun) -> RecordedRun:
-    steps = [*run.trace.steps]
-    at = max(range(len(steps)), key=lambda at: len(steps[at].model_dump_json()))
-    bare = {"content": None, "input": None, "output_summary": _TOO_LARGE}
-    steps[at] = steps[at].model_copy(update=bare)
-    return run.model_copy(update={"trace": run.trace.model_copy(update={"steps": tuple(steps)})})
-
-
-def _without_words(run: RecordedRun) -> RecordedRun:
-    """Return the run without any text, for when redaction fails."""
-    trace = run.trace
-    bare = trace.model_copy(
-        update={
-            "task": Task(objective=_UNREDACTED),
-            "steps": tuple(Step(step_id=step.step_id, type=step.type) for step in trace.steps),
-            "outcome": Outcome(result_summary="", confidence=trace.outcome.confidence),
-            "source_skill": None,
-            "knowledge_graph_delta": None,
-            "metadata": trace.metadata.model_copy(update=_UNSPOKEN_METADATA),
-        }
-    )
-    return run.model_copy(update={**dict.fromkeys(_SPOKEN_FACTS), **_UNSPOKEN_FACTS, "trace": bare})
+def _waits(run: RecordedRun) -> bool:
+    return run.part is not None and run.part.awaits is not None

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from kp_middleware.core.gates import Gate
@@ -72,34 +71,6 @@ class Stats(NamedTuple):
     dropped: int
     swallowed: Mapping[str, int]
     trouble: str | None
-
-
-def read_stats(
-    store: Store,
-    path: Path,
-    *,
-    in_memory: int,
-    dropped: int,
-    swallowed: Mapping[str, int],
-    trouble: str | None,
-) -> Stats:
-    """Return the statistics; the file's counts are 0 if it is missing or cannot be read.
-
-    Args:
-        store: Of the runs.
-        path: Of its file.
-        in_memory: As in `Stats`.
-        dropped: As in `Stats`.
-        swallowed: As in `Stats`.
-        trouble: Why it could not be written when that was tried last; None if it could.
-    """
-    counts = Counts()
-    try:
-        counts = store.counts()
-    except TROUBLE as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            trouble = trouble or str(in_words(path, error))
-    return Stats(*counts, in_memory, dropped, dict(swallowed), trouble)
 
 
 logger = logging.getLogger("kp_middleware")
@@ -211,16 +182,22 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """Return how many runs were recorded, scored, sent and lost."""
-        return read_stats(
-            self._store,
-            self._settings.db,
+        counts = Counts()
+        trouble = self._scorer.trouble or next(
+            filter(None, (sender.trouble for sender in self._all_senders())), None
+        )
+        trouble = trouble or (None if self._sender else settings_trouble(self._settings))
+        try:
+            counts = self._store.counts()
+        except TROUBLE as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                trouble = trouble or str(in_words(self._settings.db, error))
+        return Stats(
+            *counts,
             in_memory=self._queue.waiting,
             dropped=self._queue.dropped,
-            swallowed=shield.failures,
-            trouble=self._scorer.trouble
-            or next(filter(None, (sender.trouble for sender in self._all_senders())), None)
-            or (self._shared and self._shared.trouble)
-            or (None if self._sender else settings_trouble(self._settings)),
+            swallowed=dict(shield.failures),
+            trouble=trouble,
         )
 
     def end(self, since_s: float, timeout_s: float) -> None:

@@ -1,9 +1,10 @@
 """What may be asked of the runs in the file: lists, one run, what to review, what to recall."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 
 from kp_middleware.embedding import Embedder
 from kp_middleware.errors import TraceNotFoundError
@@ -13,34 +14,6 @@ from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.recording import current_recorder, shield
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Database, Filters, History, ReviewItem, Run, RunSummary
-
-
-def read_runs(path: Path, filters: Filters, *, limit: int) -> tuple[RunSummary, ...]:
-    """Return the newest runs that match; none if there is no file yet."""
-    if not path.exists():
-        return ()
-    with History(Database(path, read_only=True)) as history:
-        return tuple(history.runs(filters, limit=limit))
-
-
-def read_review_queue(path: Path, *, limit: int) -> tuple[ReviewItem, ...]:
-    """Return the runs to ask a person about; none if there is no file yet."""
-    if not path.exists():
-        return ()
-    with History(Database(path, read_only=True)) as history:
-        return tuple(history.to_review(limit=limit))
-
-
-def read_run(path: Path, trace_id: str) -> Run:
-    """Return one run.
-
-    Raises:
-        TraceNotFoundError: If there is none with this id, or more than one.
-    """
-    if not path.exists():
-        raise TraceNotFoundError(f"there is no trace yet in {path}: record a run")
-    with History(Database(path, read_only=True)) as history:
-        return history.run(history.find(trace_id))
 
 
 def since_text(since: datetime | None) -> str | None:
@@ -57,6 +30,15 @@ class Reading:
     @cached_property
     def _memory(self) -> Memory:
         return Memory(self.settings.db, self._embedder, Policy.of(self.settings))
+
+    @contextmanager
+    def _history(self) -> Iterator[History | None]:
+        """Open the file to read; None if there is none yet."""
+        if not self.settings.db.exists():
+            yield None
+            return
+        with History(Database(self.settings.db, read_only=True)) as history:
+            yield history
 
     def runs(
         self,
@@ -96,7 +78,8 @@ class Reading:
             since=since_text(since),
             text=text,
         )
-        return read_runs(self.settings.db, filters, limit=limit)
+        with self._history() as history:
+            return () if history is None else tuple(history.runs(filters, limit=limit))
 
     def run(self, trace_id: str) -> Run:
         """Return one run with its steps, its score and where it was sent.
@@ -119,7 +102,11 @@ class Reading:
         '42'
         ('What is six times seven?', '42', ['thought', 'observation'])
         """
-        return read_run(self.settings.db, trace_id)
+        with self._history() as history:
+            if history is None:
+                path = self.settings.db
+                raise TraceNotFoundError(f"there is no trace yet in {path}: record a run")
+            return history.run(history.find(trace_id))
 
     def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:
         """Return the runs that are worth a person's judgement, the first one first.
@@ -149,7 +136,8 @@ class Reading:
         """
         if limit < 1:
             raise ValueError(f"limit is at least 1, this is {limit!r}")
-        return read_review_queue(self.settings.db, limit=limit)
+        with self._history() as history:
+            return () if history is None else tuple(history.to_review(limit=limit))
 
     def recall(
         self,

@@ -136,7 +136,9 @@ class Rescoring:
     def _estimate(self, replayed: Replayed) -> float | None:
         if self._estimating is None or replayed.seen is None:
             return None
-        return self._estimating.of(replayed.run.seq, *replayed.seen)
+        p, estimate = self._estimating.of(replayed.run.seq, *replayed.seen)
+        self._estimating.save(replayed.run.seq, replayed.seen.features, estimate)
+        return p
 
     def _place_vector(self, now: PastRun, new: bytes | None) -> None:
         """Give a run the vector that it lacks, and keep the vectors in the order of the runs.

@@ -12,12 +12,12 @@ from typing import Final
 from kp_middleware import privacy
 from kp_middleware.asked import OPENING, said_in
 from kp_middleware.core.endings import Ending
-from kp_middleware.core.evaluation import Evaluation, Run, Terms, Verdict, evaluate
+from kp_middleware.core.evaluation import Evaluation, Run, Terms, evaluate
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, gate_of
 from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
-from kp_middleware.estimate import Features, features
+from kp_middleware.estimate import features
 from kp_middleware.export import OwnExporter
 from kp_middleware.outcomes import LIKELY
 from kp_middleware.pipeline._dispatch import Dispatch
@@ -32,35 +32,12 @@ from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
-from kp_middleware.storage import PASSING_TROUBLE, Store, is_damage
+from kp_middleware.storage import PASSING_TROUBLE, Store, StoredEstimate, is_damage
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
 
 _EVERY: Final = 100  # runs that stay: one look takes a millisecond
-
-
-class NoForwardingWarning:
-    """Checks now and then whether any recent run of a file has cleared the gate.
-
-    It speaks of the gate alone: whether what clears may leave is another question.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._withheld = 0
-
-    def note(self, verdict: Verdict) -> None:
-        """Note that a verdict was stored; call it outside the transaction that stored it."""
-        if verdict.decision == "forward":
-            return
-        self._withheld += 1
-        if self._withheld == 1 or self._withheld % _EVERY == 0:  # others may have scored the rest
-            self._look()
-
-    def _look(self) -> None:
-        if (words := self._store.forwarding_warning(time.time())) is not None:
-            logger.warning("nothing leaves: %s", words)
 
 
 _luck: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
@@ -168,7 +145,7 @@ class Stages:
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._gate = gate or gate_of(settings)
         self._embedder = embedder if settings.recall else None
-        self._no_forwarding_warning = NoForwardingWarning(store)
+        self._withheld = 0
         self._warn_once = WarnOnce()
         policy = privacy.Policy.of(settings)
         self._intake = Intake(store, settings, policy)
@@ -325,15 +302,16 @@ class Stages:
         if vector is not None:
             self._scorer.load()
         own = features(trace)
+        p, estimate = None, None
         if self._estimating is not None:
-            self._estimating.prepare(seq, kind_of(trace), own)
+            p, estimate = self._estimating.of(seq, kind_of(trace), own, vector)
         try:
             with self._store.transaction():
                 if not self._store.is_recorded(seq):
                     self._next.go_elsewhere()  # another process was first
                     return
-                ending = self._store.ending(seq)  # feedback may have come meanwhile
-                p_success, ending = self._estimated(seq, trace, own, vector, ending)
+                ending = self._ending(seq, own, p, estimate)
+                p_success = ending.p_success(p)
                 trace = trace.ended(success=ending.success, confidence=ending.confidence)
                 run = replace(
                     self._scorer.compare(trace, vector, shape),
@@ -360,31 +338,35 @@ class Stages:
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
-        if trace.metadata.visibility != "private":
-            self._no_forwarding_warning.note(evaluation.verdict)
+        if evaluation.verdict.decision == "withhold" and trace.metadata.visibility != "private":
+            self._warn_of_withheld()
         if leaves:
             self._dispatch.queue(seq, trace, evaluation.score.value)
+
+    def _warn_of_withheld(self) -> None:
+        """Warn now and then if no recent run of the file has cleared the gate."""
+        self._withheld += 1
+        if self._withheld != 1 and self._withheld % _EVERY:  # others may have scored the rest
+            return
+        if (words := self._store.forwarding_warning(time.time())) is not None:
+            logger.warning("nothing leaves: %s", words)
 
     def _save_opening(self, seq: int, opening: bytes | None) -> None:
         if opening is not None and self._embedder is not None:
             self._store.save_opening(seq, self._embedder.name, opening)
 
-    def _estimated(
-        self,
-        seq: int,
-        trace: ReasoningTrace,
-        own: Features,
-        vector: Vector | None,
-        ending: Ending,
-    ) -> tuple[float | None, Ending]:
-        """Return the probability of success, and the ending with the confidence that follows."""
+    def _ending(
+        self, seq: int, own: Features, p: float | None, estimate: StoredEstimate | None
+    ) -> Ending:
+        """Return the ending as it is known now; store the estimate and what follows from it."""
+        ending = self._store.ending(seq)  # feedback may have come meanwhile
         if self._estimating is None:
-            return ending.p_success(None), ending
-        p = self._estimating.of(seq, kind_of(trace), own, vector)
+            return ending
+        self._estimating.save(seq, own, estimate)
         estimated = ending.estimated(p)
         if estimated != ending:
             self._store.save_confidence(seq, estimated.confidence, estimated.confidence_source)
-        return estimated.p_success(p), estimated
+        return estimated
 
     def _learn(self, told: Feedback) -> None:
         try:
