@@ -192,13 +192,8 @@ class Pipeline:
         except TROUBLE as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 trouble = trouble or str(in_words(self._settings.db, error))
-        return Stats(
-            *counts,
-            in_memory=self._queue.waiting,
-            dropped=self._queue.dropped,
-            swallowed=dict(shield.failures),
-            trouble=trouble,
-        )
+        in_memory, swallowed = self._queue.waiting, dict(shield.failures)
+        return Stats(*counts, in_memory, self._queue.dropped, swallowed, trouble)
 
     def end(self, since_s: float, timeout_s: float) -> None:
         """Stop within the timeout, counted from ``since_s``, unless runs are still being stored."""

@@ -17,7 +17,7 @@ from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, gate_of
 from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
-from kp_middleware.estimate import features
+from kp_middleware.estimate import Features, features
 from kp_middleware.export import OwnExporter
 from kp_middleware.outcomes import LIKELY
 from kp_middleware.pipeline._dispatch import Dispatch
