@@ -4,13 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from string import digits
-from typing import TypeAlias
 
 from kp_middleware.privacy._escapes import ESCAPING, HIDDEN
 from kp_middleware.privacy._names import NAMING
 from kp_middleware.privacy._rules import LONG, Rule
-
-_Three: TypeAlias = tuple[int, int, int]
 
 _RUNS = {
     "0": re.compile(r"(?<!\d)\d(?=(?:[^0-9A-Za-z]{0,3}\d){5})", re.ASCII),
@@ -33,7 +30,6 @@ _SIGNS = {  # of a word in lower case
 _ANSWERED = re.compile(rf"[A-Za-z_]{{2,40}}+[\"']?=[\"']?{HIDDEN}[\"']?\s", re.ASCII)
 _REMEMBERED = 500  # verdicts: a text with more matches than that is long anyway
 _STRETCH = 4096  # characters of a word: there may be anything in a longer one
-_FREQUENT = " etaoinsrhldcumfpgwybvkxjqz"  # the other characters are rarer
 _DIVIDERS = str.maketrans({**dict.fromkeys("\"'`{}[],<>", " "), **dict.fromkeys(digits, "0")})
 """What divides words; and all numbers are alike, so that most words have been seen before."""
 
@@ -110,7 +106,11 @@ class IndexedText:
 
     def _starts(self, word: str) -> list[int]:
         if word not in self._places:
-            found = _runs(word, self.text) if word in _RUNS else occurrences(word, self.lowered)
+            found = (
+                [run.start() for run in _RUNS[word].finditer(self.text)]
+                if word in _RUNS
+                else occurrences(word, self.lowered)
+            )
             if HIDDEN in self.text and word[0].isalpha():  # the rules have been here already
                 found = [place for place in found if not _ANSWERED.match(self.text, place)]
             self._places[word] = found
@@ -126,19 +126,12 @@ class Vocabulary(dict[str, frozenset[str]]):
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         super().__init__()
-        self._short: set[str] = set()
-        self._by_three: dict[_Three, set[str]] = {}
+        self._pieces: dict[str, set[str]] = {}  # by their first three characters
         self._in_long: set[str] = set()
         for rule in rules:
             self._in_long.update(map(piece, rule.starts or rule.needs) if rule.in_long else ())
             for word in {*map(piece, (*rule.starts, *rule.needs))} - _SIGNS.keys() - {""}:
-                threes = [*_threes(word)]
-                kept = (
-                    self._by_three.setdefault(min(threes, key=_frequency), set())
-                    if threes
-                    else self._short
-                )
-                kept.add(word)
+                self._pieces.setdefault(word[:3], set()).add(word)
 
     def held_by(self, lowered: str) -> frozenset[str]:
         """Return what a text holds: of `_SIGNS`, of the pieces of words, and of those in_long."""
@@ -159,13 +152,9 @@ class Vocabulary(dict[str, frozenset[str]]):
         return frozenset(held)
 
     def _pieces_in(self, word: str) -> Iterator[str]:
-        """Yield the pieces in a word: few have their rarest three characters in common with it."""
-        possible = {*self._short}
-        for start in range(0, len(word), _STRETCH):
-            held = {*_threes(word[start : start + _STRETCH + 2])}
-            for three in self._by_three.keys() & held:
-                possible |= self._by_three[three]
-        return (piece for piece in possible if piece in word)
+        starts = {word[at : at + size] for size in (3, 2, 1) for at in range(len(word) + 1 - size)}
+        for start in self._pieces.keys() & starts:
+            yield from (piece for piece in self._pieces[start] if piece in word)
 
 
 def piece(start: str) -> str:
@@ -176,24 +165,6 @@ def piece(start: str) -> str:
 def in_a_long(piece: str) -> str:
     """Return the name of a piece that is in a long word."""
     return f"LONG {piece}"
-
-
-def _threes(text: str) -> Iterator[_Three]:
-    """Yield all runs of three characters, as numbers; characters beyond Latin-1 are all alike."""
-    signs = text.encode("latin-1", "replace")
-    return zip(signs, signs[1:], signs[2:], strict=False)
-
-
-def _frequency(three: _Three) -> int:
-    """Return a number that is higher the more frequent the characters are."""
-    return sum(
-        len(_FREQUENT) - _FREQUENT.find(chr(sign)) if chr(sign) in _FREQUENT else 0
-        for sign in three
-    )
-
-
-def _runs(kind: str, text: str) -> list[int]:
-    return [run.start() for run in _RUNS[kind].finditer(text)]
 
 
 @cache
