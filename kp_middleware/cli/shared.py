@@ -10,7 +10,7 @@ import click
 from kp_middleware.cli.console import Progress
 from kp_middleware.cli.user_settings import read_settings
 from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.sharing import Link, migrate, script
+from kp_middleware.sharing import Link, delete, migrate, script
 
 _LOOK_AGAIN_S: Final = 2.0
 
@@ -42,6 +42,24 @@ def migrate_(db: Path, *, only_print: bool) -> None:
     with closing(_link(db, "migrate")) as link:
         created = migrate(link)
     click.echo(f"{link.shown}: {'created' if created else 'is up to date'}")
+
+
+@shared.command("delete")
+@click.argument("trace_id", metavar="ID")
+@click.pass_obj
+def delete_(db: Path, *, trace_id: str) -> None:
+    """Delete the text and the vector of a run in the shared log.
+
+    Other hosts forget it when they look next, copies when they are pulled. ID is complete, as pull
+    and sql show it. The file of the host that recorded it keeps it, and so does the registry.
+
+    \b
+    kp-middleware shared delete kp:trace:1339c0de-3f52-4d2b-9d2a-6b1f0c1f8f11
+    """
+    with closing(_link(db, "delete")) as link:
+        if not delete(link, trace_id):
+            raise KnowledgePulseError(f"the shared log has no run {trace_id[:100]}")
+    click.echo(f"deleted {trace_id}")
 
 
 @click.command()

@@ -50,7 +50,7 @@ CREATE TABLE traces (
   above            INTEGER GENERATED ALWAYS AS (coalesce(score >= threshold, decision = 'forward')) VIRTUAL,
   owner            TEXT,                                -- fingerprint of whose it is, such as a customer's: it is recalled for nobody else
   recalled         TEXT CHECK (recalled IS NULL OR json_valid(recalled)),   -- ids of the traces that it was told of: ["kp:trace:…"]
-  shared_seq       INTEGER,                             -- its place in the log that hosts share; 0: stays here; -1: is to be appended; -2: would clear, and asks there; NULL: there was no such log
+  shared_seq       INTEGER,                             -- its place in the log that hosts share; 0: stays here; -1: is to be appended; -2: would clear, and asks there; -2 - n: stands at n, and more was told since; NULL: there was no such log
   nearest_id       TEXT,                                -- the nearest run, where that is another host's
   pod              TEXT                                 -- whose it is, in a copy of the shared log; NULL: ours
 ) STRICT;
@@ -166,6 +166,7 @@ CREATE INDEX aliases_trace ON aliases(trace_seq);
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
+CREATE TRIGGER feedback_ai AFTER INSERT ON feedback BEGIN UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = new.trace_seq AND shared_seq > 0; END;
 CREATE TRIGGER traces_ad AFTER DELETE ON traces BEGIN UPDATE traces SET nearest_seq = NULL WHERE nearest_seq = old.seq; END;
 
 -- full text: of all words of a run, and of those that it is recalled by. Datasette looks for content="traces"

@@ -46,12 +46,13 @@ def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
     while place is None or place != before:
         before = place
         try:
-            found, place, head = pull_runs(link, place)
+            found, gone, place, head = pull_runs(link, place)
         except LogChangedError:
             problem = "is a copy of a log that has changed since, by a restore or a failover"
             raise DatabaseError(db, problem, "remove it and pull again") from None
         with store.transaction():
             copied += sum(_copy(store, runs, one) for one in found)
+            runs.forget(gone)
             runs.copied_until(place)
         reach(place.seq, head)
     _refresh(link, runs)
@@ -61,14 +62,15 @@ def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
 
 def _copy(store: SqliteStore, runs: SharedRuns, logged: LoggedRun) -> bool:
     run = logged.run
-    if runs.copied(run.id):
+    before = runs.copied(run.id)
+    if before is not None and logged.kind == "run":
         return False
     facts = json.loads(run.facts)
-    seq = store.record(_recorded(run, facts))
+    seq = store.record(_recorded(run, facts), seq=before)
     store.save_evaluation(seq, run.evaluation, took_ms=0.0, p_success=facts.get("p_success"))
     goes = run.decision == "forward" and "delivery" not in run.evaluation.verdict.reason.args
     runs.copy(seq, logged.seq, run, "pending" if goes else None)
-    return True
+    return before is None
 
 
 def _recorded(run: SharedRun, facts: dict[str, Any]) -> RecordedRun:

@@ -26,6 +26,7 @@ from kp_middleware.sharing._report import (
     examine,
     read_status,
 )
+from kp_middleware.sharing._revising import delete
 
 __all__ = [
     "Decided",
@@ -46,6 +47,7 @@ __all__ = [
     "SharedOutbox",
     "SharedRun",
     "beat",
+    "delete",
     "examine",
     "item_states",
     "load",

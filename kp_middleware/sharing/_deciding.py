@@ -133,8 +133,9 @@ def decide(
     before = None
     while place != before:
         before = place
-        more, place = pull(link, pod, place, newest=newest)
-        newer += more
+        pulled = pull(link, pod, place, newest=newest)
+        newer += pulled.vectors
+        place = pulled.place
 
     def work(connection: Connection) -> dict[str, int]:
         with bounded(connection):
@@ -142,7 +143,7 @@ def decide(
             locked = connection.execute(_LOCK)
             answers = {run.id: (seq, run) for seq, run in map(_answer, asked.fetchall())}
             head = locked.fetchall()[0][0]
-            last, _ = vectors_since(connection, pod, place, newest=newest)
+            last = vectors_since(connection, pod, place, newest=newest).vectors
             answered = {id_: run for id_, (_, run) in answers.items()}
             known = LockedLog(connection, answered, [*newer, *last][-newest:])
             decided = judge(known)

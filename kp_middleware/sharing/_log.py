@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kp_middleware.sharing import _deciding, _pulling, _shipping
+from kp_middleware.core.gates import GateHistory
+from kp_middleware.sharing import _deciding, _pulling, _revising, _shipping
 from kp_middleware.sharing._link import Link
 from kp_middleware.sharing._outbox import SharedOutbox
 from kp_middleware.sharing._pacing import PaceOfAll
-from kp_middleware.sharing._records import Decided, Known, LoggedVector, Place, SharedRun
+from kp_middleware.sharing._records import Decided, Known, Place, Pulled, SharedRun
 
 
 class PostgresLog:
@@ -35,8 +36,12 @@ class PostgresLog:
         """Return the places of those of these runs that are in the log."""
         return _shipping.places(self.link, ids)
 
-    def pull(self, place: Place | None) -> tuple[Sequence[LoggedVector], Place]:
-        """Return the vectors of other pods since a place, and the place reached."""
+    def revise(self, run: SharedRun, has_room: Callable[[GateHistory], bool]) -> bool:
+        """Write what is known of a run now; return False if it clears now, and may not go today."""
+        return _revising.revise(self.link, run, has_room)
+
+    def pull(self, place: Place | None) -> Pulled:
+        """Return what other pods have appended since a place."""
         return _pulling.pull(self.link, self.pod, place, newest=self._newest)
 
     def decide(

@@ -1,7 +1,7 @@
 """Pull what other hosts have appended."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from kp_middleware.sharing._link import Connection, Link, bounded
 from kp_middleware.sharing._records import (
@@ -9,6 +9,7 @@ from kp_middleware.sharing._records import (
     LoggedRun,
     LoggedVector,
     Place,
+    Pulled,
 )
 from kp_middleware.sharing._rows import SELECTED, run_of
 
@@ -25,60 +26,78 @@ _VECTORS: Final = """
 """
 
 
+_GONE: Final = "SELECT id FROM kp.log WHERE seq > %s AND seq <= %s AND kind = 'gone'"
 _RUNS: Final = f"""
-    SELECT l.seq, {SELECTED}, d.body, d.redactor FROM kp.log l
+    SELECT x.seq, x.kind, {SELECTED}, d.body, d.redactor FROM kp.log x
+    JOIN kp.log l ON l.id = x.id AND l.rev = 0
     LEFT JOIN kp.documents d ON d.id = l.id
-    WHERE l.seq > %s AND l.seq <= %s AND l.kind = 'run' ORDER BY l.seq
+    WHERE x.seq > %s AND x.seq <= %s AND x.kind <> 'gone'
+      AND NOT EXISTS (SELECT 1 FROM kp.log g WHERE g.id = x.id AND g.kind = 'gone')
+    ORDER BY x.seq
 """
 _FEW: Final = 500  # with their documents
 
 
-def pull(
-    link: Link, pod: str, place: Place | None, *, newest: int
-) -> tuple[list[LoggedVector], Place]:
+def pull(link: Link, pod: str, place: Place | None, *, newest: int) -> Pulled:
     """Return the vectors of other pods since a place, some at a time, and the place reached.
 
     Raises:
         LogChangedError: If the log has changed before the place.
     """
 
-    def work(connection: Connection) -> tuple[list[LoggedVector], Place]:
+    def work(connection: Connection) -> Pulled:
         with bounded(connection):
             return vectors_since(connection, pod, place, newest=newest)
 
     return link.exchange(work)
 
 
-def vectors_since(
-    connection: Connection, pod: str, place: Place | None, *, newest: int
-) -> tuple[list[LoggedVector], Place]:
+def vectors_since(connection: Connection, pod: str, place: Place | None, *, newest: int) -> Pulled:
     """Return the same, on a connection: in a transaction that has locked the log, all of them."""
     head, end = _head(connection, place)
     first = max(0 if place is None else place.seq, head - newest)
     until = min(head, first + _AT_ONCE)
     rows = connection.execute(_VECTORS, (first, until, pod)).fetchall()
     reached = Place(head, end) if until == head else _place_at(connection, until)
-    return [LoggedVector(*row) for row in rows], reached
+    gone = connection.execute(_GONE, (first, until)).fetchall()
+    return Pulled([LoggedVector(*row) for row in rows], [id_ for (id_,) in gone], reached)
 
 
-def pull_runs(link: Link, place: Place | None) -> tuple[Sequence[LoggedRun], Place, int]:
-    """Return some runs of all pods since a place with their documents, the place reached, the head.
+class PulledRuns(NamedTuple):
+    """Some runs of all pods since a place, with their documents.
+
+    Attributes:
+        runs: In the order of the log.
+        gone: Ids of runs that were deleted.
+        place: The place reached.
+        head: The last place there is.
+    """
+
+    runs: Sequence[LoggedRun]
+    gone: Sequence[str]
+    place: Place
+    head: int
+
+
+def pull_runs(link: Link, place: Place | None) -> PulledRuns:
+    """Return some runs of all pods since a place, with their documents.
 
     Raises:
         LogChangedError: If the log has changed before the place.
     """
 
-    def work(connection: Connection) -> tuple[list[Any], Place, int]:
+    def work(connection: Connection) -> PulledRuns:
         with bounded(connection):
             head, end = _head(connection, place)
             first = 0 if place is None else place.seq
             until = min(head, first + _FEW)
             rows = connection.execute(_RUNS, (first, until)).fetchall()
+            gone = connection.execute(_GONE, (first, until)).fetchall()
             reached = Place(head, end) if until == head else _place_at(connection, until)
-            return rows, reached, head
+        runs = [LoggedRun(seq, kind, run_of(values)) for seq, kind, *values in rows]
+        return PulledRuns(runs, [id_ for (id_,) in gone], reached, head)
 
-    rows, reached, head = link.exchange(work)
-    return [LoggedRun(row[0], run_of(row[1:])) for row in rows], reached, head
+    return link.exchange(work)
 
 
 def _head(connection: Connection, place: Place | None) -> tuple[int, str | None]:

@@ -121,9 +121,16 @@ class LoggedVector(NamedTuple):
 
 
 class LoggedRun(NamedTuple):
-    """A row of the log, as a copy is made of it."""
+    """A row of the log, as a copy is made of it.
+
+    Attributes:
+        seq: Its place.
+        kind: ``run``, or ``revision`` where more was told of an earlier one.
+        run: What is known of it now.
+    """
 
     seq: int
+    kind: str
     run: SharedRun
 
 
@@ -141,6 +148,20 @@ class Place(NamedTuple):
     def read(cls, text: str | None) -> Self | None:
         """Return a place from JSON, or None."""
         return None if text is None else cls(*json.loads(text))
+
+
+class Pulled(NamedTuple):
+    """What other pods have appended since a place.
+
+    Attributes:
+        vectors: Of their runs, the oldest first.
+        gone: Ids of runs that were deleted.
+        place: The place reached.
+    """
+
+    vectors: Sequence[LoggedVector]
+    gone: Sequence[str]
+    place: Place
 
 
 class LogChangedError(Exception):
@@ -175,8 +196,8 @@ class SharedLog(Protocol):
     def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
         """Append runs that stay local; return the place of each, also if it was there before."""
 
-    def pull(self, place: Place | None) -> tuple[Sequence[LoggedVector], Place]:
-        """Return the vectors of other pods since a place, and the place reached.
+    def pull(self, place: Place | None) -> Pulled:
+        """Return what other pods have appended since a place.
 
         Args:
             place: Where to go on; None begins with the newest rows.

@@ -180,6 +180,40 @@ class SharedRuns:
         )
         return [seq for (seq,) in rows]
 
+    def to_revise(self, limit: int) -> list[int]:
+        """Return the runs in the log of which more was told since."""
+        rows = self._connection.execute(
+            "SELECT seq FROM traces WHERE shared_seq < ? ORDER BY seq LIMIT ?", (_ASKS, limit)
+        )
+        return [seq for (seq,) in rows]
+
+    def revised(self, seq: int, before: int) -> None:
+        """Note that the log knows what was told of a run, unless more was told meanwhile."""
+        with transaction(self._connection):
+            self._connection.execute(
+                "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
+                " AND (SELECT count(*) FROM feedback WHERE trace_seq = seq) = ?",
+                (seq, _ASKS, before),
+            )
+
+    def told(self, seq: int) -> int:
+        """Return how often something was told of a run."""
+        (count,) = self._connection.execute(
+            "SELECT count(*) FROM feedback WHERE trace_seq = ?", (seq,)
+        ).fetchone()
+        return int(count)
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """Forget runs of other hosts that were deleted."""
+        with transaction(self._connection):
+            for id_ in ids:
+                self._connection.execute(
+                    "DELETE FROM vectors WHERE key = ? AND trace_seq IS NULL", (id_,)
+                )
+                self._connection.execute(
+                    "DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", (id_,)
+                )
+
     def run(self, seq: int, pod: str) -> tuple[SharedRun, str | None] | None:
         """Return a scored run as a row of the log, and its document; None if it is gone."""
         row = self._connection.execute(_RUN, (seq,)).fetchone()
@@ -243,7 +277,7 @@ class SharedRuns:
             self._connection.execute("DELETE FROM vectors WHERE trace_seq IS NULL")
             self._connection.execute("DELETE FROM meta WHERE key = ?", (_PLACE,))
             known = self._connection.execute(
-                "SELECT seq, id FROM traces WHERE shared_seq > 0"
+                "SELECT seq, id FROM traces WHERE shared_seq > 0 OR shared_seq < -2"
             ).fetchall()
             self._connection.executemany(
                 "UPDATE traces SET shared_seq = ? WHERE seq = ?",
@@ -257,21 +291,19 @@ class SharedRuns:
     def in_log(self, after: int, limit: int) -> list[tuple[int, str]]:
         """Return the ``seq`` and id of some runs that were appended, after a ``seq``."""
         return self._connection.execute(
-            "SELECT seq, id FROM traces WHERE seq > ? AND shared_seq > 0 ORDER BY seq LIMIT ?",
+            "SELECT seq, id FROM traces WHERE seq > ? AND (shared_seq > 0 OR shared_seq < -2)"
+            " ORDER BY seq LIMIT ?",
             (after, limit),
         ).fetchall()
 
     def unshared(self) -> Unshared:
         """Count what waits."""
-        counts = dict(
-            self._connection.execute(
-                "SELECT shared_seq, count(*) FROM traces WHERE shared_seq < 0 GROUP BY 1"
-            ).fetchall()
-        )
-        (since,) = self._connection.execute(
-            "SELECT min(started_at) FROM traces WHERE shared_seq < 0"
+        row = self._connection.execute(
+            "SELECT coalesce(sum(shared_seq <> ?1), 0), coalesce(sum(shared_seq = ?1), 0),"
+            " min(started_at) FROM traces WHERE shared_seq < 0",
+            (_ASKS,),
         ).fetchone()
-        return Unshared(counts.get(_TO_SHIP, 0), counts.get(_ASKS, 0), since)
+        return Unshared(*row)
 
     def is_copy(self) -> bool:
         """Return whether the file holds no run but those of a copy of the log."""
@@ -280,10 +312,10 @@ class SharedRuns:
         ).fetchone()
         return not own
 
-    def copied(self, id_: str) -> bool:
-        """Return whether a run is in this copy already."""
-        row = self._connection.execute("SELECT 1 FROM traces WHERE id = ?", (id_,)).fetchone()
-        return row is not None
+    def copied(self, id_: str) -> int | None:
+        """Return the ``seq`` of a run in this copy; None if it is not there yet."""
+        row = self._connection.execute("SELECT seq FROM traces WHERE id = ?", (id_,)).fetchone()
+        return None if row is None else int(row[0])
 
     def copy(self, seq: int, place: int, run: SharedRun, state: str | None) -> None:
         """Complete a run that was recorded and evaluated in this transaction: it is another's."""

@@ -1,0 +1,384 @@
+"""One pass between the file and the shared log: ship, ask, hand over, pull."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kp_middleware.core.evaluation import Evaluation, Run, Terms, evaluate
+from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, Nearest, Shape, Weights
+from kp_middleware.core.gates import DailyLimit, Gate, GateHistory, Reason, ReasonCode, gate_of
+from kp_middleware.errors import SharedLogError
+from kp_middleware.export import OwnExporter, Registry
+from kp_middleware.pipeline._dispatch import Dispatch
+from kp_middleware.pipeline._reevaluate import WarnOnce
+from kp_middleware.pipeline._sending import destination
+from kp_middleware.pipeline._sharing import VERSION, Candidate, Documents
+from kp_middleware.privacy import Policy
+from kp_middleware.settings import Settings
+from kp_middleware.sharing import (
+    Decided,
+    Known,
+    Link,
+    LogChangedError,
+    LoggedVector,
+    Place,
+    Pod,
+    PostgresLog,
+    SharedOutbox,
+    SharedRun,
+    beat,
+    item_states,
+)
+from kp_middleware.storage import TROUBLE, Asking, SharedRuns, SqliteStore, no_fork
+from kp_middleware.traces import ReasoningTrace
+
+logger = logging.getLogger("kp_middleware")
+
+_PULL_S: Final = 30.0
+_BEAT_S: Final = 30.0
+_LEASE_S: Final = 30.0
+_AT_ONCE: Final = 100
+_MOST_BYTES: Final = 4_000_000
+_REFUSED: Final = ("22", "23", "54")  # classes of SQLSTATE: this row, not the server
+
+
+class Exchange:
+    """One pass: what waits in the file goes to the log, and what is there comes here.
+
+    Args:
+        store: Of the runs; of this thread alone.
+        settings: Of the pipeline.
+        gate: The user's own, or None.
+        exporter: Where runs go; None if this program sends none.
+    """
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        settings: Settings,
+        gate: Gate | None,
+        exporter: Registry | OwnExporter | None,
+    ) -> None:
+        url = settings.shared
+        assert url is not None  # noqa: S101 - or there is no such thread
+        self._store = store
+        self._runs: SharedRuns = store.shared_runs()
+        policy = Policy.of(settings)
+        pod = self._runs.pod()
+        self.link = Link(url.get_secret_value(), pod)
+        self._log = PostgresLog(self.link, pod, newest=settings.cache_size)
+        self._items: SharedOutbox | None = None
+        own = exporter if isinstance(exporter, OwnExporter) else None
+        if isinstance(exporter, Registry):
+            self._items = self._log.outbox(exporter.url, exporter.agent_id, exporter.key_hash)
+            self._log = PostgresLog(self.link, pod, newest=settings.cache_size, items=self._items)
+        self._pod = pod
+        self._settings = settings
+        self._gate = gate or gate_of(settings)
+        self._documents = Documents(settings, policy, pod)
+        self._dispatch = Dispatch(store, settings, policy, own)
+        self._outbox = store.outbox(destination(settings, own), settings.agent_id)
+        self._profiles = {
+            **PROFILES,
+            **{
+                name: one if isinstance(one, Weights) else Weights(**one)
+                for name, one in settings.profiles.items()
+            },
+        }
+        self._warn_once = WarnOnce()
+        self._pull_at_s = self._beat_at_s = 0.0
+
+    def run(self) -> bool:
+        """Do what there is to do; return whether more is left that can be done at once.
+
+        Raises:
+            SharedLogError: If the log cannot be used now.
+            DatabaseError, sqlite3.Error: If the file cannot be used now.
+        """
+        if not self._runs.take_lease(_LEASE_S):
+            return False
+        try:
+            asking = self._runs.asking(_AT_ONCE)
+            if asking or time.monotonic() >= self._pull_at_s:
+                self._pull()
+            self._decide(asking)
+            seqs = self._runs.to_ship(_AT_ONCE)
+            self._ship(seqs)
+            self._revise()
+            self._hand_over()
+        except LogChangedError:
+            logger.warning("%s is not the log it was: what is missing is shipped again", self._log)
+            self._begin_anew()
+            return True
+        self._beat()
+        return len(asking) == _AT_ONCE or len(seqs) == _AT_ONCE
+
+    def waits(self) -> bool:
+        """Return whether anything waits for the log."""
+        return any(self._runs.unshared()[:2])
+
+    def any_due(self) -> bool:
+        """Return whether there is something to send: for this agent, of any host."""
+        if self._items is None:
+            return self._dispatch.any_pending()
+        return self._items.next_due() is not None
+
+    def close(self) -> None:
+        """Let another process ship."""
+        with suppress(*TROUBLE):
+            self._runs.release_lease()
+        self.link.close()
+
+    def _beat(self) -> None:
+        """Tell the other hosts now and then that we are here, and how it goes."""
+        if time.monotonic() < self._beat_at_s:
+            return
+        to_ship, asking, since = self._runs.unshared()
+        place = self._runs.place() or Place()
+        told = f"{self._gate.name}, {self._settings.embedder}"
+        beat(self.link, Pod(self._pod, VERSION, told, place.seq, to_ship + asking, since))
+        self._beat_at_s = time.monotonic() + _BEAT_S
+
+    def _pull(self) -> None:
+        place, before = self._runs.place(), None
+        while place != before or before is None:
+            before = place
+            pulled = self._log.pull(place)
+            place = pulled.place
+            if place != before:
+                self._runs.pulled(pulled.vectors, place)
+            if pulled.gone:
+                self._runs.forget(pulled.gone)
+        self._pull_at_s = time.monotonic() + _PULL_S
+
+    def _begin_anew(self) -> None:
+        there: dict[str, int] = {}
+        after = 0
+        while known := self._runs.in_log(after, 1000):
+            after = known[-1][0]
+            there |= self._log.places([id_ for _, id_ in known])
+        self._runs.begin_anew(there)
+
+    def _ship(self, seqs: Sequence[int]) -> None:
+        with no_fork():
+            rows = [(seq, row) for seq in seqs if (row := self._row(seq)) is not None]
+        batch: list[tuple[int, SharedRun]] = []
+        size = 0
+        for seq, row in rows:
+            size += len(row.body or "") + len(row.vector or b"")
+            if size > _MOST_BYTES and batch:
+                self._ship_some(batch)
+                batch, size = [], 0
+            batch.append((seq, row))
+        if batch:
+            self._ship_some(batch)
+
+    def _ship_some(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
+        try:
+            places = self._log.ship([row for _, row in rows])
+        except SharedLogError as error:
+            if (error.sqlstate or "")[:2] not in _REFUSED:
+                raise
+            if len(rows) == 1:
+                logger.warning("trace %d is not shared: %s", rows[0][0], error)
+                self._runs.keep_here(rows[0][0])
+                return
+            middle = len(rows) // 2
+            self._ship_some(rows[:middle])
+            self._ship_some(rows[middle:])
+        else:
+            self._runs.shipped(places)
+
+    def _row(self, seq: int) -> SharedRun | None:
+        found = self._runs.run(seq, self._pod)
+        if found is None:
+            return None
+        run, document = found
+        body = None
+        if document is not None and self._documents.are_redacted:
+            with suppress(ValueError):  # it cannot be read: its score is shared alone
+                trace = ReasoningTrace.model_validate_json(document)
+                redacted = self._documents.redacted(trace, run.score)
+                body = None if isinstance(redacted, str) else redacted[0]
+        shared, redactor = self._documents.shared(document, body)
+        return replace(run, body=shared, redactor=redactor)
+
+    def _revise(self) -> None:
+        """Tell the log what was learnt of runs since; what clears only now may meet the limit."""
+        for seq in self._runs.to_revise(_AT_ONCE):
+            told = self._runs.told(seq)
+            with no_fork():
+                row = self._row(seq)
+            if row is None or self._log.revise(replace(row, vector=None), self._has_room):
+                self._runs.revised(seq, told)
+                continue
+            score, verdict = row.evaluation
+            args = {**verdict.reason.args, "limit": self._settings.max_per_day}
+            reason = Reason(ReasonCode.DAILY_LIMIT, args)
+            verdict = verdict._replace(decision="withhold", reason=reason, key=None)
+            with self._store.transaction():
+                self._store.save_evaluation(seq, Evaluation(score, verdict))
+                self._dispatch.sync(seq)
+
+    def _has_room(self, history: GateHistory) -> bool:
+        return not isinstance(self._gate, DailyLimit) or self._gate.has_room(history)
+
+    def _decide(self, asking: Sequence[Asking]) -> None:
+        with no_fork():
+            found = [one for asks in asking if (one := self._candidate(asks)) is not None]
+        if found:
+            self._decide_some(found)
+
+    def _decide_some(self, found: Sequence[Candidate]) -> None:
+        try:
+            self._ask(found)
+        except SharedLogError as error:
+            if (error.sqlstate or "")[:2] not in _REFUSED:
+                raise
+            if len(found) > 1:
+                middle = len(found) // 2
+                self._decide_some(found[:middle])
+                self._decide_some(found[middle:])
+                return
+            logger.warning("trace %d is not shared: %s", found[0].asking.seq, error)
+            self._give_up(found[0].asking.seq, error)
+
+    def _give_up(self, seq: int, error: Exception) -> None:
+        with self._store.transaction():
+            self._store.fail(seq, "not_scored", error)
+            self._runs.mark(seq, stays=True)
+
+    def _ask(self, found: Sequence[Candidate]) -> None:
+        candidates = {one.trace.id: one for one in found}
+        decided: dict[str, Evaluation] = {}
+
+        def judge(known: Known) -> list[Decided]:
+            decided.update((id_, run.evaluation) for id_, run in known.answered.items())
+            fresh = [one for id_, one in candidates.items() if id_ not in known.answered]
+            return [self._judged(one, known, decided) for one in fresh]
+
+        first = min(one.asking.place for one in found)
+        places = self._log.decide([*candidates], Place(first), judge)
+        for id_, evaluation in decided.items():
+            self._settle(candidates[id_], evaluation, places[id_])
+
+    def _candidate(self, asking: Asking) -> Candidate | None:
+        """Read and redact a run that asks; None if it cannot be read."""
+        try:
+            return self._read(asking)
+        except TROUBLE:
+            raise
+        except Exception as error:
+            logger.warning("trace %d is kept but cannot be scored", asking.seq, exc_info=True)
+            self._give_up(asking.seq, error)
+            return None
+
+    def _read(self, asking: Asking) -> Candidate:
+        stored, ending = self._store.stored(asking.seq), self._store.ending(asking.seq)
+        trace = ReasoningTrace.model_validate_json(stored.document)
+        trace = trace.ended(success=ending.success, confidence=ending.confidence)
+        metadata = trace.metadata
+        delivery = self._dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)
+        redacted = self._documents.redacted(trace, 0.0)
+        body, counts = (None, "{}") if isinstance(redacted, str) else redacted
+        run = Run(
+            Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries),
+            ending.confidence,
+            ending.success,
+            None if asking.similarity is None else Nearest(asking.nearest or "", asking.similarity),
+            asking.embedder,
+            p_success=ending.p_success(asking.p_success),
+            is_stated=ending.is_stated,
+        )
+        return Candidate(
+            asking,
+            trace,
+            ending,
+            body,
+            counts,
+            redacted if isinstance(redacted, str) else "",
+            self._runs.facts(asking.seq),
+            delivery,
+            run,
+        )
+
+    def _judged(self, one: Candidate, known: Known, decided: dict[str, Evaluation]) -> Decided:
+        domain = one.trace.metadata.task_domain
+        run = replace(one.run, nearest=nearest(one.run.nearest, one.asking, known.newer))
+        weights = self._profiles.get(domain, self._profiles[DEFAULT_PROFILE])
+        evaluation = evaluate(run, known.history(domain), Terms(weights, self._gate, self._warn))
+        leaves = evaluation.verdict.decision == "forward"
+        if leaves and one.delivery is not None:
+            verdict = evaluation.verdict.staying(one.delivery)
+            leaves, evaluation = False, evaluation._replace(verdict=verdict)
+        row = self._documents.row(one, evaluation)
+        item = self._documents.item(one, row.score) if leaves and self._items else None
+        known.add(row)
+        decided[row.id] = evaluation
+        return Decided(row, item)
+
+    def _settle(self, one: Candidate, evaluation: Evaluation, place: int) -> None:
+        """Write a decision to the file, with the outbox item that stands in the log, too."""
+        seq, verdict = one.asking.seq, evaluation.verdict
+        with self._store.transaction():
+            if not self._runs.decide(seq):
+                return  # its trace was removed, or another process was first
+            self._store.save_evaluation(
+                seq, evaluation, took_ms=one.asking.took_ms, p_success=one.run.p_success
+            )
+            self._runs.shipped({one.trace.id: place})
+            if verdict.decision == "forward" and "delivery" not in verdict.reason.args:
+                self._queue(one, evaluation.score.value)
+
+    def _queue(self, one: Candidate, score: float) -> None:
+        item = self._documents.item(one, score)
+        if item is None:
+            self._outbox.add_blocked(
+                one.asking.seq, one.why_not, redactor=Policy.of(self._settings).redactor
+            )
+            return
+        counts: Mapping[str, int] = {}
+        self._outbox.add(one.asking.seq, item.body, redactor=item.redactor, redactions=counts)
+        if self._items is not None:
+            self._runs.handed_over([one.asking.seq])
+
+    def _hand_over(self) -> None:
+        """Hand over what was queued here, and note what became of what the other hosts send."""
+        if self._items is None:
+            return
+        if left := self._runs.to_hand_over(_AT_ONCE):
+            self._items.add([item for _, item in left])
+            self._runs.handed_over([seq for seq, _ in left])
+        if gone := self._runs.open_items("cancelled", _AT_ONCE):
+            self._items.cancel(gone)
+            self._runs.cancelled(gone)
+        if waiting := self._runs.open_items("pending", 5 * _AT_ONCE):
+            self._runs.note(item_states(self.link, waiting))
+
+    def _warn(self, error: BaseException) -> None:
+        self._warn_once.warn("a run stays here, the gate failed", error)
+
+
+def nearest(here: Nearest | None, asking: Asking, newer: Sequence[LoggedVector]) -> Nearest | None:
+    """Return the nearest run of those known here and those that other hosts have appended since."""
+    if asking.vector is None:
+        return here
+    others = [
+        one
+        for one in newer
+        if one.seq > asking.place
+        and one.embedder == asking.embedder
+        and len(one.vector) == len(asking.vector)
+    ]
+    if not others:
+        return here
+    rows = np.frombuffer(b"".join(one.vector for one in others), "<f4").reshape(len(others), -1)
+    similarities = rows @ np.frombuffer(asking.vector, "<f4")
+    at = int(similarities.argmax())
+    found = Nearest(others[at].id, min(1.0, max(-1.0, float(similarities[at]))))
+    return found if here is None or found.similarity > here.similarity else here
