@@ -11,7 +11,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-frameworks test-fleet test-foreign test-names test-readers test-minimum test-python test-wheel lint types imports docs golden site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak \
+.PHONY: demo test test-slow test-versions test-frameworks test-fleet test-foreign test-names test-readers test-minimum test-python test-wheel lint types imports docs golden pictures site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak \
 	changelog lock clean
 
 demo: $(READY)
@@ -99,6 +99,10 @@ golden: $(READY)
 # What the pages have from the code: help of the commands, docstrings, the schema.
 docs: $(READY)
 	$(BIN)/python -m cogapp -r -I tests/docs docs/command-line.md docs/reference.md docs/schema.md
+
+# The pictures of the README and the docs, of the demo and of a month of scripted agents.
+pictures: $(READY)
+	$(BIN)/python tests/browser/readme_pictures.py docs/pictures
 
 # The pages as a site with a search, in build/site.
 site: $(READY)

@@ -14,23 +14,32 @@ from typing import Final, NamedTuple
 
 PATHS: Final = {
     "overview": "/-/kp/{db}",
-    "a trace": "/-/kp/{db}/traces/@best",
+    "overview of all runs": "/-/kp/{db}?all=1",
+    "a run": "/-/kp/{db}/traces/@best",
     "the gate": "/-/kp/{db}/what-if",
-    "a search": "/-/kp/{db}/runs?q=memory",
-    "all runs": "/-/kp/{db}/runs",
+    "runs": "/-/kp/{db}/runs",
+    "runs by tokens": "/-/kp/{db}/runs?sort=tokens",
+    "runs with a word": "/-/kp/{db}/runs?q=memory",
+    "runs in which a tool failed": "/-/kp/{db}/runs?failing=find_c",
+    "two runs": "/-/kp/{db}/compare?left=@best&right=@last",
+    "a conversation": "/-/kp/{db}/conversations/thread-7",
+    "review": "/-/kp/{db}/review",
     "traces": "/{db}/traces?_sort_desc=seq",
     "steps": "/{db}/steps?tool__exact=find_c&type__exact=tool_call",
     "database": "/{db}",
     "none of ours": "/-/kp/{db}/traces/none",
     "none of Datasette's": "/{db}/none",
 }
-_ROUNDS: Final = 7
+_ROUNDS: Final = 5
+_OPENS_S: Final = 1  # what a browser takes from the link to the first page
 
 
 class Took(NamedTuple):
-    """Milliseconds: of the first request, and of those after it; the server's CPU, and by clock."""
+    """Milliseconds of CPU and by the clock, of a first request and of those after it."""
 
     page: str
+    kilobytes: float
+    first_cpu_ms: float
     first_ms: float
     cpu_ms: list[float]
     rounds_ms: list[float]
@@ -45,13 +54,14 @@ class Took(NamedTuple):
 
 
 def pages(db: Path) -> Iterator[Took]:
-    """Each, of one server, which has just been started."""
-    with _served(db) as server:
-        for name, path in PATHS.items():
-            url = path.format(db=db.stem)
-            (_, first_ms), *rounds = (server.ask(url) for _ in range(_ROUNDS + 1))
-            cpu_ms, rounds_ms = zip(*rounds, strict=True)
-            yield Took(name, first_ms, [*cpu_ms], [*rounds_ms])
+    """Each, of a server of its own."""
+    for name, path in PATHS.items():
+        url = path.format(db=db.stem)
+        with _served(db) as server:
+            time.sleep(_OPENS_S)
+            (size, *first), *rounds = (server.ask(url) for _ in range(_ROUNDS + 1))
+            _, cpu_ms, rounds_ms = zip(*rounds, strict=True)
+            yield Took(name, size / 1000, *first, [*cpu_ms], [*rounds_ms])
 
 
 class _Server:
@@ -61,24 +71,24 @@ class _Server:
         link = process.stderr.readline().strip()
         self._port = int(re.findall(r":(\d+)/", link)[0])
         self._cookie = ""
-        cookie, _ = self._get(link[link.index("/-/") :])
+        cookie, *_ = self._get(link[link.index("/-/") :])
         self._cookie = cookie.partition(";")[0]
 
-    def ask(self, path: str) -> tuple[float, float]:
-        """Milliseconds of its CPU, and by clock."""
+    def ask(self, path: str) -> tuple[int, float, float]:
+        """The bytes of an answer, and the milliseconds of CPU and by the clock."""
         cpu_s, started = self._cpu_s(), time.perf_counter()
-        _, status = self._get(path)
+        _, status, size = self._get(path)
         took_ms = (time.perf_counter() - started) * 1e3
         assert status in {200, 404}, (path, status)
-        return (self._cpu_s() - cpu_s) * 1e3, took_ms
+        return size, (self._cpu_s() - cpu_s) * 1e3, took_ms
 
-    def _get(self, path: str) -> tuple[str, int]:
+    def _get(self, path: str) -> tuple[str, int, int]:
         connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
         connection.request("GET", path, headers={"cookie": self._cookie})
         answer = connection.getresponse()
-        answer.read()
+        size = len(answer.read())
         connection.close()
-        return answer.getheader("set-cookie", ""), answer.status
+        return answer.getheader("set-cookie", ""), answer.status, size
 
     def _cpu_s(self) -> float:
         """Of all its threads, as Linux counts them: in hundredths of a second."""

@@ -39,6 +39,7 @@ from kp_middleware.cli import main
 
 ANSWER_MS: Final = 300
 START_MS: Final = 300
+PAGE_KB: Final = 300
 ROUNDS: Final = 5
 STARTS: Final = 15
 FLOORS: Final = ("pass", "import click")
@@ -97,8 +98,10 @@ TYPED: Final = {"sql": "SELECT * FROM history ORDER BY seq DESC LIMIT 20", "reda
 WRITER: Final = """
 import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=5)
-columns = connection.execute("SELECT name FROM pragma_table_info('traces')")
-names = ", ".join(name for (name,) in columns if name not in ("seq", "id"))
+def columns(table, *but):
+    found = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    return ", ".join(name for (name,) in found if name not in but)
+names, fields = columns("traces", "seq", "id"), columns("steps", "trace_seq")
 while True:
     connection.execute("BEGIN IMMEDIATE")
     seq = connection.execute(
@@ -106,8 +109,8 @@ while True:
         " FROM traces WHERE seq = 7"
     ).lastrowid
     connection.execute(
-        "INSERT INTO steps SELECT ?, step_id, type, tool, mcp_server, content, input,"
-        " output_summary, latency_ms, agent FROM steps WHERE trace_seq = 7", (seq,))
+        f"INSERT INTO steps (trace_seq, {fields}) SELECT ?, {fields} FROM steps"
+        " WHERE trace_seq = 7", (seq,))
     connection.execute(
         "INSERT INTO documents SELECT ?, body FROM documents WHERE trace_seq = 7", (seq,))
     connection.execute("COMMIT")
@@ -326,13 +329,15 @@ def measure(db: Path, chosen: list[str]) -> None:
 
 
 def measure_pages(db: Path) -> None:
-    table = Table("page", "CPU, p50 / max", "by clock, p50 / max", "the first", "", box=None)
+    columns = ("page", "first: CPU, clock", "then: CPU, clock", "kB", "")
+    table = Table(*columns, box=None)
     with writing(db):
         for took in pages(db):
-            cpu = f"{took.p50_cpu_ms:.0f} / {max(took.cpu_ms):.0f}"
-            clock = f"{took.p50_ms:.0f} / {max(took.rounds_ms):.0f}"
-            missed = "missed" if took.p50_cpu_ms > ANSWER_MS else ""
-            table.add_row(took.page, cpu, clock, f"{took.first_ms:.0f}", missed)
+            first = f"{took.first_cpu_ms:.0f}, {took.first_ms:.0f}"
+            later = f"{took.p50_cpu_ms:.0f}, {took.p50_ms:.0f}"
+            is_missed = took.first_cpu_ms > ANSWER_MS or took.kilobytes > PAGE_KB
+            missed = "missed" if is_missed else ""
+            table.add_row(took.page, first, later, f"{took.kilobytes:.0f}", missed)
     Console(width=100).print(table)
 
 

@@ -201,7 +201,7 @@ def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
     bars = []
     if found.gaps:
         waits = tuple(_piece(a, b, "below", found.total_ms) for a, b in found.gaps)
-        bars.append(BarRow("waiting", duration(found.waiting_ms), "neither model nor tool", waits))
+        bars.append(BarRow("waiting", duration(found.waiting_ms), "no call", waits))
     for agent in found.agents:
         calls = [call for call in found.calls if call.agent == agent]
         pieces = [_call_piece(call, found.total_ms) for call in calls]

@@ -117,7 +117,7 @@ def overview_html(
         overview: What the file says.
         links: Where things lead.
         newest: The last runs.
-        used: The tokens of the runs.
+        used: The tokens of the runs of the last 30 days.
         prices: What they cost.
         every: Where the overview of all runs is, if this is of the last days.
     """
@@ -167,7 +167,7 @@ def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -
     lost = found.blocked + found.rejected
     yield Total("blocked or rejected", _some(lost), links.runs(state="blocked"), is_loss=True)
     cost = prices.in_words(sum(spent.days.values())) if spent.days else ""
-    yield Total("spent on models", cost, links.runs(sort="tokens"))
+    yield Total("spent in 30 days", cost, links.runs(sort="tokens"))
 
 
 def _nearest(missed: Sequence[NearMiss], links: Links) -> Table:

@@ -196,13 +196,13 @@ async def overview(datasette: "Datasette", request: "Request") -> Response:
 
     def read(file: _File) -> Page:
         history, links, prices = file.history, file.links, read_prices()
-        newest = history.runs(limit=_NEWEST)
-        since = "" if request.args.get("all") else _first_day(history)
+        newest, first = history.runs(limit=_NEWEST), _first_day(history)
+        since = "" if request.args.get("all") else first
         content = overview_html(
             history.overview(since=since or None),
             links.since(since),
             newest=newest,
-            used=history.tokens(since=since) if prices.models else (),
+            used=history.tokens(since=first) if prices.models else (),
             prices=prices,
             every=links.overview(all="1") if since else None,
         )

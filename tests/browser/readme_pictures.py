@@ -1,6 +1,6 @@
-"""The two pictures of the README: the page, and a trace on a terminal.
+"""The pictures of the README and the docs: the overview and a run in both themes, and `show`.
 
-.venv/bin/python tests/browser/readme_pictures.py docs/pictures
+make pictures
 """
 
 import os
@@ -29,12 +29,16 @@ def make_demo(path):
 
 
 def draw(month, demo, environment, folder):
-    """Both, of these files, into this folder."""
+    """All, of these files, into this folder."""
     with ExitStack() as stack, TemporaryDirectory() as profile:
         browser = chromium.start(profile)
         stack.callback(browser.driver.quit)
-        browser.enter(serving.serve(stack, environment, month))
-        browser.keep_picture(folder / "overview.png", width=1280, height=800)
+        page = serving.serve(stack, environment, month)
+        browser.enter(page)
+        for name, address in {"overview": page.overview, "run": page.trace("@best")}.items():
+            for scheme, end in {"light": "", "dark": "-dark"}.items():
+                browser.open(address, scheme=scheme)
+                browser.keep_picture(folder / f"{name}{end}.png", width=1280, height=800)
     (folder / "show.svg").write_text(_terminal(demo, environment), encoding="utf-8")
 
 
@@ -69,7 +73,7 @@ def _read(terminal):
 
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        month, demo = Path(folder, "month.db"), Path(folder, "demo.db")
+        month, demo = Path(folder, "kp.db"), Path(folder, "demo.db")
         make_a_busy_month(month)
         make_demo(demo)
         draw(month, demo, {**os.environ}, Path(sys.argv[1]))

@@ -172,6 +172,13 @@ def test_it_fits_a_phone(browser, address):
     assert browser.width() <= 390
 
 
+def test_fifty_runs_are_not_an_endless_list_on_a_phone(browser, page):
+    browser.open(page.overview + "/runs", width=390)
+
+    assert len(browser.all("table.kp-runs tbody tr")) == 50
+    assert browser.run("document.documentElement.scrollHeight") <= 6_000
+
+
 def test_who_cannot_see_the_pictures_is_told_what_they_show(browser, page):
     browser.open(page.overview)
 

@@ -16,10 +16,10 @@ def demo(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("new_browser")
-def test_both_are_made_and_small(month, demo, environment, tmp_path):
+def test_all_are_made_and_small(month, demo, environment, tmp_path):
     draw(month, demo, environment, tmp_path)
 
-    for name in ("overview.png", "show.svg"):
+    for name in ("overview.png", "overview-dark.png", "run.png", "run-dark.png", "show.svg"):
         assert 5_000 < (tmp_path / name).stat().st_size < 200_000
 
 
