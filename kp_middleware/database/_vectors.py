@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kp_middleware.database._file import Connection, transaction
+from kp_middleware.database._queries import DISTINCT, Queries, beginning_with
 
 _CHUNK: Final = 1024  # rows: 1.6 MB
 
@@ -35,20 +36,20 @@ class StoredVectors(NamedTuple):
     seqs: Sequence[int]
 
 
-class VectorTable:
+class VectorTable(Queries):
     """The vectors of one file. A cache never deletes a row that a trace owns."""
 
     def __init__(self, connection: Connection, dimensions: int = 384) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._size_bytes = 4 * dimensions
 
     def before_newest(self, embedder: str, limit: int) -> int:
         """Return the ``seq`` of the row before an embedder's last ``limit``, 0 if there is none."""
-        row = self._connection.execute(
+        seq = self._value(
             "SELECT seq FROM vectors WHERE embedder = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
             (embedder, limit),
-        ).fetchone()
-        return 0 if row is None else int(row[0])
+        )
+        return int(seq or 0)
 
     def since(
         self, embedder: str, seq: int, *, after_ms: int | None = None
@@ -61,9 +62,9 @@ class VectorTable:
             after_ms: Vectors added at this time or earlier are left out; None keeps all.
         """
         while True:
-            *facts, units = self._connection.execute(
+            *facts, units = self._row(
                 _SINCE, (embedder, seq, self._size_bytes, -1 if after_ms is None else after_ms)
-            ).fetchone()
+            )
             if units is None:
                 return
             seqs, stamps_ms, keys = map(json.loads, facts)
@@ -74,27 +75,16 @@ class VectorTable:
 
     def embedders(self) -> list[str]:
         """Return the embedders that have vectors, with one index look-up for each."""
-        rows = self._connection.execute(
-            """
-            WITH RECURSIVE names (name) AS (
-              SELECT min(embedder) FROM vectors
-              UNION ALL
-              SELECT (SELECT min(embedder) FROM vectors WHERE embedder > name) FROM names
-              WHERE name IS NOT NULL
-            )
-            SELECT name FROM names WHERE name IS NOT NULL
-            """
-        ).fetchall()
-        return [embedder for (embedder,) in rows]
+        sql = DISTINCT.format(table="vectors", column="embedder")
+        return self._column(sql, beginning_with("", most=-1))
 
     def last_seq(self) -> int:
         """Return the highest ``seq``, 0 if there is none."""
-        (seq,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM vectors").fetchone()
-        return int(seq)
+        return int(self._value("SELECT coalesce(max(seq), 0) FROM vectors"))
 
     def insert(self, embedder: str, unit: bytes, *, key: str | None, added_at_ms: int) -> int:
         """Insert a row, owned by the trace with the key as id if stored, and return its ``seq``."""
-        cursor = self._connection.execute(
+        cursor = self._run(
             "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
             " VALUES ((SELECT seq FROM traces WHERE id = ?), ?, ?, ?, ?)",
             (key, key, embedder, added_at_ms, unit),
@@ -113,7 +103,7 @@ class VectorTable:
     def forget_all(self, *, up_to_ms: int | None = None) -> None:
         """Delete the rows that no trace owns: all, or those added at this time or earlier."""
         with transaction(self._connection):
-            self._connection.execute(
+            self._run(
                 "DELETE FROM vectors WHERE trace_seq IS NULL AND (? IS NULL OR added_at_ms <= ?)",
                 (up_to_ms, up_to_ms),
             )

@@ -212,20 +212,12 @@ class Database:
 
     def execute(self, sql: str, parameters: Any = (), /) -> Rows:
         """Run one statement."""
-        if (connection := self._own()) is not None:
-            try:
-                return Rows(connection.execute(sql, parameters))
-            finally:
-                if not connection.in_transaction:
-                    self._stay(in_transaction=False)
-        began = False
-        while not began:
+        while True:
             with self._used() as connection:
                 rows = Rows(connection.execute(sql, parameters))
-                began = self._in_transaction or not connection.in_transaction or not self._moved()
-                if not began:
-                    connection.rollback()  # the file was moved while we waited for the lock
-        return rows
+                if self._in_transaction or not connection.in_transaction or not self._moved():
+                    return rows
+                connection.rollback()  # the file was moved while we waited for the lock
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Rows:
         """Run one statement for each of the parameters."""

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from kp_middleware.core.endings import TOLD
-from kp_middleware.storage._queries import Queries
+from kp_middleware.database import Queries
 
 TOLD_SQL: Final = ", ".join(f"'{source}'" for source in sorted(TOLD))
 _RECORD: Final = 200  # known runs that a track record counts

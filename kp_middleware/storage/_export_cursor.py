@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kp_middleware.database import Connection, transaction
+from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.errors import RegistryError, RegistryRejectedError
 from kp_middleware.outbox_items import OutboxItem, Receipt
 from kp_middleware.storage._history import History
-from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import Run
 
 _LEASE_S: Final = 40.0

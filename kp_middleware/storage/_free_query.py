@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.database import connect
+from kp_middleware.database import DISTINCT, beginning_with, connect
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage._names import DISTINCT, beginning_with, whole_id
+from kp_middleware.storage._names import whole_id
 
 _OFTEN: Final = 10_000  # virtual instructions: about a millisecond
 _TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" shows what there is'

@@ -6,8 +6,9 @@ import sqlite3
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+from kp_middleware.database import DISTINCT, beginning_with
 from kp_middleware.reasons import reason_text
-from kp_middleware.storage._names import DISTINCT, Names, beginning_with
+from kp_middleware.storage._names import Names
 from kp_middleware.storage._records import Embedding, RunSummary
 from kp_middleware.storage._review import UNJUDGED, Candidate
 

@@ -9,9 +9,8 @@ from glob import escape
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
-from kp_middleware.database import Connection, is_damage, transaction
+from kp_middleware.database import Connection, Queries, is_damage, transaction
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage._queries import Queries
 
 
 class FileStatus(NamedTuple):

@@ -1,10 +1,9 @@
 """The runs by what people call them: ids and their beginnings, ``@last`` and ``@best``."""
 
-import sys
 from typing import Final
 
+from kp_middleware.database import Queries, beginning_with
 from kp_middleware.errors import TraceNotFoundError
-from kp_middleware.storage._queries import Queries
 
 _ID_PREFIX: Final = "kp:trace:"
 _CANDIDATES: Final = 5
@@ -19,15 +18,6 @@ _BEGINNING: Final = """
       UNION ALL SELECT trace_seq, id FROM aliases WHERE id >= :start AND id < :end
     ) GROUP BY seq ORDER BY id LIMIT :most
 """
-DISTINCT: Final = """
-    WITH RECURSIVE names(name) AS (
-      SELECT min({column}) FROM {table} WHERE {column} >= :start
-      UNION ALL SELECT (SELECT min({column}) FROM {table} WHERE {column} > name) FROM names
-      WHERE name IS NOT NULL
-    )
-    SELECT name FROM names WHERE name < :end LIMIT :most
-"""
-"""The values of an indexed column, skipping from one to the next: fast for a large file, too."""
 
 
 class Names(Queries):
@@ -67,11 +57,6 @@ class Names(Queries):
         """Return up to six runs whose id or alias starts with a prefix, in order of that id."""
         values = beginning_with(whole_id(name), most=_CANDIDATES + 1)
         return self._run(_BEGINNING, values).fetchall()
-
-
-def beginning_with(start: str, *, most: int) -> dict[str, str | int]:
-    """Return the range of texts that begin so, as the queries want it."""
-    return {"start": start, "end": start + chr(sys.maxunicode), "most": most}
 
 
 def whole_id(name: str) -> str:

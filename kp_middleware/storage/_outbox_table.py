@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.database import Connection, transaction
+from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.errors import (
     RegistryError,
     RegistryForbiddenError,
@@ -16,7 +16,6 @@ from kp_middleware.errors import (
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.reasons import reason_text
-from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import ASSUMED
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 from kp_middleware.storage._store import CANCELLED_BY_HAND

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kp_middleware.core.endings import Ending
-from kp_middleware.database import Connection
+from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import epoch_s
-from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 

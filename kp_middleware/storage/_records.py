@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.endings import known_success
 from kp_middleware.core.formula import SIGNALS, Adjustment, Parts, Signals, Weights
+from kp_middleware.database import record
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._estimates import RunEstimate
-from kp_middleware.storage._queries import record
 
 
 class RunSummary(NamedTuple):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from kp_middleware.database import Queries
 from kp_middleware.storage._estimates import TOLD_SQL
-from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import Run, StepRecord
 
 WhyAsked: TypeAlias = Literal["forwarded", "uncertain"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.core.share import Ranking
-from kp_middleware.database import Connection, VectorTable, open_to_all, transaction
+from kp_middleware.database import Connection, Queries, VectorTable, open_to_all, transaction
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.storage._database import Database, Identity
@@ -22,7 +22,6 @@ from kp_middleware.storage._last_decisions import claim_to_say, read_last_decisi
 from kp_middleware.storage._maintenance import Pruning
 from kp_middleware.storage._outbox_table import OutboxTable
 from kp_middleware.storage._past_runs import PastRuns, Selection
-from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import Run
 from kp_middleware.storage._rescue import rescue
 from kp_middleware.storage._shared_runs import SharedRuns

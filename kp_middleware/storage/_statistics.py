@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from kp_middleware.storage._queries import Queries
+from kp_middleware.database import Queries
 
 WITHHELD: Final = (
     "below_threshold",

@@ -4,8 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from kp_middleware.database import Connection
-from kp_middleware.storage._queries import Queries
+from kp_middleware.database import Connection, Queries
 from kp_middleware.storage._records import RunSummary
 
 _ENDED: Final = frozenset(("scored", "incomplete", "failed"))

@@ -9,9 +9,8 @@ from kp_middleware.asked import said_in
 from kp_middleware.core import replay
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
-from kp_middleware.database import Connection, transaction
+from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.instants import instant, to_milliseconds
-from kp_middleware.storage._queries import Queries
 from kp_middleware.storage._records import marked
 from kp_middleware.storage._store import (
     LAST_SEQ,

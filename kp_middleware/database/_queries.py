@@ -1,11 +1,12 @@
 """Short ways to ask the connection, and the one way from rows to records."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
-from kp_middleware.database import Connection, Cursor
+from kp_middleware.database._file import Connection, Cursor
 
 T = TypeVar("T")
 Values: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
@@ -18,6 +19,15 @@ _CASTS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     tuple[str, ...]: lambda text: tuple(json.loads(text or "[]")),
 }
 """What SQLite has no type for, by the annotation of a record's field."""
+DISTINCT: Final = """
+    WITH RECURSIVE names(name) AS (
+      SELECT min({column}) FROM {table} WHERE {column} >= :start
+      UNION ALL SELECT (SELECT min({column}) FROM {table} WHERE {column} > name) FROM names
+      WHERE name IS NOT NULL
+    )
+    SELECT name FROM names WHERE name < :end LIMIT :most
+"""
+"""The values of an indexed column, skipping from one to the next: fast for a large file, too."""
 
 
 class Queries:
@@ -80,3 +90,8 @@ def record(kind: Callable[..., T], row: Mapping[str, Any], **made: Any) -> T:
 def _fields(kind: Callable[..., Any]) -> list[tuple[str, Callable[[Any], Any] | None]]:
     annotations = getattr(kind, "__annotations__", {})
     return [(name, _CASTS.get(annotation)) for name, annotation in annotations.items()]
+
+
+def beginning_with(start: str, *, most: int) -> dict[str, str | int]:
+    """Return the range of texts that begin so, as the queries want it."""
+    return {"start": start, "end": start + chr(sys.maxunicode), "most": most}
