@@ -1,7 +1,7 @@
 """Redaction of whole documents, which turns any failure into a refusal."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from kp_middleware.privacy._plugins import document
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rules import words
 from kp_middleware.privacy._ruleset import ruleset
-from kp_middleware.privacy._scanner import Found, Numbers, counted
+from kp_middleware.privacy._scanner import Findings, Found, Numbers
 from kp_middleware.privacy._walk import Kept, Walk, unique
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _NO_POLICY = Policy()
 
 
 @dataclass(frozen=True, slots=True)
-class RedactedTrace:
+class RedactedTrace(Findings):
     """A redacted trace, validated again.
 
     Attributes:
@@ -58,14 +58,9 @@ class RedactedTrace:
     trace: "ReasoningTrace"
     found: tuple[Found, ...]
 
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of placeholders inserted, by label."""
-        return counted(self.found)
-
 
 @dataclass(frozen=True, slots=True)
-class RedactedValue:
+class RedactedValue(Findings):
     """A redacted structure, of the same shape.
 
     Attributes:
@@ -75,11 +70,6 @@ class RedactedValue:
 
     value: Any
     found: tuple[Found, ...]
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of placeholders inserted, by label."""
-        return counted(self.found)
 
 
 def redact_trace(

@@ -7,14 +7,13 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import MissingExtraError, RedactionError
-from kp_middleware.patterns import Match, Pattern, compiled
+from kp_middleware.patterns import Pattern, compiled
 from kp_middleware.privacy._rules import Group, Span
 from kp_middleware.privacy._strength import entropy
 
@@ -139,45 +138,24 @@ class Engine:
                 yield Span(place + start, place + end, label, self.group)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """One rule of a Gitleaks file.
-
-    Attributes:
-        pattern: What to find.
-        group: Which group is the secret; 0 means the first that holds something, else all.
-        keywords: One of them is in a text, in any case, or the rule is not tried.
-        entropy: What the secret must exceed, in bits for each character.
-    """
+class _Rule(NamedTuple):
+    """A rule of a Gitleaks file; a ``group`` of 0 is the first that holds something, or all."""
 
     pattern: Pattern
     group: int
     keywords: tuple[str, ...]
     entropy: float
 
-    @classmethod
-    def of(cls, table: dict[str, Any]) -> Self:
-        """Return the rule of a table in the file."""
-        return cls(
-            compiled(table["regex"]),
-            int(table.get("secretGroup", 0)),
-            tuple(str(word).lower() for word in table.get("keywords", ())),
-            float(table.get("entropy", 0)),
-        )
-
     def find(self, text: str, lowered: str) -> Iterator[tuple[int, int]]:
         """Yield the positions of the secrets."""
         if self.keywords and not any(word in lowered for word in self.keywords):
             return
         for match in self.pattern.finditer(text):
-            start, end = self._secret(match)
+            groups = [self.group] if self.group else range(1, self.pattern.groups + 1)
+            spans = (match.span(group) for group in groups)
+            start, end = next((span for span in spans if span[0] < span[1]), match.span())
             if not self.entropy or entropy(text[start:end]) > self.entropy:
                 yield start, end
-
-    def _secret(self, match: Match) -> tuple[int, int]:
-        groups = [self.group] if self.group else range(1, self.pattern.groups + 1)
-        spans = (match.span(group) for group in groups)
-        return next((span for span in spans if span[0] < span[1]), match.span())
 
 
 def gitleaks_finder(path: str) -> Finder:
@@ -207,7 +185,15 @@ def _read(path: Path) -> list[_Rule]:
     if not rules:
         raise ValueError("it holds no rules")
     try:
-        return [_Rule.of(table) for table in rules]
+        return [
+            _Rule(
+                compiled(table["regex"]),
+                int(table.get("secretGroup", 0)),
+                tuple(str(word).lower() for word in table.get("keywords", ())),
+                float(table.get("entropy", 0)),
+            )
+            for table in rules
+        ]
     except TypeError as error:
         raise ValueError(str(error)) from error
 

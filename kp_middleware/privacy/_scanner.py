@@ -28,9 +28,16 @@ class Found(NamedTuple):
     length: int
 
 
-def counted(found: Iterable[Found]) -> Counter[str]:
-    """Return the number of findings by label."""
-    return Counter(one.label for one in found)
+class Findings:
+    """What a redaction took out, by path."""
+
+    __slots__ = ()
+    found: tuple[Found, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of placeholders inserted, by label."""
+        return Counter(one.label for one in self.found)
 
 
 def count_placeholders(text: str) -> Counter[str]:
@@ -85,7 +92,7 @@ _NO_ESCAPE = (sys.maxsize, sys.maxsize)
 
 
 @dataclass(frozen=True, slots=True)
-class Redacted:
+class Redacted(Findings):
     """A redacted text.
 
     Attributes:
@@ -95,11 +102,6 @@ class Redacted:
 
     text: str
     found: tuple[Found, ...]
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of placeholders inserted, by label."""
-        return counted(self.found)
 
 
 def redact_text(
