@@ -21,6 +21,15 @@ def read(message: object) -> Message:
     >>> read(("user", "hello"))
     Message(role='user', text='hello', id=None, call_id=None, name=None, failed=False)
     """
+    if isinstance(message, BaseMessage):
+        return Message(
+            role=role_of(message),
+            text=text_of(message.content),
+            id=message.id,
+            call_id=getattr(message, "tool_call_id", None),
+            name=message.name,
+            failed=getattr(message, "status", None) == "error",
+        )
     if isinstance(message, Mapping):
         return _from_mapping(message)
     if isinstance(message, str):
@@ -28,16 +37,7 @@ def read(message: object) -> Message:
     if isinstance(message, tuple | list):
         role, content = message if len(message) == 2 else ("", "")
         return Message(_ROLES.get(str(role), str(role)), text_of(content))
-    if not isinstance(message, BaseMessage):
-        return Message("", "")
-    return Message(
-        role=role_of(message),
-        text=text_of(message.content),
-        id=message.id,
-        call_id=getattr(message, "tool_call_id", None),
-        name=message.name,
-        failed=getattr(message, "status", None) == "error",
-    )
+    return Message("", "")
 
 
 def role_of(message: object) -> str:
@@ -258,13 +258,14 @@ def answer_of(output: object) -> Answer:
 
 def final_text(output: object) -> str | None:
     """Return the last text of a model where the output is messages alone, and it tells no more."""
-    if type(output) is not dict or len(output) != 1:
+    if not isinstance(output, dict) or len(output) != 1:
         return None
     messages = output.get("messages")
-    last = messages[-1] if type(messages) is list and messages else None
-    if type(last) is not AIMessage or type(last.content) is not str or last.additional_kwargs:
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    if not isinstance(last, AIMessage) or last.additional_kwargs:
         return None
-    return None if "<think" in last.content else last.content
+    text = last.content
+    return text if isinstance(text, str) and "<think" not in text else None
 
 
 def _result(output: object) -> object | None:

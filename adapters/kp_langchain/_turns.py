@@ -61,7 +61,7 @@ def _turn_in(message: "BaseMessage", totals: Mapping[str, Any]) -> Turn:
     """Return the turn of a message; ``totals`` fill in a missing model name and tokens."""
     content, about = message.content, message.response_metadata
     served: tuple[ToolCall | ServedResult, ...] = ()
-    if type(content) is str and "<think" not in content and not message.additional_kwargs:
+    if isinstance(content, str) and "<think" not in content and not message.additional_kwargs:
         reasoning, text = "", content  # nearly always
     else:
         reasoning, text, served = said_in(message)
