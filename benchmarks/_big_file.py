@@ -218,7 +218,7 @@ def _add_asked(connection: Any, rows: list[dict[str, Any]], rng: random.Random) 
     connection.executemany(
         "INSERT INTO asked (trace_seq, embedder, vector, said) VALUES (?, ?, ?, ?)",
         (
-            (row["seq"], EMBEDDER, rng.randbytes(384), f"{row['objective']} {words_like(rng, 40)}")
+            (row["seq"], EMBEDDER, rng.randbytes(768), f"{row['objective']} {words_like(rng, 40)}")
             for row in rows
         ),
     )

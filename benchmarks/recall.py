@@ -25,7 +25,6 @@ from rich.console import Console
 from rich.table import Table
 
 from kp_middleware import KnowledgePulse, MiniLMEmbedder, ReasoningTrace
-from kp_middleware.asked import said_in
 from kp_middleware.database import connect, transaction
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, question
@@ -44,8 +43,11 @@ class Run(NamedTuple):
     success: bool
 
     def asked(self, turns: int) -> str:
-        """Return the words of a person after so many turns."""
-        return " ".join(said_in(self.trace).split("\n")[:turns])
+        """Return the words of a person after so many turns: the objective is the first."""
+        steps = self.trace.steps
+        later = [one.content for one in steps if one.type == "observation" and not one.tool]
+        said = dict.fromkeys([self.trace.task.objective, *filter(None, later)])
+        return "\n".join([*said][:turns])
 
 
 class Rates(NamedTuple):

@@ -1,21 +1,34 @@
-"""The words that a run is recalled by, without those of past runs that it was told of."""
+"""The words that a run is recalled by: what people said, without what most runs share."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kp_middleware.traces import ReasoningTrace
 
 OPENING: Final = 200
-"""The characters of what people said that are embedded: more of them find less."""
+"""The characters of a text that are embedded: more of them find less."""
 
 _QUOTE: Final = re.compile(r"<past_run\b[^>]*>.*?</past_run>", re.DOTALL)
 _MOST_OF_ONE: Final = 4000
 _MOST: Final = 32_000
+COMPARED: Final = 16
+"""The latest objectives that a long one is compared with."""
+
+_SHARED: Final = 0.25  # of the latest objectives: what so many have is their prompt
+_TOLD: Final = 8  # letters: fewer are no task
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_SENTENCE: Final = re.compile(r'[\n<>"]+|(?<=[.!?:])\s+|(?<=[。！？])')
 
 
-def said_in(trace: "ReasoningTrace") -> str:
-    r"""Return what people said in a run: the objective and their turns.
+def said_in(trace: "ReasoningTrace", latest: Sequence[str] = ()) -> str:
+    r"""Return what people said in a run: the objective, as far as it is its own, and their turns.
+
+    Args:
+        trace: The run.
+        latest: The objectives of the runs before it.
 
     >>> from kp_middleware.traces import ReasoningTrace, Step
     >>> steps = [Step(step_id=0, type="observation", content="The blue one.")]
@@ -23,8 +36,34 @@ def said_in(trace: "ReasoningTrace") -> str:
     'Cancel my order\nThe blue one.'
     """
     turns = (step.content for step in trace.steps if step.type == "observation" and not step.tool)
-    said = dict.fromkeys(filter(None, (trace.task.objective, *turns)))
+    said = dict.fromkeys(filter(None, (own_part(trace.task.objective, latest), *turns)))
     return "\n".join(without_recalled(text)[:_MOST_OF_ONE] for text in said)[:_MOST]
+
+
+def openings(said: str) -> tuple[str, str]:
+    """Return what is embedded of what people said: its beginning, and that of its first line."""
+    return said[:OPENING], said.split("\n", 1)[0][:OPENING]
+
+
+def own_part(task: str, latest: Sequence[str]) -> str:
+    """Return a long task without the sentences of the prompt that the latest ones share.
+
+    Where nothing of its own is left, what fewest of them share is the task.
+
+    >>> prompt = "You work for a shop. Be polite. Answer in the language of the customer. " * 3
+    >>> own_part(prompt + "Where is my tent?", [prompt + "Hello!", prompt + "Hi!", prompt])
+    'Where is my tent?'
+    """
+    if len(task) <= OPENING or not latest:
+        return task
+    counts = Counter(sentence for one in latest for sentence in {*_sentences(one)})
+    sentences = _sentences(task)
+    fewest = min((counts[one] for one in sentences), default=0)
+    for most in (max(min(2, len(latest)), _SHARED * len(latest)), fewest + 1):
+        own = "\n".join(one for one in sentences if counts[one] < most)
+        if sum(map(str.isalpha, own)) >= _TOLD:
+            return own
+    return task
 
 
 def without_recalled(text: str) -> str:
@@ -34,3 +73,8 @@ def without_recalled(text: str) -> str:
     'Cancel it. '
     """
     return _QUOTE.sub("", text) if "<past_run" in text else text
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the parts of a text that hold letters: numbers alone are no task."""
+    return [one for part in _SENTENCE.split(text) if _LETTER.search(one := part.strip())]

@@ -39,11 +39,8 @@ class KPRetriever(BaseRetriever):
     """Retrieve past runs that succeeded at a task like the query, each quoted as data.
 
     Attributes:
-        kp: The pipeline in whose file to look; by default that of the process.
-        k: The number of runs, at most 3.
-        domain: Only runs of this domain.
-        owner: Only runs of this owner, such as a customer.
-        max_age_days: Only runs that are not older.
+        kp: The pipeline in whose file to look; by default that of the process. The others are as
+            in `KnowledgePulse.recall`.
     """
 
     kp: SkipValidation[Any] = Field(default_factory=default_pulse)
@@ -77,12 +74,7 @@ def recall_past_runs(
 ) -> BaseTool:
     """Return the tool ``recall_past_runs``, which an agent calls once it knows its task.
 
-    Args:
-        kp: The pipeline in whose file to look; by default that of the process.
-        k: The number of runs, at most 3.
-        domain: Only runs of this domain.
-        owner: Only runs of this owner, such as a customer.
-        max_age_days: Only runs that are not older.
+    The arguments are those of `KPRetriever`.
     """
     kp = default_pulse() if kp is None else kp
     terms: Any = {"k": k, "domain": domain, "owner": owner, "max_age_days": max_age_days}

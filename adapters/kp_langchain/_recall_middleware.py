@@ -44,12 +44,9 @@ class KPRecallMiddleware(Middleware):
     recorded run. Nothing is quoted when nothing fits.
 
     Args:
-        kp: The pipeline in whose file to look; by default that of the process.
-        k: The number of runs, at most 3; more than one harmed more than it helped elsewhere.
-        domain: Only runs of this domain.
-        owner: Only runs of this owner, such as a customer; or a function of LangGraph's runtime
-            that returns it. The run that is recorded becomes this owner's, too.
-        max_age_days: Only runs that are not older.
+        kp: As in `KPRetriever`; likewise ``k``, ``domain`` and ``max_age_days``.
+        owner: The same, or a function of LangGraph's runtime that returns it. The run that is
+            recorded becomes this owner's, too.
 
     Example:
         ``create_agent(model, tools, middleware=[KPRecallMiddleware(kp)])``
@@ -68,6 +65,7 @@ class KPRecallMiddleware(Middleware):
     ) -> None:
         super().__init__()
         self._kp = default_pulse() if kp is None else kp
+        self._kp.warm_up_recall()
         self._owner = owner
         self._terms: Any = {"k": k, "domain": domain, "max_age_days": max_age_days}
 

@@ -1,5 +1,6 @@
 """The command that recalls runs which succeeded at a task like one at hand."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from kp_middleware.recall import Found, Memory, Recalled
 
 _EXPLAINED: Final = 5
-_COLUMNS: Final = ("id", "fit", "bar", "recalled", "similarity", "words", "shared", "objective")
+_COLUMNS: Final = ("id", "fit", "bar", "recalled", "similarity", "shared", "objective")
 
 
 @click.command()
@@ -97,9 +98,8 @@ def _why(found: "Found", run: "Recalled") -> dict[str, Any]:
     return {
         **_facts(run),
         "fit": round(found.fit, 3),
-        "bar": found.bar,
+        "bar": round(found.bar, 3) if math.isfinite(found.bar) else None,
         "recalled": found.fits,
-        "words": round(found.words, 2),
         "shared": " ".join(found.shared),
     }
 

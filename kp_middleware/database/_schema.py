@@ -146,7 +146,8 @@ def connect(
     """Open the database file, and upgrade its schema unless it is opened read-only.
 
     A new file is private to the user (mode 0600, its new folders 0700). The connection is in
-    autocommit mode: write inside `transaction`. It waits ``wait_s`` for a lock, or as usual.
+    autocommit mode: write inside `transaction`. It waits for locks as usual; with ``wait_s``
+    so long while the file is opened, then no more: it is read as it was at one instant.
 
     Raises:
         DatabaseError: If the file cannot be opened, belongs to another program, or was written by
@@ -157,6 +158,9 @@ def connect(
         if wait_s is not None:
             connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         _prepare(connection, path, read_only=read_only)
+        if wait_s is not None:
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("BEGIN")
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):

@@ -134,8 +134,8 @@ CREATE TABLE estimates (                                 -- of success: what it 
 CREATE TABLE asked (                                     -- what a run is recalled by
   trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
   embedder   TEXT,                                       -- as of vectors; NULL: no vector
-  vector     BLOB,                                       -- of the beginning of what people said: int8, 127 is 1
-  said       TEXT NOT NULL                               -- by people: the objective and their turns, without what was recalled
+  vector     BLOB,                                       -- of the beginning of what people said, then of its first line: int8, 127 is 1
+  said       TEXT NOT NULL                               -- by people: the objective and their turns, without what was recalled, and without a prompt that most runs share
 ) STRICT;
 
 CREATE TABLE waiting (                                   -- runs that wait, for a person or for the next turn of their thread: beside traces in state 'paused'
@@ -175,7 +175,7 @@ CREATE VIRTUAL TABLE traces_fts USING fts5(objective, result_summary, steps, con
 INSERT INTO traces_fts(traces_fts, rank) VALUES ('rank', 'bm25(4, 2, 1)');
 CREATE TRIGGER documents_ai AFTER INSERT ON documents BEGIN INSERT INTO traces_fts(rowid, objective, result_summary, steps) SELECT * FROM run_words WHERE seq = new.trace_seq; END;
 CREATE TRIGGER traces_bd BEFORE DELETE ON traces BEGIN INSERT INTO traces_fts(traces_fts, rowid, objective, result_summary, steps) SELECT 'delete', * FROM run_words WHERE seq = old.seq; END;
-CREATE VIRTUAL TABLE asked_fts USING fts5(said, content="asked", content_rowid="trace_seq", tokenize="porter unicode61 remove_diacritics 2");
+CREATE VIRTUAL TABLE asked_fts USING fts5(said, content="asked", content_rowid="trace_seq", tokenize="unicode61 remove_diacritics 2");
 CREATE TRIGGER asked_ai AFTER INSERT ON asked BEGIN INSERT INTO asked_fts(rowid, said) VALUES (new.trace_seq, new.said); END;
 CREATE TRIGGER asked_ad AFTER DELETE ON asked BEGIN INSERT INTO asked_fts(asked_fts, rowid, said) VALUES ('delete', old.trace_seq, old.said); END;
 

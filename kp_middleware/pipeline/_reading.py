@@ -9,6 +9,7 @@ from functools import cached_property
 from kp_middleware.embedding import Embedder
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.instants import instant
+from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.recording import current_recorder, shield
@@ -182,6 +183,20 @@ class Reading:
         if recorder is not None:
             recorder.recalled.update((one.trace_id, None) for one in found)
         return found
+
+    def warm_up_recall(self) -> None:
+        """Load what `recall` and a digest need, in the background: a second or two of work.
+
+        `KPRecallMiddleware` does it when it is made. Without it, the first recall waits.
+        """
+        if self.settings.enabled and self.settings.recall:
+            start_daemon("kp-recall", self._warm_up, ends=True)
+
+    def _warm_up(self) -> None:
+        try:
+            self._memory.warm_up()
+        except Exception as error:  # noqa: BLE001 - recall itself will say what is wrong
+            shield.swallow("recall", error, "nothing was loaded")
 
     async def arecall(
         self,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kp_middleware import privacy
-from kp_middleware.asked import OPENING, said_in
+from kp_middleware.asked import openings
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run, Terms, evaluate
 from kp_middleware.core.formula import Shape
@@ -269,7 +269,7 @@ class Stages:
                     self._ask_its_judge(seq, trace)
                 embedded = trace, self._embedded(trace)  # slow: outside the transaction
             shape = Shape(stored.steps, embedded[0].shape.types, stored.tools, stored.recoveries)
-            opening = None if embedded[1] is None else self._opening(embedded[0])
+            opening = None if embedded[1] is None else self._opening(stored.said)
             self._score_and_queue(seq, *embedded, opening, shape, started=started)
         except (EmbedderNotReadyError, JudgeNotReadyError, *PASSING_TROUBLE):
             raise
@@ -385,13 +385,13 @@ class Stages:
             self._warn_once.warn("novelty is 0.5, the embedder failed", error)
             return None
 
-    def _opening(self, trace: ReasoningTrace) -> bytes | None:
-        """Return the vector of the beginning of what people said, to recall the run by."""
-        said = said_in(trace)[:OPENING]
+    def _opening(self, said: str) -> bytes | None:
+        """Return the vectors of the beginning of what people said, to recall the run by."""
         if self._embedder is None or not said.strip():
             return None
         try:
-            return packed(self._cache.unit(self._embedder.embed(said)))
+            vectors = {text: self._embedder.embed(text) for text in {*openings(said)}}
+            return b"".join(packed(self._cache.unit(vectors[text])) for text in openings(said))
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
             self._warn_once.warn("a run is recalled by its words alone, the embedder failed", error)
             return None

@@ -28,7 +28,7 @@ _UNSEEN: Final = re.compile(
 _BRACKETS: Final = str.maketrans(
     dict.fromkeys("\uff1c\ufe64", "&lt;") | dict.fromkeys("\uff1e\ufe65", "&gt;")
 )
-_LEVEL: Final = "aggregated"
+LEVEL: Final = "aggregated"
 _READ_CHARS: Final = 1000  # of a text, before redaction: as much as is ever shown of it
 _READ_CALLS: Final = 60
 _VALUE_CHARS: Final = 200
@@ -73,14 +73,7 @@ def digest(
     """
     calls = _calls(run.steps)
     last = [call if observations else call._replace(output=None) for call in calls[-_READ_CALLS:]]
-    told = {
-        "objective": run.objective[:_READ_CHARS],
-        "asked_later": _asked_later(run.steps),
-        "calls": [call._asdict() for call in last],
-        "result": (run.result_summary or "")[:_READ_CHARS],
-    }
-    clean = redact_jsonable(told, level=_LEVEL, policy=policy).value
-    check_clean(json.dumps(clean).encode(), level=_LEVEL, policy=policy)
+    clean = _clean(run, policy, last)
     room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
     share = min(_READ_CHARS, room // 5)
     width = min(_READ_CHARS, room // 9)
@@ -98,6 +91,15 @@ def digest(
     return "\n".join([*before, *(one.text for one in kept), *after])
 
 
+def told_objective(run: Run, policy: Policy) -> str:
+    """Return the beginning of what was asked, redacted as the digest is.
+
+    Raises:
+        RedactionError: If it is not certain that the rest is clean.
+    """
+    return str(_clean(run, policy, _calls(run.steps)[-_READ_CALLS:])["objective"])
+
+
 def quote(run: Run, text: str, *, age_days: int) -> str:
     """Return a digest as a message: a sentence that it is a record, then a block of data."""
     named = {
@@ -108,6 +110,19 @@ def quote(run: Run, text: str, *, age_days: int) -> str:
     }
     attributes = " ".join(f'{name}="{_escaped(_line(told))}"' for name, told in named.items())
     return f"{_RECORD}\n<past_run {attributes}>\n{_escaped(text, quote=False)}\n</past_run>"
+
+
+def _clean(run: Run, policy: Policy, calls: Sequence[Call]) -> dict[str, Any]:
+    """Return what is told of a run; a secret in one part of it goes from all."""
+    told = {
+        "objective": run.objective[:_READ_CHARS],
+        "asked_later": _asked_later(run.steps),
+        "calls": [call._asdict() for call in calls],
+        "result": (run.result_summary or "")[:_READ_CHARS],
+    }
+    clean: dict[str, Any] = redact_jsonable(told, level=LEVEL, policy=policy).value
+    check_clean(json.dumps(clean).encode(), level=LEVEL, policy=policy)
+    return clean
 
 
 class _Told(NamedTuple):

@@ -4,25 +4,25 @@ import math
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kp_middleware.asked import without_recalled
+from kp_middleware.asked import own_part, without_recalled
 from kp_middleware.embedding import Embedder, MiniLMEmbedder
 from kp_middleware.errors import EmbedderError, RedactionError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.privacy import Policy
-from kp_middleware.recall._digest import digest, quote
-from kp_middleware.recall._ranking import BAR, BAR_OF_WORDS, cosines, fit, order
+from kp_middleware.privacy import Policy, redact_jsonable
+from kp_middleware.recall._digest import LEVEL, digest, quote, told_objective
+from kp_middleware.recall._ranking import Cosines, bar, cosines, fit, order, rating, telling_of
 from kp_middleware.runs import fingerprint
 from kp_middleware.storage import Candidate, History, Question, Run, no_fork
 
 _MOST: Final = 200  # runs that are ranked
+_COMPARED: Final = 24  # of which each word is compared
 _DAY_S: Final = 24 * 3600
+_UNTOLD: Final = "(what it did cannot be told: {})"
 _WAIT_S: Final = 0.05  # for a lock on the file: the agent waits meanwhile
 
 
@@ -34,7 +34,6 @@ class Recalled:
         trace_id: The id of its trace.
         similarity: The cosine of what people said there and the task, from -1 to 1; 0 without a
             model.
-        objective: What it was asked.
         success: True; with ``success_source`` ``assumed`` nobody confirmed it.
         success_source: Who said so: ``feedback``, ``verdict``, ``extracted``, ``said`` or
             ``estimated``.
@@ -43,12 +42,19 @@ class Recalled:
 
     trace_id: str
     similarity: float
-    objective: str
     success: bool
     success_source: str
     age_days: int
     _run: Run = field(repr=False, compare=False)
     _policy: Policy = field(repr=False, compare=False)
+
+    @property
+    def objective(self) -> str:
+        """What it was asked, redacted as at the outbox door."""
+        try:
+            return told_objective(self._run, self._policy)
+        except RedactionError as error:
+            return _UNTOLD.format(error)
 
     def digest(self, max_tokens: int = 400, *, observations: bool = False) -> str:
         """Return what it did, redacted as at the outbox door.
@@ -66,7 +72,7 @@ class Recalled:
                 observations=observations,
             )
         except RedactionError as error:
-            return f"(what it did cannot be told: {error})"
+            return _UNTOLD.format(error)
 
     def as_message(self, max_tokens: int = 400, *, observations: bool = False) -> str:
         """Return the digest quoted as data, to be given to an agent as a message of a person."""
@@ -79,19 +85,27 @@ class Found(NamedTuple):
 
     Attributes:
         seq: The ``seq`` of its trace.
-        words: bm25 of what people said.
-        cosine: Of the beginnings of what people said; NaN without vectors.
+        cosines: Of what people said there and the task.
         shared: The words that it shares with the task.
-        fit: How telling those are, by the cosine.
-        bar: What the fit must reach.
+        told: How telling those are.
+        bar: What its fit must reach; infinite if it is too far from the task.
     """
 
     seq: int
-    words: float
-    cosine: float
+    cosines: Cosines
     shared: tuple[str, ...]
-    fit: float
-    bar: float
+    told: float
+    bar: float = math.inf
+
+    @property
+    def cosine(self) -> float:
+        """How like the task what people said is; NaN without vectors."""
+        return self.cosines.mean
+
+    @property
+    def fit(self) -> float:
+        """How well it fits: how telling the shared words are, by the cosine."""
+        return fit(self.told, self.cosine)
 
     @property
     def fits(self) -> bool:
@@ -112,6 +126,12 @@ class Memory:
         self._path = path
         self._embedder = embedder
         self._policy = policy
+
+    def warm_up(self) -> None:
+        """Load what the first recall and the first digest need: it takes a second or two."""
+        self._cosines("task", [])
+        with suppress(RedactionError):
+            redact_jsonable("task", level=LEVEL, policy=self._policy)
 
     def recall(self, task: str, allowed: Question, *, k: int = 1) -> list[Recalled]:
         """Return the runs that fit a task, the best first.
@@ -135,20 +155,25 @@ class Memory:
 
     def look(self, history: History, task: str, allowed: Question, *, k: int) -> list[Found]:
         """Return the runs that are most like a task, whether they fit or not."""
-        table, task = history.asked(), without_recalled(task)
+        table = history.asked()
+        task = own_part(without_recalled(task), table.latest_objectives())
         shares = table.shares(words_of(task))
         candidates = table.candidates(shares, allowed, most=_MOST)
         if not candidates:
             return []
-        cosine = self._cosines(task, candidates)
+        near = self._cosines(task, candidates)
+        nearest = order([one.words for one in candidates], [one.mean for one in near])
+        nearest = nearest[: max(k, _COMPARED)]
+        said = table.said([candidates[at].seq for at in nearest])
         found = []
-        for at in order([one.words for one in candidates], cosine)[:k]:
-            one, near = candidates[at], float(cosine[at])
-            shared = table.shared([*shares], one.seq)
-            bar = BAR_OF_WORDS if math.isnan(near) else BAR
-            told = fit(shares, shared, near)
-            found.append(Found(one.seq, one.words, near, tuple(shared), told, bar))
-        return found
+        for at in nearest:
+            seq = candidates[at].seq
+            theirs = {*words_of(said[seq])}
+            shared = tuple(word for word in shares if word in theirs)
+            found.append(Found(seq, near[at], shared, telling_of(shares, shared)))
+        fits = sorted((one.fit for one in found), reverse=True)
+        found.sort(key=lambda one: rating(one.told, one.cosine), reverse=True)
+        return [one._replace(bar=bar(one.cosines, len(shares), fits)) for one in found[:k]]
 
     def _recalled(self, history: History, found: Found) -> Recalled:
         run = history.run(found.seq)
@@ -159,7 +184,6 @@ class Memory:
         return Recalled(
             trace_id=run.id,
             similarity=0.0 if math.isnan(found.cosine) else found.cosine,
-            objective=run.objective,
             success=run.success,
             success_source=source,
             age_days=max(0, int(age_s // _DAY_S)),
@@ -167,9 +191,9 @@ class Memory:
             _policy=self._policy,
         )
 
-    def _cosines(self, task: str, found: Sequence[Candidate]) -> NDArray[np.float64]:
-        """Return the cosine of each run with a task; without a model that is here, NaN."""
-        nothing = np.full(len(found), np.nan)
+    def _cosines(self, task: str, found: Sequence[Candidate]) -> list[Cosines]:
+        """Return how like a task each run is; without a model that is here, NaN."""
+        nothing = [Cosines(math.nan, math.nan)] * len(found)
         if self._embedder is None:
             return nothing
         try:

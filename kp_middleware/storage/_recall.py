@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kp_middleware.asked import COMPARED
 from kp_middleware.database import Connection
 from kp_middleware.storage._estimates import TOLD_SQL
 
@@ -12,6 +13,7 @@ _LEARNED: Final = 20  # nor is one that knows how fewer runs than this ended
 _SAMPLE: Final = 1000  # of the newest runs, in which words are counted
 _MOST_ROWS: Final = 3_000  # that FTS5 ranks: 1 ms for a thousand
 _MOST_WORDS: Final = 64
+_READ_CHARS: Final = 4_000
 _ALLOWED: Final = f"""
     t.success = 1 AND t.state = 'scored' AND (:domain IS NULL OR t.domain = :domain)
     AND (:since IS NULL OR t.started_at >= :since)
@@ -34,10 +36,10 @@ _COUNTS: Final = """
     SELECT value, (SELECT count(*) FROM asked_fts WHERE asked_fts MATCH value AND rowid > :first)
     FROM json_each(:words)
 """
-_SHARED: Final = """
-    SELECT value FROM json_each(:words)
-    WHERE EXISTS (SELECT 1 FROM asked_fts WHERE asked_fts MATCH value AND rowid = :seq)
-"""
+_SAID: Final = f"""
+    SELECT trace_seq, substr(said, 1, {_READ_CHARS}) FROM asked
+    WHERE trace_seq IN (SELECT value FROM json_each(:seqs))
+"""  # noqa: S608 - ours
 _EFFECTS: Final = f"""
     SELECT recalled IS NOT NULL, count(*), count(known), round(avg(known), 4),
            round(avg(step_count), 2), round(avg(recovery_count), 2), round(avg(tokens), 1)
@@ -146,11 +148,13 @@ class RecallTable:
         rows = self._rows(_FITTING, query=" OR ".join(words), most=most, **allowed._asdict())
         return [*map(Candidate._make, rows)]
 
-    def shared(self, words: Sequence[str], seq: int) -> list[str]:
-        """Return those of the words that people said in a run."""
-        quoted = {_quoted(word): word for word in words}
-        found = self._rows(_SHARED, words=json.dumps([*quoted]), seq=seq)
-        return [quoted[one] for (one,) in found]
+    def said(self, seqs: Sequence[int]) -> dict[int, str]:
+        """Return the beginning of what people said in each of these runs."""
+        return dict(self._rows(_SAID, seqs=json.dumps(seqs)))
+
+    def latest_objectives(self) -> list[str]:
+        """Return the objectives of the newest runs."""
+        return latest_objectives(self._connection)
 
     def effects(self) -> list[RecallEffect]:
         """Return how runs went with a recall and without, since the first with one."""
@@ -159,6 +163,14 @@ class RecallTable:
 
     def _rows(self, sql: str, **values: object) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()
+
+
+def latest_objectives(connection: Connection) -> list[str]:
+    """Return the objectives of the newest runs."""
+    rows = connection.execute(
+        "SELECT objective FROM traces ORDER BY seq DESC LIMIT ?", (COMPARED,)
+    ).fetchall()
+    return [objective for (objective,) in rows]
 
 
 def _quoted(word: str) -> str:

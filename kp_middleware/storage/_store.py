@@ -50,6 +50,7 @@ class StoredRun(NamedTuple):
         document: The ReasoningTrace as JSON.
         steps: The full number of steps; likewise ``tools`` and ``recoveries``.
         score: From 0 to 1; None if it has none.
+        said: What people said, by which it is recalled.
     """
 
     document: str
@@ -57,6 +58,7 @@ class StoredRun(NamedTuple):
     tools: int
     recoveries: int
     score: float | None
+    said: str = ""
 
 
 class EarlierReading(NamedTuple):

@@ -11,6 +11,7 @@ from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.instants import instant, to_milliseconds
+from kp_middleware.storage._recall import latest_objectives
 from kp_middleware.storage._records import marked
 from kp_middleware.storage._store import (
     LAST_SEQ,
@@ -128,8 +129,9 @@ class Traces(Queries):
     def stored(self, seq: int) -> StoredRun:
         (stored,) = self._all(
             StoredRun,
-            f"SELECT {marked('d.body')}, t.step_count, t.tool_count, t.recovery_count, t.score"  # noqa: S608 - ours
-            " FROM traces t JOIN documents d ON d.trace_seq = t.seq WHERE t.seq = ?",
+            f"SELECT {marked('d.body')}, t.step_count, t.tool_count, t.recovery_count, t.score,"  # noqa: S608 - ours
+            " coalesce(a.said, '') FROM traces t JOIN documents d ON d.trace_seq = t.seq"
+            " LEFT JOIN asked a ON a.trace_seq = t.seq WHERE t.seq = ?",
             (seq,),
         )
         return stored
@@ -256,6 +258,7 @@ class Traces(Queries):
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
         fields = {"seq": seq, **_row(run)}
+        latest = latest_objectives(self._connection)
         cursor = self._run(
             f"INSERT INTO traces ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",  # noqa: S608 - our own names
             (*fields.values(),),
@@ -276,8 +279,9 @@ class Traces(Queries):
             (seq, run.trace.model_dump_json()),
         )
         if _state(run) == "recorded":
+            said = said_in(run.trace, latest)
             self._run(
-                "INSERT INTO asked (trace_seq, said) VALUES (?, ?)", (seq, said_in(run.trace))
+                "INSERT INTO asked (trace_seq, said) VALUES (?, ?)", (seq, said)
             )
         return seq
 
