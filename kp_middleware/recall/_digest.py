@@ -32,6 +32,7 @@ LEVEL: Final = "aggregated"
 _READ_CHARS: Final = 1000  # of a text, before redaction: as much as is ever shown of it
 _READ_CALLS: Final = 60
 _VALUE_CHARS: Final = 200
+_CALLS_OF_FORM: Final = 3
 _CHARS_PER_TOKEN: Final = 3.5
 
 
@@ -98,6 +99,18 @@ def told_objective(run: Run, policy: Policy) -> str:
         RedactionError: If it is not certain that the rest is clean.
     """
     return str(_clean(run, policy, _calls(run.steps)[-_READ_CALLS:])["objective"])
+
+
+def is_form(run: Run) -> bool:
+    """Return True if a run made few calls, each with a value that its task named.
+
+    What it did is then a form, to be filled in with the values of another task.
+    """
+    calls = _calls(run.steps)
+    named = " ".join([run.objective, *_asked_later(run.steps)])
+    return 0 < len(calls) <= _CALLS_OF_FORM and all(
+        any(_is_named(value, named) for value in _values(call.input)) for call in calls
+    )
 
 
 def quote(run: Run, text: str, *, age_days: int) -> str:
@@ -189,6 +202,17 @@ def _json(value: Any, named: str, width: int) -> str:
         case str() | int() | float() if _is_named(str(value), named):
             return "…"
     return _cut(_line(json.dumps(value, ensure_ascii=False)), width)
+
+
+def _values(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers in arguments."""
+    match value:
+        case dict():
+            yield from (one for member in value.values() for one in _values(member))
+        case list():
+            yield from (one for item in value for one in _values(item))
+        case str() | int() | float():
+            yield str(value)
 
 
 def _is_named(text: str, named: str) -> bool:

@@ -15,6 +15,9 @@ _NEAR: Final = (0.86, 0.6)
 _ALIKE: Final = (0.76, 0.5)
 """The same for a run that may be another one of a like task: words must tell them apart."""
 
+_FORM: Final = (0.5, 0.3)
+"""The same for a run that is done the same way with other values."""
+
 _FEW_WORDS: Final = 8
 """A task of fewer words tells little: then no other run may fit nearly as well."""
 
@@ -98,22 +101,23 @@ def rating(told: float, cosine: float) -> float:
     return told if math.isnan(cosine) else cosine + _WORDS_FOR_COSINE * min(told, 1.0)
 
 
-def bar(cosines: Cosines, words: int, fits: Sequence[float]) -> float:
+def bar(cosines: Cosines, words: int, fits: Sequence[float], *, is_form: bool = False) -> float:
     """Return what the fit of a run must reach.
 
     Tasks of one template share most of their words, and are taken for each other unless a run is
-    near, or fits much better than the others.
+    near, fits much better than the others, or is a form to be filled in.
 
     Args:
         cosines: Of the run.
         words: The number of different words of the task.
         fits: Those of the runs that fit best, the best first.
+        is_form: Whether the run took all that it did from its task.
 
     >>> near, alike, far = Cosines(0.9, 0.9), Cosines(0.8, 0.8), Cosines(0.6, 0.6)
     >>> bar(near, 5, [1.2, 1.1]), bar(alike, 5, [1.2, 1.0]), bar(far, 5, [1.2])
     (0.6, 1.6, inf)
-    >>> bar(alike, 20, [0.9, 0.8, 0.4, 0.2])
-    0.5
+    >>> bar(alike, 20, [0.9, 0.8, 0.4, 0.2]), bar(far, 5, [1.2], is_form=True)
+    (0.5, 0.3)
     """
     same = _SAME if words >= _FEW_WORDS else 1
     others = _CLEARLY * fits[same] if len(fits) > same else 0.0
@@ -121,6 +125,8 @@ def bar(cosines: Cosines, words: int, fits: Sequence[float]) -> float:
         return max(_WORDS_ALONE, others)
     if cosines.opening >= _NEAR[0]:
         return _NEAR[1]
+    if is_form and cosines.mean >= _FORM[0]:
+        return _FORM[1]
     return max(_ALIKE[1], others) if cosines.mean >= _ALIKE[0] else math.inf
 
 

@@ -14,7 +14,7 @@ from kp_middleware.embedding import Embedder, MiniLMEmbedder
 from kp_middleware.errors import EmbedderError, RedactionError
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.privacy import Policy, redact_jsonable
-from kp_middleware.recall._digest import LEVEL, digest, quote, told_objective
+from kp_middleware.recall._digest import LEVEL, digest, is_form, quote, told_objective
 from kp_middleware.recall._ranking import Cosines, bar, cosines, fit, order, rating, telling_of
 from kp_middleware.runs import fingerprint
 from kp_middleware.storage import Candidate, History, Question, Run, no_fork
@@ -173,7 +173,12 @@ class Memory:
             found.append(Found(seq, near[at], shared, telling_of(shares, shared)))
         fits = sorted((one.fit for one in found), reverse=True)
         found.sort(key=lambda one: rating(one.told, one.cosine), reverse=True)
-        return [one._replace(bar=bar(one.cosines, len(shares), fits)) for one in found[:k]]
+        return [
+            one._replace(
+                bar=bar(one.cosines, len(shares), fits, is_form=is_form(history.run(one.seq)))
+            )
+            for one in found[:k]
+        ]
 
     def _recalled(self, history: History, found: Found) -> Recalled:
         run = history.run(found.seq)
