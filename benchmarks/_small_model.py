@@ -161,6 +161,7 @@ def _built() -> tuple[Path, Path]:
                 "-B",
                 "build",
                 "-DCMAKE_BUILD_TYPE=Release",
+                "-DGGML_NATIVE=OFF",  # a virtual machine may promise what it cannot do
                 *(f"-DLLAMA_{part}=OFF" for part in OFF),
             ]
         )

@@ -15,7 +15,7 @@ _NEAR: Final = (0.86, 0.6)
 _ALIKE: Final = (0.76, 0.5)
 """The same for a run that may be another one of a like task: words must tell them apart."""
 
-_FORM: Final = (0.5, 0.3)
+_FORM: Final = (0.5, 0.45)
 """The same for a run that is done the same way with other values."""
 
 _FEW_WORDS: Final = 8
@@ -117,7 +117,7 @@ def bar(cosines: Cosines, words: int, fits: Sequence[float], *, is_form: bool = 
     >>> bar(near, 5, [1.2, 1.1]), bar(alike, 5, [1.2, 1.0]), bar(far, 5, [1.2])
     (0.6, 1.6, inf)
     >>> bar(alike, 20, [0.9, 0.8, 0.4, 0.2]), bar(far, 5, [1.2], is_form=True)
-    (0.5, 0.3)
+    (0.5, 0.45)
     """
     same = _SAME if words >= _FEW_WORDS else 1
     others = _CLEARLY * fits[same] if len(fits) > same else 0.0

@@ -2,12 +2,13 @@
 
 import asyncio
 import sqlite3
-import time
+import threading
 from contextlib import closing
 
 import pytest
 
-from kp_middleware import KnowledgePulse, ReasoningTrace, Step, current_trace
+from kp_middleware import KnowledgePulse, ReasoningTrace, Step, Tool, current_trace
+from kp_middleware.database import connect
 from kp_middleware.embedding import embedded_text
 from kp_middleware.testing import StandInEmbedder
 
@@ -64,6 +65,65 @@ def test_the_agent_s_own_word_is_believed(kp):
     kp.submit(trace)
 
     assert [one.success_source for one in kp.recall(TASK)] == ["said"]
+
+
+PROMPT = "You work for a shop. Be polite and brief. Ask for the number of the order first. " * 60
+
+
+def test_a_task_is_found_in_a_prompt_that_all_runs_share(kp):
+    known = [kept(kp, f"{PROMPT}\nCustomer: {task}\n{PROMPT}") for task in (*OTHERS, TASK)]
+
+    found = kp.recall(f"{PROMPT}\nCustomer: {TASK}\n{PROMPT}", k=3)
+
+    assert ids(found) == known[-1:]
+    assert kp.recall(f"{PROMPT}\nCustomer: Book a flight to Oslo in May.\n{PROMPT}") == []
+
+
+def did(kp, objective, **arguments):
+    """A run that succeeded with one call."""
+    call = Step(step_id=0, type="tool_call", tool=Tool(name="scale"), input=arguments)
+    trace = ReasoningTrace.of(objective, [call])
+    kp.submit(trace)
+    kp.feedback(trace.id, success=True)
+    return trace.id
+
+
+def test_tasks_of_one_template_are_not_taken_for_each_other(kp):
+    for service in ("checkout", "search", "billing", "catalog"):
+        did(kp, f"Scale {service} to many replicas.", steps=["drain", "grow"])
+
+    assert kp.recall("Scale scheduler to many replicas.", k=3) == []
+
+
+def test_a_run_that_took_all_from_its_task_is_a_form_for_other_values(kp):
+    for service in ("checkout", "search", "billing", "catalog"):
+        did(kp, f"Scale the {service} service to many replicas now.", service=service)
+
+    assert len(kp.recall("Scale the scheduler service to many replicas now.", k=3)) == 3
+
+
+def test_an_objective_is_told_redacted(kp):
+    kept(kp, f"{TASK} Tell anna@example.com.")
+
+    (found,) = kp.recall(TASK)
+
+    assert found.objective == f"{TASK} Tell [REDACTED:email]."
+
+
+def test_what_a_first_recall_loads_is_loaded_in_the_background(db):
+    asked, may_go_on = threading.Event(), threading.Event()
+
+    class Slow(StandInEmbedder):
+        def embed(self, text):
+            asked.set()
+            assert may_go_on.wait(20)
+            return super().embed(text)
+
+    with KnowledgePulse(db=db, embedder=Slow()) as kp:
+        kp.warm_up_recall()
+
+        assert asked.wait(20)
+        may_go_on.set()
 
 
 def test_nothing_is_said_where_nothing_fits(kp):
@@ -181,10 +241,18 @@ def test_a_locked_file_is_not_waited_for(kp, db):
     with closing(sqlite3.connect(db, isolation_level=None)) as other:
         other.execute("PRAGMA journal_mode = DELETE")
         other.execute("BEGIN EXCLUSIVE")
-        began_s = time.monotonic()
 
         assert kp.recall(TASK) == []
-        assert time.monotonic() - began_s < 1.0  # as a reader, it would wait that long
+
+
+def test_a_file_is_waited_for_once_and_then_read_as_it_was(kp, db):
+    kept(kp, TASK)
+    with closing(connect(db, read_only=True, wait_s=0.05)) as reader:
+        before = reader.execute("SELECT count(*) FROM traces").fetchone()
+        kept(kp, TASK)
+
+        assert reader.execute("PRAGMA busy_timeout").fetchone() == (0,)
+        assert reader.execute("SELECT count(*) FROM traces").fetchone() == before
 
 
 def test_what_fails_in_the_embedder_is_no_trouble(db):
