@@ -43,8 +43,8 @@ def recall(
 ) -> None:
     """Show what worked: runs that succeeded at a task like TASK.
 
-    Nothing is shown where nothing fits: the words that a run shares with TASK must tell enough, by
-    how few runs of the file have them. Only runs whose success is known, or estimated at 0.8 and
+    Nothing is shown where nothing fits: a run must be near, fit clearly better than the others, or
+    have taken what it did from its task. Only runs whose success is known, or estimated at 0.8 and
     more from 20 known ones.
 
     \b
