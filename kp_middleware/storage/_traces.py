@@ -280,9 +280,7 @@ class Traces(Queries):
         )
         if _state(run) == "recorded":
             said = said_in(run.trace, latest)
-            self._run(
-                "INSERT INTO asked (trace_seq, said) VALUES (?, ?)", (seq, said)
-            )
+            self._run("INSERT INTO asked (trace_seq, said) VALUES (?, ?)", (seq, said))
         return seq
 
 
