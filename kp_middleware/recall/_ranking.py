@@ -15,6 +15,12 @@ _NEAR: Final = (0.86, 0.6)
 _ALIKE: Final = (0.76, 0.5)
 """The same for a run that may be another one of a like task: words must tell them apart."""
 
+_ALONE: Final = (0.5, 0.5)
+"""The same for a run that no other one comes near."""
+
+_BY_FAR: Final = 5.0
+"""How many times as well as any other such a run fits."""
+
 _FORM: Final = (0.5, 0.45)
 """The same for a run that is done the same way with other values."""
 
@@ -114,20 +120,28 @@ def bar(cosines: Cosines, words: int, fits: Sequence[float], *, is_form: bool = 
         is_form: Whether the run took all that it did from its task.
 
     >>> near, alike, far = Cosines(0.9, 0.9), Cosines(0.8, 0.8), Cosines(0.6, 0.6)
-    >>> bar(near, 5, [1.2, 1.1]), bar(alike, 5, [1.2, 1.0]), bar(far, 5, [1.2])
-    (0.6, 1.6, inf)
-    >>> bar(alike, 20, [0.9, 0.8, 0.4, 0.2]), bar(far, 5, [1.2], is_form=True)
+    >>> bar(near, 5, [1.2, 1.1]), bar(alike, 5, [1.2, 1.0]), bar(far, 5, [0.6])
+    (0.6, 1.6, 0.5)
+    >>> bar(alike, 20, [0.9, 0.8, 0.4, 0.2]), bar(far, 5, [1.2, 1.1], is_form=True)
     (0.5, 0.45)
     """
-    same = _SAME if words >= _FEW_WORDS else 1
-    others = _CLEARLY * fits[same] if len(fits) > same else 0.0
     if math.isnan(cosines.mean):
-        return max(_WORDS_ALONE, others)
+        return max(_WORDS_ALONE, _CLEARLY * _at(fits, _SAME))
+    ways = []
     if cosines.opening >= _NEAR[0]:
-        return _NEAR[1]
+        ways.append(_NEAR[1])
     if is_form and cosines.mean >= _FORM[0]:
-        return _FORM[1]
-    return max(_ALIKE[1], others) if cosines.mean >= _ALIKE[0] else math.inf
+        ways.append(_FORM[1])
+    if cosines.mean >= _ALIKE[0]:
+        other = _at(fits, _SAME if words >= _FEW_WORDS else 1)
+        ways.append(max(_ALIKE[1], _CLEARLY * other))
+    if cosines.mean >= _ALONE[0]:
+        ways.append(max(_ALONE[1], _BY_FAR * _at(fits, 1)))
+    return min(ways, default=math.inf)
+
+
+def _at(fits: Sequence[float], place: int) -> float:
+    return fits[place] if place < len(fits) else 0.0
 
 
 def _ranks(scores: NDArray[np.float64]) -> NDArray[np.float64]:
