@@ -103,8 +103,12 @@ def int8_folder(folder: Path, digest: str) -> Path:
         EmbedderError: If it cannot be made; no other source is tried.
     """
     made = locations.cache_folder() / f"all-MiniLM-L6-v2-{digest}-int8"
+    if not _missing(made):
+        return made
     try:
-        return _made(made, partial(_quantize, folder))
+        from kp_middleware.embedding._onnx import export_int8
+
+        return _made(made, partial(export_int8, folder))
     except Exception as exc:
         problem = f"cannot quantize the embedding model to int8: {exc}"
         raise EmbedderError(f"{problem}; set KP_EMBEDDER to minilm") from exc
@@ -148,7 +152,8 @@ def _downloaded() -> Path:
 
 
 def _converted() -> Path:
-    return _made(_conversion(), _convert)
+    folder = _conversion()
+    return _made(folder, partial(_convert, _installed())) if _missing(folder) else folder
 
 
 def _convertible() -> Path:
@@ -170,8 +175,7 @@ def _installed() -> Path:
     return Path(package.origin).parent / "model"
 
 
-def _convert(target: Path) -> None:
-    weights = _installed()
+def _convert(weights: Path, target: Path) -> None:
     from kp_middleware.embedding._onnx import export_onnx
 
     if file_sha256(weights / "model.safetensors") != _WEIGHTS_SHA256:
@@ -179,16 +183,8 @@ def _convert(target: Path) -> None:
     export_onnx(weights, target)
 
 
-def _quantize(source: Path, target: Path) -> None:
-    from kp_middleware.embedding._onnx import export_int8
-
-    export_int8(source, target)
-
-
 def _made(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return a folder of our cache, making it atomically, under a lock, if it is not complete."""
-    if not _missing(folder):
-        return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with alone(folder.with_suffix(".lock"), waits=True):
         if _missing(folder):
