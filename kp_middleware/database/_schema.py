@@ -187,8 +187,6 @@ class Upgrade(NamedTuple):
     """The result of a schema upgrade.
 
     Attributes:
-        before: The schema version before.
-        now: The schema version now.
         copy: A copy of the old file in the same folder; None if the schema was current.
     """
 

@@ -42,7 +42,6 @@ class LearnedRun(NamedTuple):
     """What the estimate learns from a known run.
 
     Attributes:
-        seq: The ``seq`` of its trace.
         features: float32, little-endian.
         vector: The same; None if it has none of this embedder.
         p: What was estimated when it ended, from 0 to 1; likewise ``base``; None: nothing.

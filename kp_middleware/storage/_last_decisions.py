@@ -24,8 +24,6 @@ class LastDecisions(NamedTuple):
         gate: The name of the last run's gate; empty if there is none.
         top_tenth: The score that the best tenth reach.
         domains: The same for each domain with 10 or more of these runs, the largest first.
-        withheld: The number of withheld runs by reason, one of `WITHHELD`.
-        gates: The number of different gates that decided.
     """
 
     runs: int = 0

@@ -140,21 +140,14 @@ class Filters(NamedTuple):
     """Filters for traces; a trace has to match all of them.
 
     Attributes:
-        domain: Traces of this domain.
         above: Traces that reached the threshold (True) or did not (False).
         state: Traces in this state, one of `STATES`.
-        tool: Traces that used this tool.
-        failing: Traces in which this tool failed.
-        error: Traces that ended in an exception of this type.
         failed: Traces whose task was not done.
         slower_ms: Traces that took this many milliseconds or more.
         since: Traces that started at this instant or later: ``2026-11-01T09:14:03.120Z``.
         after: Traces recorded after the one with this id prefix; also ``@best``.
         text: Traces with these words in the objective, the result or a step.
         outcome: Traces that ``succeeded``, ``failed``, or of which that is ``not known``.
-        model: Traces that used this model.
-        agent: Traces of the agent with this name.
-        thread: Traces of this conversation.
         min_score: Traces that score this or more.
         max_score: Traces that score less.
         until: Traces that started before this instant.

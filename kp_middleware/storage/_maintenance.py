@@ -170,7 +170,6 @@ class PruneSelection(NamedTuple):
         before: Traces that started at this instant or later are kept.
         domain: Traces of other domains are kept; None means any domain.
         below: Traces with this score or more, or with none, are kept; None ignores the score.
-        keep_sent: Whether sent traces are kept.
     """
 
     newest: int

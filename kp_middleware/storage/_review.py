@@ -65,8 +65,6 @@ class Candidate(NamedTuple):
     """A scored run that nobody has judged.
 
     Attributes:
-        seq: The ``seq`` of its trace.
-        is_forwarded: Whether the gate lets it leave.
         sureness: How far its estimated success is from 0.5; 0 without an estimate.
     """
 
@@ -76,12 +74,7 @@ class Candidate(NamedTuple):
 
 
 class Unjudged(NamedTuple):
-    """How many of the last runs that a gate let through nobody has judged.
-
-    Attributes:
-        unjudged: Nobody has said how they ended.
-        forwarded: All of them.
-    """
+    """How many of the last runs that a gate let through nobody has judged."""
 
     unjudged: int
     forwarded: int
