@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
-from kp_middleware.database import Connection, transaction
+from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.sharing import ItemState, LoggedVector, Place, SharedItem, SharedRun
 
 _TO_SHIP: Final = -1
@@ -89,15 +89,11 @@ class Unshared(NamedTuple):
     since: str | None
 
 
-class SharedRuns:
-    """The part of a file that is shared with other hosts.
-
-    Args:
-        connection: To the file.
-    """
+class SharedRuns(Queries):
+    """The part of a file that is shared with other hosts."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
 
     def pod(self) -> str:
@@ -109,7 +105,7 @@ class SharedRuns:
                 if found is None:
                     found = f"{platform.node() or 'pod'}-{os.urandom(4).hex()}"
                     self._set(_POD, found)
-                    self._connection.execute(
+                    self._run(
                         "UPDATE traces SET shared_seq = ? WHERE state = 'scored'"
                         " AND shared_seq IS NULL AND visibility <> 'private'",
                         (_TO_SHIP,),
@@ -140,7 +136,7 @@ class SharedRuns:
         """Let a recorded run ask; in the transaction that has compared it."""
         place = self.place() or Place()
         told = asking._replace(place=place.seq)[2:-1]
-        self._connection.execute(
+        self._run(
             "UPDATE traces SET shared_seq = ?, reason_code = 'asks', reason_args = ?"
             " WHERE seq = ? AND state = 'recorded'",
             (_ASKS, json.dumps(dict(zip(Asking._fields[2:-1], told, strict=True))), asking.seq),
@@ -148,13 +144,11 @@ class SharedRuns:
 
     def mark(self, seq: int, *, stays: bool) -> None:
         """Mark a scored run: to be shipped, or to stay here."""
-        self._connection.execute(
-            "UPDATE traces SET shared_seq = ? WHERE seq = ?", (0 if stays else _TO_SHIP, seq)
-        )
+        self._run("UPDATE traces SET shared_seq = ? WHERE seq = ?", (0 if stays else _TO_SHIP, seq))
 
     def asking(self, limit: int) -> list[Asking]:
         """Return the runs that ask, the oldest first."""
-        rows = self._connection.execute(
+        rows = self._run(
             "SELECT t.seq, t.id, t.reason_args, (SELECT v.vector FROM vectors v"
             "  WHERE v.trace_seq = t.seq AND v.embedder = t.reason_args ->> 'embedder'"
             "  ORDER BY v.seq DESC LIMIT 1)"
@@ -165,32 +159,30 @@ class SharedRuns:
 
     def decide(self, seq: int) -> bool:
         """Prepare a run that asks for its evaluation, in this transaction; False: it is gone."""
-        row = self._connection.execute(
+        row = self._row(
             "UPDATE traces SET reason_code = NULL, reason_args = NULL"
             " WHERE seq = ? AND shared_seq = ? AND state = 'recorded' RETURNING 1",
             (seq, _ASKS),
-        ).fetchone()
+        )
         return row is not None
 
     def to_ship(self, limit: int) -> list[int]:
         """Return the scored runs to append, the oldest first."""
-        rows = self._connection.execute(
+        return self._column(
             "SELECT seq FROM traces WHERE shared_seq = ? AND state = 'scored' ORDER BY seq LIMIT ?",
             (_TO_SHIP, limit),
         )
-        return [seq for (seq,) in rows]
 
     def to_revise(self, limit: int) -> list[int]:
         """Return the runs in the log of which more was told since."""
-        rows = self._connection.execute(
+        return self._column(
             "SELECT seq FROM traces WHERE shared_seq < ? ORDER BY seq LIMIT ?", (_ASKS, limit)
         )
-        return [seq for (seq,) in rows]
 
     def revised(self, seq: int, before: int) -> None:
         """Note that the log knows what was told of a run, unless more was told meanwhile."""
         with transaction(self._connection):
-            self._connection.execute(
+            self._run(
                 "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
                 " AND (SELECT count(*) FROM feedback WHERE trace_seq = seq) = ?",
                 (seq, _ASKS, before),
@@ -198,25 +190,19 @@ class SharedRuns:
 
     def told(self, seq: int) -> int:
         """Return how often something was told of a run."""
-        (count,) = self._connection.execute(
-            "SELECT count(*) FROM feedback WHERE trace_seq = ?", (seq,)
-        ).fetchone()
+        count = self._value("SELECT count(*) FROM feedback WHERE trace_seq = ?", (seq,))
         return int(count)
 
     def forget(self, ids: Iterable[str]) -> None:
         """Forget runs of other hosts that were deleted."""
         with transaction(self._connection):
             for id_ in ids:
-                self._connection.execute(
-                    "DELETE FROM vectors WHERE key = ? AND trace_seq IS NULL", (id_,)
-                )
-                self._connection.execute(
-                    "DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", (id_,)
-                )
+                self._run("DELETE FROM vectors WHERE key = ? AND trace_seq IS NULL", (id_,))
+                self._run("DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", (id_,))
 
     def run(self, seq: int, pod: str) -> tuple[SharedRun, str | None] | None:
         """Return a scored run as a row of the log, and its document; None if it is gone."""
-        row = self._connection.execute(_RUN, (seq,)).fetchone()
+        row = self._row(_RUN, (seq,))
         if row is None:
             return None
         plain, signals, weights, facts, rest = _parts(row, len(_PLAIN), 4, 4, len(_FACTS), 4)
@@ -239,10 +225,7 @@ class SharedRuns:
 
     def facts(self, seq: int) -> str:
         """Return the facts of a run as they stand in the log: JSON."""
-        (row,) = self._connection.execute(
-            f"SELECT {', '.join(_FACTS)} FROM traces WHERE seq = ?",  # noqa: S608 - our own names
-            (seq,),
-        ).fetchall()
+        row = self._row(f"SELECT {', '.join(_FACTS)} FROM traces WHERE seq = ?", (seq,))  # noqa: S608 - our own names
         return json.dumps(dict(zip(_FACTS, row, strict=True)))
 
     def shipped(self, places: Mapping[str, int]) -> None:
@@ -274,9 +257,9 @@ class SharedRuns:
             places: Of those of our runs that are still in it; the others are shipped again.
         """
         with transaction(self._connection):
-            self._connection.execute("DELETE FROM vectors WHERE trace_seq IS NULL")
-            self._connection.execute("DELETE FROM meta WHERE key = ?", (_PLACE,))
-            known = self._connection.execute(
+            self._run("DELETE FROM vectors WHERE trace_seq IS NULL")
+            self._run("DELETE FROM meta WHERE key = ?", (_PLACE,))
+            known = self._run(
                 "SELECT seq, id FROM traces WHERE shared_seq > 0 OR shared_seq < -2"
             ).fetchall()
             self._connection.executemany(
@@ -290,7 +273,7 @@ class SharedRuns:
 
     def in_log(self, after: int, limit: int) -> list[tuple[int, str]]:
         """Return the ``seq`` and id of some runs that were appended, after a ``seq``."""
-        return self._connection.execute(
+        return self._run(
             "SELECT seq, id FROM traces WHERE seq > ? AND (shared_seq > 0 OR shared_seq < -2)"
             " ORDER BY seq LIMIT ?",
             (after, limit),
@@ -298,40 +281,38 @@ class SharedRuns:
 
     def unshared(self) -> Unshared:
         """Count what waits."""
-        row = self._connection.execute(
+        row = self._row(
             "SELECT coalesce(sum(shared_seq <> ?1), 0), coalesce(sum(shared_seq = ?1), 0),"
             " min(started_at) FROM traces WHERE shared_seq < 0",
             (_ASKS,),
-        ).fetchone()
+        )
         return Unshared(*row)
 
     def is_copy(self) -> bool:
         """Return whether the file holds no run but those of a copy of the log."""
-        (own,) = self._connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM traces WHERE pod IS NULL)"
-        ).fetchone()
+        own = self._value("SELECT EXISTS (SELECT 1 FROM traces WHERE pod IS NULL)")
         return not own
 
     def copied(self, id_: str) -> int | None:
         """Return the ``seq`` of a run in this copy; None if it is not there yet."""
-        row = self._connection.execute("SELECT seq FROM traces WHERE id = ?", (id_,)).fetchone()
+        row = self._row("SELECT seq FROM traces WHERE id = ?", (id_,))
         return None if row is None else int(row[0])
 
     def copy(self, seq: int, place: int, run: SharedRun, state: str | None) -> None:
         """Complete a run that was recorded and evaluated in this transaction: it is another's."""
-        self._connection.execute(
+        self._run(
             "UPDATE traces SET shared_seq = ?, pod = ?, scorer = ?, decided_at = ?,"
             " scored_ms = NULL WHERE seq = ?",
             (place, run.pod, run.scorer, run.decided_at, seq),
         )
         if run.vector is not None and run.embedder is not None:
-            self._connection.execute(
+            self._run(
                 "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
                 " VALUES (?, ?, ?, ?, ?)",
                 (seq, run.id, run.embedder, int(time.time() * 1000), run.vector),
             )
         if state is not None:
-            self._connection.execute(
+            self._run(
                 "INSERT INTO outbox (trace_seq, state, claimed_by, idempotency_key, registry,"
                 " redactor) VALUES (?, 'pending', ?, '', '', '')",
                 (seq, _HANDED_OVER),
@@ -343,7 +324,7 @@ class SharedRuns:
 
     def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
         """Return items of the outbox here that the shared one has not got, with their ``seq``."""
-        rows = self._connection.execute(
+        rows = self._run(
             "SELECT o.trace_seq, t.id, o.body, o.redactor, o.redactions, o.idempotency_key"
             " FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
             " WHERE o.state = 'pending' AND o.claimed_by IS NOT ? AND o.body IS NOT NULL"
@@ -362,12 +343,11 @@ class SharedRuns:
 
     def open_items(self, state: str, limit: int) -> list[str]:
         """Return the ids of items in the shared outbox that are in this state here."""
-        rows = self._connection.execute(
+        return self._column(
             "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
             " WHERE o.state = ? AND o.claimed_by = ? ORDER BY o.trace_seq LIMIT ?",
             (state, _HANDED_OVER, limit),
         )
-        return [id_ for (id_,) in rows]
 
     def note(self, items: Iterable[ItemState]) -> None:
         """Note what became of items in the shared outbox."""
@@ -396,11 +376,11 @@ class SharedRuns:
             )
 
     def _meta(self, key: str) -> str | None:
-        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
+        value: str | None = self._value("SELECT value FROM meta WHERE key = ?", (key,))
+        return value
 
     def _set(self, key: str, value: str) -> None:
-        self._connection.execute(
+        self._run(
             "INSERT INTO meta (key, value) VALUES (?, ?)"
             " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             (key, value),
