@@ -11,7 +11,7 @@ VERSIONS := core-1.0 core-alone datasette-1.0 frameworks langgraph-1.1 peers
 COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --upgrade
 
-.PHONY: demo test test-slow test-versions test-frameworks test-fleet test-foreign test-names test-readers test-minimum test-python test-wheel lint types imports docs golden pictures site bench bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak \
+.PHONY: demo test test-slow test-versions test-frameworks test-fleet test-foreign test-names test-readers test-minimum test-python test-wheel lint types imports docs golden pictures site bench bench-fleet bench-gate bench-growth bench-inspection bench-novelty bench-peers bench-recall-live soak soak-fleet \
 	changelog lock clean
 
 demo: $(READY)
@@ -127,6 +127,14 @@ bench-recall-live: $(READY)
 # Several processes and a hostile registry: what is lost, what is sent twice, what the agents pay.
 soak: $(READY)
 	$(BIN)/python benchmarks/soak.py
+
+# Hosts and their PostgreSQL are killed at random for five minutes: what is lost, decided twice, or sent twice.
+soak-fleet: $(READY)
+	$(BIN)/python benchmarks/soak_fleet.py
+
+# What several hosts cost PostgreSQL and the agent, beside the same SQL alone.
+bench-fleet: $(READY)
+	$(BIN)/python benchmarks/fleet.py
 
 # The first table beside Langfuse, OpenInference, MLflow and Opik: an environment of 720 MB, some minutes.
 bench-peers: .venv-peers/ready

@@ -58,7 +58,7 @@ CREATE INDEX traces_started   ON traces(started_at);
 CREATE INDEX traces_domain    ON traces(domain, started_at);
 CREATE INDEX traces_score     ON traces(score) WHERE score IS NOT NULL;
 CREATE INDEX traces_margin    ON traces(margin) WHERE margin IS NOT NULL;
-CREATE INDEX traces_unshared  ON traces(shared_seq) WHERE shared_seq < 0;  -- what waits for the shared log
+CREATE INDEX traces_shared    ON traces(shared_seq) WHERE shared_seq IS NOT NULL;  -- what waits for the shared log, and the last that is in it
 CREATE INDEX traces_unscored  ON traces(state, shared_seq) WHERE score IS NULL;   -- what waits, in the order of seq, or failed
 CREATE INDEX traces_failed    ON traces(seq) WHERE success = 0;          -- `list --failed`: success stands behind long texts
 CREATE INDEX traces_cleared   ON traces(seq) WHERE decision = 'forward'; -- to find those that no key could send yet

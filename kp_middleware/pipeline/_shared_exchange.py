@@ -112,7 +112,8 @@ class Exchange:
             self._revise()
             self._hand_over()
         except LogChangedError:
-            logger.warning("%s is not the log it was: what is missing is shipped again", self._log)
+            words = "%s is not the log it was: what is missing there is shipped again"
+            logger.warning(words, self.link.shown)
             self._begin_anew()
             return True
         self._beat()
@@ -146,6 +147,8 @@ class Exchange:
 
     def _pull(self) -> None:
         place, before = self._runs.place(), None
+        if (ours := self._runs.newest()) is not None:
+            self._log.check(ours)
         while place != before or before is None:
             before = place
             pulled = self._log.pull(place)
@@ -162,7 +165,7 @@ class Exchange:
         while known := self._runs.in_log(after, 1000):
             after = known[-1][0]
             there |= self._log.places([id_ for _, id_ in known])
-        self._runs.begin_anew(there)
+        self._runs.begin_anew(there, self._log.check(Place()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
         with no_fork():

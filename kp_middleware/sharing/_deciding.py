@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kp_middleware.core.share import Ranking
-from kp_middleware.sharing._link import Connection, Link, bounded
+from kp_middleware.sharing._link import Connection, Link, locking
 from kp_middleware.sharing._outbox import SharedOutbox
 from kp_middleware.sharing._pulling import pull, vectors_since
 from kp_middleware.sharing._records import Decided, Known, LoggedVector, Place, SharedRun
@@ -138,11 +138,10 @@ def decide(
         place = pulled.place
 
     def work(connection: Connection) -> dict[str, int]:
-        with bounded(connection):
-            asked = connection.execute(_ANSWERED, ([*ids],))
-            locked = connection.execute(_LOCK)
-            answers = {run.id: (seq, run) for seq, run in map(_answer, asked.fetchall())}
-            head = locked.fetchall()[0][0]
+        with locking(connection):
+            asked = connection.execute(_ANSWERED, ([*ids],)).fetchall()
+            answers = {run.id: (seq, run) for seq, run in map(_answer, asked)}
+            head = connection.execute(_LOCK).fetchall()[0][0]
             last = vectors_since(connection, pod, place, newest=newest).vectors
             answered = {id_: run for id_, (_, run) in answers.items()}
             known = LockedLog(connection, answered, [*newer, *last][-newest:])
@@ -164,9 +163,10 @@ def _append(
     if not decided:
         return
     rows = {"rows": as_json([one.run for one in decided]), "head": head}
-    connection.execute(_APPEND, rows)
-    connection.execute(_DOCUMENTS, rows)
-    connection.execute(_MOVE, (len(decided),))
     items = [one.item for one in decided if one.item is not None]
-    if items and outbox is not None:
-        outbox.insert(connection, items)
+    with connection.pipeline():
+        connection.execute(_APPEND, rows)
+        connection.execute(_DOCUMENTS, rows)
+        connection.execute(_MOVE, (len(decided),))
+        if items and outbox is not None:
+            outbox.insert(connection, items)

@@ -1,6 +1,7 @@
 """One connection to PostgreSQL: its deadlines, forks, and errors in words without the password."""
 
 import os
+import re
 import socket
 import threading
 import weakref
@@ -8,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
 from kp_middleware.errors import MissingExtraError, SharedLogError
 from kp_middleware.forks import at_fork
@@ -22,6 +22,12 @@ SCHEMA: Final = 1
 """The version of the schema ``kp`` that this release writes."""
 
 _T = TypeVar("_T")
+_URL: Final = re.compile(
+    r"postgres(ql)?://([^/?#@]*@)?"
+    r"(?P<place>([\w.%-]*|\[[\da-f:]+\])(:\d+)?(,([\w.%-]*|\[[\da-f:]+\])(:\d+)?)*(/[^/?#@]*)?)"
+    r"(\?[^@]*)?",
+    re.IGNORECASE,
+)
 _DEADLINE_S: Final = 6.0
 _CONNECT_S: Final = 3
 _LIMITS: Final = """
@@ -67,13 +73,15 @@ _BY_PHRASE: Final = {  # libpq has no code for what fails before a session begin
 
 
 def shown(url: str) -> str:
-    """Return a URL as it may be shown: host and database.
+    """Return a URL as it may be shown: hosts and database, where it is certain which they are.
 
     >>> shown("postgresql://me:secret@db.internal:5433/agents?sslmode=require")
     'postgresql://db.internal:5433/agents'
+    >>> shown("postgresql://me:not/quoted@db.internal/agents")
+    'postgresql://…'
     """
-    parts = urlsplit(url)
-    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    found = _URL.fullmatch(url)
+    return f"postgresql://{found['place'] if found else '…'}"
 
 
 class Link:
@@ -179,8 +187,19 @@ def in_words(where: str, sqlstate: str | None, said: str) -> SharedLogError:
 
 @contextmanager
 def bounded(connection: Connection) -> Iterator[Connection]:
-    """Run a transaction that the server ends where this process is frozen or slow."""
+    """Run a transaction in one flight, which the server ends where it takes too long."""
     with connection.pipeline(), connection.transaction():
+        connection.execute(_LIMITS)
+        yield connection
+
+
+@contextmanager
+def locking(connection: Connection) -> Iterator[Connection]:
+    """Run a transaction that locks and waits for us, which the server ends where we freeze.
+
+    Not in one flight: between two statements of a pipeline, no session counts as idle.
+    """
+    with connection.transaction():
         connection.execute(_LIMITS)
         yield connection
 

@@ -44,6 +44,10 @@ class PostgresLog:
         """Return what other pods have appended since a place."""
         return _pulling.pull(self.link, self.pod, place, newest=self._newest)
 
+    def check(self, place: Place) -> int:
+        """Return the first place that is left; raise if another row stands at this one."""
+        return _pulling.check(self.link, place)
+
     def decide(
         self, ids: Sequence[str], place: Place, judge: Callable[[Known], Sequence[Decided]]
     ) -> Mapping[str, int]:

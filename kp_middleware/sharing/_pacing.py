@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.rate_limit import Pace
-from kp_middleware.sharing._link import Connection, Link, bounded
+from kp_middleware.sharing._link import Connection, Link, locking
 
 _NEW: Final[Mapping[str, Any]] = asdict(Pace())
 _BEGIN: Final = """
@@ -67,7 +67,7 @@ class PaceOfAll:
         return False
 
     def _changed(self, connection: Connection, change: Callable[[Pace | None], Pace]) -> Pace:
-        with bounded(connection):
+        with locking(connection):
             connection.execute(_BEGIN, self._row)
             said, kept, now = connection.execute(_LOCK, self._row).fetchall()[0]
             self._ahead_s = now - time.time()

@@ -15,7 +15,8 @@ from kp_middleware.sharing._rows import SELECTED, run_of
 
 _AT_ONCE: Final = 5000
 _HEAD: Final = """
-    SELECT head, (SELECT id FROM kp.log WHERE seq = head), (SELECT id FROM kp.log WHERE seq = %s)
+    SELECT head, (SELECT id FROM kp.log WHERE seq = head), (SELECT id FROM kp.log WHERE seq = %s),
+      (SELECT coalesce(min(seq), head + 1) FROM kp.log)
     FROM kp.heads WHERE stream = 'main'
 """
 _VECTORS: Final = """
@@ -52,9 +53,18 @@ def pull(link: Link, pod: str, place: Place | None, *, newest: int) -> Pulled:
     return link.exchange(work)
 
 
+def check(link: Link, place: Place) -> int:
+    """Return the first place that is left in the log.
+
+    Raises:
+        LogChangedError: If another row stands at the place now.
+    """
+    return link.exchange(lambda connection: _head(connection, place)[2])
+
+
 def vectors_since(connection: Connection, pod: str, place: Place | None, *, newest: int) -> Pulled:
     """Return the same, on a connection: in a transaction that has locked the log, all of them."""
-    head, end = _head(connection, place)
+    head, end, _ = _head(connection, place)
     first = max(0 if place is None else place.seq, head - newest)
     until = min(head, first + _AT_ONCE)
     rows = connection.execute(_VECTORS, (first, until, pod)).fetchall()
@@ -88,7 +98,7 @@ def pull_runs(link: Link, place: Place | None) -> PulledRuns:
 
     def work(connection: Connection) -> PulledRuns:
         with bounded(connection):
-            head, end = _head(connection, place)
+            head, end, _ = _head(connection, place)
             first = 0 if place is None else place.seq
             until = min(head, first + _FEW)
             rows = connection.execute(_RUNS, (first, until)).fetchall()
@@ -100,12 +110,13 @@ def pull_runs(link: Link, place: Place | None) -> PulledRuns:
     return link.exchange(work)
 
 
-def _head(connection: Connection, place: Place | None) -> tuple[int, str | None]:
+def _head(connection: Connection, place: Place | None) -> tuple[int, str | None, int]:
     known = Place() if place is None else place
-    head, end, anchor = connection.execute(_HEAD, (known.seq,)).fetchall()[0]
-    if known.anchor is not None and anchor != known.anchor:
+    head, end, anchor, first = connection.execute(_HEAD, (known.seq,)).fetchall()[0]
+    was_removed = known.seq < first  # people delete old rows: that changes nothing
+    if known.anchor is not None and anchor != known.anchor and not was_removed:
         raise LogChangedError
-    return head, end
+    return head, end, first
 
 
 def _place_at(connection: Connection, seq: int) -> Place:

@@ -5,7 +5,7 @@ from typing import Final
 
 from kp_middleware.core.gates import GateHistory
 from kp_middleware.sharing._deciding import LockedLog
-from kp_middleware.sharing._link import Connection, Link, bounded
+from kp_middleware.sharing._link import Connection, Link, locking
 from kp_middleware.sharing._records import SharedRun
 from kp_middleware.sharing._rows import COLUMNS, RECORDSET, VALUES, as_json
 
@@ -55,7 +55,7 @@ def revise(link: Link, run: SharedRun, has_room: Callable[[GateHistory], bool]) 
     """
 
     def work(connection: Connection) -> bool:
-        with bounded(connection):
+        with locking(connection):
             head = connection.execute(_LOCK).fetchall()[0][0]
             before = connection.execute(_BEFORE, (run.id,)).fetchall()
             if not before:
@@ -77,7 +77,7 @@ def delete(link: Link, trace_id: str) -> bool:
     """Delete a run's document and vector, and tell all hosts; return whether it was there."""
 
     def work(connection: Connection) -> bool:
-        with bounded(connection):
+        with locking(connection):
             head = connection.execute(_LOCK).fetchall()[0][0]
             if not connection.execute(_BEFORE, (trace_id,)).fetchall():
                 return False

@@ -250,17 +250,27 @@ class SharedRuns(Queries):
             )
             self._set(_PLACE, json.dumps(place))
 
-    def begin_anew(self, places: Mapping[str, int]) -> None:
+    def newest(self) -> Place | None:
+        """Return the last place that a run of ours has in the log; None if it has none."""
+        row = self._run(
+            "SELECT shared_seq, id FROM traces WHERE shared_seq > 0"
+            " ORDER BY shared_seq DESC LIMIT 1"
+        ).fetchone()
+        return None if row is None else Place(*row)
+
+    def begin_anew(self, places: Mapping[str, int], first: int) -> None:
         """Forget what was pulled from a log that has changed.
 
         Args:
             places: Of those of our runs that are still in it; the others are shipped again.
+            first: The first place that is left in it: what was before is not missing.
         """
         with transaction(self._connection):
             self._run("DELETE FROM vectors WHERE trace_seq IS NULL")
             self._run("DELETE FROM meta WHERE key = ?", (_PLACE,))
             known = self._run(
-                "SELECT seq, id FROM traces WHERE shared_seq > 0 OR shared_seq < -2"
+                "SELECT seq, id FROM traces WHERE shared_seq >= ? OR shared_seq <= -2 - ?",
+                (first, first),
             ).fetchall()
             self._connection.executemany(
                 "UPDATE traces SET shared_seq = ? WHERE seq = ?",

@@ -24,6 +24,7 @@ TRACES = {
     "docs/gates.md": 1,
     "docs/index.md": 2,
     "docs/inspecting.md": 0,
+    "docs/kubernetes.md": 1,
     "docs/langchain.md": 7,
     "docs/langgraph.md": 2,
     "docs/openai-agents.md": 0,

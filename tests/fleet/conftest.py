@@ -124,12 +124,15 @@ def generous():
 
 @pytest.fixture
 def pods(tmp_path):
-    """Makes so many hosts."""
+    """Makes so many hosts; what they logged is shown where a test fails."""
+    made = []
 
     def make(count, **told):
-        return [Pod.at(tmp_path / f"pod-{number}", **told) for number in range(count)]
+        made.extend(Pod.at(tmp_path / f"pod-{number}", **told) for number in range(count))
+        return made[-count:]
 
-    return make
+    yield make
+    [print(f"{pod.folder.name}:\n{pod.log[-3000:]}") for pod in made]
 
 
 @pytest.fixture
@@ -153,7 +156,7 @@ def fork_server(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(_HERE), prepend=os.pathsep)
         [patch.setenv(name, home) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")]
-        processes.set_forkserver_preload(["warm"])
+        processes.set_forkserver_preload(["warm_pod"])
         forkserver.ensure_running()
 
 

@@ -1,6 +1,5 @@
 """Pods: processes that share an API key, a registry and PostgreSQL, and no folder."""
 
-import json
 import logging
 import multiprocessing
 import os
@@ -9,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,14 +122,15 @@ def wait_for(holds, timeout_s=60.0):
 
 
 def record(pod, seeds, *, flush_s=60.0, **settings):
-    """Record a run for each seed; wait until all is done, and say what is left."""
+    """Record a run for each seed, and wait until all is done."""
     with pod.pulse(**settings) as kp:
         runs = [run_of(seed) for seed in seeds]
         for run in runs:
             kp.submit(run)
-        left = kp.flush(flush_s)
+        until = time.monotonic() + flush_s
+        while kp.flush(until - time.monotonic()) and time.monotonic() < until:
+            time.sleep(0.1)  # it has ended early: nothing can be sent now
         pod.acknowledge(run.id for run in runs)
-    (pod.folder / "left").write_text(json.dumps(left))
 
 
 def record_until_killed(pod, seed, *, pause_s=0.0, **settings):
@@ -150,8 +150,11 @@ def kept(pod, runs):
     """Wait until these are in the file."""
     ids = [run.id for run in runs]
     marks = ", ".join("?" * len(ids))
-    while len(pod.rows(f"SELECT id FROM traces WHERE id IN ({marks})", *ids)) < len(ids):
+    found = 0
+    while found < len(ids):
         time.sleep(0.005)
+        with suppress(sqlite3.OperationalError):  # there is no file yet
+            found = len(pod.rows(f"SELECT id FROM traces WHERE id IN ({marks})", *ids))
     return ids
 
 

@@ -122,7 +122,7 @@ class SharedServer:
 
     def kill(self):
         """As the kernel does when memory is short."""
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
 
     def restart(self):
         self.stop()
@@ -131,7 +131,7 @@ class SharedServer:
     @contextmanager
     def frozen(self):
         """It holds all connections, and says nothing."""
-        every = [self._pid, *self._children()]
+        every = [self.pid, *self._children()]
         [os.kill(pid, signal.SIGSTOP) for pid in every]
         try:
             yield
@@ -182,12 +182,12 @@ class SharedServer:
         return "-D", self._data, "-s"
 
     @property
-    def _pid(self):
+    def pid(self):
         return int((self._data / "postmaster.pid").read_text().split()[0])
 
     def _children(self):
         said = subprocess.run(
-            ["pgrep", "-P", str(self._pid)], capture_output=True, text=True, check=False
+            ["pgrep", "-P", str(self.pid)], capture_output=True, text=True, check=False
         ).stdout
         return map(int, said.split())
 
@@ -284,16 +284,14 @@ class Proxy:
     def _connect(self, near):
         self._open.append(near)
         self._passing.wait()
-        try:
+        with suppress(OSError):  # one of them is away, or we are over
             far = socket.create_connection(("127.0.0.1", self._target))
-        except OSError:
-            near.close()
-            return
-        self._open.append(far)
-        for one in (near, far):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=self._pass_on, args=(far, near), daemon=True).start()
-        self._pass_on(near, far)
+            self._open.append(far)
+            for one in (near, far):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._pass_on, args=(far, near), daemon=True).start()
+            self._pass_on(near, far)
+        near.close()
 
     def _pass_on(self, source, target):
         with suppress(OSError):

@@ -1,0 +1,148 @@
+"""A copy of the shared log on this machine: every command that reads works on it."""
+
+import shlex
+import sqlite3
+from contextlib import closing
+
+import pytest
+from pods import end, record
+
+pytestmark = pytest.mark.timeout(150)
+
+READING = [
+    "list",
+    "list --json",
+    "list --domain support",
+    "list -q look",
+    "status",
+    "stats",
+    "stats --by domain",
+    "stats --by tool",
+    "calibrate",
+    "show {id}",
+    "show {id} --why",
+    "show {id} --json",
+    "similar {id}",
+    "outbox",
+    "sql 'SELECT count(*) FROM traces'",
+    "recall 'look it up'",
+    "doctor",
+    "config",
+    "export {folder}/out.jsonl",
+    "report {folder}/out.html",
+    "review",
+    "backup {folder}/backup.db",
+    "feedback --help",
+    "rescore --dry-run",
+]
+
+
+@pytest.fixture
+def fleet(shared, generous, pods, start):
+    """Two pods that have recorded."""
+    hosts = pods(2, shared=shared, registry=generous, threshold=0.75)
+    seeds = [range(6), range(3, 9)]
+    assert end([start(*each) for each in zip(hosts, [record] * 2, seeds, strict=True)]) == [0, 0]
+    return hosts
+
+
+@pytest.fixture
+def pulled(fleet):
+    """A copy of what they have shared."""
+    copy = fleet[0].folder / "fleet.db"
+    typed = fleet[0].command("pull", "--db", str(copy))
+    assert typed.returncode == 0, typed.stderr
+    return copy
+
+
+def rows(file, sql):
+    with closing(sqlite3.connect(file)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def contents(file):
+    """All of the file but when it was asked."""
+    with closing(sqlite3.connect(file)) as connection:
+        return [line for line in connection.iterdump() if '"meta"' not in line]
+
+
+@pytest.mark.usefixtures("fleet")
+def test_the_copy_has_every_run_with_its_pod_and_its_decision(pulled, shared, ask):
+    asked = "SELECT id, pod, decision, score FROM"
+
+    copied = rows(pulled, f"{asked} traces ORDER BY id")
+
+    assert copied == ask(shared, f"{asked} kp.log ORDER BY id")
+    assert len(copied) == 12
+    assert len({pod for _, pod, _, _ in copied}) == 2
+    assert rows(pulled, "SELECT count(*) FROM vectors") == [(12,)]
+    assert rows(pulled, "SELECT count(*) FROM documents") == [(12,)]
+
+
+def test_to_pull_twice_is_to_pull_once(fleet, pulled):
+    once = contents(pulled)
+
+    again = fleet[0].command("pull", "--db", str(pulled))
+
+    assert again.returncode == 0, again.stderr
+    assert contents(pulled) == once
+
+
+def test_what_is_new_is_pulled(fleet, pulled, start):
+    end([start(fleet[1], record, ["new"])])
+
+    fleet[0].command("pull", "--db", str(pulled))
+
+    assert rows(pulled, "SELECT count(*) FROM traces") == [(13,)]
+
+
+def test_what_is_deleted_goes_from_the_copy_too(fleet, pulled):
+    [(id,)] = fleet[1].rows("SELECT id FROM traces LIMIT 1")
+    typed = fleet[0].command("shared", "delete", id)
+    assert typed.returncode == 0, typed.stderr
+
+    fleet[0].command("pull", "--db", str(pulled))
+
+    assert rows(pulled, f"SELECT count(*) FROM traces WHERE id = '{id}'") == [(0,)]
+
+
+def test_feedback_reaches_the_copy(fleet, pulled, start):
+    [(id,)] = fleet[1].rows("SELECT id FROM traces LIMIT 1")
+    typed = fleet[1].command("feedback", id, "--failure")
+    assert typed.returncode == 0, typed.stderr
+    end([start(fleet[1], record, ["ships what was told"])])
+
+    fleet[0].command("pull", "--db", str(pulled))
+
+    assert rows(pulled, f"SELECT success FROM traces WHERE id = '{id}'") == [(0,)]
+
+
+def test_a_copy_of_a_restored_log_has_what_that_has(server, own_shared, pods, start, ask):
+    writing, other, reading = pods(3, shared=own_shared, threshold=1.0)
+    end([start(writing, record, range(5))])
+    older = server.keep_copy()
+    end([start(writing, record, range(5, 9))])
+    copy = reading.folder / "fleet.db"
+    reading.command("pull", "--db", str(copy))
+    server.restore(older)
+    end([start(other, record, range(9, 15))])  # takes the numbers of what was lost
+    end([start(writing, record, range(15, 17))])
+
+    refused = reading.command("pull", "--db", str(copy))
+    [file.unlink() for file in reading.folder.glob("fleet.db*")]
+    typed = reading.command("pull", "--db", str(copy))
+
+    assert "pull again" in refused.stderr
+    assert typed.returncode == 0, typed.stderr
+    assert set(rows(copy, "SELECT id FROM traces")) == set(ask(own_shared, "SELECT id FROM kp.log"))
+
+
+@pytest.mark.parametrize("words", READING)
+def test_every_command_works_on_the_copy(words, pulled, fleet, tmp_path):
+    [(id,)] = rows(pulled, "SELECT id FROM traces ORDER BY seq DESC LIMIT 1")
+    given = shlex.split(words.format(id=id, folder=tmp_path))
+
+    typed = fleet[0].command("--db", str(pulled), *given)
+
+    assert typed.returncode == 0, typed.stderr
+    assert "Traceback" not in typed.stderr
