@@ -1,9 +1,9 @@
 """The ``calibrate`` command: compare settings of the gate, and set one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -28,12 +28,12 @@ from kp_middleware.cli.options import (
     weights_option,
 )
 from kp_middleware.cli.rows import Output, output_options, print_json
-from kp_middleware.cli.user_settings import profile_weights, read_settings
+from kp_middleware.cli.user_settings import pass_db, profile_weights, read_settings
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
 from kp_middleware.core.replay import DomainScores, Trial
 from kp_middleware.instants import epoch_ms
-from kp_middleware.storage import History, SuccessRecord, Unjudged
+from kp_middleware.storage import History
 from kp_middleware.views.successes import successes_as_json, successes_in_words
 from kp_middleware.views.thresholds import (
     Calibration,
@@ -50,12 +50,8 @@ from kp_middleware.views.wording import in_hundredths, percent, short_bar, short
 
 _BAR: Final = 20
 _STEPS: Final = {"0.01": 1, "0.05": 5, "0.1": 10}
-_LONG_COLUMNS: Final = ("threshold", "domain", "would_go", "traces", "share")
-_ONE_COLUMNS: Final = ("change", "id", "domain", "score", "threshold", "objective")
-_EVERY_COLUMN: Final = tuple(
-    dict.fromkeys((*SettingView._fields[:-1], *_LONG_COLUMNS, *_ONE_COLUMNS))
-)
-_NONE: Final = "nothing matches: no such run has a score"
+_CURVE_COLUMNS: Final = ("threshold", "domain", "would_go", "traces", "share")
+_CHANGE_COLUMNS: Final = ("change", "id", "domain", "score", "threshold", "objective")
 
 
 @click.command()
@@ -83,8 +79,8 @@ _NONE: Final = "nothing matches: no such run has a score"
 @domain_option
 @since_option
 @limit_option(10, least=0, told="With --threshold: number of changed runs to list.")
-@output_options(in_pipe="json", columns=_EVERY_COLUMN)
-@click.pass_obj
+@output_options(in_pipe="table", columns=(*SettingView._fields[:-1], *_CURVE_COLUMNS))
+@pass_db
 def calibrate(
     db: Path,
     *,
@@ -113,66 +109,74 @@ def calibrate(
     kp-middleware calibrate --threshold 0.7
     kp-middleware calibrate --set "top 10%" --max-per-day 20
     """
-    holds = threshold is not None or step is not None
-    if profile is not None and not holds:
+    is_fixed = threshold is not None or step is not None
+    if profile is not None and not is_fixed:
         raise click.UsageError("--weights needs --threshold or --step")
     if chosen is not None:
-        if holds or domain is not None or since is not None:
-            raise click.UsageError("--set is for every domain and time: nothing else goes with it")
+        if is_fixed or domain is not None or since is not None:
+            raise click.UsageError("--set applies to all runs: leave out other options")
         _set(chosen, most, output)
         return
     with History.open(db) as history:
-        if holds:
+        if is_fixed:
             weights = None if profile is None else profile_weights(db, profile)
             scores = Scores(history.decided_runs(domain=domain, since=since, weights=weights))
-            _tell_if_none(scores)
+            if not scores.leaving:
+                hint(f"nothing matches {_not_counted(scores.private)}".rstrip())
             if threshold is None:
                 _print_curve(scores, _STEPS[step or "0.1"], history.threshold(), output)
             else:
                 _print_effect(scores.effect(threshold), history, limit, output)
-            runs = len(scores.leaving)
-        else:
-            settings = read_settings(db)
-            with Progress("runs decided on") as shown:
-                since_ms = None if since is None else epoch_ms(since)
-                trial = Trial(history.scored_runs(), domain=domain, since_ms=since_ms)
-                record, unjudged = history.success_record(), history.unjudged()
-                found = calibrated(
-                    trial,
-                    now=settings.threshold,
-                    most=settings.max_per_day if most is None else most,
-                    reach=shown.reach,
-                )
-            runs = trial.runs
-            _print(found, (record, unjudged), output)
-    output.fail_if_empty(not runs)
+            output.fail_if_empty(not scores.leaving)
+            return
+        settings = read_settings(db)
+        since_ms = None if since is None else epoch_ms(since)
+        trial = Trial(history.scored_runs(), domain=domain, since_ms=since_ms)
+        if most is None:
+            most = settings.max_per_day
+        with Progress("runs decided on") as shown:
+            found = calibrated(trial, now=settings.threshold, most=most, reach=shown.reach)
+        outcomes = history.success_record(), history.unjudged()
+
+    def table() -> None:
+        _print_settings(found)
+        show("", *map(plain, successes_in_words(*outcomes)))
+
+    document = found.as_json() | {"successes": successes_as_json(*outcomes)}
+    rows = [one._asdict() for one in found.settings]
+    _print(output, rows, SettingView._fields[:-1], lambda: print_json(document), table)
+    output.fail_if_empty(not trial.runs)
 
 
-def _print(found: Calibration, ended: tuple[SuccessRecord, Unjudged], output: Output) -> None:
-    if found.recommended is None and output.format != "table":
-        hint(_advice(found))
+def _print(
+    output: Output,
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    as_json: Callable[[], None],
+    as_table: Callable[[], None],
+) -> None:
     if output.columns or output.format not in {"json", "table"}:
-        output.print([one._asdict() for one in found.settings], SettingView._fields[:-1])
+        output.print(rows, columns)
     elif output.format == "json":
-        print_json(found.as_json() | {"successes": successes_as_json(*ended)})
+        as_json()
     else:
-        _print_calibration(found)
-        show("", *map(plain, successes_in_words(*ended)))
+        as_table()
 
 
-def _print_calibration(found: Calibration) -> None:
+def _not_counted(private: int) -> str:
+    return never_leave(private) if private else ""
+
+
+def _print_settings(found: Calibration) -> None:
     limit = "" if found.max_per_day is None else f", at most {found.max_per_day} a day"
-    click.echo(f"{found.runs:,} scored runs in {found.days:,.1f} days")
-    if found.private:
-        show(plain(never_leave(found.private)))
-    click.echo()
+    told = f"{found.runs:,} scored runs in {found.days:,.1f} days. {_not_counted(found.private)}"
+    show(plain(told.rstrip()), "")
     if domains := [_domain(one) for one in found.domains]:
         print_table(domains, [*domains[0]])
-    click.echo(f"\nOf them would have been let through, by setting{limit}:\n")
+    click.echo(f"\nRuns that each threshold would have let through{limit}:\n")
     settings = [_setting(one, found) for one in found.settings]
     print_table(settings, [*settings[0]])
-    needed = f"A share needs {found.runs_needed} runs of a domain"
-    show("", f"{needed}; before, {DEFAULT_THRESHOLD:g} holds.", "", plain(_advice(found)))
+    show("", plain(_advice(found)))
     if found.recommended not in {None, found.now}:
         click.echo(f"\n  kp-middleware calibrate --set {_typed(found.recommended or '')}")
 
@@ -200,25 +204,18 @@ def _setting(one: SettingView, found: Calibration) -> Row:
 
 
 def _advice(found: Calibration) -> str:
-    """Return which setting is recommended and why, in one sentence."""
-    best, runs = found.recommended, found.runs
+    """Return which setting is recommended and why."""
+    best, needed = found.recommended, found.runs_needed
+    share = f"A share needs {needed} runs of a domain; until then, {DEFAULT_THRESHOLD:g} applies."
     if best is None:
         most = max((domain.runs for domain in found.domains), default=0)
-        return (
-            f"Too few runs to recommend a setting: a domain needs {found.runs_needed} scored"
-            f" runs, the largest here has {most}."
-        )
+        return f"Too few runs to recommend a threshold: the largest domain has {most}. {share}"
     passing = {one.setting: one for one in found.settings}
-    one, kept = passing[best], " It is what you have." if best == found.now else ""
-    how = f"{one.let_through:,} of {runs:,} runs, {one.a_day:,.1f} a day"
-    if isinstance(best, float):
-        return f"Recommended: {best:g}, which the protocol specifies: {how}, reach it.{kept}"
-    few = passing[DEFAULT_THRESHOLD].let_through
-    why = f"{few:,} reach" if few else "none reaches"
-    return (
-        f"Recommended: {_typed(best)}: it would have let through {how};"
-        f" {why} {DEFAULT_THRESHOLD:g}.{kept}"
-    )
+    one, few = passing[best], passing[DEFAULT_THRESHOLD].let_through
+    told = f"{one.let_through:,} of {found.runs:,} runs, {one.a_day:,.1f} a day"
+    than = "" if best == DEFAULT_THRESHOLD else f"; {few:,} reach {DEFAULT_THRESHOLD:g}"
+    kept = " You use it already." if best == found.now else ""
+    return f"Recommended: {_typed(best)}, which lets through {told}{than}.{kept} {share}"
 
 
 def _typed(setting: float | str) -> str:
@@ -237,7 +234,7 @@ def _set(chosen: str, most: int | None, output: Output) -> None:
         print_json({"path": str(path), **written})
     else:
         told = " and ".join(f"{name} = {json.dumps(value)}" for name, value in written.items())
-        click.echo(f"{told} in {path}: programs read it when they start")
+        click.echo(f"{told} in {path}: programs read it on start")
     for name in written:
         tell_what_wins(name)
 
@@ -247,7 +244,7 @@ def _print_curve(scores: Scores, step: int, current: float | None, output: Outpu
     if output.format in {"json", "nl"}:
         output.print([one.as_json() for one in curve], ())
     elif output.columns or output.format != "table":
-        output.print([row for one in curve for row in one.rows()], _LONG_COLUMNS)
+        output.print([row for one in curve for row in one.rows()], _CURVE_COLUMNS)
     elif curve:
         _print_curve_table(curve, current)
 
@@ -255,7 +252,7 @@ def _print_curve(scores: Scores, step: int, current: float | None, output: Outpu
 def _print_curve_table(curve: list[ThresholdView], current: float | None) -> None:
     first = curve[0]
     domains = [*first.domains] if len(first.domains) > 1 else []
-    show(plain(f"Of {first.all.traces:,} runs that may leave, at each threshold:"), "")
+    show(plain(f"{first.all.traces:,} runs. {_not_counted(first.private)}".rstrip()), "")
     told = [
         {
             "threshold": Figure(
@@ -269,31 +266,33 @@ def _print_curve_table(curve: list[ThresholdView], current: float | None) -> Non
         for one in curve
     ]
     print_table(told, [*told[0]])
-    if current is None:
-        remark = "Each run was held against a bar of its own: see kp-middleware calibrate."
-    else:
-        remark = f"→ The last scored run was held against {exact(current)}."
-    if first.private:
-        remark += f" {never_leave(first.private)}"
-    show("", plain(f"{remark} --threshold 0.7 says which runs would change."))
+    applied = "a share of its own" if current is None else exact(current)
+    show("", plain(f"→ Applied to the last run: {applied}. --threshold 0.7 lists what it changes."))
 
 
 def _print_effect(effect: EffectView, history: History, limit: int, output: Output) -> None:
     """Print which runs a threshold would change."""
     changes = {
-        "newly_go": _nearest(effect.newly_go, history, limit),
-        "newly_stay": _nearest(effect.newly_stay, history, limit),
+        "newly_go": (effect.newly_go, _nearest(effect.newly_go, history, limit)),
+        "newly_stay": (effect.newly_stay, _nearest(effect.newly_stay, history, limit)),
     }
-    if output.columns or output.format not in {"json", "table"}:
-        rows = [{"change": name, **row} for name, of in changes.items() for row in of]
-        output.print(rows, _ONE_COLUMNS)
-    elif output.format == "json":
-        print_json(_effect_as_json(effect, changes))
-    else:
-        _print_effect_table(effect, changes)
+    reach = effect.reach.as_json()
+    for name, row in reach["domains"].items():
+        row["went"] = effect.went[name]
+        row |= {change: of.domains[name] for change, (of, _) in changes.items()}
+    told = {change: {"count": of.count, "nearest": rows} for change, (of, rows) in changes.items()}
+    document = {**reach, "went": sum(effect.went.values()), **told}
+    rows = [{"change": name, **row} for name, (_, of) in changes.items() for row in of]
+    _print(
+        output,
+        rows,
+        _CHANGE_COLUMNS,
+        lambda: print_json(document),
+        lambda: _print_effect_table(effect, document),
+    )
 
 
-def _nearest(change: Change, history: History, limit: int) -> list[Row]:
+def _nearest(change: Change, history: History, limit: int) -> list[dict[str, Any]]:
     scores = {run.seq: run.score for run in change.nearest[:limit]}
     runs = {run.seq: run for run in history.runs_at(scores.keys())}
     return [
@@ -309,26 +308,13 @@ def _nearest(change: Change, history: History, limit: int) -> list[Row]:
     ]
 
 
-def _effect_as_json(effect: EffectView, changes: Mapping[str, list[Row]]) -> Row:
-    reach = effect.reach.as_json()
-    counts = {"newly_go": effect.newly_go, "newly_stay": effect.newly_stay}
-    for name, row in reach["domains"].items():
-        row["went"] = effect.went[name]
-        row |= {change: of.domains[name] for change, of in counts.items()}
-    told = {
-        change: {"count": of.count, "nearest": changes[change]} for change, of in counts.items()
-    }
-    return {**reach, "went": sum(effect.went.values()), **told}
-
-
-def _print_effect_table(effect: EffectView, changes: Mapping[str, list[Row]]) -> None:
+def _print_effect_table(effect: EffectView, document: Row) -> None:
     reach = effect.reach
     told = (
         f"At {exact(reach.threshold)}, {reach.all.would_go:,} of {reach.all.traces:,} runs would"
-        f" have gone ({_share(reach.all)}); {sum(effect.went.values()):,} were let through by the"
-        " gate of their day."
+        f" have gone ({_share(reach.all)}); {document['went']:,} did. {_not_counted(reach.private)}"
     )
-    show(plain(told), *([never_leave(reach.private)] if reach.private else []))
+    show(plain(told.rstrip()))
     if len(reach.domains) > 1:
         rows = [
             {"domain": name, "would go": of.would_go, "of": of.traces, "share": _share(of)}
@@ -336,30 +322,17 @@ def _print_effect_table(effect: EffectView, changes: Mapping[str, list[Row]]) ->
         ]
         show("")
         print_table(rows, [*rows[0]])
-    counts = effect.newly_go.count, effect.newly_stay.count
-    words = "would newly go", "would newly stay"
-    for count, verb, nearest in zip(counts, words, changes.values(), strict=True):
+    for change in ("newly_go", "newly_stay"):
+        count, nearest = document[change]["count"], document[change]["nearest"]
         more = f", the nearest {len(nearest)}" if nearest and len(nearest) < count else ""
-        show("", f"{count:,} {verb}{more}")
+        show("", f"{count:,} would {change.replace('_', ' ')}{more}")
         if nearest:
-            print_table([*map(_change, nearest)], [*_change(nearest[0])], headers=False)
-
-
-def _change(row: Row) -> Row:
-    return {
-        "id": short_id(row["id"]),
-        "score": row["score"],
-        "threshold": Figure(f"was held against {short_bar(row['threshold'])}"),
-        "domain": row["domain"],
-        "objective": row["objective"],
-    }
+            told_of = [
+                {**row, "id": short_id(row["id"]), "threshold": Figure(short_bar(row["threshold"]))}
+                for row in nearest
+            ]
+            print_table(told_of, ("id", "score", "threshold", "domain", "objective"))
 
 
 def _share(reach: Reach) -> Figure:
     return Figure(percent(reach.would_go, reach.traces))
-
-
-def _tell_if_none(scores: Scores) -> None:
-    """Print a hint if nothing matches: rows of zeros would look like an answer."""
-    if not scores.leaving:
-        hint(f"nothing matches. {never_leave(scores.private)}" if scores.private else _NONE)

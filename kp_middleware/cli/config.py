@@ -22,9 +22,9 @@ _COLUMNS: Final = ("setting", "value", "origin", "description")
 _WIDTH: Final = 44
 _ENTRY: Final = re.compile(r"^    (\w+): (.*(?:\n     +.*)*)", re.MULTILINE)
 _ELSEWHERE: Final = {
-    "api_key": "the API key belongs in no file of ours: put it into KP_API_KEY",
-    "shared": "it may hold a password, and belongs in no file of ours: put it into KP_SHARED",
-    "profiles": "weights are tables: write [profiles.DOMAIN] into {path}",
+    "api_key": "the API key is not stored in settings.toml: set KP_API_KEY",
+    "shared": "it may hold a password, and is not stored in settings.toml: set KP_SHARED",
+    "profiles": "edit {path}: weights are tables, such as [profiles.DOMAIN]",
 }
 
 
@@ -104,12 +104,13 @@ def set_(*, name: str, value: str, as_json: bool) -> None:
     kp-middleware config set redact_deny '["Bluebird", "/ACME-[0-9]+/"]'
     """
     _check_name(name, [*descriptions()])
-    _check_text(value)
+    value.encode()  # what is not UTF-8 is an error here, and TOML would escape it
     written = write_setting(locations.settings_file(), name, value)
     if as_json:
         print_json({"setting": name, "value": written, "path": str(locations.settings_file())})
     else:
-        click.echo(f"{name} is {json.dumps(written, ensure_ascii=False)} from the next program on")
+        told = json.dumps(written, ensure_ascii=False)
+        click.echo(f"{name} = {told} in {locations.settings_file()}: programs read it on start")
     tell_what_wins(name)
 
 
@@ -157,7 +158,7 @@ def write_setting(path: Path, name: str, text: str) -> Any:
     try:
         _replace(path, tomlkit.dumps(document))
     except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
     return value
 
 
@@ -167,7 +168,7 @@ def tell_what_wins(name: str) -> None:
 
     variable = outside_origins().get(name, "")
     if variable.upper() == f"KP_{name.upper()}":
-        click.echo(f"{variable} is set, and wins over the file", err=True)
+        click.echo(f"{variable} is set, and overrides the file", err=True)
 
 
 def _settings(db: Path | None) -> list[Row]:
@@ -217,19 +218,12 @@ def _replace(path: Path, text: str) -> None:
 def _raise_for(wrong: list[str]) -> None:
     """Raise ClickException if anything is wrong, after the values in use are printed."""
     if wrong:
-        raise click.ClickException(f"{'; '.join(wrong)}; until this is corrected, nothing is sent")
+        raise click.ClickException(f"{'; '.join(wrong)}; nothing is sent until this is fixed")
 
 
 def _check_name(name: str, names: list[str]) -> None:
     if name not in names:
-        raise click.UsageError(f"there is no setting {name}: there are {', '.join(names)}")
-
-
-def _check_text(value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise click.UsageError("the value is no UTF-8 text: type it anew") from error
+        raise click.UsageError(f"no such setting: {name} (choose from {', '.join(names)})")
 
 
 def _for_people(row: Row) -> Row:

@@ -9,18 +9,16 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import click
 
 from kp_middleware.core.gates import exact
-from kp_middleware.views.wording import one_line, printable, width_of
+from kp_middleware.views.wording import duration, one_line, printable, width_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.progress import Progress as Bar
-    from rich.progress import TaskID
     from rich.table import Table
     from rich.text import Text
 
@@ -47,18 +45,23 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 """Exit code: the reader of the output is gone, as after ``| head``."""
 
-PIPE_WIDTH: Final = 100
+_PIPE_WIDTH: Final = 100
 _TABLE_IN_PIPE: Final = 160
 _GAP: Final = 2
-_LEAST: Final = 10
-_NAME: Final = 20
+_TEXT_SHARE: Final = 0.3  # of the width, for the column that is cut
 _PATIENCE_S: Final = 0.5
 _BLANKS: Final = re.compile(r" +((?:\x1b\[[\d;]*m)*)$", re.MULTILINE)
-_MODES: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
+_HEADS: Final = {
+    "success": "outcome",
+    "started_at": "started",
+    "duration_ms": "took",
+    "mean_ms": "mean",
+    "max_ms": "longest",
+}
+"""Headings as the pages have them, of columns that a table shows in words or with a unit."""
 
-
-class Plain(int):
-    """A whole number that may be a year or a key: printed without thousands separators."""
+_HEIGHTS: Final = "▁▂▃▄▅▆▇█"
+_WIDEST_BAR: Final = 50
 
 
 class Figure(str):
@@ -67,18 +70,8 @@ class Figure(str):
     __slots__ = ()
 
 
-class Measured(float):
-    """A number of unknown size: below a thousandth, it is printed with three significant digits."""
-
-
 def prepare_streams() -> None:
-    """Open what the caller closed (``>&-``), and write UTF-8 to pipes whatever the locale.
-
-    A terminal gets what it can show, and escapes for the rest.
-    """
-    for name, mode in _MODES.items():
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+    """Write UTF-8 to pipes whatever the locale, and to a terminal what it can show."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding = None if sys.stdout.isatty() else "utf-8"
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
@@ -86,17 +79,16 @@ def prepare_streams() -> None:
 
 def keep_flag(context: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: FBT001
     """Remember a flag that every command takes, such as ``--quiet``."""
-    if not value or has_flag(str(option.name)):
-        return
-    context.meta[_key(str(option.name))] = True
-    if option.name == "verbose":
-        _show_log(context)
+    if value and not has_flag(str(option.name)):
+        context.meta[f"kp_middleware.{option.name}"] = True
+        if option.name == "verbose":
+            _show_log(context)
 
 
 def has_flag(name: str) -> bool:
     """Return whether a flag of all commands was given, such as ``quiet``."""
     context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(_key(name)))
+    return context is not None and f"kp_middleware.{name}" in context.meta
 
 
 def hint(message: str) -> None:
@@ -108,8 +100,8 @@ def hint(message: str) -> None:
 def screen_width() -> int:
     """Return the columns of the terminal, or 100 in a pipe."""
     if not sys.stdout.isatty():
-        return PIPE_WIDTH
-    return shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
+        return _PIPE_WIDTH
+    return shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
 
 
 def put(text: str) -> None:
@@ -125,7 +117,16 @@ def show(*parts: "RenderableType", width: int | None = None) -> None:
 
 def drawn(*parts: "RenderableType", width: int | None = None) -> str:
     """Return what rich draws. Rich itself would end the program when nobody reads the pipe."""
-    console = _console(width or screen_width())
+    from rich.console import Console
+
+    is_plain = has_flag("no_color") or bool(os.environ.get("NO_COLOR"))
+    console = Console(
+        color_system=None if is_plain else "auto",
+        width=width or screen_width(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     with console.capture() as captured:
         for part in parts:
             console.print(part, crop=False)
@@ -174,8 +175,9 @@ def print_table(
 ) -> None:
     """Print a table as wide as the terminal.
 
-    Numbers and ids are never cut. A text in the last column is cut; a name in the first column
-    wraps. If there is still no room, columns are left out, and a hint names them.
+    Numbers and ids are never cut. A text in the last column gets what is left, at least three
+    tenths; a name in the first one wraps. Other columns that do not fit are left out from the
+    right.
 
     Args:
         rows: By column name.
@@ -188,18 +190,16 @@ def print_table(
     from rich.text import Text
 
     room = screen_width() if sys.stdout.isatty() else _TABLE_IN_PIPE
+    heads = {name: one_line(name if all_columns else _HEADS.get(name, name)) for name in columns}
     cells = {name: [cell(row[name], name) for row in rows] for name in columns}
-    wide = {name: max(map(width_of, [one_line(name), *cells[name]])) for name in columns}
+    wide = {name: max(map(width_of, [heads[name], *cells[name]])) for name in columns}
     wide |= {name: width for name, width in (widths or {}).items() if name in wide}
-    if sys.stdout.isatty() and not all_columns and sum(wide.values()) + _GAP * len(wide) > room:
-        columns = [name for name in columns if any(cells[name])] or columns
-    elastic = _elastic(rows, columns)
+    text = next((name for name in (columns[-1], columns[0]) if _may_be_cut(rows, name)), None)
     if sys.stdout.isatty() and not all_columns:
-        columns = _fitting(columns, wide, elastic, room)
-    if elastic is not None:
-        others = sum(wide[name] + _GAP for name in columns if name != elastic)
-        wide[elastic] = min(wide[elastic], max(room - others, _LEAST))
-    folds = elastic is not None and elastic != columns[-1]
+        columns = _fitting(columns, wide, text, room)
+    if text is not None:
+        others = sum(wide[name] + _GAP for name in columns if name != text)
+        wide[text] = min(wide[text], max(room - others, int(room * _TEXT_SHARE)))
     table = Table(
         box=None,
         header_style="bold",
@@ -208,11 +208,12 @@ def print_table(
         show_header=headers,
     )
     for name in columns:
+        wraps = name == text and name != columns[-1]
         table.add_column(
-            Text(one_line(name)),
+            Text(heads[name]),
             justify="right" if _is_numeric(rows, name) else "left",
-            no_wrap=not (folds and name == elastic),
-            overflow="fold" if folds and name == elastic else "ellipsis",
+            no_wrap=not wraps,
+            overflow="fold" if wraps else "ellipsis",
             width=wide[name],
         )
     for place in range(len(rows)):
@@ -221,22 +222,18 @@ def print_table(
 
 
 def cell(value: Any, column: str) -> str:
-    """Return a value for a table: on one line, fractions with three digits.
+    r"""Return a value for a table: on one line, fractions with three digits, times with a unit.
 
-    >>> cell(12345, "calls"), cell(12345.6, "mean_ms"), cell(0.42, "mean_ms"), cell(0.75, "score")
-    ('12,345', '12,346', '0.4', '0.750')
+    >>> cell(12345, "calls"), cell(1234.5, "mean_ms"), cell(0.75, "score"), cell(None, "score")
+    ('12,345', '1.2\xa0s', '0.750', '')
     """
     match value:
-        case bool() | Plain():
+        case bool():
             return str(value)
+        case int() | float() if column.endswith("_ms"):
+            return duration(value)
         case int():
             return f"{value:,}"
-        case Measured() if 0 < abs(value) < 0.001:
-            return f"{value:.3g}"
-        case float() if column.endswith("_ms"):
-            if value >= 10:
-                return f"{value:,.0f}"
-            return "<0.1" if 0 < value < 0.05 else f"{value:.1f}"
         case float():
             return f"{value:,.3f}"
         case _:
@@ -261,7 +258,6 @@ class Progress:
         self._what = what
         self._wanted = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
         self._bar: Bar | None = None
-        self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         self._started = time.monotonic()
@@ -275,11 +271,11 @@ class Progress:
         """Show how many are done, of how many if that is known."""
         if not self._wanted or time.monotonic() - self._started < _PATIENCE_S:
             return
-        if self._bar is None or self._task is None:
+        if self._bar is None:
             self._bar = _bar()
-            self._task = self._bar.add_task(self._what, total=total, completed=done)
+            self._bar.add_task(self._what)
             self._bar.start()
-        self._bar.update(self._task, completed=done, total=total)
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total)
 
 
 def progress(
@@ -301,115 +297,32 @@ def progress(
             bar.reach(done, total)
 
 
-def _console(width: int) -> "Console":
-    from rich.console import Console
-
-    is_plain = has_flag("no_color") or bool(os.environ.get("NO_COLOR"))
-    return Console(
-        color_system=None if is_plain else "auto",
-        width=width,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-
-
-def _bar() -> "Bar":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
-    return Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-
-
-def _elastic(rows: Sequence[Row], columns: Sequence[str]) -> str | None:
-    """Return the column that may be cut: a text at the end, or a name before numbers."""
-    return next((name for name in (columns[-1], columns[0]) if _may_be_cut(rows, name)), None)
-
-
-def _fitting(
-    columns: Sequence[str], wide: Mapping[str, int], elastic: str | None, room: int
-) -> Sequence[str]:
-    """Return the columns that fit: an elastic last one stays, others go from the right."""
-    least = _LEAST if elastic == columns[-1] else _NAME
-
-    def needed(names: Sequence[str]) -> int:
-        widths = (min(wide[name], least) if name == elastic else wide[name] for name in names)
-        return sum(widths) + _GAP * (len(names) - 1)
-
-    kept, last = [*columns], [columns[-1]] if elastic == columns[-1] else []
-    while len(kept) > 2 and needed(kept) > room:
-        kept.remove(kept[-1 - len(last)])
-    left_out = [one_line(name) for name in columns if name and name not in kept]
-    if left_out and not last:
-        told = f"no room for {', '.join(left_out)}: --json, or a wider window"
-        hint(drawn(plain(told), width=room).rstrip())
-    return kept
-
-
-def _is_numeric(rows: Sequence[Row], column: str) -> bool:
-    return any(isinstance(row[column], int | float | Figure) for row in rows)
-
-
-def _may_be_cut(rows: Sequence[Row], column: str) -> bool:
-    """Return whether a column may be cut: not ids and numbers, which would be wrong then."""
-    is_id = column == "id" or column.endswith("_id")
-    return bool(column) and not (is_id or _is_numeric(rows, column))
-
-
-def _show_log(context: click.Context) -> None:
-    logger, handler = logging.getLogger("kp_middleware"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    context.call_on_close(lambda: logger.removeHandler(handler))
-    context.call_on_close(lambda: logger.setLevel(level))
-
-
-def _key(name: str) -> str:
-    return f"kp_middleware.{name}"
-
-
-_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
-_HEIGHTS: Final = "▁▂▃▄▅▆▇█"
-_WIDEST: Final = 50
-_TAKEN: Final = 18
-
-
 def bar(share: float, width: int) -> str:
     """Return a bar that fills this share, 0 to 1, of the width; what is not zero can be seen.
 
     >>> bar(0.5, 4), bar(0.001, 4), bar(0, 4)
-    ('██', '▏', '')
+    ('██', '█', '')
     """
-    eighths = round(share * width * 8)
-    if share > 0:
-        eighths = max(eighths, 1)
-    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
+    return "█" * max(round(share * width), share > 0)
 
 
 def histogram(
     bins: Sequence[tuple[float, int]], threshold: float | None, width: int
 ) -> Iterator[str]:
-    """Yield a line for each bin, the lowest first, with the threshold as a line between two.
+    """Yield a line for each bin, the lowest first; the one that the threshold is in says so.
 
     Args:
         bins: The least score of each, and how many runs it has.
-        threshold: Drawn before the first bin of which all reaches it; None draws none.
+        threshold: From 0 to 1; None if there is none.
         width: Of the terminal, in characters.
     """
-    room = max(min(width - _TAKEN, _WIDEST), 1)
+    told = "" if threshold is None else f"  ← threshold {exact(threshold)}"
+    room = max(min(width - 18 - len(told), _WIDEST_BAR), 1)
     most = max((runs for _, runs in bins), default=0) or 1
-    drawn = False
+    holding = max((least for least, _ in bins if least <= (threshold or 0.0)), default=None)
     for least, runs in bins:
-        if threshold is not None and least >= threshold and not drawn:
-            yield _threshold_line(threshold, room, width)
-            drawn = True
-        yield f"{least:.2f} {runs:>10,}  {bar(runs / most, room)}".rstrip()
-    if threshold is not None and not drawn:
-        yield _threshold_line(threshold, room, width)
+        mark = told if least == holding else ""
+        yield f"{least:.2f} {runs:>10,}  {bar(runs / most, room)}".rstrip() + mark
 
 
 def sparkline(values: Sequence[float | None]) -> str:
@@ -424,6 +337,47 @@ def sparkline(values: Sequence[float | None]) -> str:
     )
 
 
-def _threshold_line(threshold: float, room: int, width: int) -> str:
-    words = f" threshold {exact(threshold)}"
-    return "┄" * min(_TAKEN - 1 + room, width - len(words)) + words
+def _bar() -> "Bar":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
+    return Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+
+
+def _fitting(
+    columns: Sequence[str], wide: Mapping[str, int], text: str | None, room: int
+) -> Sequence[str]:
+    """Return the columns that fit: a text at the end stays, others go from the right."""
+    widths = dict(wide)
+    if text is not None:
+        widths[text] = min(wide[text], int(room * _TEXT_SHARE))
+    kept, ends_with_text = [*columns], text == columns[-1]
+    while len(kept) > 2 and sum(widths[name] + _GAP for name in kept) - _GAP > room:
+        kept.pop(-2 if ends_with_text else -1)
+    left_out = [one_line(name) for name in columns if name and name not in kept]
+    if left_out and not ends_with_text:
+        told = f"no room for {', '.join(left_out)}: --json shows them"
+        hint(drawn(plain(told), width=room).rstrip())
+    return kept
+
+
+def _is_numeric(rows: Sequence[Row], column: str) -> bool:
+    return any(isinstance(row[column], int | float | Figure) for row in rows)
+
+
+def _may_be_cut(rows: Sequence[Row], column: str) -> bool:
+    """Return whether a column may be cut: not ids and numbers, which would be wrong then."""
+    is_id = not column or column == "id" or column.endswith("_id")
+    return not is_id and any(type(row[column]) is str for row in rows)
+
+
+def _show_log(context: click.Context) -> None:
+    logger, handler = logging.getLogger("kp_middleware"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    context.call_on_close(lambda: logger.removeHandler(handler))
+    context.call_on_close(lambda: logger.setLevel(level))

@@ -29,37 +29,24 @@ _COLUMNS = ("id", "domain", "score", "success", "state", "reason", "objective")
 def demo(*, into: Path | None, as_json: bool) -> None:
     """Run a scripted demo agent with real tools and embeddings.
 
-    Needs no key, account or network; nothing leaves this machine. Shows what was stored, what would
+    Needs no key, account or network; nothing leaves this machine. Shows what is stored, what would
     be sent, and why.
 
     \b
     kp-middleware demo --into demo.db
     """
-    _run_demo(into, as_json=as_json)
-
-
-def _run_demo(path: Path | None, *, as_json: bool) -> None:
-    """Run the demo's agent, and show what became of each run.
-
-    Args:
-        path: The file for its traces; None makes one in a new temporary folder.
-        as_json: Print JSON instead of a table and words.
-
-    Raises:
-        MissingExtraError: If the demo's agent is not installed.
-    """
-    if path is not None and path.exists() and path.stat().st_size:
-        raise click.UsageError(f"{path} exists: the demo wants a new file, or it would send yours")
+    if into is not None and into.exists() and into.stat().st_size:
+        raise click.UsageError(f"{into} exists: choose a new file")
     run_tasks = _demo_agent()
-    path = path or Path(tempfile.mkdtemp(prefix="kp-demo-")) / "kp.db"
-    click.echo("A scripted agent with real tools runs, and its runs are scored …", err=True)
+    path = into or Path(tempfile.mkdtemp(prefix="kp-demo-")) / "kp.db"
+    click.echo("Running a scripted agent with real tools …", err=True)
     with LocalRegistry() as registry:
         backlog = _run(run_tasks, path, registry)
         stored = len(registry.documents)
     with History.open(path) as history:
         rows = [run_row(run) for run in reversed(history.runs(limit=100))]
     if backlog:
-        click.echo(f"not done: {backlog.unscored} to score, {backlog.unsent} to send", err=True)
+        click.echo(f"still to do: {backlog.unscored} to score, {backlog.unsent} to send", err=True)
     if as_json:
         print_json({"path": str(path), "sent": stored, "runs": rows})
     else:
@@ -86,8 +73,8 @@ def _tell(path: Path, rows: Sequence[Row], stored: int) -> None:
     print_table([run_for_people(row) for row in rows], _COLUMNS)
     click.echo(
         f"\nAll {len(rows)} runs are in {path}\n"
-        f"{stored} of them went to a registry on this machine; each row says why or why not.\n\n"
-        "Now look at the one that scored most, step by step:\n\n"
+        f"{stored} of them were sent to a registry on this machine; reason says why or why not.\n\n"
+        "Now look at the one with the highest score:\n\n"
         f"  {_command()} --db {path} show @best"
     )
 

@@ -5,19 +5,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from shutil import disk_usage
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import click
-from pydantic import SecretStr
 
 from kp_middleware.cli.console import FOUND, UNREACHABLE
 from kp_middleware.cli.rows import json_option, print_json
 from kp_middleware.cli.spans_untold import untold
-from kp_middleware.cli.user_settings import named_file, typed_settings
+from kp_middleware.cli.user_settings import file_trouble, named_file, typed_settings
 from kp_middleware.core.gates import gate_of
 from kp_middleware.embedding import describe_source, shared_embedder
 from kp_middleware.errors import (
@@ -33,23 +31,14 @@ from kp_middleware.setting_values import is_loopback
 from kp_middleware.settings import Settings
 from kp_middleware.settings_sources import unknown_variables
 from kp_middleware.sharing import Examination, Link, examine
-from kp_middleware.storage import (
-    SQLITE_VERSION,
-    TROUBLE,
-    History,
-    LastDecisions,
-    in_words,
-    open_to_all,
-)
+from kp_middleware.storage import SQLITE_VERSION, TROUBLE, History, in_words, open_to_all
 from kp_middleware.views.wording import one_line
 
 _CLOCK_S: Final = 5.0
 _MOST_PODS: Final = 5
-_LITTLE_BYTES: Final = 100_000_000
-_WRITABLE: Final = "make it and its folder writable, or name another file with KP_DB or --db"
-_IN_WORDS: Final = {
+_SOUNDNESS: Final = {
     "sound": "sound",
-    "damaged": "damaged",
+    "damaged": "damaged; record a run: that saves what it can",
     "not known": "too large to check all of it in 2 s",
 }
 
@@ -61,8 +50,8 @@ class Finding(NamedTuple):
         check: What was looked at.
         ok: Whether it is usable.
         detail: What was found, and what to do if it is not usable.
-        try_later: Whether to wait may be all that is to be done: the registry cannot be reached.
-        warning: Whether it is usable, and wants a look all the same.
+        try_later: Whether waiting may be all that is to be done: the registry cannot be reached.
+        warning: Whether it is usable, but wants a look.
     """
 
     check: str
@@ -84,7 +73,7 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     \b
     kp-middleware doctor || kp-middleware status
     """
-    findings = [*_examine(named_file(context))]
+    findings = [one._replace(detail=one_line(one.detail)) for one in _examine(named_file(context))]
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -102,101 +91,69 @@ def _examine(db: Path | None) -> Iterator[Finding]:
     Args:
         db: The file of traces, where it was named on the command line.
     """
-    typed = {"db": db} if db else {}
-    settings = typed_settings(typed)
-    if wrong := [one_line(str(problem)) for problem in settings.problems]:
-        told = f"nothing is sent until this is corrected: {'; '.join(wrong)}"
-        yield Finding("settings", ok=False, detail=told)
+    settings = typed_settings({"db": db} if db else {})
+    path = settings.db.expanduser()
+    if settings.problems:
+        wrong = "; ".join(map(str, settings.problems))
+        yield Finding("settings", ok=False, detail=f"nothing is sent until this is fixed: {wrong}")
     if unknown := unknown_variables(Settings.model_fields):
-        told = "; ".join(f"{name} is no setting: {remedy}" for name, remedy in unknown.items())
-        yield Finding("settings", ok=True, detail=one_line(told), warning=True)
-    yield _file(settings.db)
-    yield _gate(settings)
-    yield from _review(settings.db.expanduser())
-    yield from _tokens(settings.db.expanduser())
+        told = "; ".join(f"{name} is not a setting: {remedy}" for name, remedy in unknown.items())
+        yield Finding("settings", ok=True, detail=told, warning=True)
+    if path.exists() and path.stat().st_size:
+        yield from _file(path, settings)
+    else:
+        yield _no_file(path)
+        yield Finding("gate", ok=True, detail=f"{gate_of(settings).name} from now on")
     yield _model(settings)
     yield _redaction(Policy.of(settings))
-    yield from _spans()
+    if amiss := untold():
+        yield Finding("spans", ok=True, detail="; ".join(amiss), warning=True)
     if not settings.problems:
         yield _registry(settings)
-    yield from _shared_log(settings)
+    if settings.shared is not None:
+        yield from _shared_log(settings.shared.get_secret_value())
 
 
-def _file(path: Path) -> Finding:
-    """Check the file, read-only: a mistyped name must not become a file."""
-    path = path.expanduser()
-    if not _has_content(path):
-        return _no_file(path)
+def _file(path: Path, settings: Settings) -> Iterator[Finding]:
+    """Check the file, read-only, and what its runs say of the gate, reviews and tokens."""
+    gate = gate_of(settings).name
     try:
         with History.open(path) as history:
             count, soundness = history.count(), history.check_soundness(limit_s=2)
+            last, unjudged = history.last_decisions(), history.unjudged()
+            without, counted = history.without_tokens()
     except TROUBLE as error:
-        return Finding("file", ok=False, detail=str(in_words(path, error)))
-    if not os.access(path, os.W_OK):
-        return Finding("file", ok=False, detail=f"{path} is read-only for you: {_WRITABLE}")
-    if opened := open_to_all(path):
-        return Finding("file", ok=False, detail=opened)
-    free_bytes = disk_usage(path.parent).free
-    facts = f"{path}: {count:,} traces, {_IN_WORDS[soundness]}, {free_bytes / 1e9:,.1f} GB free"
-    if soundness == "damaged":
-        return Finding("file", ok=False, detail=f"{facts}; record a run: that saves what it can")
-    if free_bytes < _LITTLE_BYTES:
-        return Finding("file", ok=False, detail=f"{facts}; make room, or runs will be lost")
-    return Finding("file", ok=True, detail=f"{facts}, SQLite {SQLITE_VERSION}")
-
-
-def _has_content(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
+        yield Finding("file", ok=False, detail=str(in_words(path, error)))
+        yield Finding("gate", ok=True, detail=f"{gate} from now on; the file cannot be read")
+        return
+    facts = f"{path}: {count:,} traces, {_SOUNDNESS[soundness]}, SQLite {SQLITE_VERSION}"
+    trouble = file_trouble(path) or open_to_all(path)
+    is_ok = trouble is None and soundness != "damaged"
+    yield Finding("file", ok=is_ok, detail=trouble or facts)
+    detail = last.in_words() if gate == last.gate else f"{gate} from now on; {last.in_words()}"
+    yield Finding("gate", ok=True, detail=detail, warning=last.is_dry)
+    if unjudged.unjudged:
+        yield Finding("review", ok=True, detail=unjudged.in_words())
+    if without:
+        detail = (
+            f"{without:,} of {counted:,} runs with a model have no token counts: some models report"
+            " them only on request, such as ChatOpenAI(base_url=…, stream_usage=True)"
+        )
+        yield Finding("tokens", ok=True, detail=detail, warning=True)
+    elif counted:
+        detail = f"counted in all runs with a model: {counted:,}"
+        yield Finding("tokens", ok=True, detail=detail)
 
 
 def _no_file(path: Path) -> Finding:
     """Check that a missing file can be created; before the first run nothing is wrong."""
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not os.access(folder, os.W_OK):
-        return Finding("file", ok=False, detail=f"{path} cannot be made: {_WRITABLE}")
+        detail = f"cannot create {path}: make {folder} writable, or name another with KP_DB or --db"
+        return Finding("file", ok=False, detail=detail)
     problem = "is empty" if path.exists() else "does not exist yet"
     detail = f"{path} {problem}: record a run, or name another file with KP_DB or --db"
     return Finding("file", ok=True, detail=detail)
-
-
-def _gate(settings: Settings) -> Finding:
-    last, today = LastDecisions(), gate_of(settings).name
-    try:
-        if _has_content(settings.db.expanduser()):
-            with History.open(settings.db) as history:
-                last = history.last_decisions()
-    except TROUBLE:  # its own finding says why
-        detail = f"{today} from now on; the file cannot be read"
-        return Finding("gate", ok=True, detail=one_line(detail))
-    detail = last.in_words() if today == last.gate else f"{today} from now on; {last.in_words()}"
-    return Finding("gate", ok=True, detail=one_line(detail), warning=last.is_dry)
-
-
-def _review(path: Path) -> Iterator[Finding]:
-    """Tell how many runs would go that nobody has judged; yield nothing if there are none."""
-    with suppress(*TROUBLE):
-        if _has_content(path):
-            with History.open(path) as history:
-                if (found := history.unjudged()).unjudged:
-                    yield Finding("review", ok=True, detail=found.in_words())
-
-
-def _tokens(path: Path) -> Iterator[Finding]:
-    """Check for missing token counts; yield nothing without model calls or a readable file."""
-    without, count = 0, 0
-    with suppress(*TROUBLE):
-        if _has_content(path):
-            with History.open(path) as history:
-                without, count = history.without_tokens()
-    if without:
-        detail = (
-            f"{without:,} of {count:,} runs with a model have no token counts: some models tell "
-            "them only where asked, ChatOpenAI with a base_url when it streams: stream_usage=True"
-        )
-        yield Finding("tokens", ok=True, detail=detail, warning=True)
-    elif count:
-        detail = f"counted in all runs with a model: {count:,}"
-        yield Finding("tokens", ok=True, detail=detail)
 
 
 def _model(settings: Settings) -> Finding:
@@ -220,84 +177,63 @@ def _redaction(policy: Policy) -> Finding:
         redact_text("a text", level="aggregated", policy=policy)
     except RedactionError as error:
         return Finding("redaction", ok=False, detail=f"{error}; until then nothing is sent")
-    engines = ", ".join(("our own rules", *policy.engines))
-    return Finding("redaction", ok=True, detail=f"by {engines}: {policy.redactor}")
-
-
-def _spans() -> Iterator[Finding]:
-    """Tell which variables keep OpenTelemetry from telling our processors what was said."""
-    if amiss := untold():
-        yield Finding("spans", ok=True, detail=one_line("; ".join(amiss)), warning=True)
-
-
-def _shared_log(settings: Settings) -> Iterator[Finding]:
-    """Write to the shared log and roll back; yield nothing where none is set."""
-    if settings.shared is None:
-        return
-    url = settings.shared.get_secret_value()
-    link = Link(url, "doctor")
-    try:
-        found = examine(link)
-    except KnowledgePulseError as error:
-        yield Finding("shared", ok=False, detail=one_line(str(error)), try_later=True)
-        return
-    finally:
-        link.close()
-    version = found.server.split()[0]
-    told = f"{link.shown}: PostgreSQL {version}, written and rolled back; a round trip of"
-    yield Finding("shared", ok=True, detail=f"{told} {found.round_trip_s * 1000:.2g} ms")
-    for detail in _doubts(url, found):
-        yield Finding("shared", ok=True, detail=one_line(detail), warning=True)
-
-
-def _doubts(url: str, found: Examination) -> Iterator[str]:
-    """Yield what works, and may not be what was meant."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if host and not is_loopback(host) and "sslmode=verify-full" not in parts.query:
-        yield (
-            f"{'encrypted' if found.is_encrypted else 'not encrypted'}, and nobody checks whose"
-            " server it is: add ?sslmode=verify-full to KP_SHARED"
-        )
-    if abs(found.ahead_s) > _CLOCK_S:
-        where = "behind" if found.ahead_s > 0 else "ahead of"
-        yield f"this machine's clock is {abs(found.ahead_s):,.0f} s {where} the server's"
-    usual = Counter(how for _, how in found.settings).most_common(1)
-    if others := [f"{pod} ({how})" for pod, how in found.settings if how != usual[0][0]]:
-        yield f"most pods decide by {usual[0][0]}; others: {', '.join(others[:_MOST_PODS])}"
+    engines = ", ".join(("built-in rules", *policy.engines))
+    return Finding("redaction", ok=True, detail=f"{engines}: {policy.redactor}")
 
 
 def _registry(settings: Settings) -> Finding:
     if settings.visibility == "private":
         return Finding("registry", ok=True, detail="not used: the visibility is private")
     if settings.api_key is None:
-        return _without_a_key(settings)
-    try:
-        return _with_a_key(settings, settings.api_key)
-    except RegistryError as error:
-        try_later = isinstance(error, RegistryUnavailableError)
-        return Finding("registry", ok=False, detail=one_line(str(error)), try_later=try_later)
-    except ValueError as error:
-        detail = f"{error}; correct KP_REGISTRY_URL"
-        return Finding("registry", ok=False, detail=detail)
+        if settings.unused_login is not None:
+            detail = f"nothing is sent: {settings.unused_login}"
+            return Finding("registry", ok=False, detail=detail)
+        detail = "not used: without KP_API_KEY nothing leaves this machine"
+        return Finding("registry", ok=True, detail=detail)
 
-
-def _without_a_key(settings: Settings) -> Finding:
-    unused = settings.unused_login
-    if unused is not None:
-        return Finding("registry", ok=False, detail=f"nothing is sent: {unused}")
-    detail = "not used: without KP_API_KEY nothing leaves this machine"
-    return Finding("registry", ok=True, detail=detail)
-
-
-def _with_a_key(settings: Settings, api_key: SecretStr) -> Finding:
     from kp_middleware.export import Registry
     from kp_middleware.pipeline import check_key
 
-    registry = Registry(settings.registry_url, api_key, agent_id=settings.agent_id)
-    with closing(registry):
-        registry.reach()
-        may_write = check_key(registry, settings)
-    known = "and takes this API key" if may_write else "and knows this API key; whether it may"
-    later = "" if may_write else " write cannot be asked while sending pauses"
-    return Finding("registry", ok=True, detail=f"{registry.url} answers, {known}{later}")
+    try:
+        url, key, agent_id = settings.registry_url, settings.api_key, settings.agent_id
+        with closing(Registry(url, key, agent_id=agent_id)) as registry:
+            registry.reach()
+            may_write = check_key(registry, settings)
+    except RegistryError as error:
+        try_later = isinstance(error, RegistryUnavailableError)
+        return Finding("registry", ok=False, detail=str(error), try_later=try_later)
+    except ValueError as error:
+        return Finding("registry", ok=False, detail=f"{error}; correct KP_REGISTRY_URL")
+    known = "accepts this API key" if may_write else "knows this API key; sending is paused"
+    return Finding("registry", ok=True, detail=f"{registry.url} answers and {known}")
+
+
+def _shared_log(url: str) -> Iterator[Finding]:
+    """Write to the shared log and roll back."""
+    try:
+        with closing(Link(url, "doctor")) as link:
+            found, shown = examine(link), link.shown
+    except KnowledgePulseError as error:
+        yield Finding("shared", ok=False, detail=str(error), try_later=True)
+        return
+    told = (
+        f"{shown}: PostgreSQL {found.server.split()[0]}, written and rolled back; a round trip of"
+    )
+    yield Finding("shared", ok=True, detail=f"{told} {found.round_trip_s * 1000:.2g} ms")
+    for detail in _doubts(url, found):
+        yield Finding("shared", ok=True, detail=detail, warning=True)
+
+
+def _doubts(url: str, found: Examination) -> Iterator[str]:
+    """Yield what works, but may not be what was meant."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host and not is_loopback(host) and "sslmode=verify-full" not in parts.query:
+        how = "encrypted" if found.is_encrypted else "not encrypted"
+        yield f"{how}, and the server is not verified: add ?sslmode=verify-full to KP_SHARED"
+    if abs(found.ahead_s) > _CLOCK_S:
+        where = "behind" if found.ahead_s > 0 else "ahead of"
+        yield f"this machine's clock is {abs(found.ahead_s):,.0f} s {where} the server's"
+    usual = Counter(how for _, how in found.settings).most_common(1)
+    if others := [f"{pod} ({how})" for pod, how in found.settings if how != usual[0][0]]:
+        yield f"most pods decide by {usual[0][0]}; others: {', '.join(others[:_MOST_PODS])}"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kp_middleware.cli.console import BLOCKED, EMPTY, hint, progress
-from kp_middleware.cli.options import UNIT, filter_options, items, limit_option
+from kp_middleware.cli.options import UNIT, filter_options, limit_option
 from kp_middleware.cli.rows import escaped, json_line, new_file, new_folder, resolved
-from kp_middleware.cli.user_settings import read_settings
+from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.storage import Filters, History
 from kp_middleware.views.wording import counted, in_words
 
@@ -22,27 +22,14 @@ if TYPE_CHECKING:
     from kp_middleware.datasets import Dataset, Entry
 
 _STDOUT: Final = Path("-")
+_FORMATS: Final = ("messages", "hf-trace", "inspect", "atif", "langsmith", "pairs", "traces")
 _SKILLS: Final = 5
 _WHY_EMPTY: Final = {
-    "pairs": "no pairs: they need a run that succeeded and one that failed at a like task, both by"
-    " feedback or a verdict: kp-middleware feedback, or review",
-    "success": "of none of these runs is it known that it succeeded: kp-middleware review asks you",
+    "pairs": "no pairs: they need a success and a failure at similar tasks, both known by feedback"
+    " or a verdict: see kp-middleware review",
+    "success": "none of these runs is known to have succeeded: see kp-middleware review",
     "": "nothing matches: nothing was written",
 }
-
-
-def _format(_: click.Context, __: click.Parameter, typed: str) -> str:
-    from kp_middleware.datasets import FORMATS
-
-    if typed not in FORMATS:
-        raise click.BadParameter(f"there are {', '.join(FORMATS)}")
-    return typed
-
-
-def _complete_format(_: click.Context, __: click.Parameter, start: str) -> list[Any]:
-    from kp_middleware.datasets import FORMATS
-
-    return items(dict.fromkeys(FORMATS, ""), start)
 
 
 @click.command()
@@ -50,39 +37,37 @@ def _complete_format(_: click.Context, __: click.Parameter, start: str) -> list[
 @click.option(
     "--as",
     "format_",
-    metavar="FORMAT",
+    type=click.Choice(_FORMATS),
     default="traces",
-    callback=_format,
-    shell_complete=_complete_format,
     show_default=True,
-    help="messages, hf-trace, inspect, atif, langsmith, pairs or traces.",
+    help="The format.",
 )
 @filter_options
-@click.option("--success", is_flag=True, help="Only runs that are known to have succeeded.")
+@click.option("--success", is_flag=True, help="Only runs known to have succeeded.")
 @click.option(
     "--unlike",
     type=UNIT,
     metavar="SIMILARITY",
-    help="Leave out runs that are this similar to a newer one: 0.8.",
+    help="Leave out runs this similar to a newer one, such as 0.8.",
 )
-@limit_option(None, told="Only the newest so many.")
-@click.option("--with-cut", is_flag=True, help="Keep runs of which a part was cut when recorded.")
+@limit_option(None, told="Maximum number of runs, the newest.")
+@click.option("--with-cut", is_flag=True, help="Include runs that were cut when recorded.")
 @click.option("--as-recorded", is_flag=True, help="Do not redact any further.")
 @click.option(
     "--arguments",
     type=click.Choice(["text", "object"]),
     default="text",
     show_default=True,
-    help="Arguments of tool calls: JSON text, as OpenAI has them; object, as TRL wants them.",
+    help="Arguments of tool calls: JSON text as for OpenAI, or an object as for TRL.",
 )
 @click.option(
     "--skills",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Draft a SKILL.md in DIR from each of the best runs of each domain.",
+    help="Draft a SKILL.md in DIR from the best runs of each domain.",
 )
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
-@click.pass_obj
+@pass_db
 def export(
     db: Path,
     *,
@@ -100,12 +85,12 @@ def export(
 ) -> None:
     """Export runs for training and evaluation to OUT or standard output, oldest first.
 
-    OUT is a file with a run per line; for hf-trace and atif, a folder with a file per run.
-    manifest.json beside it says what is in it. Only you can read them.
+    OUT is a file with a run per line; for hf-trace and atif, a folder with a file per run. A
+    manifest.json beside it describes it. Only you can read them.
 
     Redacts runs by the current rules, each at its own privacy level. Skips runs that cannot be read
-    or redacted, and then exits with 6; exits with 4 if there is nothing to write. pairs are of two
-    runs of like tasks, one of which succeeded by feedback or a verdict, and one did not.
+    or redacted, and then exits with 6; exits with 4 if there is nothing to write. pairs are two
+    runs of similar tasks: one that succeeded by feedback or a verdict, and one that failed.
 
     \b
     kp-middleware export train.jsonl --as messages --success --unlike 0.9
@@ -118,9 +103,9 @@ def export(
 
     suffix = FORMATS[format_].suffix
     if format_ == "pairs" and (success or unlike is not None):
-        raise click.UsageError("pairs are of both kinds: leave out --success and --unlike")
+        raise click.UsageError("pairs need both outcomes: leave out --success and --unlike")
     if suffix and (out == _STDOUT or (out is None and skills is None)):
-        raise click.UsageError(f"{format_} is a file for each run: name a folder for them")
+        raise click.UsageError(f"{format_} writes a file per run: name a folder")
     policy = None if as_recorded else Policy.of(read_settings(db))
     selection = Selection(filters, success, unlike, limit, with_cut)
     with History.open(db) as history:
@@ -145,21 +130,21 @@ def _write(
     out = out.expanduser().absolute()
     manifest = out.parent / "manifest.json"
     if out == manifest:
-        raise click.UsageError(f"{out} is the name of the manifest beside it: name another")
+        raise click.UsageError(f"{out} is the name of the manifest: choose another")
     before = _manifests_in(manifest)
     with new_folder(out) if suffix else new_file(out, db=db, force=force) as unfinished:
         for entry in _entries(dataset):
             file = _unused(unfinished, entry.trace_id, suffix) if suffix else unfinished
             _add(_text(entry), file, os.O_APPEND)
         if not dataset.count:
-            hint("all that matches is left out: nothing was written" if dataset.seqs else why_empty)
+            hint("all matches are left out: nothing was written" if dataset.seqs else why_empty)
             _tell_what_is_missing(dataset, "read or redacted")
             sys.exit(EMPTY)
     told = {**before, out.name: dataset.manifest()}
     with new_file(manifest, db=db, force=True) as unfinished:
         unfinished.write_text(json_line(told, indent=2) + "\n", encoding="utf-8")
     what = "pair" if "pairs" in told[out.name] else "run"
-    hint(f"{counted(dataset.count, what)} written to {out}; {manifest.name} beside it says which")
+    hint(f"{counted(dataset.count, what)} written to {out}, described in {manifest.name}")
 
 
 def _manifests_in(file: Path) -> dict[str, Any]:
@@ -172,7 +157,7 @@ def _manifests_in(file: Path) -> dict[str, Any]:
             isinstance(one, dict) and "made_by" in one for one in found.values()
         ):
             return found
-    raise click.UsageError(f"{file} is not of an export: write to another folder")
+    raise click.UsageError(f"{file} is not of an export: choose another folder")
 
 
 def _entries(dataset: "Dataset") -> "Iterator[Entry]":
@@ -217,18 +202,18 @@ def _write_skills(dataset: "Dataset", folder: Path) -> None:
         except FileExistsError:
             there += 1
         except OSError as error:
-            message = f"{folder} cannot be written ({error.strerror}): name another"
+            message = f"cannot write {folder}: {error.strerror}; choose another"
             raise click.ClickException(message) from error
-    kept = f"; left as they were: {there:,}" if there else ""
+    kept = f"; {there:,} exist already" if there else ""
     hint(f"{counted(written, 'draft')} written to {folder}{kept}")
 
 
 def _tell_what_is_missing(dataset: "Dataset", done: str) -> None:
     """Say what was left out; exit with 6 if some could not be redacted, or not even be read."""
     if dataset.left_out:
-        cut = " (--with-cut keeps what was cut)" if dataset.left_out["cut"] else ""
+        cut = " (--with-cut includes those)" if dataset.left_out["cut"] else ""
         hint(f"left out: {in_words(dataset.left_out)}{cut}")
     if dataset.unclean:
         counts = in_words(dataset.unclean)
-        click.echo(f"left out, because they could not be {done}: {counts}", err=True)
+        click.echo(f"skipped, because they could not be {done}: {counts}", err=True)
         sys.exit(BLOCKED)

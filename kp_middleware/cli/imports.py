@@ -4,44 +4,40 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kp_middleware.cli.console import Row, grid, hint, plain, progress, show
+from kp_middleware.cli.console import Progress, Row, hint, plain, progress, show
 from kp_middleware.cli.options import complete_domain, since_option
 from kp_middleware.cli.rows import json_option, print_json
-from kp_middleware.cli.user_settings import read_settings, wait_for_model
+from kp_middleware.cli.user_settings import pass_db, read_settings, wait_for_model
 from kp_middleware.instants import epoch_s
-from kp_middleware.storage import Database, Highlight, Highlights, History, SqliteStore
-from kp_middleware.views.wording import day, one_line, short_id
+from kp_middleware.storage import Database, Highlights, History, SqliteStore
+from kp_middleware.views.wording import counted, day, printable, short_id, shortened
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Import, Wanted
 
-_AUTO: Final = "auto"
 _REASONS: Final = {
     "not_json": "not JSON (perhaps the session is still being written)",
     "too_long": "longer than 16 MB",
     "too_deep": "nested too deeply",
-    "unknown_type": "of a type that is not known",
-    "no_answer": "in which the agent has done nothing yet",
+    "unknown_type": "of an unknown type",
+    "no_answer": "without an answer of the agent yet",
     "no_agent": "traces without an agent",
-    "no_content": "runs that tell nothing that was said",
-    "unreadable": "that cannot be read",
-    "not_yours": "that another user owns",
-    "link": "that are links",
-    "invalid": "that are no valid ReasoningTraces",
-    "unknown_format": "of no known format",
+    "no_content": "without texts",
+    "unreadable": "unreadable",
+    "not_yours": "owned by another user",
+    "link": "symbolic links",
+    "invalid": "invalid ReasoningTraces",
+    "unknown_format": "of an unknown format",
 }
 _SHOWN: Final = 3
-_OBJECTIVE: Final = 24
-_NEXT: Final = (
-    '  kp-middleware list --sort novelty · show ID --why · ui · recall --unconfirmed "how did I …"'
-)
+_OBJECTIVE: Final = 70
 
 
 @click.command("import")
@@ -59,13 +55,13 @@ _NEXT: Final = (
     type=click.Choice(["session", "turn"]),
     default="turn",
     show_default=True,
-    help="Make one run of each session, or of each user turn: a message and what follows it.",
+    help="What becomes a run: a session, or a turn (a user's message and what follows it).",
 )
 @click.option("--shareable", is_flag=True, help="Allow sending, like recorded runs.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @click.option("--hook", is_flag=True, help="Import the session that Claude Code's Stop hook names.")
 @json_option
-@click.pass_obj
+@pass_db
 def import_(
     db: Path,
     *,
@@ -127,12 +123,11 @@ def import_(
 
 def _transcript(said: str) -> Path:
     """Return the transcript that a hook of Claude Code names."""
-    with suppress(ValueError, RecursionError):
-        document = json.loads(said)
-        path = document.get("transcript_path") if isinstance(document, dict) else None
-        if isinstance(path, str) and "\0" not in path and Path(path).expanduser().is_file():
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
+        path = json.loads(said)["transcript_path"]
+        if "\0" not in path and Path(path).expanduser().is_file():
             return Path(path).expanduser()
-    raise click.UsageError("--hook wants the JSON of Claude Code's Stop hook on standard input")
+    raise click.UsageError("--hook needs the JSON of Claude Code's Stop hook on standard input")
 
 
 @contextmanager
@@ -167,74 +162,51 @@ def _import(file: Database, db: Path, wanted: "Wanted", *, dry_run: bool) -> dic
 def _write(importing: "Import", remaining: int) -> None:
     try:
         _run_out(progress(importing.score_left(), total=None, what="runs scored"))
-        _run_out(
-            progress(_steps(importing.write()), total=remaining, what="runs imported", size=int)
-        )
+        with Progress("runs imported") as shown:
+            for done in importing.write():
+                shown.reach(done, remaining)
     except KeyboardInterrupt:
-        hint("stopped: what was imported stays; the same command goes on here")
+        hint("stopped: the same command continues here")
         raise
 
 
-def _steps(reached: Iterable[int]) -> Iterator[int]:
-    """Yield by how much a count has grown."""
-    before = 0
-    for now in reached:
-        yield now - before
-        before = now
-
-
-def _run_out(steps: Iterator[int]) -> None:
+def _run_out(steps: Iterator[object]) -> None:
     for _ in steps:
         pass
 
 
 def _tell(result: Row, found: Highlights | None, wanted: "Wanted") -> None:
-    if wanted.format == _AUTO:
+    if wanted.format == "auto":
         for format_, files in result["files"].items():
-            click.echo(f"  {_counted(files, 'file')} of {format_}")
+            click.echo(f"  {counted(files, 'file')} of {format_}")
     dates = [*dict.fromkeys(day(at[:10]) for at in (result["first_at"], result["last_at"]) if at)]
-    is_of_sessions = result["sessions"] < result["runs"]
-    of = f" of {_counted(result['sessions'], 'session')}" if is_of_sessions else ""
-    told = f"  {_counted(result['runs'], 'run')}{of}"
+    told = f"  {counted(result['runs'], 'run')}"
+    if result["sessions"] < result["runs"]:
+        told += f" of {counted(result['sessions'], 'session')}"
     told += f", {' to '.join(dates)}" if dates else ""
     told += f"; {result['known']:,} imported before" if result["known"] else ""
     click.echo(f"{told}   {result['took_s']:.0f} s")
     for reason, count in result["skipped"].items():
         click.echo(f"  skipped: {count:,} {_REASONS[reason]}", err=True)
     if found is None:
-        click.echo("  nothing was imported: without --dry-run, they would be")
+        click.echo("  nothing was imported: this was a dry run")
         return
-    if wanted.shareable:
-        click.echo("  they may leave, like recorded runs, if they clear the gate")
-    else:
-        click.echo("  nothing has left this machine, and nothing of these will: they are private")
-    if any(found):
-        _show(found)
-        click.echo(_NEXT)
-
-
-def _show(found: Highlights) -> None:
-    """Show three short rankings side by side."""
-    columns = (
+    may_leave = (
+        "they are sent if they clear the gate" if wanted.shareable else "private: never sent"
+    )
+    click.echo(f"  {may_leave}")
+    for name, rows, figure in (
         ("most unlike all others", found.unlike, "{:.2f}"),
         ("richest", found.richest, "{:.2f}"),
         ("took most to get right", found.hardest, "{:.0f} recoveries"),
-    )
-    table = grid(*({"no_wrap": True, "overflow": "ellipsis"} for _ in columns), gap=3)
-    shown = [(name, rows, figure) for name, rows, figure in columns if rows]
-    table.add_row(*(plain(f"  {name}") for name, _, _ in shown))
-    for place in range(max(len(rows) for _, rows, _ in shown)):
-        table.add_row(*(plain(_row(rows[place : place + 1], figure)) for _, rows, figure in shown))
-    show(table)
-
-
-def _row(rows: tuple[Highlight, ...], figure: str) -> str:
-    for one in rows:
-        said = one_line(one.objective)
-        words = said if len(said) <= _OBJECTIVE else f"{said[: _OBJECTIVE - 2].rstrip()} …"
-        return f"  {figure.format(one.figure)} {short_id(one.id)} {words}"
-    return ""
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    ):
+        if rows:
+            show("", f"  {name}")
+        for one in rows:
+            words = shortened(printable(one.objective), _OBJECTIVE)
+            show(plain(f"    {figure.format(one.figure)}  {short_id(one.id)}  {words}"))
+    if any(found):
+        click.echo(
+            "\n  kp-middleware list --sort novelty · show ID --why · ui"
+            ' · recall --unconfirmed "how did I …"'
+        )

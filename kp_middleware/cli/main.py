@@ -2,8 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
-from functools import wraps
 from importlib import import_module
 from typing import Any, Final
 
@@ -11,48 +9,45 @@ import click
 
 from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED, prepare_streams
 from kp_middleware.cli.options import DefaultGroup, common_options
-from kp_middleware.cli.user_settings import file_of, prepare_file
+from kp_middleware.cli.user_settings import file_of
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import TROUBLE, in_words
 from kp_middleware.views.wording import printable
 
-_FAMILIES: Final = {
-    "import": "imports",
-    "list": "runs",
-    "tail": "runs",
-    "show": "runs",
-    "similar": "runs",
-    "recall": "recall",
-    "diff": "runs",
-    "stats": "stats",
-    "calibrate": "calibrate",
-    "mcp": "mcp",
-    "ui": "pages",
-    "report": "pages",
-    "sql": "sql",
-    "status": "stats",
-    "doctor": "doctor",
-    "outbox": "outbox",
-    "redact": "redact",
-    "export": "export",
-    "backup": "maintenance",
-    "migrate": "maintenance",
-    "prune": "maintenance",
-    "rescore": "maintenance",
-    "review": "review",
-    "feedback": "maintenance",
-    "shared": "shared",
-    "pull": "shared",
-    "config": "config",
-    "demo": "demo",
+_SECTIONS: Final = {
+    "Find runs": {
+        "list": "runs",
+        "show": "runs",
+        "similar": "runs",
+        "diff": "runs",
+        "tail": "runs",
+        "recall": "recall",
+        "sql": "sql",
+    },
+    "See all of them": {
+        "status": "stats",
+        "stats": "stats",
+        "calibrate": "calibrate",
+        "ui": "pages",
+        "report": "pages",
+    },
+    "Judge and score": {"review": "review", "feedback": "maintenance", "rescore": "maintenance"},
+    "Share": {"outbox": "outbox", "redact": "redact", "shared": "shared", "pull": "shared"},
+    "Move runs": {
+        "import": "imports",
+        "export": "export",
+        "mcp": "mcp",
+        "backup": "maintenance",
+        "migrate": "maintenance",
+        "prune": "maintenance",
+    },
+    "Set up": {"demo": "demo", "doctor": "doctor", "config": "config"},
 }
-"""The module of each command, in the order of ``--help``."""
+"""The module of each command, by section of ``--help``."""
 
+_FAMILIES: Final = {name: one for of in _SECTIONS.values() for name, one in of.items()}
 _NAMES: Final = {"import": "import_", "list": "list_", "show": "show_"}
 """Functions that are not named as their command is."""
-
-_WITHOUT_FILE: Final = {"config", "doctor"}
-"""They work where ``settings.toml``, which may name the file of traces, cannot be read."""
 
 
 class _Main(DefaultGroup):
@@ -66,6 +61,20 @@ class _Main(DefaultGroup):
             if name not in self.commands:
                 self.add_command(_load(name))
         return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, _FAMILIES))
+        for title, names in _SECTIONS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            room = formatter.width - width - 6
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), one.get_short_help_str(room))
+                        for name, one in commands
+                        if one
+                    ]
+                )
 
     def main(self, *values: Any, **more: Any) -> Any:
         prepare_streams()
@@ -85,9 +94,9 @@ class _Main(DefaultGroup):
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except UnicodeError as error:
-            raise click.ClickException("what was given is no UTF-8 text: type it anew") from error
+            raise click.ClickException("an argument is not valid UTF-8") from error
         except OverflowError as error:
-            raise click.ClickException("a number is too large: type a smaller one") from error
+            raise click.ClickException("a number is too large") from error
         except BrokenPipeError:
             sys.exit(BROKEN_PIPE)
         except OSError as error:
@@ -98,28 +107,17 @@ class _Main(DefaultGroup):
 def _load(name: str) -> click.Command:
     module = import_module(f"kp_middleware.cli.{_FAMILIES[name]}")
     command: click.Command = getattr(module, _NAMES.get(name, name))
-    return _with_common_options(command, needs_file=name not in _WITHOUT_FILE)
+    return _with_common_options(command)
 
 
-def _with_common_options(command: click.Command, *, needs_file: bool) -> click.Command:
-    """Let a command take them after its name, too, and pass it the file as its object."""
+def _with_common_options(command: click.Command) -> click.Command:
+    """Let a command take them after its name, too."""
     command.params += common_options(hidden=True)
     command.epilog = "Common options: see kp-middleware --help."
     if isinstance(command, click.Group):
         for one in command.commands.values():
-            _with_common_options(one, needs_file=needs_file)
-    elif needs_file and command.callback is not None:
-        command.callback = _given_file(command.callback)
+            _with_common_options(one)
     return command
-
-
-def _given_file(callback: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(callback)
-    def run(*values: Any, **more: Any) -> Any:
-        prepare_file(click.get_current_context())
-        return callback(*values, **more)
-
-    return run
 
 
 @click.group(

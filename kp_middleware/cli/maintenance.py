@@ -1,7 +1,7 @@
 """The commands that change stored runs: back up, migrate, prune, rescore, feedback."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ from kp_middleware.cli.rows import json_option, new_file, print_json
 from kp_middleware.cli.user_settings import (
     hint_at_another_gate,
     open_to_write,
+    pass_db,
     read_settings,
     wait_for_model,
 )
@@ -37,7 +38,7 @@ from kp_middleware.storage import (
     vacuum,
 )
 from kp_middleware.views.trace import delivery_status
-from kp_middleware.views.wording import one_line, short_id, yes_or_no
+from kp_middleware.views.wording import one_line, outcome, short_id
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Rescoring
@@ -46,36 +47,32 @@ if TYPE_CHECKING:
 _GIVE_WAY_S: Final = 0.005
 _COUNTS: Final = {
     "changed": "changed",
-    "unchanged": "as before",
+    "unchanged": "unchanged",
     "cleared": "clear now",
-    "queued": "of these for the outbox",
-    "withdrawn": "clear no longer",
-    "cancelled": "of these taken out of the outbox",
-    "left": "left because they were sent, are on their way or were rejected",
-    "overtaken": "removed or recorded anew meanwhile",
+    "queued": "queued",
+    "withdrawn": "no longer clear",
+    "cancelled": "cancelled in the outbox",
+    "left": "left in the outbox: sent, being sent or rejected",
+    "overtaken": "removed or recorded again meanwhile",
     "unscored": "cannot be scored",
     "embedded": "embedded",
 }
-_NOT_COMPARED: Final = (
-    "traces beyond your choice that have no vector of this model were not compared with:"
-    " without --domain and --since, all get one"
-)
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
-@click.pass_obj
+@pass_db
 def backup(db: Path, *, file: Path, force: bool, as_json: bool) -> None:
     """Back up the trace database to FILE, readable only by you.
 
-    Programs may keep recording. The copy is verified before it gets its name. To restore it, put it
-    in place of the file of traces while no program records, or name it with --db. An old backup may
-    need kp-middleware migrate --db FILE first.
+    Programs may keep recording. The copy is verified. To restore it, replace the database with it
+    while no program records, or name it with --db. An old backup may need kp-middleware migrate
+    --db FILE first.
 
     \b
-    kp-middleware backup traces-of-november.db
+    kp-middleware backup november.db
     """
     with (
         History.open(db) as history,
@@ -92,23 +89,23 @@ def backup(db: Path, *, file: Path, force: bool, as_json: bool) -> None:
 
 @click.command()
 @json_option
-@click.pass_obj
+@pass_db
 def migrate(db: Path, *, as_json: bool) -> None:
     """Upgrade a file, such as an old backup, to the current schema.
 
-    Keeps a copy beside it. Programs that record upgrade their file themselves.
+    Keeps a copy beside it. Programs that record upgrade their own file.
 
     \b
-    kp-middleware migrate --db traces-of-november.db
+    kp-middleware migrate --db november.db
     """
     before, now, copy = bring_up_to_date(db)
     if as_json:
         kept = str(copy) if copy else None
         print_json({"path": str(db), "schema_before": before, "schema": now, "copy": kept})
     elif copy is None:
-        click.echo(f"{db}: has schema {now}, which is this version's: nothing to do")
+        click.echo(f"{db}: schema {now} is current")
     else:
-        click.echo(f"{db}: brought from schema {before} to {now}; as it was: {copy}")
+        click.echo(f"{db}: upgraded from schema {before} to {now}; the old file is {copy}")
 
 
 @click.command()
@@ -120,7 +117,7 @@ def migrate(db: Path, *, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Remove runs instead of counting them.")
 @click.option("--vacuum", "shrink", is_flag=True, help="Shrink the file.")
 @json_option
-@click.pass_obj
+@pass_db
 def prune(
     db: Path, /, *, older: str | None, yes: bool, shrink: bool, as_json: bool, **rules: Any
 ) -> None:
@@ -133,7 +130,7 @@ def prune(
     kp-middleware prune --keep 10000 --vacuum --yes       remove them
     """
     if older is None and rules["keep"] is None and rules["below"] is None:
-        raise click.UsageError("say what goes: --older, --keep or --below")
+        raise click.UsageError("choose runs with --older, --keep or --below")
     with closing(open_to_write(db) if yes else Database(db, read_only=True)) as file:
         pruning, history = Pruning(file), History(file)
         doomed = pruning.doomed(before=older, **rules)
@@ -149,7 +146,7 @@ def prune(
     _tell_pruned(result, as_json=as_json, shrink=shrink)
     if not count and recorded:
         waiting = counts.unscored + counts.pending + counts.paused
-        hint(f"what does not fit stays; so do {waiting:,} that wait to be scored, sent or resumed")
+        hint(f"no run matches that may go; {waiting:,} wait to be scored, sent or resumed")
 
 
 @click.command()
@@ -157,19 +154,18 @@ def prune(
 @since_option
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @json_option
-@click.pass_obj
+@pass_db
 def rescore(
     db: Path, *, domain: str | None, since: str | None, dry_run: bool, as_json: bool
 ) -> None:
     """Rescore stored runs after changing the model, weights, cache or threshold.
 
-    Uses the command line's settings. Goes in recording order: each run is compared with earlier
-    ones. Scores of paused runs and of concurrent processes may change once: their order differed.
-    Sent runs keep their score. Queued runs that no longer clear are cancelled; runs that clear now
-    are queued. Sends nothing.
+    Uses the command line's settings. Each run is compared with those recorded before it. Sent runs
+    keep their score. Queued runs that no longer clear are cancelled; runs that clear now are
+    queued. Sends nothing.
 
-    Programs may keep recording. After Ctrl-C, the same command starts anew, but embeds
-    no text twice. Run one at a time.
+    Programs may keep recording. After Ctrl-C, the same command starts again, but
+    embeds no text twice. Run one at a time.
 
     \b
     kp-middleware rescore --dry-run
@@ -187,10 +183,9 @@ def rescore(
     counts = {str(name): count for name, count in rescoring.counts.items()}
     result = _result(counts, dry_run=dry_run, scored=count, took_s=took_s)
     _tell_rescored(result, as_json=as_json)
-    if rescoring.unread:
-        _tell_of_unread(rescoring.unread)
-    if result["embedded"] and selection != Selection():
-        hint(_NOT_COMPARED)
+    if unread := rescoring.unread:
+        first = f"the first is {short_id(unread[0])}"
+        click.echo(f"{len(unread):,} runs cannot be read and are left alone: {first}", err=True)
 
 
 def _removed(pruning: Pruning, doomed: PruneSelection, count: int) -> Iterator[int]:
@@ -208,9 +203,9 @@ def _tell_pruned(result: Row, *, as_json: bool, shrink: bool) -> None:
         would = "would be removed" if result["dry_run"] else "removed"
         click.echo(f"{result['removed']:,} {would}, {result['kept']:,} kept")
     if result["removed"] and result["dry_run"]:
-        click.echo("nothing was removed: --yes removes them", err=True)
+        click.echo("--yes removes them", err=True)
     elif result["removed"] and not shrink and not as_json:
-        hint("the file keeps its size and uses the room again; --vacuum shrinks it")
+        hint("the file keeps its size and reuses the space; --vacuum shrinks it")
 
 
 def _result(
@@ -246,20 +241,12 @@ def _prepared(
 
 def _run(rescoring: "Rescoring") -> int:
     """Run it with progress; return how many runs were scored, or would be."""
-    steps = progress(
-        rescoring.steps(), total=rescoring.remaining(), what="runs scored anew", size=int
-    )
+    steps = progress(rescoring.steps(), total=rescoring.remaining(), what="runs rescored", size=int)
     try:
         return sum(steps)
     except KeyboardInterrupt:
-        hint("stopped: what is scored stays; the same command starts anew")
+        hint("stopped: the same command starts again")
         raise
-
-
-def _tell_of_unread(ids: Sequence[str]) -> None:
-    """Warn of unreadable documents in one line."""
-    words = f"{len(ids):,} with a document that cannot be read keep what they had"
-    click.echo(f"{words}: the first is kp-middleware show {short_id(ids[0])}", err=True)
 
 
 def _tell_rescored(result: Row, *, as_json: bool) -> None:
@@ -267,16 +254,13 @@ def _tell_rescored(result: Row, *, as_json: bool) -> None:
         print_json(result)
         return
     if not result["scored"]:
-        click.echo("there is nothing to score anew")
+        click.echo("nothing to rescore")
         return
     rate = result["scored"] / max(result["took_s"], 1e-3)
     told = ", ".join(f"{result[name]:,} {words}" for name, words in _COUNTS.items() if result[name])
     would = "would be " if result["dry_run"] else ""
     pace = f"in {result['took_s']:.1f} s, {rate:,.0f} a second"
-    click.echo(f"{result['scored']:,} {would}scored anew {pace}: {told}")
-
-
-_WAITS: Final = "it is sent by the program that records next, or does so now"
+    click.echo(f"{result['scored']:,} {would}rescored {pace}: {told}")
 
 
 @click.command()
@@ -284,15 +268,14 @@ _WAITS: Final = "it is sent by the program that records next, or does so now"
 @click.option("--success/--failure", default=None, help="Whether the task succeeded.")
 @click.option("--confidence", type=UNIT, help="Your confidence in that, 0 to 1.")
 @json_option
-@click.pass_obj
+@pass_db
 def feedback(
     db: Path, *, trace_id: str, success: bool | None, confidence: float | None, as_json: bool
 ) -> None:
     """Report a run's actual outcome, and rescore it.
 
     Uses the command line's settings, not a gate passed in your program. A run that now clears is
-    sent by the next program that records; a queued run that no longer clears stays queued. Sent
-    runs are not resent.
+    sent by the next program that records; a queued run stays queued. Sent runs are not resent.
 
     ID is an id prefix, @last or @best. In Python: kp.feedback.
 
@@ -301,7 +284,7 @@ def feedback(
     kp-middleware feedback @last --failure
     """
     if success is None and confidence is None:
-        raise click.UsageError("say how it went: --success or --failure, --confidence, or both")
+        raise click.UsageError("give --success or --failure, --confidence, or both")
     from kp_middleware.pipeline import Feedback, Reevaluation
 
     settings = read_settings(db)
@@ -313,23 +296,19 @@ def feedback(
         is_news = Reevaluation.of(SqliteStore(file), settings).learn(told)
         after = history.run(seq)
     if as_json:
-        print_json(_as_json(before, after, is_news=is_news))
+        facts = {"before": _facts(before), "after": _facts(after)}
+        status = {"delivery_status": delivery_status(after)}
+        print_json({"id": after.id, "changed": is_news, **facts, **status})
         return
-    click.echo("\n".join(_lines(before, after)))
+    click.echo(after.id)
+    for name in ("success", "confidence", "score", "decision"):
+        old, new = (_word(name, run) for run in (before, after))
+        click.echo(f"{name:<12}{new if old == new else f'{old} → {new}'}")
+    click.echo(f"→ {one_line(delivery_status(after))}")
     if not is_news:
-        hint("it was told the same before: nothing has changed")
+        hint("nothing changed: this was known")
     elif after.outbox and after.outbox.state == "pending":
-        hint(_WAITS)
-
-
-def _as_json(before: Run, after: Run, *, is_news: bool) -> dict[str, Any]:
-    return {
-        "id": after.id,
-        "changed": is_news,
-        "before": _facts(before),
-        "after": _facts(after),
-        "delivery_status": delivery_status(after),
-    }
+        hint("the next program that records sends it")
 
 
 def _facts(run: Run) -> dict[str, Any]:
@@ -342,23 +321,8 @@ def _facts(run: Run) -> dict[str, Any]:
     }
 
 
-def _lines(before: Run, after: Run) -> list[str]:
-    old, new = (_facts(run) | {"success": yes_or_no(run.known_success)} for run in (before, after))
-    changes = (f"{name:<12}{_change(old[name], new[name])}" for name in old if name != "outbox")
-    return [after.id, *changes, f"→ {one_line(delivery_status(after))}"]
-
-
-def _change(old: object, new: object) -> str:
-    return _word(new) if old == new else f"{_word(old)} → {_word(new)}"
-
-
-def _word(value: object) -> str:
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.3f}"
-        case _:
-            return str(value)
+def _word(name: str, run: Run) -> str:
+    if name == "success":
+        return outcome(run.known_success)
+    value = _facts(run)[name]
+    return f"{value:.3f}" if isinstance(value, float) else str(value or "none")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kp_middleware.cli.user_settings import read_settings
+from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.embedding import shared_embedder
 from kp_middleware.errors import MissingExtraError, RedactionError, TraceNotFoundError
 from kp_middleware.instants import epoch_s
@@ -28,17 +28,19 @@ _INSTRUCTIONS: Final = (
 
 
 @click.command()
-@click.option("--owner", help="Serve only runs of this owner; needed if any run has one.")
+@click.option("--owner", help="Serve only runs of this owner; required if any run has one.")
 @click.option(
-    "--unconfirmed", is_flag=True, help="Find also runs that nobody confirmed, marked as such."
+    "--unconfirmed",
+    is_flag=True,
+    help="Also find unconfirmed runs, marked as such.",
 )
-@click.pass_obj
+@pass_db
 def mcp(db: Path, *, owner: str | None, unconfirmed: bool) -> None:
     """Serve past runs to an agent over stdio, read-only.
 
-    Speaks the Model Context Protocol, for Claude Code, Codex, Cursor and others. Its tools:
-    search_runs, run_digest and show_run. Reads the file alone, and listens on no port. What is
-    served reaches the provider of the agent's model: secrets and contacts are removed first.
+    An MCP server for Claude Code, Codex, Cursor and others, with the tools search_runs, run_digest
+    and show_run. Opens no port. What it serves reaches the provider of the agent's model, so
+    secrets and contacts are redacted first.
 
     \b
     claude mcp add kp -- kp-middleware mcp

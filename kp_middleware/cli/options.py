@@ -21,8 +21,9 @@ from kp_middleware.storage import STATES, Filters, domain_names, tool_names, tra
 from kp_middleware.views.wording import one_line, short_id
 
 Completed: TypeAlias = list[CompletionItem]
+Command: TypeAlias = Callable[..., Any]
 
-_NEWEST_AND_BEST: Final = {"@last": "the newest run", "@best": "the one that scored most"}
+_NEWEST_AND_BEST: Final = {"@last": "the newest run", "@best": "the run with the highest score"}
 _THRESHOLDS: Final = {  # without a blank, at which a shell would divide it
     "top10%": "the best tenth of each domain",
     "top5%": "the best twentieth of each domain",
@@ -30,6 +31,25 @@ _THRESHOLDS: Final = {  # without a blank, at which a shell would divide it
     f"{DEFAULT_THRESHOLD:g}": "as the protocol specifies",
 }
 _HELP_WIDTH: Final = 60
+_FLAGS: Final = {
+    ("--no-color",): "Disable colour, as NO_COLOR and TERM=dumb do.",
+    ("--no-progress",): "Hide progress bars.",
+    ("--quiet",): "Print only warnings and errors.",
+    ("-v", "--verbose"): "Print log messages.",
+}
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *(ms|[smhdwy])")
+_DAY_S: Final = 86_400
+_UNITS_S: Final = {
+    "ms": 0.001,
+    "s": 1,
+    "m": 60,
+    "h": 3600,
+    "d": _DAY_S,
+    "w": 7 * _DAY_S,
+    "y": 365 * _DAY_S,
+}
+_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
+_MONTH: Final = re.compile(r"\d{4}-\d{2}")
 
 
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> Completed:
@@ -73,34 +93,13 @@ def items(told: dict[str, str], start: str) -> Completed:
 
 def _as_typed(trace_id: str, start: str) -> str:
     """Return an id in the shortest form that starts with what was typed."""
-    short = short_id(trace_id)
-    if short.startswith(start):
-        return short
-    whole = trace_id.removeprefix("kp:trace:")
-    return whole if whole.startswith(start) else trace_id
+    forms = short_id(trace_id), trace_id.removeprefix("kp:trace:"), trace_id
+    return next(form for form in forms if form.startswith(start))
 
 
 def _names(names: list[str]) -> Completed:
     """Return completions, without names that hold control characters: a model may choose them."""
     return [CompletionItem(name) for name in names if name == one_line(name)]
-
-
-Command: TypeAlias = Callable[..., Any]
-
-_MOST: Final = 2**63 - 1  # SQLite has no larger number
-_FLAGS: Final = {
-    ("--no-color",): "Disable colour, as NO_COLOR and TERM=dumb do.",
-    ("--no-progress",): "Hide progress bars.",
-    ("--quiet",): "Print only warnings and errors.",
-    ("-v", "--verbose"): "Print log messages.",
-}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?) *(ms|s|m|h)")
-_DURATIONS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdwy])")
-_DAY_S: Final = 86_400
-_AGES_S: Final = {"s": 1, "m": 60, "h": 3600, "d": _DAY_S, "w": 7 * _DAY_S, "y": 365 * _DAY_S}
-_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
-_MONTH: Final = re.compile(r"\d{4}-\d{2}")
 
 
 class DefaultGroup(click.Group):
@@ -156,13 +155,16 @@ def common_options(*, hidden: bool = False) -> list[click.Option]:
     return [file, *flags]
 
 
+def _keep_file(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        context.meta[FILE] = path
+
+
 def trace_id_argument(
-    name: str = "trace_id", *, metavar: str = "ID", required: bool = True
+    name: str = "trace_id", *, metavar: str = "ID", **more: Any
 ) -> Callable[[Any], Any]:
     """Return an argument that names a run."""
-    return click.argument(
-        name, metavar=metavar, required=required, shell_complete=complete_trace_id
-    )
+    return click.argument(name, metavar=metavar, shell_complete=complete_trace_id, **more)
 
 
 def limit_option(
@@ -175,7 +177,6 @@ def limit_option(
         type=click.IntRange(min=least),
         default=default,
         show_default=default is not None,
-        callback=lambda _, __, number: None if number is None else min(number, _MOST),
         help=told,
     )
 
@@ -194,19 +195,16 @@ def filter_options(command: Command) -> Command:
     return made
 
 
-def _instant(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Return the instant as columns have it."""
-    if value is None:
-        return None
-    age = _AGE.fullmatch(value)
+def _instant(value: str) -> str:
+    """Return the instant, as columns have it, of a date or of an age."""
     try:
-        if age:
-            return instant(time.time() - float(age[1]) * _AGES_S[age[2]])
+        if (age_s := _span_s(value)) is not None:
+            return instant(time.time() - age_s)
         moment = _moment(value)
         return instant(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
     except (ValueError, OverflowError, OSError) as error:
         dates, ages = "2026-11-01, 2026-11, yesterday", "30s, 5m, 36h, 7d, 1y"
-        told = f"{value!r} is no date ({dates}) and no age ({ages})"
+        told = f"{value!r} is not a date ({dates}) or an age ({ages})"
         raise click.BadParameter(told) from error
 
 
@@ -222,18 +220,21 @@ def _moment(value: str) -> datetime:
     return datetime.fromisoformat(f"{value}-01" if _MONTH.fullmatch(value) else value)
 
 
-def _milliseconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """Return a duration.
+def _milliseconds(value: str) -> float:
+    seconds = _span_s(value)
+    if seconds is None:
+        raise click.BadParameter(f"{value} is not a duration: type 500ms, 10s, 5m or 2h")
+    return seconds * 1000
 
-    >>> _milliseconds(None, None, "1.5s"), _milliseconds(None, None, "2 m")
-    (1500.0, 120000.0)
+
+def _span_s(text: str) -> float | None:
+    """Return a number with a unit in seconds; None if it is something else.
+
+    >>> _span_s("1.5s"), _span_s("2 m"), _span_s("soon")
+    (1.5, 120.0, None)
     """
-    if text is None:
-        return None
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise click.BadParameter(f"{text} is no span of time: type 500ms, 10s, 5m or 2h")
-    return float(match[1]) * _DURATIONS_MS[match[2]]
+    match = _SPAN.fullmatch(text.strip())
+    return float(match[1]) * _UNITS_S[match[2]] if match else None
 
 
 class _State(click.Choice[str]):
@@ -250,7 +251,7 @@ domain_option = click.option(
 since_option = click.option(
     "--since",
     metavar="DATE|AGE",
-    callback=_instant,
+    type=_instant,
     help="Only runs started since a UTC date (2026-11-01, 2026-11, yesterday) or age (30s,"
     " 5m for minutes, 36h, 7d, 2w, 1y).",
 )
@@ -259,7 +260,7 @@ since_option = click.option(
 older_option = click.option(
     "--older",
     metavar="DATE|AGE",
-    callback=_instant,
+    type=_instant,
     help="Only runs started before a UTC date or age: 2026-11-01, 90d, 1y.",
 )
 """The same for what was before it."""
@@ -288,7 +289,7 @@ _FILTERS: Final = (
         "--slower",
         "slower_ms",
         metavar="TIME",
-        callback=_milliseconds,
+        type=_milliseconds,
         help="Only runs that took at least this long: 500ms, 10s, 5m.",
     ),
     since_option,
@@ -302,11 +303,6 @@ _FILTERS: Final = (
         "-q",
         "--text",
         metavar="TEXT",
-        help='Search objectives and results: leak*, "memory leak", leak OR crash.',
+        help='Search objectives, results and steps: leak*, "memory leak", leak OR crash.',
     ),
 )
-
-
-def _keep_file(context: click.Context, _: click.Parameter, path: Path | None) -> None:
-    if path is not None:
-        context.meta[FILE] = path

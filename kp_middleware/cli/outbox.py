@@ -5,10 +5,10 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,13 +23,13 @@ from kp_middleware.cli.options import (
 )
 from kp_middleware.cli.rows import (
     Output,
-    exact_json,
+    escaped,
     json_option,
     output_options,
     print_json,
     tell_how_many,
 )
-from kp_middleware.cli.user_settings import open_to_write, read_settings
+from kp_middleware.cli.user_settings import open_to_write, pass_db, read_settings
 from kp_middleware.instants import instant
 from kp_middleware.storage import (
     STILL_SENT,
@@ -48,20 +48,18 @@ if TYPE_CHECKING:
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
 _FAILED: Final = ("rejected", "blocked")
 _WAITING: Final = ("pending", "sending")
-_MORE_TIME: Final = "the time is over: --timeout gives it longer, or the next program goes on"
-_STATES: Final[Mapping[str, tuple[str, ...]]] = {
-    "failed": _FAILED,
-    "blocked": ("blocked",),
-    "pending": _WAITING,
-    "sent": ("sent",),
-    "cancelled": ("cancelled",),
+_KINDS: Final = {
+    "failed": (_FAILED, "Only rejected and blocked items."),
+    "blocked": (("blocked",), "Only blocked items: not certainly clean, or given up."),
+    "pending": (_WAITING, "Only items waiting to be sent."),
+    "sent": (("sent",), "Only sent items."),
+    "cancelled": (("cancelled",), "Only cancelled items."),
 }
-_NOT_QUEUED: Final = "what clears no more, or cannot be redacted, is not queued again"
-_LEFT: Final = (
-    "what other redact_… settings blocked is left:"
-    " set the same here, or --force applies yours alone"
-)
-
+_REMARKS: Final = {
+    "left": "left: blocked by other redact_… settings: use those, or --force applies only yours",
+    "blocked": "see kp-middleware outbox --blocked",
+    STILL_SENT: "not queued again: no longer clears the gate, or cannot be redacted",
+}
 
 _alone_option = click.option(
     "--force",
@@ -84,26 +82,28 @@ def outbox() -> None:
     """
 
 
+def _kind_options(command: Any) -> Any:
+    for kind, (_, told) in reversed(_KINDS.items()):
+        command = click.option(f"--{kind}", is_flag=True, help=told)(command)
+    return command
+
+
 @outbox.command("list")
 @limit_option()
-@click.option("--failed", is_flag=True, help="Only rejected and blocked items.")
-@click.option("--blocked", is_flag=True, help="Only blocked items: perhaps not clean, or given up.")
-@click.option("--pending", is_flag=True, help="Only items that wait to be sent.")
-@click.option("--sent", is_flag=True, help="Only sent items.")
-@click.option("--cancelled", is_flag=True, help="Only cancelled items.")
+@_kind_options
 @output_options(columns=_COLUMNS)
-@click.pass_obj
+@pass_db
 def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
     """List the outbox, newest first. Flags combine.
 
     \b
     kp-middleware outbox list --pending
     """
-    wanted = [state for kind, typed in kinds.items() if typed for state in _STATES[kind]]
+    wanted = [state for kind, typed in kinds.items() if typed for state in _KINDS[kind][0]]
     with History.open(db) as history:
-        items, count = history.outbox(limit=limit, states=wanted), history.count_outbox(wanted)
+        found, count = history.outbox(limit=limit, states=wanted), history.count_outbox(wanted)
         obstacles = find_obstacles(history.backlog(), db)
-    rows = [_with_reason(item, obstacles)._asdict() for item in items]
+    rows = [_with_reason(item, obstacles)._asdict() for item in found]
     output.print(rows, _COLUMNS, for_people=_for_people)
     for sentence in obstacles.in_words():
         click.echo(sentence, err=True)
@@ -113,11 +113,11 @@ def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
 @outbox.command()
 @trace_id_argument()
 @click.option("--diff", is_flag=True, help="Show a diff with the local copy.")
-@click.pass_obj
+@pass_db
 def show(db: Path, *, trace_id: str, diff: bool) -> None:
     """Print the exact bytes that are or were sent.
 
-    On a terminal, control characters are escaped. ID is a prefix of its id, @last or @best.
+    On a terminal, control characters are escaped. ID is an id prefix, @last or @best.
 
     \b
     kp-middleware outbox show @last --diff
@@ -127,9 +127,14 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
     if entry.body is None:
         raise click.ClickException(f"nothing would be sent: {entry.state}: {entry.reason}")
     if diff:
-        click.echo("\n".join(_differences(entry.document, entry.body)))
+        here, leaving = (
+            json.dumps(json.loads(one), ensure_ascii=False, indent=2).splitlines()
+            for one in (entry.document, entry.body)
+        )
+        lines = difflib.unified_diff(here, leaving, "local", "sent", lineterm="")
+        click.echo("\n".join(map(printable, lines)))
     elif sys.stdout.isatty():
-        click.echo(exact_json(entry.body.decode()))
+        click.echo(escaped(entry.body.decode()))
     else:
         sys.stdout.buffer.write(entry.body)
 
@@ -140,7 +145,7 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @click.option("--sent", is_flag=True, help="With --force: all sent items.")
 @_alone_option
 @json_option
-@click.pass_obj
+@pass_db
 def retry(
     db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool, as_json: bool
 ) -> None:
@@ -159,12 +164,12 @@ def retry(
     if [trace_id is not None, failed, sent].count(True) != 1:
         raise click.UsageError("name one ID, or all with --failed or --sent")
     if sent and not alone:
-        raise click.UsageError("what was sent goes once more only with --force")
+        raise click.UsageError("--sent needs --force")
     with closing(open_to_write(db)) as connection:
         if sum(map(lift_stops, locations.pacing_files(db))):
-            click.echo("the API key that was refused is tried again", err=True)
+            click.echo("retrying the API key that was refused", err=True)
         care, history = OutboxAdmin(connection), History(connection)
-        states = _STATES["sent"] if sent else _FAILED
+        states = ("sent",) if sent else _FAILED
         seqs = care.seqs(*states) if trace_id is None else [history.find(trace_id)]
         results = _retried(db, care, seqs, force=alone)
     _tell(results, as_json=as_json)
@@ -175,7 +180,7 @@ def retry(
     "trace_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_trace_id
 )
 @json_option
-@click.pass_obj
+@pass_db
 def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
     """Cancel queued runs; retry queues them again.
 
@@ -187,17 +192,18 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
     """
     with closing(open_to_write(db)) as connection:
         history, care = History(connection), OutboxAdmin(connection)
-        seqs = dict.fromkeys(map(history.find, trace_ids))
-        states = [_cancelled(care, seq) for seq in seqs]
-    _tell(states, as_json=as_json)
-    if {*states} != {"cancelled"}:
-        raise click.ClickException("what was sent, or is on its way, cannot be called back")
+        states = {seq: care.entry(seq).state for seq in map(history.find, trace_ids)}
+        now = time.time()
+        done = ["cancelled" if care.cancel(seq, now) else state for seq, state in states.items()]
+    _tell(done, as_json=as_json)
+    if {*done} != {"cancelled"}:
+        raise click.ClickException("runs that were sent, or are being sent, cannot be cancelled")
 
 
 @outbox.command()
 @_alone_option
 @json_option
-@click.pass_obj
+@pass_db
 def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     """Redact unsent items again with the current rules.
 
@@ -222,10 +228,10 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     default=300,
     show_default=True,
     metavar="SECONDS",
-    help="How long to go on.",
+    help="When to stop.",
 )
 @json_option
-@click.pass_obj
+@pass_db
 def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
     """Send all queued runs, at the registry's rate limit.
 
@@ -242,7 +248,7 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
     if as_json:
         print_json(counts)
     else:
-        click.echo(in_words(counts) or "nothing waits to be sent")
+        click.echo(in_words(counts) or "nothing is waiting to be sent")
     for reason in reasons:
         click.echo(printable(reason), err=True)
     if counts.total() > counts["sent"]:
@@ -252,7 +258,7 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
 @outbox.command("reconcile")
 @click.option("--send", is_flag=True, help="Queue missing runs again.")
 @json_option
-@click.pass_obj
+@pass_db
 def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
     """Compare sent runs with your agent's in the registry, in one request.
 
@@ -276,7 +282,7 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
     if queued:
         _tell(queued)
     elif found.missing:
-        hint("--send queues what is missing there once more")
+        hint("--send queues the missing runs again")
 
 
 def _sent(db: Path, connection: Database, timeout_s: float) -> tuple[Counter[str], list[str]]:
@@ -288,7 +294,6 @@ def _sent(db: Path, connection: Database, timeout_s: float) -> tuple[Counter[str
 
     from kp_middleware.pipeline import drain
 
-    settings = read_settings(db)
     history = History(connection)
     for sending in find_obstacles(history.backlog(), db).sending:
         hint(sending.in_words())
@@ -297,7 +302,7 @@ def _sent(db: Path, connection: Database, timeout_s: float) -> tuple[Counter[str
         def look() -> None:
             shown.reach(max(0, len(seqs) - care.count(states=_WAITING)), len(seqs))
 
-        trouble = drain(settings, timeout_s=timeout_s, look=look)
+        trouble = drain(read_settings(db), timeout_s=timeout_s, look=look)
     states = care.states(seqs)
     left = sum(states.pop(state, 0) for state in _WAITING)
     reasons = [] if trouble is None else [trouble]
@@ -305,7 +310,8 @@ def _sent(db: Path, connection: Database, timeout_s: float) -> tuple[Counter[str
         obstacles = find_obstacles(history.backlog(), db)
         reasons += obstacles.in_words()
         if not reasons:
-            reasons = [*(one.in_words() for one in obstacles.sending), _MORE_TIME]
+            reasons = [one.in_words() for one in obstacles.sending]
+            reasons.append("timed out: --timeout sets a longer time, or the next program continues")
     return Counter(states | {"left": left}), reasons
 
 
@@ -320,42 +326,24 @@ def _retried(db: Path, care: OutboxAdmin, seqs: Sequence[int], *, force: bool) -
 
 
 def _compared(found: "Reconciliation") -> str:
-    told = [f"{found.there:,} are there", f"{len(found.missing):,} are missing"]
+    told = [f"{found.there:,} stored, {len(found.missing):,} missing"]
     if found.unknown:
-        told.append(f"{found.unknown:,} are there that this file has not sent")
+        told.append(f"{found.unknown:,} not sent from this file")
     if found.of_others:
-        told.append(f"{found.of_others:,} were sent under another agent id: not compared")
+        told.append(f"{found.of_others:,} sent under another agent id, not compared")
     return f"{found.registry}, agent {found.agent_id}: {', '.join(told)}"
 
 
-def _differences(document: str, body: bytes) -> Iterator[str]:
-    """Return a unified diff of the local copy and the bytes to send."""
-    here, leaving = (
-        json.dumps(json.loads(one), ensure_ascii=False, indent=2).splitlines()
-        for one in (document, body)
-    )
-    return map(printable, difflib.unified_diff(here, leaving, "kept here", "leaves", lineterm=""))
-
-
-def _cancelled(care: OutboxAdmin, seq: int) -> str:
-    """Cancel an outbox item; return its state afterwards."""
-    state = care.entry(seq).state
-    return "cancelled" if care.cancel(seq, time.time()) else state
-
-
-def _tell(results: list[str], *, as_json: bool = False) -> None:
+def _tell(results: Sequence[str], *, as_json: bool = False) -> None:
     counts = Counter(results)
     if as_json:
         print_json(counts)
     else:
-        click.echo(in_words(counts) or "there is nothing to do")
-    if counts["left"]:
-        click.echo(_LEFT, err=True)
-    if counts["blocked"]:
-        click.echo("kp-middleware outbox --blocked says why", err=True)
-    if counts[STILL_SENT]:
-        click.echo(_NOT_QUEUED, err=True)
-    if counts["blocked"] or counts["left"] or counts[STILL_SENT]:
+        click.echo(in_words(counts) or "nothing to do")
+    remarks = [remark for state, remark in _REMARKS.items() if counts[state]]
+    for remark in remarks:
+        click.echo(remark, err=True)
+    if remarks:
         sys.exit(BLOCKED)
 
 

@@ -9,9 +9,10 @@ import click
 from kp_middleware.cli.console import hint, progress
 from kp_middleware.cli.options import since_option
 from kp_middleware.cli.rows import new_file
-from kp_middleware.cli.user_settings import read_settings
+from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.storage import History
+from kp_middleware.views.wording import counted
 
 if TYPE_CHECKING:
     from kp_middleware.web.pages import FullRun
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, dir_okay=False), default="kp-report.html")
 @since_option
-@click.option("--as-recorded", "raw", is_flag=True, help="Do not redact its texts.")
+@click.option("--as-recorded", "raw", is_flag=True, help="Do not redact texts.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
-@click.pass_obj
+@pass_db
 def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, opens: bool) -> None:
     """Write a self-contained HTML report: all charts, and the notable runs.
 
@@ -34,12 +35,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     kp-middleware report --since 7d --open
     kp-middleware report november.html --since 2026-11-01
     """
-    from kp_middleware.web.report import (
-        cleaning_by,
-        no_cleaning,
-        read_report,
-        report_html,
-    )
+    from kp_middleware.web.report import cleaning_by, no_cleaning, read_report, report_html
 
     settings = read_settings(db)
     cleaning = no_cleaning() if raw else cleaning_by(settings)
@@ -48,12 +44,9 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
             found = read_report(history, db, since, cleaning, settings, raw=raw, progress=_progress)
         unfinished.write_text(report_html(found), encoding="utf-8")
     if cleaning.left_out:
-        click.echo(
-            f"{_texts(cleaning.left_out)} could not be redacted: the report says so instead",
-            err=True,
-        )
-    told = f"{len(found.runs)} {'run' if len(found.runs) == 1 else 'runs'} in full"
-    hint(f"{told}, {len(found.listed)} listed, in {out}")
+        left_out = counted(cleaning.left_out, "text")
+        click.echo(f"{left_out} could not be redacted, and are left out", err=True)
+    hint(f"{counted(len(found.runs), 'run')} in full, {len(found.listed):,} listed, in {out}")
     if opens:
         import webbrowser
 
@@ -64,29 +57,25 @@ def _progress(told: "Iterable[FullRun]", total: int) -> "Iterable[FullRun]":
     return progress(told, total=total, what="runs written")
 
 
-def _texts(number: int) -> str:
-    return "1 text" if number == 1 else f"{number:,} texts"
-
-
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; default: a free one.")
 @click.option(
     "--open/--no-open", "opens", default=True, help="Open the browser, or only print the link."
 )
-@click.pass_obj
+@pass_db
 def ui(db: Path, *, port: int, opens: bool) -> None:
     """Open the web page: charts, runs and tables.
 
-    Serves Datasette with our pages on 127.0.0.1, read-only. The link works once, in one browser.
-    Programs may keep recording. Ctrl-C stops the server.
+    Serves Datasette with our pages on 127.0.0.1. The link works once, in one browser. Programs may
+    keep recording. Ctrl-C stops the server.
 
-    From another machine, forward the same port as in the second example, and open the link there.
+    To use a browser on another machine, forward the port as in the second example.
 
     \b
     kp-middleware ui
     ssh -t -L 8001:127.0.0.1:8001 HOST kp-middleware ui --port 8001 --no-open
     """
-    History.open(db).close()  # what is wrong with the file is said here
+    History.open(db).close()  # fail here if the file is unusable
     try:
         from kp_middleware.web.server import serve
     except ModuleNotFoundError as error:

@@ -9,7 +9,7 @@ import click
 from kp_middleware.cli.console import Row, hint
 from kp_middleware.cli.options import domain_option, limit_option, since_option
 from kp_middleware.cli.rows import Output, json_option, print_json
-from kp_middleware.cli.user_settings import read_settings
+from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.views.wording import printable, short_id
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ _COLUMNS: Final = ("id", "fit", "bar", "recalled", "similarity", "shared", "obje
 @click.argument("task")
 @limit_option(1, told="Maximum number of runs.")
 @domain_option
-@click.option("--owner", help="Only runs of this owner; needed where any run has one.")
+@click.option("--owner", help="Only runs of this owner; required if any run has one.")
 @since_option
 @click.option("--unconfirmed", is_flag=True, help="Also runs whose success nobody confirmed.")
 @click.option("--explain", is_flag=True, help="Show the nearest runs and why each is (not) found.")
 @json_option
-@click.pass_obj
+@pass_db
 def recall(
     db: Path,
     *,
@@ -43,9 +43,8 @@ def recall(
 ) -> None:
     """Show what worked: runs that succeeded at a task like TASK.
 
-    Nothing is shown where nothing fits: a run must be near, fit clearly better than the others, or
-    have taken what it did from its task. Only runs whose success is known, or estimated at 0.8 and
-    more from 20 known ones.
+    A run must be near, fit clearly better than the others, or have taken what it did from its task.
+    Its success must be known, or estimated at 0.8 or more from 20 known outcomes.
 
     \b
     kp-middleware recall "refund the order of a broken lamp"
@@ -56,17 +55,17 @@ def recall(
     asked = question(domain=domain, owner=owner, unconfirmed=unconfirmed)
     memory = _memory(db)
     if memory is None:
-        hint("nothing is recalled: the setting recall is false")
+        hint("recall is off: see KP_RECALL")
         return
     most = max(limit, _EXPLAINED) if explain else limit
     nearest = memory.nearest(task, asked._replace(since=since), k=most)
-    output = Output.usual(as_json=as_json, in_pipe="json")
     if explain:
+        output = Output("json" if as_json else "table")
         output.print([_why(found, run) for found, run in nearest], _COLUMNS, for_people=_short)
     else:
-        _print([run for found, run in nearest if found.fits], output)
+        _print([run for found, run in nearest if found.fits], as_json=as_json)
     if not any(found.fits for found, _ in nearest):
-        hint("nothing fits: --explain shows the nearest; runs with an owner need --owner")
+        hint("no match: --explain shows the nearest runs; runs with an owner need --owner")
 
 
 def _memory(db: Path) -> "Memory | None":
@@ -80,8 +79,8 @@ def _memory(db: Path) -> "Memory | None":
     return Memory(db, shared_embedder(settings.embedder), Policy.of(settings))
 
 
-def _print(runs: "list[Recalled]", output: Output) -> None:
-    if output.format == "json":
+def _print(runs: "list[Recalled]", *, as_json: bool) -> None:
+    if as_json:
         print_json([{**_facts(run), "digest": run.digest()} for run in runs])
         return
     for run in runs:

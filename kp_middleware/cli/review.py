@@ -15,18 +15,23 @@ from kp_middleware.cli.console import drawn, indented, plain, screen_width, show
 from kp_middleware.cli.options import filter_options, limit_option
 from kp_middleware.cli.rows import json_option, print_json
 from kp_middleware.cli.run_text import run_parts
-from kp_middleware.cli.user_settings import hint_at_another_gate, open_to_write, read_settings
+from kp_middleware.cli.user_settings import (
+    hint_at_another_gate,
+    open_to_write,
+    pass_db,
+    read_settings,
+)
 from kp_middleware.storage import Filters, History, ReviewItem, SqliteStore
 from kp_middleware.views.successes import p_in_words
 from kp_middleware.views.trace import delivery_status, listed_state
 from kp_middleware.views.wording import cut, minute, one_line, short_id
 
-_KEYS: Final = "did it do its task?  y yes  n no  s skip  o open  q quit "
+_KEYS: Final = "did it succeed?  y yes  n no  s skip  o open  q quit "
 _NEEDS_KEYS: Final = (
-    "review asks for keys, on a terminal: use --json here, and answer with"
+    "review needs a terminal: use --json here, and answer with"
     " kp-middleware feedback ID --success or --failure"
 )
-_NOTHING: Final = "nothing to review: no recent scored run lacks a word on how it ended"
+_NOTHING: Final = "nothing to review: the outcome of every recent scored run is known"
 _ANSWERS: Final = {"y": True, "n": False}
 _QUIT: Final = frozenset("q\x04\x1b")
 
@@ -35,17 +40,16 @@ _QUIT: Final = frozenset("q\x04\x1b")
 @limit_option(10)
 @filter_options
 @json_option
-@click.pass_obj
+@pass_db
 def review(db: Path, *, limit: int, filters: Filters, as_json: bool) -> None:
-    """Judge runs, one key each: did it do its task?
+    """Judge runs, one key each: did it succeed?
 
-    Only recent runs of which nobody has said how they ended: first those that would be sent, or
-    were, then those that the estimate is least sure of. If the first would be all, half of the
-    places go to the others: the gate learns from both.
+    Asks about recent runs whose outcome nobody knows: first those that were or would be sent, then
+    those whose estimate is least certain, which get at least half of the places.
 
-    An answer is feedback and counts at once, as by kp-middleware feedback: the run is scored and
-    decided anew. y: it did its task; n: it did not; s: next; o: see all of it; q or Ctrl-C: stop,
-    what was answered stays. Programs ask kp.review_queue().
+    An answer is feedback, as by kp-middleware feedback: the run is rescored at once. y: succeeded;
+    n: failed; s: skip; o: show all of it; q or Ctrl-C: stop, and keep the answers. In Python:
+    kp.review_queue().
 
     \b
     kp-middleware review
@@ -95,10 +99,8 @@ def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> 
 def _show(item: ReviewItem, place: str, state: str) -> None:
     width = screen_width()
     score = "" if item.score is None else f"  score {item.score:.3f}"
-    asked = {
-        "forwarded": f"the gate lets it leave ({state})",
-        "uncertain": "nobody has said how it ended",
-    }[item.why]
+    passed = f"it passed the gate ({state})"
+    asked = {"forwarded": passed, "uncertain": "its outcome is not known"}[item.why]
     if item.p_success is not None:
         asked += f"; P(success) {p_in_words(item.p_success, item.p_reasons)}"
     facts = (short_id(item.trace_id), item.domain, f"{minute(item.started_at)} UTC{score}")
@@ -106,7 +108,7 @@ def _show(item: ReviewItem, place: str, state: str) -> None:
     show(
         "",
         plain(cut(f"{place}  {'  '.join(map(one_line, facts))}", width)),
-        indented(asked, "asked because ", 14),
+        indented(asked, "why     "),
         indented(cut(one_line(item.objective), 3 * width), "asked   "),
         *way,
         indented(cut(one_line(item.result), 4 * width) or "(nothing)", "result  "),

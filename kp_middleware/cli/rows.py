@@ -8,8 +8,9 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import wraps
 from itertools import chain
 from pathlib import Path
@@ -19,12 +20,12 @@ import click
 
 from kp_middleware.cli.console import EMPTY, Row, as_text, hint, print_table, put
 from kp_middleware.storage import COUNTED, RunSummary
-from kp_middleware.views.wording import distance, one_line, short_id, yes_or_no, zero_or_one
+from kp_middleware.views.wording import day, distance, one_line, outcome, short_id, zero_or_one
 
 Command: TypeAlias = Callable[..., Any]
 
 _STEERING: Final = re.compile(  # JSON escapes all others that steer a terminal
-    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"  # the last turn the line around
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
 )
 _FORMATS: Final = {
     "json": "One JSON array.",
@@ -38,18 +39,16 @@ _NOISE: Final = 1e-9  # less than this is the last bits of a sum
 
 COLUMNS: Final = (
     "id",
-    "started_at",
-    "domain",
     "score",
-    "margin",
-    "step_count",
-    "tool_count",
     "success",
-    "success_source",
     "state",
+    "started_at",
+    "duration_ms",
+    "tokens",
+    "domain",
     "objective",
 )
-"""The columns of a run in TSV, CSV and on a wide terminal."""
+"""The columns of a run; a narrow terminal leaves out those before the objective."""
 
 
 class Output(NamedTuple):
@@ -66,13 +65,6 @@ class Output(NamedTuple):
     columns: tuple[str, ...] = ()
     headers: bool = True
     fail_empty: bool = False
-
-    @classmethod
-    def usual(cls, *, as_json: bool = False, in_pipe: str = "tsv") -> "Output":
-        """Return a table on a terminal, and in a pipe what suits it, unless JSON is wanted."""
-        if as_json:
-            return cls("json")
-        return cls("table" if sys.stdout.isatty() else in_pipe)
 
     def print(
         self,
@@ -122,7 +114,7 @@ class Output(NamedTuple):
         unknown = [name for name in self.columns if row is not None and name not in row]
         if row is not None and unknown:
             names = one_line(", ".join(row))
-            raise click.UsageError(f"there is no column {one_line(unknown[0])}: there are {names}")
+            raise click.UsageError(f"no such column: {one_line(unknown[0])} (choose from {names})")
 
     def _chosen(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
@@ -145,32 +137,14 @@ def output_options(
         in_pipe: The format in a pipe, unless one was asked for.
         columns: What the shell completes for ``-c``.
     """
-
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def run(
-            *values: Any,
-            format_: str | None,
-            column: tuple[str, ...],
-            headers: bool,
-            fail_empty: bool,
-            **more: Any,
-        ) -> Any:
-            format_ = format_ or Output.usual(in_pipe=in_pipe).format
-            return command(*values, output=Output(format_, column, headers, fail_empty), **more)
-
-        made: Command = run
-        for option in reversed(_options(columns, in_pipe)):  # click lists the last applied first
-            made = option(made)
-        return made
-
-    return decorate
-
-
-def _options(columns: Sequence[str], in_pipe: str) -> list[Callable[[Command], Command]]:
-    told = {**_FORMATS, in_pipe: f"{_FORMATS[in_pipe].removesuffix('.')}: the default in a pipe."}
-    return [
-        *format_options(told),
+    told = _FORMATS | {in_pipe: f"{_FORMATS[in_pipe].partition(':')[0]}: the default in a pipe."}
+    if in_pipe == "table":
+        told["table"] = "Text: the default."
+    options = [
+        *(
+            click.option(f"--{name}", "format_", flag_value=name, default=None, help=text)
+            for name, text in told.items()
+        ),
         click.option(
             "-c",
             "--column",
@@ -185,13 +159,26 @@ def _options(columns: Sequence[str], in_pipe: str) -> list[Callable[[Command], C
         click.option("--fail-empty", is_flag=True, help="Exit with 4 if there are no rows."),
     ]
 
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(
+            *values: Any,
+            format_: str | None,
+            column: tuple[str, ...],
+            headers: bool,
+            fail_empty: bool,
+            **more: Any,
+        ) -> Any:
+            usual = "table" if sys.stdout.isatty() else in_pipe
+            output = Output(format_ or usual, column, headers, fail_empty)
+            return command(*values, output=output, **more)
 
-def format_options(formats: dict[str, str]) -> list[Callable[[Command], Command]]:
-    """Return a flag for each format; the command gets the last one typed as ``format_``."""
-    return [
-        click.option(f"--{name}", "format_", flag_value=name, default=None, help=text)
-        for name, text in formats.items()
-    ]
+        made: Command = run
+        for option in reversed(options):  # click lists the last applied first
+            made = option(made)
+        return made
+
+    return decorate
 
 
 def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:
@@ -223,16 +210,7 @@ def escaped(text: str) -> str:
     >>> escaped('"caf\u00e9 \u009b2J"')
     '"café \\u009b2J"'
     """
-    return _STEERING.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
-
-
-def exact_json(body: str) -> str:
-    """Return a document as it is; on a terminal, with escapes for what cannot be printed."""
-    if not sys.stdout.isatty():
-        return body
-    return "".join(
-        sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in body
-    )
+    return _STEERING.sub(lambda sign: json.dumps(sign[0])[1:-1], text)
 
 
 def tell_how_many(count: int, limit: int, shown: int) -> None:
@@ -248,30 +226,34 @@ def run_row(run: RunSummary) -> dict[str, Any]:
     """Return a run as programs get it: ``success`` is 0 or 1, and None where it is assumed."""
     row = {name: getattr(run, name) for name in _FIELDS}
     row["success"] = zero_or_one(run.known_success)
+    row |= {"tokens": run.tokens, "novelty": run.novelty}
     return row if run.snippet is None else row | {"snippet": run.snippet}
 
 
 def run_for_people(row: Row) -> dict[str, Any]:
     """Return a row of a list as a person reads it: a short id, minutes, a signed margin."""
-    row = {**row, "id": short_id(row["id"]), "success": yes_or_no(row["success"])}
+    row = {**row, "id": short_id(row["id"]), "success": outcome(row["success"])}
     if "started_at" in row:
-        row["started_at"] = row["started_at"][:16].replace("T", " ")
+        row["started_at"] = _when(row["started_at"])
     if row.get("margin") is not None:
-        sign = "-" if row["margin"] < 0 else "+"
-        is_noise = abs(row["margin"]) < _NOISE
-        row["margin"] = "+0.0000" if is_noise else f"{sign}{distance(row['margin'], least=4)}"
+        sign = "-" if row["margin"] < -_NOISE else "+"
+        row["margin"] = f"{sign}{distance(row['margin'], least=4)}"
     return row
 
 
+def _when(instant: str) -> str:
+    """Return the day and the time of an instant, or of another year's the day."""
+    if instant[:4] != time.strftime("%Y"):
+        return day(instant)
+    return f"{day(instant, year=False)} {instant[11:16]}"
+
+
 def _print_array(rows: Iterator[Row]) -> None:
-    first = next(rows, None)
-    if first is None:
-        click.echo("[]")
-        return
-    click.echo(f"[{json_line(first)}", nl=False)
+    start = "["
     for row in rows:
-        click.echo(f",\n {json_line(row)}", nl=False)
-    click.echo("]")
+        click.echo(f"{start}{json_line(row)}", nl=False)
+        start = ",\n "
+    click.echo("[]" if start == "[" else "]")
 
 
 def _tsv_line(cells: Iterable[str]) -> str:
@@ -286,7 +268,6 @@ def _csv_line(cells: Iterable[str]) -> str:
     return line.getvalue()
 
 
-_STDOUT: Final = Path("-")
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 """The suffixes of the files that SQLite keeps beside a database; the last writes may be in them."""
 
@@ -297,17 +278,14 @@ def new_file(file: Path, *, db: Path, force: bool) -> Iterator[Path]:
 
     Args:
         file: What is wanted.
-        db: The file of traces, which is never replaced, nor is what SQLite keeps beside any file.
+        db: The trace database, which is never replaced.
         force: Whether an existing file may be replaced.
 
     Raises:
-        click.ClickException: If it exists, is no ordinary file or a link to what is not there, or
-            cannot be written.
+        click.ClickException: If it exists, is not a regular file, or cannot be written.
     """
-    if file == _STDOUT:
-        raise click.UsageError("this cannot be written to standard output: name a file")
     file = resolved(file)
-    _refuse(file, db, force=force)
+    _refuse(file, db.expanduser().resolve(), force=force)
     with _told(file):
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         os.close(descriptor)
@@ -324,29 +302,25 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder of mode 0700 beside this one, whose name it takes in the end.
 
     Raises:
-        click.ClickException: If it is there and not empty, or cannot be written.
+        click.ClickException: If it exists and is not an empty folder, or cannot be written.
     """
     folder = resolved(folder)
-    if folder.exists() and not folder.is_dir():
-        raise click.UsageError(f"{folder} is a file: name a folder")
-    if folder.exists() and any(folder.iterdir()):
-        raise click.UsageError(f"{folder} is not empty: name another folder")
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise click.UsageError(f"{folder} exists and is not an empty folder: choose another")
     with _told(folder):
         unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             yield unfinished
-            if folder.exists():
-                folder.rmdir()
             unfinished.rename(folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def resolved(path: Path) -> Path:
-    """Return where a path leads; refuse a link to what is not there."""
+    """Return where a path leads; refuse a dangling link."""
     path = path.expanduser()
     if path.is_symlink() and not path.exists():
-        raise click.UsageError(f"{path} is a link to what is not there: remove it, or name another")
+        raise click.UsageError(f"{path} is a dangling link: remove it, or choose another name")
     return path.resolve()
 
 
@@ -356,30 +330,19 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"{path} cannot be written ({error.strerror}): name another, or make room"
+        message = f"cannot write {path}: {error.strerror}; choose another place, or make room"
         raise click.ClickException(message) from error
 
 
 def _refuse(file: Path, db: Path, *, force: bool) -> None:
-    with suppress(OSError):
-        if file.samefile(db.expanduser()):
-            raise click.UsageError(f"{file} is the file of traces itself: name another")
-    if database := _database_beside(file):
-        raise click.UsageError(f"{file} belongs to {database}: name another")
+    if file.name == "-":
+        raise click.UsageError("this cannot go to standard output: name a file")
+    if file == db or file in {Path(f"{db}{suffix}") for suffix in _BESIDE}:
+        raise click.UsageError(f"{file} is part of the trace database: choose another name")
     if file.exists() and not file.is_file():
-        raise click.UsageError(f"{file} is not an ordinary file: name another")
+        raise click.UsageError(f"{file} is not a regular file: choose another name")
     if file.exists() and not force:
-        raise click.UsageError(f"{file} exists: name another, or replace it with --force")
+        raise click.UsageError(f"{file} exists: choose another name, or replace it with --force")
     for journal in (Path(f"{file}{suffix}") for suffix in _BESIDE):
         if journal.exists():  # SQLite would take it for one of the new file, and spoil that
-            raise click.UsageError(f"{file} is in use, there is {journal}: name another")
-
-
-def _database_beside(file: Path) -> Path | None:
-    """Return the database that SQLite would take this file for a part of, or None."""
-    for suffix in _BESIDE:
-        name = file.name[: -len(suffix)]
-        if name and file.name.lower().endswith(suffix):  # on some disks, case is no difference
-            database = file.with_name(name)
-            return database if database.exists() else None
-    return None
+            raise click.UsageError(f"{file} is in use ({journal} exists): choose another name")

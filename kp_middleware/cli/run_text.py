@@ -2,34 +2,32 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import cell, grid, indented, named, plain
 from kp_middleware.core.endings import known_success
 from kp_middleware.storage import Run, StepRecord
-from kp_middleware.views.comparison import Comparison, Fact, Gap, Pair, Part, differences_in_context
+from kp_middleware.views.comparison import Fact, Pair, Part, compared
 from kp_middleware.views.explanation import Explanation
 from kp_middleware.views.markdown import chosen_steps, steps_left_out
 from kp_middleware.views.trace import (
+    STEP_NAMES,
     ScoreLine,
     added_up,
-    applied_threshold,
     arithmetic,
-    delivery_status,
-    feedback_in_words,
-    gate_in_words,
-    redaction_counts,
+    view_step,
+    view_trace,
 )
 from kp_middleware.views.wording import (
     cut,
     distance,
     in_words,
     one_line,
+    outcome,
     short_bar,
     success_in_words,
     width_of,
-    yes_or_no,
 )
 
 if TYPE_CHECKING:
@@ -39,10 +37,10 @@ if TYPE_CHECKING:
     Parts: TypeAlias = Iterator[RenderableType]
 
 _NAME: Final = 20
-_ROOMY: Final = 80
 _WIDEST_BAR: Final = 50
 _NARROWEST_BAR: Final = 12
 _SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
+_AROUND: Final = 2  # equal steps shown beside a difference
 
 
 def run_parts(run: Run, *, steps: int | None, width: int) -> "Parts":
@@ -53,27 +51,29 @@ def run_parts(run: Run, *, steps: int | None, width: int) -> "Parts":
         steps: How many steps at the most; None means all.
         width: Of the terminal, in characters.
     """
+    view = view_trace(run)
     yield plain(cut(one_line(run.objective), 3 * width))
-    yield plain("  ".join(_facts(run)))
+    yield plain("  ".join(map(one_line, (view.id, *view.facts))))
     yield ""
     if run.score is not None:
-        yield waterfall(added_up(arithmetic(run)), applied_threshold(run), width)
-    if gate := gate_in_words(run):
-        yield indented(one_line(gate), "  gate: ")
-    yield indented(one_line(delivery_status(run)), "  → ")
-    if removed := redaction_counts(run):
-        yield indented(in_words(removed), "    without ")
-    for told in map(feedback_in_words, run.feedback):
-        yield indented(one_line(told), "  feedback ")
+        yield waterfall(added_up(arithmetic(run)), view.threshold, width)
+    told = [
+        ("  gate: ", view.gate or ""),
+        ("  ", view.estimate),
+        ("  → ", view.delivery_status),
+        ("    without ", in_words(dict(view.redactions))),
+        *(("  feedback ", one) for one in view.feedback),
+    ]
+    yield from (indented(one_line(text), mark) for mark, text in told if text)
     yield ""
     yield from _steps(run, steps, width)
-    if run.result_summary:
+    if view.result:
         yield ""
-        yield indented(cut(one_line(run.result_summary), 8 * width), "result: ")
+        yield indented(cut(one_line(view.result), 8 * width), "result: ")
 
 
 def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
-    """Yield what the score is, why, and what would change the verdict."""
+    """Yield what the score is, why, and what would change the decision."""
     yield plain(cut(one_line(objective), 3 * width))
     yield why.id
     yield ""
@@ -90,7 +90,7 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
         yield named(_known(why))
         return
     yield "Why"
-    yield _sum(why, width)
+    yield _sum(why)
     yield ""
     if why.threshold is None or why.other_reason is not None:
         yield plain(f"The score alone did not decide: {one_line(why.other_reason or '')}.")
@@ -102,8 +102,9 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
     )
 
 
-def comparison_parts(comparison: Comparison, width: int) -> "Parts":
+def comparison_parts(left: Run, right: Run, width: int) -> "Parts":
     """Yield facts, scores and steps of two runs; signs say what differs, not colours."""
+    comparison = compared(left, right)
     column = min(max((width - _NAME - 18) // 2, 12), 36)
     table = grid(
         {"width": 2, "no_wrap": True, "justify": "right"},
@@ -113,23 +114,18 @@ def comparison_parts(comparison: Comparison, width: int) -> "Parts":
     )
     table.add_row("", "", "left <", "right >", "")
     for fact in comparison.facts:
-        left, right = (cut(_fact(fact, one), 2 * column) for one in (fact.left, fact.right))
+        values = (cut(_fact(fact, one), 2 * column) for one in (fact.left, fact.right))
         sign = "=" if fact.left == fact.right else "≠"
-        table.add_row(sign, fact.fact.replace("_", " "), plain(left), plain(right), "")
+        name = fact.fact.removesuffix("_ms").replace("_", " ")
+        table.add_row(sign, name, *map(plain, values), "")
     table.add_row("")
     for part in comparison.scores:
         table.add_row(*_score(part, column))
     yield table
     yield ""
-    yield from _aligned(comparison.steps, width)
-
-
-def _facts(run: Run) -> Iterator[str]:
-    for fact in (run.id, run.domain, run.framework, run.model, run.started_at):
-        if fact:
-            yield one_line(fact)
-    if run.duration_ms is not None:
-        yield f"{run.duration_ms:,} ms" if run.duration_ms else "<1 ms"
+    yield "= in both, ≠ in both but not the same, < only left, > only right"
+    for line in _aligned(comparison.steps, left.steps, right.steps):
+        yield plain(cut(line, width))
 
 
 def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -> "Table":
@@ -156,8 +152,6 @@ def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -
         bar = [_bar(start, total, threshold, room)] if draws else []
         amount = format(line.amount, f"{' ' if is_score else '+'}.3f")
         table.add_row(f"  {line.part.replace('_', ' ')}", *bar, amount, plain(line.working))
-    if draws:
-        table.add_row("", _axis(threshold, room), "", "")
     return table
 
 
@@ -173,64 +167,38 @@ def _bar(start: float, end: float, threshold: float | None, width: int) -> str:
     return "".join(cells)
 
 
-def _axis(threshold: float | None, width: int) -> str:
-    """Return the axis: the ends of the scale, and the threshold if there is room for it."""
-    cells = [*f"0{'':{width - 1}}1"]
-    if threshold is not None:
-        told = short_bar(threshold)
-        start = _column(threshold, width) - len(told) // 2
-        if start > 1 and start + len(told) < width:
-            cells[start : start + len(told)] = told
-    return "".join(cells)
-
-
 def _column(value: float, width: int) -> int:
     return round(min(1.0, max(0.0, value)) * width)
 
 
 def _steps(run: Run, most: int | None, width: int) -> "Parts":
     first, last = chosen_steps(run, most)
-    names = [_step_name(step) for step in (*first, *last)]
-    told = [one_line(_told(step)) for step in (*first, *last)]
-    room = min(max(map(width_of, names), default=0), _NAME)
-    widest = max(map(width_of, told), default=0)
-    widths = room, min(widest, max(width - room - 36, 10))
-    table = _step_table(*widths)
-    rest = steps_left_out(run, len(first) + len(last))
-    for place, step in enumerate((*first, *last)):
+    places = [*range(len(first)), *range(len(run.steps) - len(last), len(run.steps))]
+    shown = [view_step(run, place) for place in places]
+    names = [one_line(" ".join(dict.fromkeys((step.name, *step.about)))) for step in shown]
+    texts = [one_line(step.content or step.output or step.input) for step in shown]
+    name = min(max(map(width_of, names), default=0), 2 * _NAME, width // 3)
+    text = min(max(map(width_of, texts), default=0), max(width - name - 22, 10))
+    rest = steps_left_out(run, len(shown))
+    table = _step_table(name, text)
+    for place, step in enumerate(shown):
         if rest and place == len(first):
             yield table
             yield indented(f"… {rest}", indent=6)
-            table = _step_table(*widths)
-        table.add_row(
-            str(step.number), step.type, plain(names[place]), plain(told[place]), _took(step)
-        )
+            table = _step_table(name, text)
+        table.add_row(str(step.number), plain(names[place]), plain(texts[place]), step.duration)
     yield table
     if rest and not last:
         yield indented(f"… {rest}", indent=6)
 
 
-def _step_table(name: int, told: int) -> "Table":
+def _step_table(name: int, text: int) -> "Table":
     return grid(
         {"width": 4, "no_wrap": True, "justify": "right"},
-        {"width": 14, "no_wrap": True},
         {"width": name, "no_wrap": True, "overflow": "ellipsis"},
-        {"width": told, "no_wrap": True, "overflow": "ellipsis"},
+        {"width": text, "no_wrap": True, "overflow": "ellipsis"},
         {"no_wrap": True, "justify": "right"},
     )
-
-
-def _told(step: StepRecord) -> str:
-    arguments = "" if step.input is None else json.dumps(step.input, ensure_ascii=False)
-    return step.content or step.output_summary or arguments
-
-
-def _took(step: StepRecord) -> str:
-    return "" if step.latency_ms is None else f"{cell(step.latency_ms, 'latency_ms')} ms"
-
-
-def _step_name(step: StepRecord) -> str:
-    return one_line(" ".join(filter(None, (step.agent, step.tool))))
 
 
 def _verdict(why: Explanation) -> str:
@@ -250,15 +218,13 @@ def _verdict(why: Explanation) -> str:
     return told
 
 
-def _sum(why: Explanation, width: int) -> "Table":
-    """Return the parts of the score with their reasons, below them if the terminal is narrow."""
+def _sum(why: Explanation) -> "Table":
+    """Return the parts of the score with their reasons."""
     rows = [
         (one.signal, f"{one.value:.3f} × {one.weight:.2f} = {one.amount:.3f}", one.reason)
         for one in why.signals
     ]
     rows += [(one.rule, f"{one.delta:>+21.3f}", one.reason) for one in why.rules]
-    if width < _ROOMY:
-        return named(pair for name, sum_, reason in rows for pair in ((name, sum_), ("", reason)))
     table = grid({"width": 2 + _NAME}, {"width": 23}, {"overflow": "fold"}, gap=0)
     for name, sum_, reason in rows:
         table.add_row(f"  {name.replace('_', ' ')}", sum_, plain(reason))
@@ -287,7 +253,7 @@ def _known(why: Explanation) -> Iterator[tuple[str, str]]:
 
 def _fact(fact: Fact, value: Any) -> str:
     if fact.fact == "success":
-        return yes_or_no(value)
+        return outcome(value)
     if value is None:
         return "-"
     if fact.fact == "threshold":
@@ -311,51 +277,35 @@ def _amount(amount: float | None, working: str, column: int) -> str:
     return told if len(told) <= column else f"{amount:.3f}"
 
 
-def _aligned(pairs: Sequence[Pair], width: int) -> "Parts":
-    shown = differences_in_context(pairs)
-    if width < _ROOMY:
-        yield "= in both, < only left, > only right"
-        for pair in shown:
-            yield plain(cut(_in_one(pair), width))
-        return
-    yield "= in both, ≠ another step, < only left, > only right"
-    room = min((width - 6) // 2, 56)
-    side = {"width": room, "no_wrap": True, "overflow": "ellipsis"}
-    table = grid({"width": 3, "no_wrap": True, "justify": "right"}, side, side)
-    for is_same, group in groupby(shown, key=lambda pair: not _differs(pair)):
-        if is_same:
-            for pair in group:
-                table.add_row(*_same(pair))
-        else:
-            steps = [pair for pair in group if isinstance(pair, Pair)]
-            left = [step for step in steps if step.place == "left"]
-            right = [step for step in steps if step.place == "right"]
-            for ours, theirs in zip_longest(left, right):
-                sign = "≠" if ours and theirs else _SIGNS["left" if ours else "right"]
-                table.add_row(sign, _side(ours, "left"), _side(theirs, "right"))
-    yield table
+def _aligned(
+    pairs: Sequence[Pair], left: Sequence[StepRecord], right: Sequence[StepRecord]
+) -> Iterator[str]:
+    """Yield the steps of both; of many that are equal, those beside a difference."""
+    ours, theirs = _texts(left), _texts(right)
+    told = [(pair, ours.get(pair.left, ()), theirs.get(pair.right, ())) for pair in pairs]
+    for is_equal, group in groupby(told, key=lambda one: one[1] == one[2]):
+        rows = [*group]
+        left_out = len(rows) - 2 * _AROUND if is_equal else 0
+        for place, (pair, *texts) in enumerate(rows):
+            if left_out > 1 and _AROUND <= place < len(rows) - _AROUND:
+                if place == _AROUND:
+                    yield f"  … {left_out:,} equal steps"
+                continue
+            sign = _SIGNS[pair.place] if is_equal or pair.place != "same" else "≠"
+            numbers = (f"{'' if one is None else one:>5}" for one in (pair.left, pair.right))
+            yield f"{sign} {' '.join(numbers)}  {STEP_NAMES[pair.type]} {pair.tool or ''}".rstrip()
+            if sign == "≠":
+                a, b = next(both for both in zip(*texts, strict=True) if both[0] != both[1])
+                yield from (f"{'<':>15} {one_line(a)}", f"{'>':>15} {one_line(b)}")
 
 
-def _differs(pair: Pair | Gap) -> bool:
-    return isinstance(pair, Pair) and pair.place != "same"
-
-
-def _same(pair: Pair | Gap) -> tuple[str, ...]:
-    if isinstance(pair, Gap):
-        return "…", f"{pair.pairs:,} the same"
-    return _SIGNS["same"], _side(pair, "left"), _side(pair, "right")
-
-
-def _side(pair: Pair | None, side: str) -> str:
-    return "" if pair is None else f"{getattr(pair, side):>5}  {_what(pair)}"
-
-
-def _in_one(pair: Pair | Gap) -> str:
-    if isinstance(pair, Gap):
-        return f"  … {pair.pairs:,} the same"
-    left, right = (f"{'' if step is None else step:>5}" for step in (pair.left, pair.right))
-    return f"  {_SIGNS[pair.place]} {left} {right}  {_what(pair)}"
-
-
-def _what(pair: Pair) -> str:
-    return f"{pair.type}  {one_line(pair.tool)}" if pair.tool else pair.type
+def _texts(steps: Sequence[StepRecord]) -> dict[int | None, tuple[str, ...]]:
+    """Return by number what may differ between steps of one type and tool."""
+    return {
+        step.number: (
+            "" if step.input is None else json.dumps(step.input, ensure_ascii=False),
+            step.content or "",
+            step.output_summary or "",
+        )
+        for step in steps
+    }

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from kp_middleware.cli.console import Progress
-from kp_middleware.cli.user_settings import read_settings
+from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.sharing import Link, delete, migrate, script
 
@@ -27,7 +27,7 @@ def shared() -> None:
 
 @shared.command("migrate")
 @click.option("--print", "only_print", is_flag=True, help="Print the SQL and change nothing.")
-@click.pass_obj
+@pass_db
 def migrate_(db: Path, *, only_print: bool) -> None:
     """Create the schema kp in the database of KP_SHARED, or leave a current one unchanged.
 
@@ -46,7 +46,7 @@ def migrate_(db: Path, *, only_print: bool) -> None:
 
 @shared.command("delete")
 @click.argument("trace_id", metavar="ID")
-@click.pass_obj
+@pass_db
 def delete_(db: Path, *, trace_id: str) -> None:
     """Delete the text and the vector of a run in the shared log.
 
@@ -64,7 +64,7 @@ def delete_(db: Path, *, trace_id: str) -> None:
 
 @click.command()
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, looking every 2 seconds.")
-@click.pass_obj
+@pass_db
 def pull(db: Path, *, follow: bool) -> None:
     """Copy the shared log into a file of its own; again, to add what is new.
 

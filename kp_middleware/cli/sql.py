@@ -10,8 +10,9 @@ from typing import Final
 
 import click
 
-from kp_middleware.cli.console import Measured, Plain, Row
+from kp_middleware.cli.console import Figure, Row
 from kp_middleware.cli.rows import Output, output_options
+from kp_middleware.cli.user_settings import pass_db
 from kp_middleware.storage import FreeQuery
 
 _SHOWN_BYTES: Final = 16
@@ -30,7 +31,7 @@ _LARGEST: Final = 2**63
     help="Value of :NAME in the query. Repeatable.",
 )
 @output_options(in_pipe="json")
-@click.pass_obj
+@pass_db
 def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: Output) -> None:
     """Run a read-only SQL query, for at most 5 s.
 
@@ -85,16 +86,16 @@ def _readable_value(value: object, blob: Callable[[bytes], object]) -> object:
 
 
 def _for_reading(row: Row) -> Row:
-    """Mark the numbers of a row for printing: their meaning is unknown."""
-    return {name: _of_any_kind(value) for name, value in row.items()}
+    """Return a row with numbers of any kind as text: a whole one may be a year or a key."""
+    return {name: _figure(value) for name, value in row.items()}
 
 
-def _of_any_kind(value: object) -> object:
+def _figure(value: object) -> object:
     match value:
-        case int():
-            return Plain(value)
         case float():
-            return Measured(value)
+            return Figure(f"{value:,.3f}" if abs(value) >= 1 else f"{value:.3g}")
+        case int():
+            return Figure(value)
         case _:
             return value
 

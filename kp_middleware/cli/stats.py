@@ -17,13 +17,13 @@ from kp_middleware.cli.console import (
     sparkline,
 )
 from kp_middleware.cli.options import domain_option, limit_option
-from kp_middleware.cli.rows import Output, format_options, output_options, print_json, tell_how_many
-from kp_middleware.cli.user_settings import shared_url, wrong_settings
+from kp_middleware.cli.rows import Output, json_option, output_options, print_json, tell_how_many
+from kp_middleware.cli.user_settings import file_trouble, pass_db, shared_url, wrong_settings
 from kp_middleware.storage import GateCounts, GroupCounts, History, ScoreSlices, ToolUse, Totals
-from kp_middleware.views.delivery import Obstacles, find_obstacles
+from kp_middleware.views.delivery import find_obstacles
 from kp_middleware.views.shared_log import SharedLogView
 from kp_middleware.views.successes import success_warning, successes_as_json
-from kp_middleware.views.wording import one_line
+from kp_middleware.views.wording import minute, one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,16 +41,15 @@ _WEEKS: Final = 52
 @click.option("--by", type=click.Choice(_BY), help="Group by this. Weeks begin on Monday.")
 @domain_option
 @limit_option(None, told="With --by: maximum number of rows. Default: all.")
-@output_options(in_pipe="json")
-@click.pass_obj
+@output_options(in_pipe="table")
+@pass_db
 def stats(
     db: Path, *, by: str | None, domain: str | None, limit: int | None, output: Output
 ) -> None:
     """Count runs recorded, cleared and sent, and show the distribution of scores.
 
-    Scores and novelty range from 0 to 1, times are in milliseconds. --by tool counts calls,
-    failures and runs; -d limits it to a domain. --by recalled compares runs that were told of past
-    ones with the others since then.
+    Scores and novelty range from 0 to 1. --by tool counts calls, failures and runs; -d limits it to
+    a domain. --by recalled compares runs that were given past runs with the others since then.
 
     \b
     kp-middleware stats
@@ -59,11 +58,8 @@ def stats(
     """
     if domain is not None and by != "tool":
         raise click.UsageError("-d needs --by tool")
-    if by is None and (
-        limit is not None or output.columns or output.format in {"csv", "tsv", "nl"}
-    ):
-        wanted = "-n" if limit is not None else "-c" if output.columns else f"--{output.format}"
-        raise click.UsageError(f"{wanted} needs --by: {', '.join(_BY)}")
+    if by is None and (limit or output.columns or output.format in {"csv", "tsv", "nl"}):
+        raise click.UsageError(f"rows and columns need --by: {', '.join(_BY)}")
     with History.open(db) as history:
         if by:
             _print_groups(_rows(history, by, domain)[:limit], by, output)
@@ -113,8 +109,7 @@ def _gate_row(gate: GateCounts) -> dict[str, Any]:
 
 
 def _tool_row(tool: ToolUse) -> dict[str, Any]:
-    names = ("tool", "calls", "failures", "traces", "mean_ms", "max_ms")
-    return {name: getattr(tool, name) for name in names}
+    return {name: getattr(tool, name) for name in (_TOOL_COLUMNS[-1], *_TOOL_COLUMNS[:-1])}
 
 
 def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
@@ -124,7 +119,7 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     tell_how_many(0, 0, len(rows))
     output.print(rows, columns)
     if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
-        hint(f"too few to compare: that needs {_FEW} known endings with a recall and without")
+        hint(f"too few to compare: this needs {_FEW} known outcomes with recall and without")
     if by == "week" and output.format == "table":
         shown = [row["mean_novelty"] for row in rows[-_WEEKS:]]
         click.echo(f"\nnovelty by week, from 0 ▁ to 1 █: {sparkline(shown)}")
@@ -134,10 +129,10 @@ def _print_stats(numbers: Row, scores: ScoreSlices) -> None:
     for name in _COUNTS:
         click.echo(f"{name:<10}{numbers[name]:>8,}")
     if numbers["private"]:
-        cleared = f"{numbers['if_not_private']:,} would clear if they were not"
+        cleared = f"never sent; {numbers['if_not_private']:,} would clear otherwise"
         click.echo(f"{'private':<10}{numbers['private']:>8,}  {cleared}")
     if scores.traces:
-        click.echo("\nscore at least, and how many runs")
+        click.echo("\nruns by score")
         click.echo("\n".join(histogram([*_bins(scores)], scores.threshold, screen_width())))
     for title in ("domains", "states", "gates", "tools"):
         rows = numbers[title]
@@ -158,10 +153,6 @@ def _bins(scores: ScoreSlices) -> Iterator[tuple[float, int]]:
         yield start / 100, scores.reaching(start) - scores.reaching(end)
 
 
-_FORMATS: Final = {
-    "json": "One JSON object: the default in a pipe.",
-    "table": "Text: the default on a terminal.",
-}
 _SHOWN_COUNTS: Final = (
     "recorded",
     "dropped",
@@ -173,15 +164,15 @@ _SHOWN_COUNTS: Final = (
     "blocked",
 )
 _TROUBLES: Final = {
-    "dropped": "were lost because too many waited to be written: raise max_queue_bytes",
+    "dropped": "lost because too many were waiting to be written: raise max_queue_bytes",
     "failed": "could not be scored: kp-middleware show ID says why",
-    "rejected": "will not be accepted as they are: kp-middleware outbox --failed says why",
-    "blocked": "are kept from leaving: kp-middleware outbox --blocked says why, outbox retry tries"
-    " again",
+    "rejected": "rejected by the registry: kp-middleware outbox --failed says why",
+    "blocked": "blocked by redaction or given up: kp-middleware outbox --blocked says why,"
+    " kp-middleware outbox retry tries again",
 }
 _WAITING: Final = {
     "unscored": "wait to be scored: the next program that records does it",
-    "paused": "wait for a person or the next turn: resume them, or kp.end_thread(…)",
+    "paused": "wait for a person or the next turn: resume them, or call kp.end_thread(…)",
     "pending": "wait to be sent: the next program that records with your key does it, or"
     " kp-middleware outbox send",
 }
@@ -190,19 +181,18 @@ _TOLD_AS: Final = {"failed": "unscorable"}
 
 
 @click.command()
-@format_options(_FORMATS)[0]
-@format_options(_FORMATS)[1]
-@click.pass_obj
-def status(db: Path, *, format_: str | None) -> None:
+@json_option
+@pass_db
+def status(db: Path, *, as_json: bool) -> None:
     """Show stored runs, backlog and errors, with remedies.
 
-    Counters of a running program: kp.stats().
+    For the counters of a running program, call kp.stats().
 
     \b
-    kp-middleware status --json
+    kp-middleware status
     """
     found = _status(db)
-    if (format_ or Output.usual(in_pipe="json").format) == "json":
+    if as_json:
         print_json(found)
     else:
         show(*_parts(found))
@@ -212,20 +202,21 @@ def _status(db: Path) -> Row:
     with History.open(db) as history:
         condition, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
-        unshared = history.unshared()
+        log = SharedLogView.of(shared_url(), history.unshared())
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
+        kept = sum(one.traces for one in history.states() if one.state == "not queued")
     counts["dropped"] = condition.dropped
     troubles = [f"nothing is sent: {words}" for words in wrong_settings()]
-    troubles += _troubles(counts, obstacles, condition.set_aside)
-    if warning := success_warning(record, unjudged):
-        troubles.append(warning)
-    if last.is_dry:
-        troubles.append(last.in_words())
-    log = SharedLogView.of(shared_url(), unshared)
+    troubles += [f"{counts[kind]:,} {words}" for kind, words in _TROUBLES.items() if counts[kind]]
+    troubles += obstacles.in_words()
+    troubles += [f"{path} is damaged: delete it if not needed" for path in condition.set_aside]
+    dry = last.in_words() if last.is_dry else None
+    troubles += filter(None, (file_trouble(db), success_warning(record, unjudged), dry))
     return {
         "path": str(db),
         **condition._asdict(),
         **counts,
+        "not_queued": kept,
         "last_decisions": last._asdict(),
         "pauses": obstacles.as_rows(),
         "sending": [one.as_row() for one in obstacles.sending],
@@ -236,53 +227,34 @@ def _status(db: Path) -> Row:
     }
 
 
-def _troubles(counts: Row, obstacles: Obstacles, set_aside: tuple[str, ...]) -> Iterator[str]:
-    """Yield one line for each kind of trouble, with the remedy."""
-    for kind, words in _TROUBLES.items():
-        if counts[kind]:
-            yield f"{counts[kind]:,} {words}"
-    yield from obstacles.in_words()
-    for path in set_aside:
-        yield f"the file was damaged; as it was: {path}, to be removed when you do not need it"
-
-
 def _parts(found: Row) -> "Iterator[RenderableType]":
     yield indented(found["path"], "file", indent=11)
     yield f"           {found['size_bytes'] / 1e6:,.1f} MB, schema {found['schema']}"
     if found["oldest"]:
-        yield f"           from {_minute(found['oldest'])} to {_minute(found['newest'])}"
+        yield f"           from {minute(found['oldest'])} to {minute(found['newest'])} UTC"
     yield ""
     for name in _SHOWN_COUNTS:
         yield f"{_TOLD_AS.get(name, name):<11}{found[name]:>8,}"
+    if found["not_queued"]:
+        words = "passed the gate, but were private or recorded without KP_API_KEY"
+        yield indented(words, f"not queued {found['not_queued']:>8,}  ")
     for name, words in _WAITING.items():
         if found[name]:
-            since = _minute(found["waiting_since"][name])
-            stopped = name == "pending" and any(one["stopped"] for one in found["sending"])
-            told = f"since {since}" if stopped else f"since {since}, {words}"
+            told = f"the oldest from {minute(found['waiting_since'][name])} UTC"
+            if name != "pending" or not any(one["stopped"] for one in found["sending"]):
+                told = f"{words}; {told}"
             yield indented(told, f"{name:<11}{found[name]:>8,}  ")
     for sending in found["sending"]:
         yield indented(sending["in_words"], indent=21)
-    yield from _shared_log(found["shared"])
-    if found["review"]["unjudged"]:
+    if found["shared"]:
+        log = SharedLogView(*(found["shared"][name] for name in SharedLogView._fields))
         yield ""
-        yield indented(found["review"]["in_words"])
-    if found["successes"]["in_words"]:
-        yield indented(found["successes"]["in_words"])
-    if found["troubles"]:
-        yield ""
-    for trouble in found["troubles"]:
-        yield indented(one_line(trouble), "! ")
-
-
-def _shared_log(found: Row | None) -> "Iterator[RenderableType]":
-    if found is None:
-        return
-    log = SharedLogView(*(found[name] for name in SharedLogView._fields))
-    yield ""
-    yield indented(log.in_words(), "shared log ")
-    if (waiting := log.waiting()) is not None:
-        yield indented(waiting, indent=11)
-
-
-def _minute(text: str) -> str:
-    return text[:16].replace("T", " ")
+        yield indented(log.in_words(), "shared log ")
+        if (waiting := log.waiting()) is not None:
+            yield indented(waiting, indent=11)
+    said = [found["review"]["in_words"]] if found["review"]["unjudged"] else []
+    said += filter(None, [found["successes"]["in_words"]])
+    for block, mark in ((said, ""), (found["troubles"], "! ")):
+        if block:
+            yield ""
+        yield from (indented(one_line(text), mark) for text in block)

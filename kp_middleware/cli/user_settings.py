@@ -2,8 +2,10 @@
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
 from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,17 +19,35 @@ from kp_middleware.storage import Database, History
 from kp_middleware.views.wording import one_line
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-
     from kp_middleware.embedding import Embedder
     from kp_middleware.settings import Settings
 
 FILE: Final = "kp_middleware.file"
 """The key of ``--db`` in the context."""
 
+_LITTLE_BYTES: Final = 100_000_000
 _LOOK_AGAIN_S: Final = 1.0
 _ANY_TEXT: Final = {"KP_AGENT_ID", "KP_DOMAIN", "KP_MODEL_PATH", "KP_TRACING"}
 """Variables that no text is wrong for."""
+
+
+def pass_db(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Pass the trace database to a command, as its first argument.
+
+    If the settings that name it are unusable, say which one is used instead.
+    """
+
+    @wraps(command)
+    def run(*values: Any, **more: Any) -> Any:
+        context = click.get_current_context()
+        db = named_file(context)
+        if db is None:
+            db, doubt = _file_and_doubt()
+            if doubt:
+                click.echo(f"{one_line(doubt)}; this is about {db}", err=True)
+        return command(db, *values, **more)
+
+    return run
 
 
 def file_of(context: click.Context) -> Path:
@@ -41,15 +61,6 @@ def named_file(context: click.Context) -> Path | None:
     return named
 
 
-def prepare_file(context: click.Context) -> None:
-    """Make the file the object of a context; say so if the settings that name it are unusable."""
-    context.obj = named_file(context)
-    if context.obj is None:
-        context.obj, doubt = _file_and_doubt()
-        if doubt:
-            click.echo(f"{one_line(doubt)}; this is about {context.obj}", err=True)
-
-
 def read_settings(db: Path) -> "Settings":
     """Return the settings for a file of traces.
 
@@ -57,10 +68,19 @@ def read_settings(db: Path) -> "Settings":
         click.ClickException: If anything that is set is wrong: an answer by other settings than the
             user's would be a wrong one.
     """
-    problems = settings_problems(but={"db"})
-    if problems:
+    if problems := settings_problems(but={"db"}):
         raise click.ClickException("; ".join(problems))
     return typed_settings({"db": db})
+
+
+def file_trouble(db: Path) -> str | None:
+    """Say why programs cannot record into an existing file, or soon will not; None if they can."""
+    if not (os.access(db, os.W_OK) and os.access(db.parent, os.W_OK)):
+        return f"{db} is read-only for you: make it and its folder writable, or name another"
+    free_bytes = disk_usage(db.parent).free
+    if free_bytes < _LITTLE_BYTES:
+        return f"only {free_bytes / 1e6:,.0f} MB are free for {db}: make room, or runs will be lost"
+    return None
 
 
 def open_to_write(db: Path) -> Database:
@@ -73,7 +93,7 @@ def hint_at_another_gate(history: History, settings: "Settings") -> None:
     """Say so if the program that recorded had another gate: its keywords are unknown here."""
     theirs, ours = history.last_decisions().gate, gate_of(settings).name
     if theirs and theirs != ours:
-        hint(f"decides by {ours}; the last run was decided by {theirs}: KP_THRESHOLD sets the same")
+        hint(f"uses {ours}, but the last run was decided by {theirs}: set KP_THRESHOLD to match")
 
 
 def profile_weights(db: Path, profile: str) -> Weights:
@@ -85,19 +105,19 @@ def profile_weights(db: Path, profile: str) -> Weights:
     """
     profiles = {**PROFILES, **read_settings(db).profiles}
     if profile not in profiles:
-        raise click.UsageError(f"there is no profile {profile}: there are {', '.join(profiles)}")
+        raise click.UsageError(f"no such profile: {profile} (choose from {', '.join(profiles)})")
     return profiles[profile]
 
 
 def wait_for_model(embedder: "Embedder | None") -> None:
     """Wait while the model is being downloaded."""
     told = False
-    while True:
+    while embedder:
         try:
-            _ = embedder and embedder.name
+            _ = embedder.name
         except EmbedderNotReadyError as error:
             if not told:
-                hint(f"waits for the model: {error}")
+                hint(f"waiting for the model: {error}")
             told = True
             time.sleep(_LOOK_AGAIN_S)
         else:
@@ -112,12 +132,15 @@ def typed_settings(keywords: Mapping[str, Any]) -> "Settings":
     """
     from pydantic import ValidationError
 
+    from kp_middleware.setting_values import problem_in_words
     from kp_middleware.settings import Settings
 
     try:
         return Settings.as_far_as_usable(**keywords)
     except ValidationError as error:
-        raise click.ClickException("; ".join(_wrong(error))) from error
+        found = error.errors(include_input=False, include_url=False)
+        wrong = (problem_in_words(one["loc"], one["msg"]) for one in found)
+        raise click.ClickException("; ".join(wrong)) from error
 
 
 def settings_problems(*, but: Collection[str] = ()) -> list[str]:
@@ -168,10 +191,3 @@ def _says_anything() -> bool:
         return bool(locations.settings_lines())
     except SettingsFileError:
         return True
-
-
-def _wrong(error: "ValidationError") -> Iterator[str]:
-    from kp_middleware.setting_values import problem_in_words
-
-    for one in error.errors(include_input=False, include_url=False):
-        yield f"{problem_in_words(one['loc'], one['msg'])} (from what was typed)"

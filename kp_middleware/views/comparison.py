@@ -27,8 +27,6 @@ FACTS: Final = (
     "objective",
 )
 
-_AROUND: Final = 2
-
 
 class Pair(NamedTuple):
     """A step of both runs, or of one of them.
@@ -46,12 +44,6 @@ class Pair(NamedTuple):
     right: int | None
     type: str
     tool: str | None
-
-
-class Gap(NamedTuple):
-    """A number of equal pairs that were left out."""
-
-    pairs: int
 
 
 class Fact(NamedTuple):
@@ -123,22 +115,6 @@ def aligned(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> list[Pai
     return pairs
 
 
-def differences_in_context(pairs: Sequence[Pair]) -> Iterator[Pair | Gap]:
-    """Yield what differs with two pairs around it, and count what is left out."""
-    near = [_is_near(pairs, at) for at in range(len(pairs))]
-    left_out = 0
-    for pair, shown in zip(pairs, near, strict=True):
-        if not shown:
-            left_out += 1
-            continue
-        if left_out:
-            yield Gap(left_out)
-            left_out = 0
-        yield pair
-    if left_out:
-        yield Gap(left_out)
-
-
 def _scores(left: Run, right: Run) -> Iterator[Part]:
     ours = {line.part: line for line in arithmetic(left)}
     theirs = {line.part: line for line in arithmetic(right)}
@@ -159,11 +135,6 @@ def _scores(left: Run, right: Run) -> Iterator[Part]:
 
 def _amount(line: ScoreLine | None) -> float:
     return line.amount if line else 0.0
-
-
-def _is_near(pairs: Sequence[Pair], at: int) -> bool:
-    around = pairs[max(0, at - _AROUND) : at + _AROUND + 1]
-    return any(pair.place != "same" for pair in around)
 
 
 def _key(step: StepRecord) -> tuple[str, str | None]:

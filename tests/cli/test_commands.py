@@ -80,7 +80,7 @@ def test_a_trace_is_shown_by_any_of_its_names(agent, type_command, name):
 def test_a_trace_in_a_pipe_has_the_sum_and_the_way_it_went(agent, type_command):
     agent("one")
 
-    shown = json.loads(type_command("show", "@last").stdout)
+    shown = json.loads(type_command("show", "@last", "--json").stdout)
 
     assert [line["part"] for line in shown["arithmetic"]][-2:] == ["single_tool", "score"]
     assert "there is no API key" in shown["delivery_status"]
@@ -188,7 +188,7 @@ def test_the_demo_does_not_touch_a_file_that_has_something_in_it(type_command, d
     result = type_command("demo", "--into", str(db))
 
     assert (result.exit_code, db.read_text()) == (2, "my own traces")
-    assert "wants a new file" in result.stderr
+    assert "choose a new file" in result.stderr
 
 
 @pytest.mark.model

@@ -56,7 +56,7 @@ def test_a_key_that_may_write_is_taken_and_nothing_is_stored_or_deleted(db, exam
         found, exit_code = examined(registry.url, registry.api_key)
 
         after = dict(registry.documents)
-        assert found["detail"] == f"{registry.url} answers, and takes this API key"
+        assert found["detail"] == f"{registry.url} answers and accepts this API key"
 
     assert (found["ok"], exit_code) == (True, 0)
     assert len(before) == 1
@@ -98,7 +98,7 @@ def test_a_registry_that_asks_for_patience_is_not_asked_for_more(examined, monke
 
         assert [one.method for one in registry.requests] == ["GET", "DELETE"]
     assert (found["ok"], exit_code) == (True, 0)
-    assert found["detail"].endswith("whether it may write cannot be asked while sending pauses")
+    assert found["detail"].endswith("knows this API key; sending is paused")
 
 
 def test_what_is_no_registry_is_told_as_what_it_is(examined):

@@ -9,7 +9,7 @@ def test_a_list_is_a_table_for_people(agent, db):
 
     heading, row = typed("--db", str(db), "list").splitlines()
 
-    assert heading.split()[:3] == ["id", "started_at", "domain"]
+    assert heading.split()[:3] == ["id", "score", "outcome"]
     assert row.split()[-5:] == ["How", "high", "is", "Mont", "Blanc?"]
     assert "not queued" in row
 

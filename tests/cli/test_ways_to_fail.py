@@ -217,7 +217,7 @@ def test_what_is_wrong_with_a_key_is_told_until_the_user_acts(
         rf" you act\): {re.escape(words)}",
         told,
     )
-    lines = type_command("status", "--table").stdout.splitlines()
+    lines = type_command("status").stdout.splitlines()
     assert " " * 21 + "1 waits until you act" in lines
     assert not any("kp-middleware outbox send" in line for line in lines)
 

@@ -134,7 +134,7 @@ def test_a_person_reads_the_question_the_sum_the_way_and_the_steps(shown):
     assert text.startswith("one\nkp:trace:")
     assert "  score  " in text
     assert "→ kept here: score 0." in text
-    assert "   0  thought" in text
+    assert "   0  Agent" in text
     assert text.endswith("result: ONE\n")
 
 

@@ -93,7 +93,7 @@ def test_to_read_a_copy_makes_no_file_beside_it(agent, type_command, tmp_path):
         assert (count, [*folder.iterdir()]) == (1, [copy])
 
 
-@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-WAL"])
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
 @pytest.mark.parametrize(
     "words",
     [["backup"], ["report"], ["export"]],
@@ -109,8 +109,9 @@ def test_what_belongs_to_a_database_is_never_replaced(agent, type_command, db, w
     results = [type_command(*words, str(name), "--force") for name in (beside, link)]
 
     assert [result.exit_code for result in results] == [2, 2]
-    assert f"belongs to {db}" in results[0].stderr
-    assert any(words in results[1].stderr for words in (f"belongs to {db}", "is a link"))
+    assert "is part of the trace database" in results[0].stderr
+    words = "is part of the trace database", "is a dangling link"
+    assert any(one in results[1].stderr for one in words)
     assert (beside.read_bytes() if beside.exists() else None) == before
     assert type_command("list", "--no-headers").stdout.endswith("one\n")
 
@@ -162,7 +163,7 @@ def test_the_file_of_traces_is_never_its_own_copy(agent, type_command, db, tmp_p
     results = [type_command("backup", str(tmp_path / name), "--force") for name in (db, "link.db")]
 
     assert [result.exit_code for result in results] == [2, 2]
-    assert "is the file of traces itself" in results[1].stderr
+    assert "is part of the trace database" in results[1].stderr
     assert len(ids(db)) == 1
 
 
@@ -243,4 +244,4 @@ def test_a_folder_that_does_not_exist_is_an_error_in_words(agent, type_command, 
     result = type_command("backup", str(tmp_path / "nowhere" / "copy.db"))
 
     assert result.exit_code == 1
-    assert "copy.db cannot be written (No such file or directory): name another" in result.stderr
+    assert "copy.db: No such file or directory; choose another" in result.stderr

@@ -227,7 +227,7 @@ def test_a_file_that_is_not_known_completes_nothing_and_says_nothing(complete, h
 @pytest.mark.parametrize(
     ("command", "start", "columns"),
     [
-        ("list", "s", ["started_at", "score", "step_count", "success", "success_source", "state"]),
+        ("list", "s", ["score", "success", "state", "started_at"]),
         ("similar", "si", ["similarity"]),
     ],
 )

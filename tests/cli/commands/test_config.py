@@ -158,9 +158,9 @@ def test_a_link_to_the_settings_file_stays_a_link(type_command, file, tmp_path):
         (["max_per_day", "many"], "max_per_day: Input should be a valid integer"),
         (["enabled", "perhaps"], "type true or false"),
         (["redact_deny", '["/(/"]'], "redact_deny"),
-        (["api_key", "kp_1"], "put it into KP_API_KEY"),
-        (["profiles", "{}"], "write [profiles.DOMAIN] into"),
-        (["treshold", "0.8"], "there is no setting treshold: there are domain, threshold"),
+        (["api_key", "kp_1"], "set KP_API_KEY"),
+        (["profiles", "{}"], "such as [profiles.DOMAIN]"),
+        (["treshold", "0.8"], "no such setting: treshold (choose from domain, threshold"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(type_command, words, message):
@@ -176,7 +176,7 @@ def test_a_variable_that_hides_what_was_set_is_told(type_command, monkeypatch):
 
     result = type_command("config", "set", "enabled", "true")
 
-    assert result.stderr == "KP_ENABLED is set, and wins over the file\n"
+    assert result.stderr == "KP_ENABLED is set, and overrides the file\n"
     assert locations.settings_file().read_text() == "enabled = true\n"
 
 
@@ -225,5 +225,5 @@ def test_whatever_is_written_is_what_is_read(type_command, file, value):
 def test_what_is_no_text_is_not_written(type_command, file):
     result = type_command("config", "set", "domain", "\udcff")
 
-    assert (result.exit_code, file.exists()) == (2, False)
-    assert "no UTF-8 text" in result.stderr
+    assert (result.exit_code, file.exists()) == (1, False)
+    assert "not valid UTF-8" in result.stderr

@@ -38,7 +38,7 @@ def test_a_link_to_what_is_not_there_is_refused(type_command, tmp_path, words):
     results = [type_command(*words, str(link), *force) for force in ([], ["--force"])]
 
     assert [result.exit_code for result in results] == [2, 2]
-    assert "is a link to what is not there: remove it, or name another" in results[0].stderr
+    assert "is a dangling link: remove it, or choose another" in results[0].stderr
     assert not target.exists()
 
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_redacted_is_left_out_and_said_to_be(type_command, db, ou
     result = type_command("export", str(out))
 
     assert result.exit_code == 6
-    assert "left out, because they could not be redacted: 1 too_deep\n" in result.stderr
+    assert "skipped, because they could not be redacted: 1 too_deep\n" in result.stderr
     assert [json.loads(line)["id"][9:] for line in out.read_text().splitlines()] == ["a", "c"]
 
 
@@ -145,7 +145,7 @@ def test_raw_ones_that_cannot_be_read_are_left_out_too(type_command, db):
 
     assert result.exit_code == 6
     assert [id for id in "abc" if f"kp:trace:{id}" in result.stdout] == ["c"]
-    assert result.stderr == "left out, because they could not be read: 2 unreadable\n"
+    assert result.stderr == "skipped, because they could not be read: 2 unreadable\n"
 
 
 @pytest.mark.usefixtures("traces")
@@ -161,7 +161,7 @@ def test_a_file_is_for_its_user_alone(type_command, out):
 
     assert (result.stdout, result.stderr) == (
         "",
-        f"3 runs written to {out}; manifest.json beside it says which\n",
+        f"3 runs written to {out}, described in manifest.json\n",
     )
     assert len(out.read_text("utf-8").splitlines()) == 3
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
@@ -174,7 +174,7 @@ def test_nothing_is_overwritten_unless_it_is_wanted(type_command, out):
     refused = type_command("export", str(out))
 
     assert (refused.exit_code, out.read_text()) == (2, "mine")
-    assert "exists: name another, or replace it with --force" in refused.stderr
+    assert "exists: choose another name, or replace it with --force" in refused.stderr
     assert type_command("export", str(out), "--force").exit_code == 0
     assert len(out.read_text().splitlines()) == 3
 
@@ -186,7 +186,7 @@ def test_the_file_of_traces_is_never_overwritten(type_command, db):
     result = type_command("export", str(db), "--force")
 
     assert (result.exit_code, db.read_bytes()) == (2, before)
-    assert "is the file of traces itself" in result.stderr
+    assert "is part of the trace database" in result.stderr
 
 
 @pytest.mark.usefixtures("traces")
@@ -196,7 +196,7 @@ def test_what_is_no_ordinary_file_is_never_replaced(type_command, tmp_path):
     result = type_command("export", str(tmp_path / "pipe"), "--force")
 
     assert result.exit_code == 2
-    assert "is not an ordinary file" in result.stderr
+    assert "is not a regular file" in result.stderr
 
 
 @pytest.mark.usefixtures("traces")

@@ -200,7 +200,7 @@ def test_a_run_that_was_cut_is_left_out_unless_it_is_wanted(db, export, type_com
     refused = type_command("export", "out.jsonl", "--as", "messages")
 
     assert (refused.exit_code, len(export("messages", "--with-cut"))) == (4, 2)
-    assert "left out: 2 cut (--with-cut keeps what was cut)" in refused.stderr
+    assert "left out: 2 cut (--with-cut includes those)" in refused.stderr
 
 
 def judged(db, name, source, direction, **told):
@@ -268,7 +268,7 @@ def test_drafts_of_skills_are_never_overwritten_and_their_names_are_safe(type_co
 
     assert (draft.parent.name, draft.read_text()) == ("refund-order-7-a", "mine")
     assert "0 drafts written to " in again.stderr
-    assert "; left as they were: 1" in again.stderr
+    assert "; 1 exist already" in again.stderr
     assert text.startswith('---\nname: refund-order-7-a\ndescription: "Refund order 7"\n---\n')
     assert "Its success is known (feedback)." in text
     assert stat.S_IMODE(draft.stat().st_mode) == 0o600
@@ -278,22 +278,22 @@ def test_drafts_of_skills_are_never_overwritten_and_their_names_are_safe(type_co
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["out", "--as", "parquet"], "there are messages, hf-trace, inspect"),
-        (["--as", "atif"], "name a folder for them"),
-        (["taken.jsonl"], "exists: name another, or replace it with --force"),
-        (["folder"], "is not an ordinary file: name another"),
-        (["folder", "--as", "atif"], "is not empty: name another folder"),
-        (["taken.jsonl", "--as", "atif"], "is a file: name a folder"),
-        (["gone/x.jsonl"], "cannot be written (No such file or directory): name another"),
+        (["out", "--as", "parquet"], "is not one of 'messages', 'hf-trace', 'inspect'"),
+        (["--as", "atif"], "name a folder"),
+        (["taken.jsonl"], "exists: choose another name, or replace it with --force"),
+        (["folder"], "is not a regular file: choose another"),
+        (["folder", "--as", "atif"], "is not an empty folder"),
+        (["taken.jsonl", "--as", "atif"], "is not an empty folder"),
+        (["gone/x.jsonl"], "No such file or directory; choose another"),
         (["x", "-d", "nothing"], "nothing matches: nothing was written"),
-        (["x", "--as", "pairs"], "kp-middleware feedback, or review"),
+        (["x", "--as", "pairs"], "see kp-middleware review"),
         (["x", "--as", "pairs", "--success"], "leave out --success and --unlike"),
-        (["x", "--success", "-d", "code"], "kp-middleware review asks you"),
-        (["manifest.json"], "is the name of the manifest beside it: name another"),
-        (["folder/new"], "is not of an export: write to another folder"),
-        (["dangling", "--as", "hf-trace"], "is a link to what is not there: remove it"),
-        (["--skills", "dangling"], "is a link to what is not there: remove it"),
-        (["--skills", "taken.jsonl"], "cannot be written (Not a directory): name another"),
+        (["x", "--success", "-d", "code"], "see kp-middleware review"),
+        (["manifest.json"], "is the name of the manifest: choose another"),
+        (["folder/new"], "is not of an export: choose another folder"),
+        (["dangling", "--as", "hf-trace"], "is a dangling link: remove it"),
+        (["--skills", "dangling"], "is a dangling link: remove it"),
+        (["--skills", "taken.jsonl"], "Not a directory; choose another"),
     ],
     ids=" ".join,
 )

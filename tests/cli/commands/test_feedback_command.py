@@ -42,7 +42,7 @@ def test_it_says_what_was_and_what_is(type_command):
     after = shown(type_command)
     assert done.stdout.splitlines() == [
         after["id"],
-        "success     not known → no",
+        "success     not known → failed",
         "confidence  0.900",
         f"score       {before['score']:.3f} → {after['score']:.3f}",
         "decision    forward → withhold",
@@ -71,7 +71,7 @@ def test_a_person_is_told_who_sends_it(type_command):
     done = type_command("feedback", "@last", "--success")
 
     assert "→ waits to be sent to http://127.0.0.1:9" in done.stdout
-    assert "the program that records next" in done.stderr
+    assert "the next program that records sends it" in done.stderr
 
 
 def test_the_same_twice_changes_nothing_and_says_so(agent, type_command):
@@ -81,7 +81,7 @@ def test_the_same_twice_changes_nothing_and_says_so(agent, type_command):
 
     done = type_command("feedback", "@last", "--failure")
 
-    assert "it was told the same before" in done.stderr
+    assert "nothing changed" in done.stderr
     assert shown(type_command) == before
 
 

@@ -55,10 +55,8 @@ def test_it_looks_where_the_tool_keeps_its_sessions_and_ranks(type_command):
     assert result.exit_code == 0, result.output
     first, promise, *table, following = result.stdout.splitlines()
     assert first.startswith("  2 runs of 1 session, 1 Nov 2026")
-    assert promise == (
-        "  nothing has left this machine, and nothing of these will: they are private"
-    )
-    assert "most unlike all others" in table[0]
+    assert promise == "  private: never sent"
+    assert "  most unlike all others" in table
     assert "Find out why" in "".join(table)
     assert following.startswith("  kp-middleware list --sort novelty · show ID --why · ui")
     assert result.stderr == ("  skipped: 1 not JSON (perhaps the session is still being written)\n")
@@ -128,7 +126,7 @@ def test_a_hook_that_names_nothing_is_told_so(db, said):
     result = CliRunner().invoke(main, ["--db", str(db), "import", "--hook"], input=said)
 
     assert result.exit_code == 2
-    assert "--hook wants the JSON of Claude Code's Stop hook" in result.stderr
+    assert "--hook needs the JSON of Claude Code's Stop hook" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def test_an_assumed_success_is_not_known(ended, db, type_command, printed):
     ended(1, score=0.9, source="assumed")
 
     assert "not known" in typed("--db", str(db), "list", columns=200)
-    [row] = csv.DictReader(io.StringIO(type_command("list", "--csv").stdout))
+    listed = type_command("list", "--csv", "-c", "success,success_source").stdout
+    [row] = csv.DictReader(io.StringIO(listed))
     assert (row["success"], row["success_source"]) == ("", "assumed")
     for found in (*printed("list"), printed("show", "@last")):
         assert (found["success"], found["success_source"]) == (None, "assumed")

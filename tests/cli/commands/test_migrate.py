@@ -56,7 +56,7 @@ def test_people_are_told_from_which_to_which_and_where_the_copy_is(type_command,
     printed = type_command("migrate").stdout
 
     assert printed == (
-        f"{old}: brought from schema 6 to {SCHEMA}; as it was: {old}.before-{SCHEMA}\n"
+        f"{old}: upgraded from schema 6 to {SCHEMA}; the old file is {old}.before-{SCHEMA}\n"
     )
 
 
@@ -67,7 +67,7 @@ def test_a_file_that_is_up_to_date_is_left_alone(type_command, agent, db):
     result = type_command("migrate")
 
     assert (result.exit_code, db.read_bytes()) == (0, before)
-    assert result.stdout == f"{db}: has schema {SCHEMA}, which is this version's: nothing to do\n"
+    assert result.stdout == f"{db}: schema {SCHEMA} is current\n"
     assert not [*db.parent.glob("*.before-*")]
 
 

@@ -1,7 +1,6 @@
 """What goes, exactly; why something does not; and trying again."""
 
 import json
-from contextlib import closing
 
 import pytest
 from loading import heavy_modules
@@ -128,7 +127,7 @@ def test_a_diff_shows_what_redaction_changed(record, type_command):
 
     lines = type_command("outbox", "show", "@last", "--diff").stdout.splitlines()
 
-    assert lines[:2] == ["--- kept here", "+++ leaves"]
+    assert lines[:2] == ["--- local", "+++ sent"]
     assert '-      "content": "Project Bluebird: mail anna@example.org"' in lines
     assert '+      "content": "Project Bluebird: mail [REDACTED:email]"' in lines
 
@@ -181,7 +180,7 @@ def test_what_cannot_be_redacted_still_stays_blocked(record, type_command, monke
     result = type_command("outbox", "retry", "--failed")
 
     assert (result.stdout, result.exit_code) == ("1 blocked\n", 6)
-    assert result.stderr == "kp-middleware outbox --blocked says why\n"
+    assert result.stderr == "see kp-middleware outbox --blocked\n"
 
 
 @pytest.mark.parametrize("words", [[], ["@last", "--failed"]], ids=["nothing", "both"])
@@ -239,7 +238,7 @@ def test_what_arrived_cannot_be_called_back(record, type_command, db):
     result = type_command("outbox", "cancel", "@last")
 
     assert (result.stdout, result.exit_code) == ("1 sent\n", 1)
-    assert "cannot be called back" in result.stderr
+    assert "cannot be cancelled" in result.stderr
 
 
 def test_a_rescan_rewrites_what_waits(record, type_command, monkeypatch):
@@ -302,7 +301,7 @@ def test_a_shell_without_the_program_s_engine_releases_nothing(record, type_comm
     result = type_command("outbox", *words)
 
     assert (result.stdout, result.exit_code) == ("1 left\n", 6)
-    assert "set the same here, or --force" in result.stderr
+    assert "use those, or --force" in result.stderr
     assert [row["state"] for row in rows(type_command)] == ["blocked"]
 
 
@@ -332,7 +331,7 @@ def test_what_was_rejected_is_cleaned_by_today_s_rules_before_it_goes_again(
 def test_a_rescan_of_nothing_says_so(agent, type_command):
     agent("one")
 
-    assert type_command("outbox", "rescan").stdout == "there is nothing to do\n"
+    assert type_command("outbox", "rescan").stdout == "nothing to do\n"
 
 
 @pytest.mark.parametrize("words", ["", "show @last", "show @last --diff"])
@@ -372,17 +371,6 @@ def test_why_something_is_blocked_is_told_on_any_terminal(record, db, columns):
     assert heading.split()[-1] == "reason"
     assert f"engine_missing at {NO_RULES}"[:20] in row
     assert len(row) <= columns
-
-
-def test_a_column_with_nothing_in_it_makes_room_for_others(record, db):
-    record("clean")
-    with closing(connect(db)) as connection:
-        connection.execute("UPDATE outbox SET state = 'sent'")
-
-    heading, row = typed("--db", str(db), "outbox", columns=60).splitlines()
-
-    assert heading.split() == ["id", "state", "attempts", "size_bytes", "objective"]
-    assert row.split()[1] == "sent"
 
 
 @pytest.mark.parametrize("words", [["retry", "--failed"], ["rescan"]], ids=str)

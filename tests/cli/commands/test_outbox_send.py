@@ -82,7 +82,7 @@ def test_what_is_left_when_the_time_is_over_is_told_and_how_long_it_would_take(
     assert result.exit_code == 3
     assert (counts["sent"] + counts["left"], counts["left"] > 0) == (25, True)
     assert "then one every 2.2 s" in result.stderr
-    assert "--timeout gives it longer" in result.stderr
+    assert "--timeout sets a longer time" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_where_nothing_can_be_sent_in_time_it_ends_and_says_why(
 
     assert (result.exit_code, result.stdout) == (3, "2 left\n")
     assert words in result.stderr
-    assert "--timeout gives it longer" not in result.stderr
+    assert "--timeout sets a longer time" not in result.stderr
 
 
 def test_what_is_never_accepted_is_told_too(waiting, type_command):
@@ -119,7 +119,7 @@ def test_where_nothing_waits_nothing_is_asked(agent, key, type_command):
 
         result = type_command("outbox", "send")
 
-    assert (result.exit_code, result.stdout) == (0, "nothing waits to be sent\n")
+    assert (result.exit_code, result.stdout) == (0, "nothing is waiting to be sent\n")
     assert registry.requests == ()
 
 
@@ -176,7 +176,7 @@ def test_what_a_killed_program_was_sending_says_so_until_another_may(db, key, ty
         code = child[0].wait(50)
 
     (row,) = json.loads(type_command("outbox", "list", "--json").stdout)
-    told = type_command("status", "--table").stdout
+    told = type_command("status").stdout
 
     assert (code, row["state"]) == (-signal.SIGKILL, "sending")
     assert row["reason"] == (

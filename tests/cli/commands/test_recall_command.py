@@ -42,7 +42,7 @@ def test_it_explains_what_is_near_and_does_not_fit(type_command):
     assert [row["recalled"] for row in rows] == [False] * len(rows)
     assert all(row["fit"] < row["bar"] for row in rows)
     assert rows[0]["shared"] == "count"
-    assert "nothing fits" in result.stderr
+    assert "no match" in result.stderr
 
 
 def test_switched_off_it_says_so(type_command, monkeypatch):
@@ -51,7 +51,7 @@ def test_switched_off_it_says_so(type_command, monkeypatch):
     result = type_command("recall", TASK)
 
     assert (result.stdout, result.exit_code) == ("", 0)
-    assert "recall is false" in result.stderr
+    assert "recall is off" in result.stderr
 
 
 def test_runs_with_a_recall_are_compared_with_the_others(type_command, kp):

@@ -146,7 +146,7 @@ def test_what_no_longer_clears_stays_sent(record, registry, type_command, db):
     result = type_command("outbox", "retry", "@last", "--force")
 
     assert (result.stdout, result.exit_code) == ("1 still sent\n", 6)
-    assert "clears no more" in result.stderr
+    assert "no longer clears" in result.stderr
     assert outbox_rows(db) == before
     assert len(registry.documents) == 1
 
@@ -185,8 +185,8 @@ def test_people_read_one_sentence(record, registry, type_command):
 
     result = type_command("outbox", "reconcile")
 
-    assert result.stdout == f"{registry.url}, agent agent-1: 0 are there, 2 are missing\n"
-    assert result.stderr == "--send queues what is missing there once more\n"
+    assert result.stdout == f"{registry.url}, agent agent-1: 0 stored, 2 missing\n"
+    assert result.stderr == "--send queues the missing runs again\n"
 
 
 @pytest.mark.usefixtures("registry")

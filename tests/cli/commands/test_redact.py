@@ -87,7 +87,7 @@ def test_a_check_ends_with_three_where_something_would_go(redact):
     result = redact(TEXT, "--check")
 
     assert (result.stdout, result.exit_code) == ("", 3)
-    assert result.stderr == "2 email, 1 password would go\n"
+    assert result.stderr == "2 email, 1 password would be redacted\n"
 
 
 def test_a_check_of_what_is_clean_is_quiet(redact):
@@ -159,18 +159,18 @@ def test_a_text_is_read_by_its_mark(redact, encoding):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (TEXT.encode("utf-16-le"), "character 1 is NUL"),
+        (b"one\n\0two three\n", "character 4 is NUL"),
         ("anna@example.org é".encode("latin1"), "byte 17 is not utf-8"),
-        (codecs.BOM_UTF16_LE + b"a\0b", "byte 4 is not utf-16-le"),
+        (codecs.BOM_UTF16_LE + b"a\0b", "is not utf-16"),
     ],
-    ids=["UTF-16 without a mark", "another code page", "half a character"],
+    ids=["binary", "another code page", "half a character"],
 )
 def test_what_is_no_text_is_refused(redact, content, words):
     result = redact(content, "--check")
 
     assert (result.stdout, result.exit_code) == ("", 1)
     assert words in result.stderr
-    assert "write it as UTF-8" in result.stderr
+    assert "convert it to UTF-8" in result.stderr
     assert "anna" not in result.stderr
 
 
@@ -183,12 +183,8 @@ SECRET = "Quiet-7q4x" + "Zk29"
         (f"I typed {SECRET}\npassword={SECRET}\n", ["line 1", "line 2"]),
         (f'{{"a": "{SECRET}"}}\n{{"password": "{SECRET}"}}\n', ["line 1: a", "line 2: password"]),
         (f'{{"a": "{SECRET}", "password": "{SECRET}"}}', ["a", "password"]),
-        (
-            f"I typed {SECRET}\n" + "a line\n" * 200_000 + f"password={SECRET}\n",
-            ["line 1", "line 200002"],
-        ),
     ],
-    ids=["text", "lines of JSON", "JSON", "a long text"],
+    ids=["text", "lines of JSON", "JSON"],
 )
 def test_a_secret_that_is_found_in_one_place_goes_in_all_and_is_reported_there(
     redact, text, places
@@ -197,31 +193,3 @@ def test_a_secret_that_is_found_in_one_place_goes_in_all_and_is_reported_there(
 
     assert SECRET not in cleaned.stdout
     assert [row["path"] for row in json.loads(report.stdout)] == places
-
-
-def test_a_long_text_is_cleaned_in_parts(redact):
-    written, expected = "{0:06} wrote to user{0}@example.org", "{0:06} wrote to [REDACTED:email]"
-
-    result = redact("\n".join(map(written.format, range(30_000))))
-
-    assert result.stdout.splitlines() == [*map(expected.format, range(30_000))]
-    assert result.stderr == "a long text: cleaned in 3 parts\n"
-
-
-def test_a_report_of_a_long_text_counts_its_lines(redact):
-    text = "nothing\n" * 200_000 + "anna@example.org\n"
-
-    result = redact(text, "--report", "--json")
-
-    assert json.loads(result.stdout) == [{"kind": "email", "count": 1, "path": "line 200001"}]
-
-
-def test_what_lies_across_the_end_of_a_part_goes_whole(redact):
-    begin, end = (f"-----{word} PRIVATE KEY-----" for word in ("BEGIN", "END"))
-    key = "\n".join([begin, *["x7Qa" * 16] * 40, end])
-    filler = "nothing\n" * 65_500
-
-    result = redact(f"{filler}{key}\n{filler * 2}")
-
-    assert result.stdout == f"{filler}[REDACTED:private_key]\n{filler * 2}"
-    assert result.exit_code == 0

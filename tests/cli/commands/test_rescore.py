@@ -27,7 +27,7 @@ def test_it_says_what_became_of_them(type_command):
     result = type_command("rescore")
 
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith("10 scored anew in ")
+    assert result.stdout.startswith("10 rescored in ")
     assert result.stdout.endswith(" a second: 10 changed\n")
 
 
@@ -37,7 +37,7 @@ def test_a_dry_run_says_it_and_leaves_all(type_command):
 
     result = type_command("rescore", "--dry-run")
 
-    assert result.stdout.startswith("10 would be scored anew in ")
+    assert result.stdout.startswith("10 would be rescored in ")
     assert type_command("list", "--json").stdout == before
 
 
@@ -72,7 +72,7 @@ def test_all_commands_agree_with_it(type_command):
 def test_where_nothing_is_meant_it_says_so(type_command, words):
     result = type_command("rescore", *words)
 
-    assert (result.exit_code, result.stdout) == (0, "there is nothing to score anew\n")
+    assert (result.exit_code, result.stdout) == (0, "nothing to rescore\n")
 
 
 @pytest.mark.usefixtures("ten")
@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_told_in_one_line_with_an_id_to_look_at(type_comm
 
     said = [line for line in result.stderr.splitlines() if "cannot be read" in line]
     assert len(said) == 1
-    assert said[0].startswith("8 with a document that cannot be read keep what they had: ")
-    command = said[0].rpartition("kp-middleware ")[2].split()
-    assert json.loads(type_command(*command, "--json").stdout)["id"] == third
+    assert said[0].startswith("8 runs cannot be read and are left alone: the first is ")
+    name = said[0].split()[-1]
+    assert json.loads(type_command("show", name, "--json").stdout)["id"] == third
     assert result.stdout.endswith("2 changed, 8 cannot be scored\n")

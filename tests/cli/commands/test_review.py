@@ -66,9 +66,9 @@ def test_a_run_is_told_in_few_lines_and_opened_in_full(review):
     assert [
         line
         for line in short.splitlines()
-        if line.startswith(("asked ", "    I say", "    shout", "result"))
+        if line.startswith(("why ", "asked ", "    I say", "    shout", "result"))
     ] == [
-        "asked because the gate lets it leave (not queued)",
+        "why     it passed the gate (not queued)",
         "asked   loud 5",
         "    I say it louder",
         "    shout() → LOUD 5",
@@ -136,7 +136,7 @@ def test_with_nothing_to_ask_it_says_so(agent, review, type_command, queue):
 def test_status_and_doctor_say_that_nobody_has_looked(type_command, kp, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDER", "none")
     told = "6 runs would go; nobody has looked at any: kp-middleware review"
-    assert told in type_command("status", "--table").stdout
+    assert told in type_command("status").stdout
     assert told in type_command("doctor").stdout
 
     kp.feedback(kp.review_queue(1)[0].trace_id, success=True)
@@ -145,7 +145,7 @@ def test_status_and_doctor_say_that_nobody_has_looked(type_command, kp, monkeypa
 
     for item in kp.review_queue(50):
         kp.feedback(item.trace_id, success=True)
-    assert "nobody has looked" not in type_command("status", "--table").stdout
+    assert "nobody has looked" not in type_command("status").stdout
     assert "nobody has looked" not in type_command("doctor").stdout
 
 
@@ -156,7 +156,7 @@ def test_private_runs_do_not_go(db, queue, type_command):
         kp.capture(lambda question: question)("one")
 
     assert [item["why"] for item in queue()] == ["uncertain"]
-    assert "would go" not in type_command("status", "--table").stdout
+    assert "would go" not in type_command("status").stdout
 
 
 @pytest.mark.usefixtures("twelve")

@@ -186,7 +186,7 @@ def test_an_unknown_profile_is_an_error_that_lists_the_known(type_command, home)
     result = type_command("show", "--why", "@last", "--weights", "magic")
 
     assert result.exit_code == 2
-    assert "there is no profile magic: there are default, finance, code" in result.stderr
+    assert "no such profile: magic (choose from default, finance, code" in result.stderr
     assert "law" in result.stderr
 
 

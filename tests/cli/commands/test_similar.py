@@ -49,8 +49,8 @@ def test_the_nearest_come_first_with_their_similarity(type_command):
 def test_columns_are_those_that_are_promised(type_command):
     heading, first, *_ = type_command("similar", "here").stdout.splitlines()
 
-    assert heading.split("\t") == ["id", "similarity", "domain", "score", "success", "objective"]
-    assert first.split("\t")[2:] == ["general", "0.5", "1", "near"]
+    assert heading.split("\t") == ["id", "similarity", "score", "success", "domain", "objective"]
+    assert first.split("\t")[2:] == ["0.5", "1", "general", "near"]
 
 
 @pytest.mark.usefixtures("neighbours")
@@ -80,9 +80,9 @@ def test_a_trace_is_not_its_own_neighbour_nor_is_there_one_where_it_is_alone(
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({}, "it was scored without a model; kp-middleware doctor says what to do"),
-        ({"unscored": True}, "it is not scored yet; the next program that records does it"),
-        ({"unscored": True, "run": {"complete": False}}, "it is incomplete, and only"),
+        ({}, "it is scored without a model"),
+        ({"unscored": True}, "it is recorded"),
+        ({"unscored": True, "run": {"complete": False}}, "it is incomplete"),
     ],
     ids=["no model", "recorded", "incomplete"],
 )
@@ -92,11 +92,11 @@ def test_a_trace_without_a_vector_is_an_error_in_words(remember, type_command, f
     result = type_command("similar", "here")
 
     assert result.exit_code == 1
-    assert f"run here has no embedding to compare: {words}" in result.stderr
+    assert f"run here has no embedding: {words}" in result.stderr
 
 
 @pytest.mark.usefixtures("neighbours")
 def test_a_person_reads_short_ids_and_words(db):
     told = typed("--db", str(db), "similar", "here", "-n", "1").splitlines()
 
-    assert told[1].split() == ["near", "0.995", "general", "0.500", "yes", "near"]
+    assert told[1].split() == ["near", "0.995", "0.500", "succeeded", "general", "near"]

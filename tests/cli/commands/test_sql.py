@@ -100,7 +100,7 @@ def test_a_small_number_is_not_told_as_none(asked):
 
     _, row = asked(query, "--table").stdout.splitlines()
 
-    assert row.split() == ["0.00043", "-0.000123", "0.000", "0.500", "4e-07"]
+    assert row.split() == ["0.00043", "-0.000123", "0", "0.5", "4e-07"]
 
 
 def test_ctrl_c_ends_a_query_that_is_at_work(agent, db):

@@ -132,7 +132,7 @@ def test_a_key_that_was_refused_is_told_until_the_user_acts(status, type_command
     found = status()
     retried = type_command("outbox", "retry", "--failed")
 
-    assert retried.stderr == "the API key that was refused is tried again\n"
+    assert retried.stderr == "retrying the API key that was refused\n"
 
     (pause,) = found["pauses"]
     assert (pause["registry"], pause["until"], pause["refused"]) == (REGISTRY, None, True)
@@ -178,7 +178,7 @@ def test_people_see_it_in_lines(change, db):
     assert str(db) in shown
     assert "recorded          1" in shown
     assert "unscorable        1" in shown
-    assert "pending           1  since " in shown
+    assert "pending           1  " in shown
     assert "1 could not be scored: kp-middleware show ID says why" in shown
     assert "next at 2096-10-02T07:06:40Z" in " ".join(shown.split())
 
@@ -217,9 +217,8 @@ def test_that_none_of_100_cleared_is_a_trouble_with_what_to_do(db, status):
 
 
 @pytest.mark.usefixtures("waiting")
-def test_a_pipe_gets_the_lines_if_it_asks_for_a_table(type_command):
-    assert type_command("status").stdout == type_command("status", "--json").stdout
-    assert "\nrecorded          1\n" in type_command("status", "--table").stdout
+def test_a_pipe_gets_the_same_lines(type_command):
+    assert "\nrecorded          1\n" in type_command("status").stdout
 
 
 @pytest.mark.usefixtures("waiting")
