@@ -4,6 +4,7 @@ What is of others is imported first: it knows the system by another name.
 """
 
 import os
+import shutil
 import signal
 import sys
 from importlib import import_module
@@ -50,8 +51,10 @@ def take_away() -> None:
     for name in (*OF_OTHERS, *filter(find_spec, OF_OTHERS_IF_THERE)):
         import_module(name)
     assert [one for one in sys.modules if one.startswith(("kp_middleware", "kp_langchain"))] == []
+    free = shutil.disk_usage(".")
     for name in NO_MODULES:
         sys.modules[name] = None
     for module, name in chain.from_iterable([(m, n) for n in names] for m, names in NOT_IN.items()):
         vars(module).pop(name, None)
     vars(os).update(process_cpu_count=os.cpu_count)  # from Python 3.13
+    vars(shutil).update(disk_usage=lambda _: free)  # Python has another one there
