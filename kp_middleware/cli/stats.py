@@ -238,23 +238,26 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
     if found["not_queued"]:
         words = "passed the gate, but were private or recorded without KP_API_KEY"
         yield indented(words, f"not queued {found['not_queued']:>8,}  ")
-    for name, words in _WAITING.items():
-        if found[name]:
-            told = f"the oldest from {minute(found['waiting_since'][name])} UTC"
-            if name != "pending" or not any(one["stopped"] for one in found["sending"]):
-                told = f"{words}; {told}"
-            yield indented(told, f"{name:<11}{found[name]:>8,}  ")
+    yield from _waiting(found)
     for sending in found["sending"]:
         yield indented(sending["in_words"], indent=21)
     if found["shared"]:
         log = SharedLogView(*(found["shared"][name] for name in SharedLogView._fields))
+        words = filter(None, (log.in_words(), log.waiting()))
         yield ""
-        yield indented(log.in_words(), "shared log ")
-        if (waiting := log.waiting()) is not None:
-            yield indented(waiting, indent=11)
+        yield indented("; ".join(words), "shared log ")
     said = [found["review"]["in_words"]] if found["review"]["unjudged"] else []
     said += filter(None, [found["successes"]["in_words"]])
     for block, mark in ((said, ""), (found["troubles"], "! ")):
         if block:
             yield ""
         yield from (indented(one_line(text), mark) for text in block)
+
+
+def _waiting(found: Row) -> "Iterator[RenderableType]":
+    for name, words in _WAITING.items():
+        if found[name]:
+            told = f"the oldest from {minute(found['waiting_since'][name])} UTC"
+            if name != "pending" or not any(one["stopped"] for one in found["sending"]):
+                told = f"{words}; {told}"
+            yield indented(told, f"{name:<11}{found[name]:>8,}  ")
