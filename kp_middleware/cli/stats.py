@@ -243,9 +243,9 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
         yield indented(sending["in_words"], indent=21)
     if found["shared"]:
         log = SharedLogView(*(found["shared"][name] for name in SharedLogView._fields))
-        words = filter(None, (log.in_words(), log.waiting()))
+        told = filter(None, (log.in_words(), log.waiting()))
         yield ""
-        yield indented("; ".join(words), "shared log ")
+        yield indented("; ".join(told), "shared log ")
     said = [found["review"]["in_words"]] if found["review"]["unjudged"] else []
     said += filter(None, [found["successes"]["in_words"]])
     for block, mark in ((said, ""), (found["troubles"], "! ")):
