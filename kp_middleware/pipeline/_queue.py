@@ -123,7 +123,7 @@ class RunQueue:
 
     def put(self, run: FinishedRun) -> bool:
         """Add a run without waiting; False if there is no room: it is dropped."""
-        size_bytes = _size_bytes(run)
+        size_bytes = run.memory_bytes if isinstance(run, Recorder) else _size_bytes(run)
         with self._lock:
             if self._size_bytes + size_bytes > self._max_bytes:
                 return False
@@ -244,10 +244,8 @@ class RunQueue:
                 self._changed.wait(left_s)
 
 
-def _size_bytes(run: FinishedRun) -> int:
-    """Estimate the memory that a run takes."""
-    if isinstance(run, Recorder):
-        return run.memory_bytes + _OVERHEAD_BYTES
+def _size_bytes(run: ReasoningTrace | Owned | ThreadEnd | Feedback) -> int:
+    """Estimate the memory that it takes."""
     if isinstance(run, ThreadEnd | Feedback):
         return _OVERHEAD_BYTES
     if isinstance(run, Owned):

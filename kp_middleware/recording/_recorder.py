@@ -48,6 +48,7 @@ OWN_CALL_IDS: Final = "kp:trace:"
 
 _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
+_OVERHEAD_BYTES: Final = 3072
 _STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
 
 Sink: TypeAlias = Callable[["Recorder"], None]
@@ -280,7 +281,8 @@ class Recorder:
     def memory_bytes(self) -> int:
         """About how much memory it takes."""
         log, texts = self.log, len(self.objective) + len(self.result_summary)
-        return log.size_bytes + self.later_bytes + log.kept * _STEP_BYTES + texts
+        steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
+        return steps_bytes + self.later_bytes + texts + _OVERHEAD_BYTES
 
     def finish_later(self, write: Callable[[], object], size_bytes: int) -> None:
         """Hand the run over; ``write`` notes its steps and finishes it, on a worker's thread."""

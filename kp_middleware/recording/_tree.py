@@ -372,6 +372,8 @@ class SpanTree:
 
     def _close(self, root: RootSpan) -> None:
         del self._roots[root]
+        if not root.span_ids:  # nearly always
+            return
         staying = {*chain.from_iterable(self._chains(root).values())} if root.outliving else set()
         root.silent = self._leave(root.span_ids - staying)
         root.span_ids = staying
