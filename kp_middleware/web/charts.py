@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kp_middleware.storage import Endings, Funnel, NoveltyDay, Overview, Period, Removal, ToolUse
 from kp_middleware.views.timeline import Call, Timeline
-from kp_middleware.views.trace import TraceView
+from kp_middleware.views.trace import ScoreLine
 from kp_middleware.views.wording import (
     counted,
     day,
@@ -272,64 +272,65 @@ def score_filter(low: float, high: float) -> dict[str, str]:
     return {"min_score": f"{low:g}", **upper, "sort": "score"}
 
 
-def waterfall(view: TraceView) -> Chart:
+def waterfall(
+    lines: Sequence[ScoreLine],
+    score: float | None,
+    threshold: float | None,
+    *,
+    is_cleared: bool = False,
+    status: str = "",
+) -> Chart:
     """Draw what each signal and each rule adds to the score, and the score against its bar."""
-    if view.score is None:
-        return Chart(f"no score yet: {view.delivery_status}")
-    beside, finding = "", f"The score is {view.score:.3f}"
-    if view.threshold is not None:
-        beside = _beside(view.score, view.threshold, is_cleared=view.is_cleared)
-        finding += f": {beside} the threshold of {short_bar(view.threshold)}"
+    if score is None:
+        return Chart(f"no score yet: {status}")
+    beside, finding = "", f"The score is {score:.3f}"
+    if threshold is not None:
+        beside = _beside(score, threshold, is_cleared=is_cleared)
+        finding += f": {beside} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
-    for line in view.sum:
+    for line in lines:
         before, reached = reached, reached + line.amount
         colour = SIGNAL_COLOURS.get(line.part, "loss" if line.amount < 0 else "plain")
         low, high = sorted((100 * before, 100 * reached))
         pieces = (Piece(low, max(_LEAST, high - low), colour),) if line.amount else ()
         name = line.part.replace("_", " ")
         bars.append(BarRow(name, signed(line.amount), line.working, pieces))
-    total = Piece(0, 100 * view.score, "cleared" if view.is_cleared else "below")
-    bars.append(BarRow("score", f"{view.score:.3f}", beside, (total,)))
+    total = Piece(0, 100 * score, "cleared" if is_cleared else "below")
+    bars.append(BarRow("score", f"{score:.3f}", beside, (total,)))
     rows = tuple(TableRow((bar.name, bar.working, bar.amount)) for bar in bars)
     table = Table(("Part", "Working", "Adds"), rows)
-    if view.threshold is None:
+    if threshold is None:
         return BarList(finding, table, (*bars,), axis=("0", "0.5", "1"))
-    name = f"threshold {short_bar(view.threshold)}"
-    return BarList(finding, table, (*bars,), 100 * view.threshold, name, ("0", "0.5", "1"))
+    name = f"threshold {short_bar(threshold)}"
+    return BarList(finding, table, (*bars,), 100 * threshold, name, ("0", "0.5", "1"))
 
 
 def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
     """Draw the median of each day, and the band from 10 to 90 %."""
     if not days:
         return Chart(_NO_NOVELTY)
+    begin, end = (f"{one.median:.2f} on {day(one.day)}" for one in (days[0], days[-1]))
+    if len(days) == 1:
+        return Chart(f"median novelty {begin}, the only day so far")
+    finding = f"Median novelty went from {begin} to {end}"
     first, last = date.fromisoformat(days[0].day), date.fromisoformat(days[-1].day)
-    finding = f"Median novelty {days[0].median:.2f} on {day(days[0].day)}, the only day so far"
-    if last > first:
-        finding = (
-            f"Median novelty went from {days[0].median:.2f} on {day(days[0].day)}"
-            f" to {days[-1].median:.2f} on {day(days[-1].day)}"
-        )
-    start = 34 if last > first else (28 + WIDTH) / 2
-    across = Scale(first.toordinal(), last.toordinal(), start, WIDTH - 6)
+    across = Scale(first.toordinal(), last.toordinal(), 34, WIDTH - 6)
     up = Scale(0, 1, 176, 22)
     marks: list[Mark | Group] = []
     for value in (0.0, 0.5, 1.0):
         marks.append(straight(28, up(value), WIDTH, up(value), "grid" if value else "axis"))
         marks.append(Label(f"{value:g}", 22, up(value) + 4, "end"))
     at = {one: across(date.fromisoformat(one.day).toordinal()) for one in days}
-    if last > first:
-        upper = [(at[one], up(one.high)) for one in days]
-        lower = [(at[one], up(one.low)) for one in reversed(days)]
-        middle = tuple((at[one], up(one.median)) for one in days)
-        marks += [Band((*upper, *lower)), Line(middle, "kp-curve kp-line-orange")]
-    else:
-        marks.append(straight(start, up(days[0].low), start, up(days[0].high), "whisker"))
+    upper = [(at[one], up(one.high)) for one in days]
+    lower = [(at[one], up(one.low)) for one in reversed(days)]
+    middle = tuple((at[one], up(one.median)) for one in days)
+    marks += [Band((*upper, *lower)), Line(middle, "kp-curve kp-line-orange")]
     for one in days:
         said = f"{one.day}: median {one.median:.2f}, most from {one.low:.2f} to {one.high:.2f}"
         dot = Dot(f"M{at[one]:.1f} {up(one.median):.1f}m-2 0a2 2 0 1 1 4 0 2 2 0 1 1-4 0z", "")
         target = straight(at[one], 22, at[one], 176, "point-at")
         marks.append(Group(said, (target, Dot(dot.path, "kp-orange"))))
-    marks += _ends(first, last)
+    marks += [Label(day(days[0].day), 28, 193), Label(day(days[-1].day), WIDTH, 193, "end")]
     rows = tuple(
         TableRow((one.day, f"{one.low:.2f}", f"{one.median:.2f}", f"{one.high:.2f}"))
         for one in days
@@ -396,13 +397,6 @@ def _beside(score: float, threshold: float, *, is_cleared: bool) -> str:
     if score >= threshold and not is_cleared:
         return "not above"
     return f"{distance(score - threshold)} {'above' if score >= threshold else 'below'}"
-
-
-def _ends(first: date, last: date) -> list[Mark]:
-    if first == last:
-        return [Label(day(first.isoformat()), (28 + WIDTH) / 2, 193, "middle")]
-    ends = day(first.isoformat()), day(last.isoformat())
-    return [Label(ends[0], 28, 193), Label(ends[1], WIDTH, 193, "end")]
 
 
 def _weeks(first: str, last: str) -> list[str]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
@@ -31,14 +31,6 @@ _SUMMARY_TEXTS: Final = ("id", "objective", "domain", "reason")
 _STEP_TEXTS: Final = ("agent", "tool", "content", "input", "output_summary")
 _SCORING_TEXTS: Final = ("gate", "nearest_id", "nearest_objective")
 _OUTBOX_TEXTS: Final = ("reason", "last_error", "registry", "remote_id")
-
-
-class ReportSection(NamedTuple):
-    """A run in full, rendered."""
-
-    seq: int
-    id: str
-    html: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +206,7 @@ def report_html(report: Report) -> str:
     """Render the whole page, well-formed as XML, too."""
     links, domains = _Anchors(report), report.overview.scores.domains
     sections = (
-        ReportSection(
-            one.run.seq,
-            one.run.id,
-            trace_html(one, links, domains=domains, extent=EXTENT),
-        )
-        for one in report.runs
+        (one.run, trace_html(one, links, domains=domains, extent=EXTENT)) for one in report.runs
     )
     return render(
         "report.html",
