@@ -19,7 +19,6 @@ def test_the_overview_has_every_picture_of_the_file(work, overview_page):
         "What if the threshold were another",
         "Scores by domain",
         "Tools",
-        "Novelty",
         "Map",
     ]
 
