@@ -27,7 +27,7 @@ _MASKS: Final = (
         re.compile(r'("\w*(?:_ms|_s|latency|size|bytes|days?)": ?)[\d.]+'),
         r"\1<n>",
     ),
-    (re.compile(r"<?(?<![\w.])[\d.,]+ ?(?:ms|s|bytes|kB|MB|KiB|MiB)\b"), "<amount>"),
+    (re.compile(r"<?(?<![\w.])[\d.,]+[ \xa0]?(?:ms|s|bytes|kB|MB|KiB|MiB)\b"), "<amount>"),
     (re.compile(r"(?:just now|\d+ (?:second|minute)s? ago|in \d+ (?:second|minute)s?)"), "<ago>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<registry>"),
     (re.compile(r"sha256:[0-9a-f]+"), "<digest>"),
