@@ -10,6 +10,7 @@ from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import exact
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage import FeedbackRecord, Run, Scoring, StepRecord
+from kp_middleware.views.successes import estimate_in_words
 from kp_middleware.views.wording import (
     counted,
     distance,
@@ -18,6 +19,7 @@ from kp_middleware.views.wording import (
     short_bar,
     short_id,
     success_in_words,
+    titled,
     zero_or_one,
 )
 
@@ -38,6 +40,7 @@ _SCORING: Final = (
     *("embedder", "nearest_seq", "nearest_similarity"),
 )
 _FACTS_OF_SUCCESS: Final = {True: "succeeded", False: "failed", None: "success not known"}
+_TITLE: Final = 300
 _ONE_LINE: Final = 72
 
 
@@ -80,6 +83,67 @@ class StepView:
     content: str
     input: str
     output: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceView:
+    """One run as pages and the report show it.
+
+    Attributes:
+        title: What was asked, cut where it is long; never blank.
+        objective: All of it; empty where the title has all.
+        facts: Domain, start, duration, success, steps, framework, agent and model.
+        estimate: What was estimated of its success; empty where nothing was.
+        feedback: What was learned of it after its end.
+        score: From 0 to 1; None where it was not scored.
+        threshold: What its gate asked for; None where it asked for nothing.
+        is_cleared: Whether the score passed.
+        sum: What each signal and rule adds, rounded so that they add up.
+        gate: The gate and what it asked for; None without a decision.
+        delivery_status: Where it was sent, or why it was not.
+        redactions: How many of each kind were removed, the most first.
+        result: What came out; empty where nothing did.
+    """
+
+    id: str
+    title: str
+    objective: str
+    facts: tuple[str, ...]
+    estimate: str
+    feedback: tuple[str, ...]
+    score: float | None
+    threshold: float | None
+    is_cleared: bool
+    sum: tuple[ScoreLine, ...]
+    gate: str | None
+    delivery_status: str
+    redactions: tuple[tuple[str, int], ...]
+    steps: tuple[StepView, ...]
+    result: str
+
+
+def view_trace(run: Run) -> TraceView:
+    """Return what pages show of a stored run."""
+    threshold = applied_threshold(run)
+    is_long = len(run.objective) > _TITLE
+    removed = sorted(redaction_counts(run).items(), key=lambda item: (-item[1], item[0]))
+    return TraceView(
+        id=run.id,
+        title=f"{run.objective[:_TITLE]} …" if is_long else titled(run.objective, _TITLE),
+        objective=run.objective if is_long else "",
+        facts=(*_facts(run),),
+        estimate="" if run.estimate is None else estimate_in_words(run.estimate),
+        feedback=(*map(feedback_in_words, run.feedback),),
+        score=run.score,
+        threshold=threshold,
+        is_cleared=threshold is not None and is_cleared(run),
+        sum=(*added_up(arithmetic(run))[:-1],),
+        gate=gate_in_words(run),
+        delivery_status=delivery_status(run),
+        redactions=(*removed,),
+        steps=tuple(view_step(run, place) for place in range(len(run.steps))),
+        result=run.result_summary or "",
+    )
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
@@ -230,8 +294,7 @@ def feedback_in_words(told: FeedbackRecord) -> str:
     return f"{minute(told.given_at)} UTC: {', '.join(parts)} (before: {before})"
 
 
-def run_facts(run: Run) -> Iterator[str]:
-    """Yield its domain, start, duration, success, steps, tokens, framework, agent and model."""
+def _facts(run: Run) -> Iterator[str]:
     facts = (
         run.domain,
         f"{minute(run.started_at)} UTC",

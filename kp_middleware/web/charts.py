@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kp_middleware.storage import Endings, Funnel, NoveltyDay, Overview, Period, Removal, ToolUse
 from kp_middleware.views.timeline import Call, Timeline
-from kp_middleware.views.trace import ScoreLine
+from kp_middleware.views.trace import TraceView
 from kp_middleware.views.wording import (
     counted,
     day,
@@ -272,23 +272,17 @@ def score_filter(low: float, high: float) -> dict[str, str]:
     return {"min_score": f"{low:g}", **upper, "sort": "score"}
 
 
-def waterfall(
-    lines: Sequence[ScoreLine],
-    score: float | None,
-    threshold: float | None,
-    *,
-    is_cleared: bool = False,
-    status: str = "",
-) -> Chart:
+def waterfall(view: TraceView) -> Chart:
     """Draw what each signal and each rule adds to the score, and the score against its bar."""
+    score, threshold, is_cleared = view.score, view.threshold, view.is_cleared
     if score is None:
-        return Chart(f"no score yet: {status}")
+        return Chart(f"no score yet: {view.delivery_status}")
     beside, finding = "", f"The score is {score:.3f}"
     if threshold is not None:
         beside = _beside(score, threshold, is_cleared=is_cleared)
         finding += f": {beside} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
-    for line in lines:
+    for line in view.sum:
         before, reached = reached, reached + line.amount
         colour = SIGNAL_COLOURS.get(line.part, "loss" if line.amount < 0 else "plain")
         low, high = sorted((100 * before, 100 * reached))

@@ -19,21 +19,10 @@ from kp_middleware.storage import (
     ScoreSlices,
 )
 from kp_middleware.views.prices import Prices, Spending
-from kp_middleware.views.successes import estimate_in_words, record_in_words, success_warning
+from kp_middleware.views.successes import record_in_words, success_warning
 from kp_middleware.views.thresholds import never_leave
 from kp_middleware.views.timeline import timeline
-from kp_middleware.views.trace import (
-    added_up,
-    applied_threshold,
-    arithmetic,
-    delivery_status,
-    feedback_in_words,
-    gate_in_words,
-    is_cleared,
-    redaction_counts,
-    run_facts,
-    view_step,
-)
+from kp_middleware.views.trace import view_trace
 from kp_middleware.views.wording import (
     distance,
     in_hundredths,
@@ -62,7 +51,6 @@ from kp_middleware.web.trace_map import MostAlike, trace_map
 
 NO_PRICES: Final = Prices()
 _CELL: Final = 100
-_TITLE: Final = 300
 _LAST_DAYS: Final = 7
 _NEAR: Final = 5  # hundredths
 
@@ -248,9 +236,7 @@ def trace_html(
         extent: How much is shown.
     """
     trace, alike, body = full.run, full.alike, full.body
-    places = [place for place, _ in alike.nearest]
-    removed = sorted(redaction_counts(trace).items(), key=lambda item: (-item[1], item[0]))
-    status, is_long = delivery_status(trace), len(trace.objective) > _TITLE
+    run, places = view_trace(trace), [place for place, _ in alike.nearest]
     rows = (
         TableRow(
             (
@@ -272,26 +258,11 @@ def trace_html(
     draws_map = extent.is_alone and bool(places)
     return render(
         "trace.html",
-        run=trace,
-        title=shortened(trace.objective, _TITLE),
-        objective=trace.objective if is_long else "",
-        facts=[*run_facts(trace)],
-        estimate=trace.estimate and estimate_in_words(trace.estimate),
-        feedback=[*map(feedback_in_words, trace.feedback)],
-        gate=gate_in_words(trace),
-        delivery_status=status,
-        redactions=removed,
-        steps=[view_step(trace, place) for place in range(len(trace.steps[: extent.steps]))],
+        run=run,
         cost=prices.in_words(full.cost),
         recalled=run_rows(full.recalled, links),
         timeline=timeline_bars(timeline(trace), paid) if extent.is_alone else Chart(""),
-        waterfall=waterfall(
-            added_up(arithmetic(trace))[:-1],
-            trace.score,
-            applied_threshold(trace),
-            is_cleared=is_cleared(trace),
-            status=status,
-        ),
+        waterfall=waterfall(run),
         body=json.dumps(json.loads(body), ensure_ascii=False, indent=2) if body else "",
         body_bytes=len((body or "").encode()),
         alike=Table(("Objective", "Score", "Similarity"), (*rows,)),

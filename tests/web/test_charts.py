@@ -14,7 +14,7 @@ from kp_middleware.storage import (
     ToolTotals,
     ToolUse,
 )
-from kp_middleware.views.trace import ScoreLine
+from kp_middleware.views.trace import ScoreLine, TraceView
 from kp_middleware.web.charts import novelty_band, removal_bars, state_bars, tool_bars, waterfall
 from kp_middleware.web.marks import Band, Bar, Chart, Group, Label
 
@@ -36,8 +36,24 @@ def tools(*used, whole):
     return tool_bars(found, Ways())
 
 
-def drawn(*lines, score=0.501, threshold=0.75, **more):
-    return waterfall(lines, score, threshold, **more)
+def run(*lines, score=0.501, threshold=0.75, is_cleared=False, delivery_status=""):
+    return TraceView(
+        id="",
+        title="",
+        objective="",
+        facts=(),
+        estimate="",
+        feedback=(),
+        score=score,
+        threshold=threshold,
+        is_cleared=is_cleared,
+        sum=lines,
+        gate=None,
+        delivery_status=delivery_status,
+        redactions=(),
+        steps=(),
+        result="",
+    )
 
 
 def groups(chart):
@@ -101,7 +117,7 @@ def test_without_tools_there_are_words():
 
 
 def test_each_part_begins_where_the_one_before_it_ended():
-    *parts, total = (bar.pieces[0] for bar in drawn(*SIGNALS).bars)
+    *parts, total = (bar.pieces[0] for bar in waterfall(run(*SIGNALS).bars))
 
     assert [part.colour for part in parts] == ["blue", "orange", "green", "purple"]
     assert parts[0].start == 0
@@ -112,7 +128,7 @@ def test_each_part_begins_where_the_one_before_it_ended():
 
 
 def test_a_rule_that_takes_away_goes_back_and_is_a_loss():
-    chart = drawn(*SIGNALS, ScoreLine("single_tool", "rule", -0.1), score=0.401)
+    chart = waterfall(run(*SIGNALS, ScoreLine("single_tool", "rule", -0.1), score=0.401))
 
     before, bar = chart.bars[3].pieces[0], chart.bars[4]
     (loss,) = bar.pieces
@@ -130,7 +146,7 @@ def test_a_rule_that_takes_away_goes_back_and_is_a_loss():
     ],
 )
 def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
-    chart = drawn(*SIGNALS, score=score, is_cleared=is_cleared)
+    chart = waterfall(run(*SIGNALS, score=score, is_cleared=is_cleared))
 
     assert chart.finding == f"The score is {score:.3f}: {words_} the threshold of 0.75"
     assert (chart.threshold, chart.threshold_name) == (75, "threshold 0.75")
@@ -138,7 +154,7 @@ def test_the_score_is_held_against_the_threshold(score, is_cleared, words_):
 
 
 def test_the_table_has_the_whole_sum():
-    table = drawn(*SIGNALS).table
+    table = waterfall(run(*SIGNALS)).table
 
     assert table.columns == ("Part", "Working", "Adds")
     assert table.rows[1].cells == ("novelty", "0.300 × 0.30", "+0.090")
@@ -147,7 +163,7 @@ def test_the_table_has_the_whole_sum():
 
 
 def test_a_run_without_a_score_says_why():
-    chart = drawn(score=None, status="kept here, not scored yet")
+    chart = waterfall(run(score=None, delivery_status="kept here, not scored yet"))
 
     assert chart == Chart("no score yet: kept here, not scored yet")
 
