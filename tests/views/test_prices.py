@@ -119,7 +119,7 @@ def test_commands_print_costs_where_there_are_prices(prices_are, called, type_co
 
     for shown in (
         json.loads(type_command("list", "--json").stdout)[0],
-        json.loads(type_command("show", "one").stdout),
+        json.loads(type_command("show", "one", "--json").stdout),
     ):
         assert (shown["cost"], shown["currency"]) == (0.0035, "EUR")
 

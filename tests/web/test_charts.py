@@ -117,7 +117,7 @@ def test_without_tools_there_are_words():
 
 
 def test_each_part_begins_where_the_one_before_it_ended():
-    *parts, total = (bar.pieces[0] for bar in waterfall(run(*SIGNALS).bars))
+    *parts, total = (bar.pieces[0] for bar in waterfall(run(*SIGNALS)).bars)
 
     assert [part.colour for part in parts] == ["blue", "orange", "green", "purple"]
     assert parts[0].start == 0
