@@ -203,6 +203,7 @@ def _status(db: Path) -> Row:
         condition, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
         log = SharedLogView.of(shared_url(), history.unshared())
+        exporters = [one._asdict() for one in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
         kept = sum(one.traces for one in history.states() if one.state == "not queued")
     counts["dropped"] = condition.dropped
@@ -220,6 +221,7 @@ def _status(db: Path) -> Row:
         "last_decisions": last._asdict(),
         "pauses": obstacles.as_rows(),
         "sending": [one.as_row() for one in obstacles.sending],
+        "exporters": exporters,
         "shared": None if log is None else log.as_row(),
         "review": {**unjudged._asdict(), "in_words": unjudged.in_words()},
         "successes": successes_as_json(record, unjudged),
@@ -241,6 +243,7 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
     yield from _waiting(found)
     for sending in found["sending"]:
         yield indented(sending["in_words"], indent=21)
+    yield from _exporters(found["exporters"])
     if found["shared"]:
         log = SharedLogView(*(found["shared"][name] for name in SharedLogView._fields))
         told = filter(None, (log.in_words(), log.waiting()))
@@ -261,3 +264,10 @@ def _waiting(found: Row) -> "Iterator[RenderableType]":
             if name != "pending" or not any(one["stopped"] for one in found["sending"]):
                 told = f"{words}; {told}"
             yield indented(told, f"{name:<11}{found[name]:>8,}  ")
+
+
+def _exporters(found: list[Row]) -> "Iterator[RenderableType]":
+    for one in found:
+        last = f"; last error: {one['last_error']}" if one["last_error"] else ""
+        told = f"{one['name']}: {one['sent']:,} sent, {one['failed']:,} failed{last}"
+        yield indented(one_line(told), indent=11)

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.errors import RegistryError, RegistryRejectedError
 from kp_middleware.outbox_items import OutboxItem, Receipt
+from kp_middleware.storage._exporters import KEY, MOST_LEFT, Place
 from kp_middleware.storage._history import History
 from kp_middleware.storage._records import Run
 
 _LEASE_S: Final = 40.0
 _LOOK_AGAIN_S: Final = 1.0
-_MOST_LEFT: Final = 10_000
 _AT_ONCE: Final = 200
 _COLUMNS: Final = "seq, state, decision, visibility, started_at"
 
@@ -33,22 +33,6 @@ class ExportCandidate(NamedTuple):
     decision: str | None
     visibility: str
     started_at: str
-
-
-class _Place(NamedTuple):
-    """The place of an exporter: all runs up to ``until`` are done, but those in ``left``."""
-
-    until: int
-    left: tuple[int, ...] = ()
-    claimed_by: str | None = None
-    claimed_until: float = 0.0
-    retry_at: float = 0.0
-    attempts: int = 0
-
-    def done(self, seq: int) -> "_Place":
-        """Return the place after a run."""
-        left = tuple(one for one in self.left if one != seq)
-        return _Place(max(self.until, seq), left[-_MOST_LEFT:])
 
 
 class ExportCursor(Queries):
@@ -78,7 +62,7 @@ class ExportCursor(Queries):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(connection)
-        self._key = f"export {name}"
+        self._key = f"{KEY}{name}"
         self._choose = choose
         self._prepare = prepare
         self._since = since
@@ -120,23 +104,24 @@ class ExportCursor(Queries):
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:  # noqa: ARG002
         """Pass a run that has arrived."""
-        self._pass(item)
+        self._end(lambda place: place.done(item.trace_seq, sent=1))
 
-    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:  # noqa: ARG002
+    def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
         """Pass a run that will never be taken."""
-        self._pass(item)
+        self.block(item, str(error))
 
-    def block(self, item: OutboxItem, reason: str, /) -> None:  # noqa: ARG002
+    def block(self, item: OutboxItem, reason: str, /) -> None:
         """Pass a run that was tried too often."""
-        self._pass(item)
+        self._end(lambda place: place.done(item.trace_seq, failed=1).troubled(reason))
 
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
         """Try the run again at an epoch second; ``counted`` adds one to its attempts."""
-        del error
         attempts = item.attempts + int(counted)
-        self._end(lambda place: place._replace(retry_at=retry_at, attempts=attempts))
+        self._end(
+            lambda place: place._replace(retry_at=retry_at, attempts=attempts).troubled(error)
+        )
 
     def release(self, item: OutboxItem, /) -> None:
         """Leave the run to the next process."""
@@ -149,20 +134,17 @@ class ExportCursor(Queries):
         if before.retry_at:
             self._move(before, before._replace(retry_at=0.0))
 
-    def _pass(self, item: OutboxItem) -> None:
-        self._end(lambda place: place.done(item.trace_seq))
-
-    def _end(self, change: Callable[[_Place], _Place]) -> None:
+    def _end(self, change: Callable[[Place], Place]) -> None:
         """Change the place and give the claim up; do nothing if another process has it."""
         before = self._place()
         if before.claimed_by == self._claimant:
             self._move(before, change(before)._replace(claimed_by=None, claimed_until=0.0))
 
-    def _is_claimed(self, place: _Place, now: float) -> bool:
+    def _is_claimed(self, place: Place, now: float) -> bool:
         is_ours = place.claimed_by in {None, self._claimant}
         return not is_ours and now < place.claimed_until <= now + 2 * _LEASE_S
 
-    def _next(self, place: _Place) -> tuple[int | None, _Place]:
+    def _next(self, place: Place) -> tuple[int | None, Place]:
         """Return the next run for the exporter, and the place before it."""
         there = self._among(place.left)
         left, until = [candidate.seq for candidate in there], place.until
@@ -181,7 +163,7 @@ class ExportCursor(Queries):
             if wanted is None:
                 left.append(candidate.seq)
             until = candidate.seq
-        return found, place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
+        return found, place._replace(until=until, left=tuple(left)[-MOST_LEFT:])
 
     def _among(self, left: tuple[int, ...]) -> list[ExportCandidate]:
         """Return those of these runs that are still there."""
@@ -194,7 +176,7 @@ class ExportCursor(Queries):
             yield from found
             until = found[-1].seq
 
-    def _place(self) -> _Place:
+    def _place(self) -> Place:
         asked = "SELECT value FROM meta WHERE key = ?", (self._key,)
         stored = self._value(*asked)
         if stored is None:
@@ -204,13 +186,13 @@ class ExportCursor(Queries):
                 )
                 self._run(
                     "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
-                    (self._key, json.dumps(_Place(until))),
+                    (self._key, json.dumps(Place(until))),
                 )
             stored = self._value(*asked)
         until, left, *rest = json.loads(stored)
-        return _Place(until, tuple(left), *rest)
+        return Place(until, tuple(left), *rest)
 
-    def _move(self, before: _Place, after: _Place) -> bool:
+    def _move(self, before: Place, after: Place) -> bool:
         """Store a place unless another process has moved; return whether it was stored."""
         if before == after:
             return True

@@ -13,6 +13,7 @@ from kp_middleware.database import connect
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.storage._activity import ModelTokens, read_model_tokens
 from kp_middleware.storage._estimates import EstimateTable
+from kp_middleware.storage._exporters import ExporterStatus, read_exporters
 from kp_middleware.storage._listing import Filters, Listing
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox_admin import Entry, OutboxAdmin
@@ -152,6 +153,10 @@ class History(Listing, Overviews, Maintenance):
             found = np.clip(matrix.reshape(len(batch), -1) @ wanted, -1.0, 1.0).tolist()
             yield from zip(found, (other for other, _ in batch), strict=True)
             reach(done := done + len(batch), total)
+
+    def exporters(self) -> list[ExporterStatus]:
+        """Return what has become of the runs for each exporter beside the outbox."""
+        return read_exporters(self._connection)
 
     def asked(self) -> RecallTable:
         """Return what people said in the runs, to find those like a task."""

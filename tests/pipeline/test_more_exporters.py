@@ -11,7 +11,7 @@ from kp_middleware import KnowledgePulse
 from kp_middleware.database import connect
 from kp_middleware.errors import RegistryRejectedError, RegistryUnavailableError
 from kp_middleware.outbox_items import OutboxItem, Receipt
-from kp_middleware.storage import ExportCursor
+from kp_middleware.storage import ExportCursor, History
 
 ALL = {"send": "all", "name": "mine"}
 
@@ -190,3 +190,17 @@ def test_a_file_of_many_runs_is_given_in_order(pulse):
     ask(kp, *(f"question {number}" for number in range(30)))
 
     assert [run.trace_seq for run in given] == list(range(1, 31))
+
+
+def test_status_tells_what_became_of_the_runs_of_each_exporter(pulse, db):
+    def refuse(_):
+        raise RegistryRejectedError(422, "no room for it")
+
+    ask(pulse(refuse, more={"send": "all", "name": "strict"}), "one")
+    ask(pulse(lambda _: None), "two")
+
+    with History.open(db) as history:
+        mine, strict = history.exporters()
+    assert (mine.name, mine.sent, mine.failed, mine.last_error) == ("exporter mine", 1, 0, None)
+    assert (strict.name, strict.sent, strict.failed) == ("exporter strict", 0, 1)
+    assert "no room for it" in strict.last_error
