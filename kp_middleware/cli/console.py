@@ -222,16 +222,16 @@ def print_table(
 
 
 def cell(value: Any, column: str) -> str:
-    r"""Return a value for a table: on one line, fractions with three digits, times with a unit.
+    """Return a value for a table: on one line, fractions with three digits, times with a unit.
 
     >>> cell(12345, "calls"), cell(1234.5, "mean_ms"), cell(0.75, "score"), cell(None, "score")
-    ('12,345', '1.2\xa0s', '0.750', '')
+    ('12,345', '1.2 s', '0.750', '')
     """
     match value:
         case bool():
             return str(value)
         case int() | float() if column.endswith("_ms"):
-            return duration(value)
+            return one_line(duration(value))
         case int():
             return f"{value:,}"
         case float():

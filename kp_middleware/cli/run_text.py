@@ -116,8 +116,8 @@ def comparison_parts(left: Run, right: Run, width: int) -> "Parts":
     for fact in comparison.facts:
         values = (cut(_fact(fact, one), 2 * column) for one in (fact.left, fact.right))
         sign = "=" if fact.left == fact.right else "≠"
-        name = fact.fact.removesuffix("_ms").replace("_", " ")
-        table.add_row(sign, name, *map(plain, values), "")
+        name = "outcome" if fact.fact == "success" else fact.fact.removesuffix("_ms")
+        table.add_row(sign, name.replace("_", " "), *map(plain, values), "")
     table.add_row("")
     for part in comparison.scores:
         table.add_row(*_score(part, column))
@@ -186,7 +186,8 @@ def _steps(run: Run, most: int | None, width: int) -> "Parts":
             yield table
             yield indented(f"… {rest}", indent=6)
             table = _step_table(name, text)
-        table.add_row(str(step.number), plain(names[place]), plain(texts[place]), step.duration)
+        took = one_line(step.duration)
+        table.add_row(str(step.number), plain(names[place]), plain(texts[place]), took)
     yield table
     if rest and not last:
         yield indented(f"… {rest}", indent=6)

@@ -11,6 +11,7 @@ from kp_middleware.cli.console import (
     hint,
     histogram,
     indented,
+    plain,
     print_table,
     screen_width,
     show,
@@ -251,10 +252,11 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
         yield indented("; ".join(told), "shared log ")
     said = [found["review"]["in_words"]] if found["review"]["unjudged"] else []
     said += filter(None, [found["successes"]["in_words"]])
-    for block, mark in ((said, ""), (found["troubles"], "! ")):
+    for block, mark in ((said, None), (found["troubles"], "! ")):
         if block:
             yield ""
-        yield from (indented(one_line(text), mark) for text in block)
+        for text in map(one_line, block):
+            yield indented(text, mark) if mark else plain(text)
 
 
 def _waiting(found: Row) -> "Iterator[RenderableType]":

@@ -1,7 +1,9 @@
 import json
+import re
 import subprocess
 import sys
 
+import click
 import pytest
 from terminal import typed
 
@@ -252,3 +254,12 @@ def test_what_an_agent_read_cannot_steer_the_terminal(agent, db):
 
     assert "look ?]0;pwned??[2J here" in shown
     assert "\x1b" not in shown
+
+
+def test_help_lists_at_most_thirty_commands_in_groups(type_command):
+    told = type_command("--help").stdout
+
+    names = re.findall(r"^  ([a-z]+)  ", told.partition("Find runs:")[2], re.MULTILINE)
+    assert names == [*main.list_commands(click.Context(main))]
+    assert len(names) <= 30
+    assert all(f"\n{title}:\n" in told for title in ("Find runs", "Share", "Set up"))

@@ -99,7 +99,7 @@ def test_a_trace_without_a_score_is_compared_by_its_steps(type_command, db):
 def test_a_person_sees_by_signs_what_is_where(db):
     told = typed("--db", str(db), "diff", "left", "right", columns=100)
 
-    assert ["≠", "success", "failed", "succeeded"] in [line.split() for line in told.splitlines()]
+    assert ["≠", "outcome", "failed", "succeeded"] in [line.split() for line in told.splitlines()]
     assert re.search(
         r"outcome confidence +0.030  0.150 × 0.20 +0.225  0.900 × 0.25 +\+0.195\n", told
     )

@@ -143,7 +143,7 @@ def test_a_run_that_is_kept_in_part_says_how_long_it_was(db):
 def test_a_step_says_its_tool_its_arguments_and_its_time(db):
     told = typed("--db", str(db), "show", "5555")
 
-    assert '  29  Call search  {"q": "fare"}  1.2\xa0s\n' in told
+    assert '  29  Call search  {"q": "fare"}  1.2 s\n' in told
     assert "  1.5 s  " in told
 
 
