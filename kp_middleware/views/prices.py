@@ -84,10 +84,10 @@ class Prices:
         return {"cost": cost, "currency": self.currency} if self.models else {}
 
     def in_words(self, cost: float | None) -> str:
-        """Write an amount with its currency; empty for None.
+        r"""Write an amount with its currency; empty for None.
 
         >>> Prices().in_words(1234.5), Prices().in_words(0.00123), Prices().in_words(None)
-        ('1,234.50 USD', '0.0012 USD', '')
+        ('1,234.50\xa0USD', '0.0012\xa0USD', '')
         """
         if cost is None:
             return ""
