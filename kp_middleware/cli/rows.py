@@ -137,7 +137,7 @@ def output_options(
         in_pipe: The format in a pipe, unless one was asked for.
         columns: What the shell completes for ``-c``.
     """
-    told = _FORMATS | {in_pipe: f"{_FORMATS[in_pipe].partition(':')[0]}: the default in a pipe."}
+    told = _FORMATS | {in_pipe: f"{_FORMATS[in_pipe].removesuffix('.')}: the default in a pipe."}
     if in_pipe == "table":
         told["table"] = "Text: the default."
     options = [

@@ -99,7 +99,9 @@ def test_without_its_extra_a_command_names_it(alone, type_in, command, extra):
 def test_with_its_extra_the_adapter_records(with_extras, type_in):
     assert type_in(with_extras, "-c", AGENT) == ""
 
-    shown = type_in(with_extras.parent / "kp-middleware", "--db", "kp.db", "show", "@last")
+    shown = type_in(
+        with_extras.parent / "kp-middleware", "--db", "kp.db", "show", "@last", "--json"
+    )
 
     assert json.loads(shown)["framework"] == "langchain"
 

@@ -40,14 +40,14 @@ def test_pull_needs_a_shared_log(tmp_path):
 
 
 def test_status_says_why_the_log_cannot_be_asked(own_file):
-    told = typed("status", "--table", "--db", str(own_file))
+    told = typed("status", "--db", str(own_file))
 
     assert told.exit_code == 0
     assert "cannot be reached (connection refused)" in " ".join(told.output.split())
 
 
 def test_status_without_a_log_says_nothing_of_it(own_file):
-    assert "shared log" not in typed("status", "--table", "--db", str(own_file), url="").output
+    assert "shared log" not in typed("status", "--db", str(own_file), url="").output
 
 
 def test_doctor_looks_for_the_log(own_file):
