@@ -30,7 +30,7 @@ from pods import Pod, end, kept, processes, record, run_of
 from servers import SharedServer
 
 THRESHOLD: Final = 0.75
-MOST_A_DAY: Final = 120
+MOST_A_DAY: Final = 60
 KNOWN_TASKS: Final = 20
 NEW: Final = 0.1
 FINISH_S: Final = 400.0

@@ -5,7 +5,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from click.testing import CliRunner
 from pods import end, record
+
+from kp_middleware.cli import main
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -137,12 +140,15 @@ def test_a_copy_of_a_restored_log_has_what_that_has(server, own_shared, pods, st
     assert set(rows(copy, "SELECT id FROM traces")) == set(ask(own_shared, "SELECT id FROM kp.log"))
 
 
-@pytest.mark.parametrize("words", READING)
-def test_every_command_works_on_the_copy(words, pulled, fleet, tmp_path):
+def test_every_command_works_on_the_copy(pulled, shared, tmp_path, monkeypatch):
     [(id,)] = rows(pulled, "SELECT id FROM traces ORDER BY seq DESC LIMIT 1")
-    given = shlex.split(words.format(id=id, folder=tmp_path))
+    monkeypatch.setenv("KP_SHARED", shared)
 
-    typed = fleet[0].command("--db", str(pulled), *given)
+    failed = {}
+    for words in READING:
+        given = shlex.split(words.format(id=id, folder=tmp_path))
+        typed = CliRunner().invoke(main, ["--db", str(pulled), *given])
+        if typed.exit_code != 0:
+            failed[words] = typed.output
 
-    assert typed.returncode == 0, typed.stderr
-    assert "Traceback" not in typed.stderr
+    assert failed == {}
