@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kp_middleware.core.share import Ranking
-from kp_middleware.sharing._link import Connection, Link, locking
+from kp_middleware.sharing._link import Connection, Link, bounded
 from kp_middleware.sharing._outbox import SharedOutbox
-from kp_middleware.sharing._pulling import pull, vectors_since
+from kp_middleware.sharing._pulling import VECTORS, pull
 from kp_middleware.sharing._records import Decided, Known, LoggedVector, Place, SharedRun
 from kp_middleware.sharing._rows import COLUMNS, RECORDSET, SELECTED, VALUES, as_json, run_of
+
+if TYPE_CHECKING:
+    from psycopg import Pipeline
 
 _ANSWERED: Final = f"SELECT l.seq, {SELECTED} FROM kp.log l WHERE l.id = ANY(%s) AND l.rev = 0"
 _LOCK: Final = "SELECT head FROM kp.heads WHERE stream = 'main' FOR UPDATE"
@@ -29,6 +32,9 @@ _APPEND: Final = f"""
     INSERT INTO kp.log (seq, {COLUMNS}) SELECT %(head)s + n, {VALUES} FROM {RECORDSET}
 """
 _MOVE: Final = "UPDATE kp.heads SET head = head + %s WHERE stream = 'main'"
+
+
+_ANY: Final = 2**62
 
 
 class FleetHistory:
@@ -75,12 +81,14 @@ class LockedLog:
     def __init__(
         self,
         connection: Connection,
+        pipeline: "Pipeline",
         answered: Mapping[str, SharedRun],
         newer: Sequence[LoggedVector],
     ) -> None:
         self.answered = answered
         self.newer = newer
         self._connection = connection
+        self._pipeline = pipeline
         self._rankings: dict[tuple[str, str], Ranking] = {}
         self._in_a_day: int | None = None
 
@@ -91,7 +99,7 @@ class LockedLog:
     def ranking(self, domain: str, gate: str, last: int) -> Ranking:
         """Return the ranking of a domain, with what was decided just now."""
         if (domain, gate) not in self._rankings:
-            rows = self._connection.execute(_RANKED, (gate, domain, last)).fetchall()
+            rows = self._rows(_RANKED, (gate, domain, last))
             ranking = self._rankings[domain, gate] = Ranking(last)
             for key, is_of_gate, chosen, credit in reversed(rows):
                 gone = bool(is_of_gate and chosen)
@@ -101,8 +109,13 @@ class LockedLog:
     def forwarded_in_a_day(self) -> int:
         """Return the day's count, with what was decided just now."""
         if self._in_a_day is None:
-            self._in_a_day = self._connection.execute(_DAY).fetchall()[0][0]
+            self._in_a_day = self._rows(_DAY, ())[0][0]
         return self._in_a_day or 0
+
+    def _rows(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(query.encode(), values)
+        self._pipeline.sync()
+        return cursor.fetchall()
 
     def add(self, run: SharedRun) -> None:
         """Count a run that was decided on just now among those before the next."""
@@ -138,13 +151,16 @@ def decide(
         place = pulled.place
 
     def work(connection: Connection) -> dict[str, int]:
-        with locking(connection):
-            asked = connection.execute(_ANSWERED, ([*ids],)).fetchall()
-            answers = {run.id: (seq, run) for seq, run in map(_answer, asked)}
-            head = connection.execute(_LOCK).fetchall()[0][0]
-            last = vectors_since(connection, pod, place, newest=newest).vectors
+        with bounded(connection) as pipeline:
+            asked = connection.execute(_ANSWERED, ([*ids],))
+            locked = connection.execute(_LOCK)
+            since = connection.execute(VECTORS, (place.seq, _ANY, pod))
+            pipeline.sync()
+            answers = {run.id: (seq, run) for seq, run in map(_answer, asked.fetchall())}
+            head = locked.fetchall()[0][0]
+            last = [LoggedVector(*row) for row in since]
             answered = {id_: run for id_, (_, run) in answers.items()}
-            known = LockedLog(connection, answered, [*newer, *last][-newest:])
+            known = LockedLog(connection, pipeline, answered, [*newer, *last][-newest:])
             decided = judge(known)
             _append(connection, head, decided, outbox)
         new = {one.run.id: head + number for number, one in enumerate(decided, 1)}
@@ -163,10 +179,9 @@ def _append(
     if not decided:
         return
     rows = {"rows": as_json([one.run for one in decided]), "head": head}
+    connection.execute(_APPEND, rows)
+    connection.execute(_DOCUMENTS, rows)
+    connection.execute(_MOVE, (len(decided),))
     items = [one.item for one in decided if one.item is not None]
-    with connection.pipeline():
-        connection.execute(_APPEND, rows)
-        connection.execute(_DOCUMENTS, rows)
-        connection.execute(_MOVE, (len(decided),))
-        if items and outbox is not None:
-            outbox.insert(connection, items)
+    if items and outbox is not None:
+        outbox.insert(connection, items)

@@ -186,22 +186,15 @@ def in_words(where: str, sqlstate: str | None, said: str) -> SharedLogError:
 
 
 @contextmanager
-def bounded(connection: Connection) -> Iterator[Connection]:
-    """Run a transaction in one flight, which the server ends where it takes too long."""
-    with connection.pipeline(), connection.transaction():
-        connection.execute(_LIMITS)
-        yield connection
+def bounded(connection: Connection) -> "Iterator[psycopg.Pipeline]":
+    """Run a transaction that the server ends where this process is frozen or slow.
 
-
-@contextmanager
-def locking(connection: Connection) -> Iterator[Connection]:
-    """Run a transaction that locks and waits for us, which the server ends where we freeze.
-
-    Not in one flight: between two statements of a pipeline, no session counts as idle.
+    Whoever holds a lock syncs the pipeline before anything else is done: between two statements of
+    a pipeline, no session counts as idle.
     """
-    with connection.transaction():
+    with connection.pipeline() as pipeline, connection.transaction():
         connection.execute(_LIMITS)
-        yield connection
+        yield pipeline
 
 
 def load() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.rate_limit import Pace
-from kp_middleware.sharing._link import Connection, Link, locking
+from kp_middleware.sharing._link import Connection, Link, bounded
 
 _NEW: Final[Mapping[str, Any]] = asdict(Pace())
 _BEGIN: Final = """
@@ -67,9 +67,11 @@ class PaceOfAll:
         return False
 
     def _changed(self, connection: Connection, change: Callable[[Pace | None], Pace]) -> Pace:
-        with locking(connection):
+        with bounded(connection) as pipeline:
             connection.execute(_BEGIN, self._row)
-            said, kept, now = connection.execute(_LOCK, self._row).fetchall()[0]
+            locked = connection.execute(_LOCK, self._row)
+            pipeline.sync()
+            said, kept, now = locked.fetchall()[0]
             self._ahead_s = now - time.time()
             stops = json.loads(kept)
             before = Pace(**json.loads(said)) if said else None

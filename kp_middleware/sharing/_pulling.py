@@ -19,7 +19,7 @@ _HEAD: Final = """
       (SELECT coalesce(min(seq), head + 1) FROM kp.log)
     FROM kp.heads WHERE stream = 'main'
 """
-_VECTORS: Final = """
+VECTORS: Final = """
     SELECT seq, id, embedder, (extract(epoch FROM decided_at) * 1000)::bigint, vector FROM kp.log
     WHERE seq > %s AND seq <= %s AND pod <> %s AND kind = 'run' AND vector IS NOT NULL
       AND embedder IS NOT NULL
@@ -48,7 +48,13 @@ def pull(link: Link, pod: str, place: Place | None, *, newest: int) -> Pulled:
 
     def work(connection: Connection) -> Pulled:
         with bounded(connection):
-            return vectors_since(connection, pod, place, newest=newest)
+            head, end, _ = _head(connection, place)
+            first = max(0 if place is None else place.seq, head - newest)
+            until = min(head, first + _AT_ONCE)
+            rows = connection.execute(VECTORS, (first, until, pod)).fetchall()
+            reached = Place(head, end) if until == head else _place_at(connection, until)
+            gone = connection.execute(_GONE, (first, until)).fetchall()
+        return Pulled([LoggedVector(*row) for row in rows], [id_ for (id_,) in gone], reached)
 
     return link.exchange(work)
 
@@ -60,17 +66,6 @@ def check(link: Link, place: Place) -> int:
         LogChangedError: If another row stands at the place now.
     """
     return link.exchange(lambda connection: _head(connection, place)[2])
-
-
-def vectors_since(connection: Connection, pod: str, place: Place | None, *, newest: int) -> Pulled:
-    """Return the same, on a connection: in a transaction that has locked the log, all of them."""
-    head, end, _ = _head(connection, place)
-    first = max(0 if place is None else place.seq, head - newest)
-    until = min(head, first + _AT_ONCE)
-    rows = connection.execute(_VECTORS, (first, until, pod)).fetchall()
-    reached = Place(head, end) if until == head else _place_at(connection, until)
-    gone = connection.execute(_GONE, (first, until)).fetchall()
-    return Pulled([LoggedVector(*row) for row in rows], [id_ for (id_,) in gone], reached)
 
 
 class PulledRuns(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Final
 
 from kp_middleware.core.gates import GateHistory
 from kp_middleware.sharing._deciding import LockedLog
-from kp_middleware.sharing._link import Connection, Link, locking
+from kp_middleware.sharing._link import Connection, Link, bounded
 from kp_middleware.sharing._records import SharedRun
 from kp_middleware.sharing._rows import COLUMNS, RECORDSET, VALUES, as_json
 
@@ -55,13 +55,15 @@ def revise(link: Link, run: SharedRun, has_room: Callable[[GateHistory], bool]) 
     """
 
     def work(connection: Connection) -> bool:
-        with locking(connection):
-            head = connection.execute(_LOCK).fetchall()[0][0]
-            before = connection.execute(_BEFORE, (run.id,)).fetchall()
+        with bounded(connection) as pipeline:
+            locked = connection.execute(_LOCK)
+            found = connection.execute(_BEFORE, (run.id,))
+            pipeline.sync()
+            head, before = locked.fetchall()[0][0], found.fetchall()
             if not before:
                 return True  # it was deleted
             if run.decision == "forward" and before != [("forward",)]:
-                history = LockedLog(connection, {}, ()).history(run.domain)
+                history = LockedLog(connection, pipeline, {}, ()).history(run.domain)
                 if not has_room(history):
                     return False
             rows = {"rows": as_json([run]), "head": head}
@@ -77,9 +79,12 @@ def delete(link: Link, trace_id: str) -> bool:
     """Delete a run's document and vector, and tell all hosts; return whether it was there."""
 
     def work(connection: Connection) -> bool:
-        with locking(connection):
-            head = connection.execute(_LOCK).fetchall()[0][0]
-            if not connection.execute(_BEFORE, (trace_id,)).fetchall():
+        with bounded(connection) as pipeline:
+            locked = connection.execute(_LOCK)
+            found = connection.execute(_BEFORE, (trace_id,))
+            pipeline.sync()
+            head = locked.fetchall()[0][0]
+            if not found.fetchall():
                 return False
             for statement in _GONE:
                 connection.execute(statement, {"id": trace_id, "head": head})

@@ -43,5 +43,7 @@ def places(link: Link, ids: Sequence[str]) -> Mapping[str, int]:
 
 
 def _ship(connection: Connection, runs: Sequence[SharedRun]) -> dict[str, int]:
+    rows = {"rows": as_json(runs)}
     with bounded(connection):
-        return dict(connection.execute(_SHIP, {"rows": as_json(runs)}).fetchall())
+        shipped = connection.execute(_SHIP, rows)
+    return dict(shipped.fetchall())
