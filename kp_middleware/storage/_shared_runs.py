@@ -184,7 +184,7 @@ class SharedRuns(Queries):
         with transaction(self._connection):
             self._run(
                 "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
-                " AND (SELECT count(*) FROM feedback WHERE trace_seq = seq) = ?",
+                " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
                 (seq, _ASKS, before),
             )
 
