@@ -1,0 +1,57 @@
+"""What the file remembers of its runs in the shared log."""
+
+import pytest
+from click.testing import CliRunner
+
+from kp_middleware import KnowledgePulse
+from kp_middleware.cli import main
+from kp_middleware.storage import History, SqliteStore
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "kp.db"
+    with KnowledgePulse(db=path, embedder=None) as kp:
+        record = kp.capture(kp.tool(str.upper))
+        record("one")
+        record("two")
+    return path
+
+
+@pytest.fixture
+def store(file):
+    store = SqliteStore.at(file)
+    yield store
+    store.close()
+
+
+def test_what_is_told_of_a_shared_run_is_written_to_the_log_once(file, store):
+    with History.open(file) as history:
+        second = history.run(2).id
+    runs = store.shared_runs()
+    runs.shipped({second: 7})
+    CliRunner().invoke(main, ["feedback", second, "--failure", "--db", str(file)])
+
+    assert runs.to_revise(10) == [2]
+
+    runs.revised(2, runs.told(2))
+
+    assert runs.to_revise(10) == []
+    assert runs.in_log(0, 10) == [(2, second)]
+
+
+def test_what_is_told_of_a_run_that_is_not_shared_waits_for_no_log(file, store):
+    CliRunner().invoke(main, ["feedback", "@last", "--failure", "--db", str(file)])
+
+    assert store.shared_runs().unshared() == (0, 0, None)
+
+
+def test_one_process_ships_for_a_file(store):
+    ours, theirs = store.shared_runs(), store.shared_runs()
+
+    assert ours.take_lease(30)
+    assert not theirs.take_lease(30)
+
+    ours.release_lease()
+
+    assert theirs.take_lease(30)
