@@ -3,18 +3,23 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TypeVar
 
 import click
 
 from kp_middleware.cli.console import FOUND, Row
 from kp_middleware.cli.rows import Output, json_option
 from kp_middleware.cli.user_settings import pass_db, read_settings
+from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import (
     Found,
     KnownSecrets,
     Policy,
+    Redacted,
     document_in,
     redact_jsonable,
     redact_text,
@@ -26,9 +31,16 @@ if TYPE_CHECKING:
 
     from kp_middleware.traces import PrivacyLevel
 
+_C = TypeVar("_C")
+
 _LEVELS: Final = ("aggregated", "federated", "private")
+_AT_ONCE: Final = 1 << 20  # characters; rules see them all
 _COLUMNS: Final = ("kind", "count", "path")
 _REMEDY: Final = "convert it to UTF-8: iconv -f latin1 -t utf-8, Out-File -Encoding utf8"
+_PART: Final = 1 << 19  # characters, at the most
+_AROUND: Final = 1 << 15  # twice the longest value that a rule takes
+_STEP: Final = 1 << 12
+_TRIES: Final = 16
 
 
 class _Cleaned(NamedTuple):
@@ -60,7 +72,7 @@ def redact(
 ) -> None:
     """Redact a text or JSON by your settings. Sends nothing.
 
-    FILE is plain text of at most 1,048,576 characters, JSON or JSON lines; - is standard input.
+    FILE is plain text, JSON or JSON lines; - is standard input.
 
     \b
     kp-middleware redact build.log
@@ -100,21 +112,74 @@ def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
         return _clean_json(text, document, level, policy, known)
     lines = text.splitlines(keepends=True)
     if any(line.strip() and document_in(line) is None for line in lines):
-        redacted = redact_text(text, level=level, policy=policy)
-        return _Cleaned(redacted.text, redacted.found)
-
-    def all_lines() -> list[_Cleaned]:
-        return [_clean_json(one, document_in(one), level, policy, known) for one in lines]
-
-    cleaned = all_lines()
-    if known:  # a secret found in the last line is removed from the first, too
-        cleaned = all_lines()
+        return _clean_text(text, level, policy)
+    cleaned = _each(
+        lines, lambda line: _clean_json(line, document_in(line), level, policy, known), known
+    )
     found = (
         one._replace(path=f"line {number}: {one.path}")
         for number, line in enumerate(cleaned, 1)
         for one in line.found
     )
     return _Cleaned("".join(line.text for line in cleaned), tuple(found))
+
+
+def _clean_text(text: str, level: "PrivacyLevel", policy: Policy) -> _Cleaned:
+    """Redact plain text of any length."""
+    if len(text) <= _AT_ONCE:
+        redacted = redact_text(text, level=level, policy=policy)
+        return _Cleaned(redacted.text, redacted.found)
+    known = KnownSecrets()
+    plain = replace(policy, numbered=False)
+    clean = partial(redact_text, level=level, policy=plain, known=known)
+    pieces = [*_parts(text, partial(redact_text, level=level, policy=plain))]
+    cleaned = _each(pieces, clean, known)
+    found: list[Found] = []
+    line = 0
+    for piece, redacted in zip(pieces, cleaned, strict=True):
+        found += _from_line(line, redacted.found)
+        line += piece.count("\n")
+    unnumbered = ", without numbers" if policy.numbered else ""
+    click.echo(f"a long text: cleaned in {len(cleaned)} parts{unnumbered}", err=True)
+    return _Cleaned("".join(one.text for one in cleaned), tuple(found))
+
+
+def _parts(text: str, clean: Callable[[str], Redacted]) -> Iterator[str]:
+    """Yield a text in parts of many lines; no finding spans two parts."""
+    start = 0
+    while len(text) - start > _PART:
+        end = _cut(text, start, clean)
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _cut(text: str, start: int, clean: Callable[[str], Redacted]) -> int:
+    for place in islice(_line_ends(text, start), _TRIES):
+        before, after = text[max(start, place - _AROUND) : place], text[place : place + _AROUND]
+        if clean(before + after).text == clean(before).text + clean(after).text:
+            return place
+    raise RedactionError("too_large", f"character {start:,}: there is no line end to cut at")
+
+
+def _line_ends(text: str, start: int) -> Iterator[int]:
+    place = start + _PART
+    while (place := text.rfind("\n", start, place)) >= 0:
+        yield place + 1
+        place = max(start, place + 1 - _STEP)
+
+
+def _from_line(lines: int, found: tuple[Found, ...]) -> Iterator[Found]:
+    """Yield the findings of a part with line numbers of the whole text."""
+    for one in found:
+        number = int(one.path.removeprefix("line "))
+        yield one._replace(path=f"line {lines + number}")
+
+
+def _each(pieces: list[str], clean: Callable[[str], _C], known: KnownSecrets) -> list[_C]:
+    """Redact each piece; a secret found in the last is removed from the first, too."""
+    cleaned = [clean(piece) for piece in pieces]
+    return [clean(piece) for piece in pieces] if known else cleaned
 
 
 def _clean_json(
