@@ -41,7 +41,7 @@ def test_it_explains_what_is_near_and_does_not_fit(type_command):
 
     assert [row["recalled"] for row in rows] == [False] * len(rows)
     assert all(row["fit"] < row["bar"] for row in rows)
-    assert rows[0]["shared"] == "count"
+    assert "count" in {row["shared"] for row in rows}
     assert "no match" in result.stderr
 
 
