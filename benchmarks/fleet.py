@@ -181,12 +181,12 @@ def _start(url: str) -> Iterator[Row]:
         connection.execute("SELECT seq, id, vector FROM kp.log ORDER BY seq").fetchall()
         floor_s = time.perf_counter() - began_s
     link = Link(url, "bench")
-    began_s, place, known, reached = time.perf_counter(), None, 0, None
+    began_s, place, known = time.perf_counter(), None, 0
     while True:
-        vectors, reached = pull(link, "nobody", place, newest=10_000)
-        if reached == place:
+        pulled = pull(link, "nobody", place, newest=10_000)
+        if pulled.place == place:
             break
-        place, known = reached, known + len(vectors)
+        place, known = pulled.place, known + len(pulled.vectors)
     took_s = time.perf_counter() - began_s
     link.close()
     yield Row(
@@ -406,6 +406,7 @@ def main() -> None:
     with _site() as site:
         for part in asked:
             for row in PARTS[part](site):
+                print(*row, sep="; ", file=sys.stderr)  # it takes minutes
                 table.add_row(*row)
     Console().print(table)
 
