@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from pages import PAGES
+from addresses import PAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

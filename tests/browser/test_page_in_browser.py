@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from pages import PAGES
+from addresses import PAGES
 
 from kp_middleware.web.server import LinkFile
 
