@@ -50,8 +50,9 @@ def migrate_(db: Path, *, only_print: bool) -> None:
 def delete_(db: Path, *, trace_id: str) -> None:
     """Delete the text and the vector of a run in the shared log.
 
-    Other hosts forget it when they look next, copies when they are pulled. TRACE_ID is the whole id, as
-    `pull` and `sql` show it. The file of the host that recorded it keeps it, and so does the registry.
+    Other hosts forget it when they look next, copies when they are pulled. TRACE_ID is the whole
+    id, as `pull` and `sql` show it. The file of the host that recorded it keeps it, and so does
+    the registry.
 
     \b
     kp-middleware shared delete kp:trace:1339c0de-3f52-4d2b-9d2a-6b1f0c1f8f11
