@@ -300,6 +300,7 @@ def _facts(run: Run) -> Iterator[str]:
         f"{minute(run.started_at)} UTC",
         None if run.duration_ms is None else duration(run.duration_ms),
         _FACTS_OF_SUCCESS[run.known_success],
+        f"ended by {run.error_type}" if run.error_type else None,
         counted(run.step_count, "step").replace(" ", "\N{NO-BREAK SPACE}"),
         _tokens(run),
         run.framework,
@@ -338,7 +339,10 @@ def view_step(run: Run, place: int) -> StepView:
 
 def _since(began: str, at: str | None) -> str:
     """Word how long after the beginning something was; empty if that is not known."""
-    return "" if at is None else f"+{duration(max(0.0, epoch_s(at) - epoch_s(began)) * 1000)}"
+    if at is None:
+        return ""
+    after_ms = (epoch_s(at) - epoch_s(began)) * 1000
+    return f"+{duration(after_ms)}" if after_ms >= 1 else "+0 ms"
 
 
 def _indented_json(value: object) -> str:

@@ -240,7 +240,7 @@ def period_table(
     """Return how the runs of each day or model ended, their time, tokens, and costs in words."""
     columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
     rows = [_period(name, one, links, costs) for one in periods]
-    empty = [place for place in (5, 6) if not any(row.cells[place] for row in rows)]
+    empty = [place for place in (3, 4, 5, 6) if not any(row.cells[place] for row in rows)]
     kept = [place for place in range(len(columns)) if place not in empty]
     return Table(
         tuple(columns[place] for place in kept),

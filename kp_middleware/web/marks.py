@@ -32,7 +32,7 @@ DOMAINS: Final = ("code", "customer_service", "finance", "general", "medical")
 """The protocol's own, which always have the first colours."""
 
 _CHARACTER: Final = 7.2  # px: enough for digits and short words of ours; texts of users are HTML
-_NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss))?)?")
+_NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss|[A-Z]{3}))?)?")
 
 
 class Links(Protocol):

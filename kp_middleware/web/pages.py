@@ -161,11 +161,13 @@ def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -
     reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
     yield Total("runs", f"{found.recorded:,}", links.runs())
     yield Total(f"succeeded, of {known:,} known", part, links.runs(outcome="succeeded"))
+    failed = _some(sum(one.failed for one in days))
+    yield Total("failed", failed, links.runs(outcome="failed"), is_loss=True)
     yield Total(reached, _some(scores.above), links.runs(cleared="1"))
     yield Total("sent", _some(found.sent), links.runs(state="sent"))
     yield Total("waiting to be sent", _some(found.waiting), links.runs(state="pending"))
-    lost = found.blocked + found.rejected
-    yield Total("blocked or rejected", _some(lost), links.runs(state="blocked"), is_loss=True)
+    for name, amount in (("blocked", found.blocked), ("rejected", found.rejected)):
+        yield Total(name, _some(amount), links.runs(state=name), is_loss=True)
     cost = prices.in_words(sum(spent.days.values())) if spent.days else ""
     yield Total("spent in 30 days", cost, links.runs(sort="tokens"))
 

@@ -116,7 +116,7 @@ class Page:
             ("Runs", links.runs()),
             ("Review", links.review()),
             ("The gate", links.what_if()),
-            ("Outbox", links.table("outbox", _sort_desc="trace_seq")),
+            ("Outbox", links.runs(queued="1")),
             ("All tables, SQL", links.database()),
         )
         return replace(self, ways=ways, search="" if self.title == "Runs" else links.runs())
@@ -248,7 +248,7 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
             prices.costs(history, [seq]).get(seq),
         )
         content = trace_html(full, links, domains=history.domains(), prices=prices)
-        page = Page(f"Trace {short_id(run.id)}", content, notice=prices.problem)
+        page = Page(f"Run {short_id(run.id)}", content, notice=prices.problem)
         return _beside(page, run, history.adjacent(seq), links)
 
     return await _shown(datasette, request, read)
@@ -359,8 +359,8 @@ def _beside(page: Page, run: Run, beside: AdjacentTraces, links: Addresses) -> P
         "Compare with the nearest": nearest and links.compare(nearest, run.id),
         "Conversation": run.thread_id and links.conversation(run.thread_id),
         "Markdown": f"{links.trace(run.id)}.md",
-        "Row": links.row("traces", run.seq),
-        "Outbox": links.row("outbox", run.seq) if run.outbox else None,
+        "Row in SQL": links.row("traces", run.seq),
+        "Outbox in SQL": links.row("outbox", run.seq) if run.outbox else None,
     }
     command = f"kp-middleware show {quote(short_id(run.id))}"  # an id may be anybody's making
     found = tuple((name, href) for name, href in ways.items() if href)

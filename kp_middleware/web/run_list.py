@@ -213,11 +213,12 @@ def _head(name: str, query: Query, links: Addresses) -> Head:
 
 def _lead(query: Query, total: int) -> str:
     if not total:
-        return "No run is like that." if query.given else "Nothing is recorded yet."
+        words = ", ".join(query.in_words())
+        return f"No run matches: {words}." if words else "Nothing is recorded yet."
     runs = counted(total, "run") if total <= COUNTED else f"More than {COUNTED:,} runs"
     highest = _ORDERS.get(query.sort, ("the most first", "the least first"))
     order = highest[not query.descending] if query.sort else "the best match first"
-    by = f" {query.sort}," if query.sort in SORTS.keys() - _ORDERS.keys() else ""
+    by = f" by {query.sort}," if query.sort in SORTS.keys() - _ORDERS.keys() else ""
     return f"{', '.join([runs, *query.in_words()])};{by} {order}."
 
 

@@ -134,7 +134,7 @@ def _bins(scores: ScoreSlices, links: Links) -> list[Column]:
         total, above = sum(one.traces for one in inside), sum(one.above for one in inside)
         low, high = start / 100, (start + _BIN) / 100
         parts = {"below": total - above, "cleared": above} if total else {}
-        said = f"{low:.2f} to {high:.2f}: {counted(total, 'trace')}"
+        said = f"{low:.2f} to {high:.2f}: {counted(total, 'run')}"
         bins.append(Column(said, parts, links.runs(**score_filter(low, high))))
     return bins
 

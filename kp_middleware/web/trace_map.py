@@ -116,9 +116,9 @@ def trace_map(
         for point, (x, y) in zip(points, _fitted(places), strict=True)
     ]
     cleared = sum(point.cleared for point in points)
-    finding = f"This trace among the {len(spots):,} newest, joined with its nearest"
+    finding = f"This run among the {len(spots):,} newest, joined with its nearest"
     if not nearest:
-        finding = f"The {len(spots):,} newest traces, {cleared:,} of them cleared; PCA of their"
+        finding = f"The {len(spots):,} newest runs, {cleared:,} of them cleared; PCA of their"
         finding += f" vectors, {100 * kept:.0f} % of the variance"
     drawn = _joined(spots, len(nearest)) if nearest else _spread(spots)
     known = {name: links.runs(domain=name) for name in domains}
@@ -128,7 +128,7 @@ def trace_map(
     )
     totals = ("all of them, the newest first", f"{len(spots):,}", f"{cleared:,}")
     every = TableRow(totals, None if nearest else links.runs())
-    table = Table(("Domain", "Traces", "Cleared"), (every, *_rows(spots, known)))
+    table = Table(("Domain", "Runs", "Cleared"), (every, *_rows(spots, known)))
     return Plot(finding, table, _HEIGHT, (*drawn,), keys)
 
 

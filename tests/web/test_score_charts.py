@@ -75,13 +75,13 @@ def test_a_bar_leads_to_its_runs_and_so_does_its_row_in_the_table():
         "/runs?min_score=0.1&max_score=0.15&sort=score",
     ]
     assert [row.href for row in chart.table.rows] == [one.href for one in found]
-    assert [one.title for one in found] == ["0.00 to 0.05: 3 traces", "0.10 to 0.15: 4 traces"]
+    assert [one.title for one in found] == ["0.00 to 0.05: 3 runs", "0.10 to 0.15: 4 runs"]
 
 
 def test_a_score_of_one_is_in_the_last_bar():
     (group,) = groups(score_histogram(slices(code={100: 3}), NoWays()))
 
-    assert group.title == "0.95 to 1.00: 3 traces"
+    assert group.title == "0.95 to 1.00: 3 runs"
 
 
 @pytest.mark.parametrize("threshold", [0, 0.02, 0.5, 0.98, 1])

@@ -80,7 +80,7 @@ def test_without_the_others_the_nearest_stay_in_their_order():
 def test_what_cleared_is_larger_and_comes_last():
     chart = trace_map(points([1, 0], [0, 1], [1, 1], cleared={0}), ["code"], Ways())
 
-    assert chart.finding.startswith("The 3 newest traces, 1 of them cleared; PCA of their vectors")
+    assert chart.finding.startswith("The 3 newest runs, 1 of them cleared; PCA of their vectors")
     assert len(dots(chart, "kp-cleared-spot")) == 1
     assert groups(chart)[-1].href == "/trace/0"
     assert chart.table.rows[1].cells == ("code", "3", "1")
