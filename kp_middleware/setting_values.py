@@ -19,6 +19,7 @@ from pydantic import (
     ValidationInfo,
 )
 
+from kp_middleware import locations
 from kp_middleware.core.formula import Weights
 from kp_middleware.core.gates import share_in_words, top_share
 from kp_middleware.errors import MissingExtraError
@@ -123,11 +124,13 @@ def _usable_key(api_key: SecretStr | None) -> SecretStr | None:
 
 
 def _whatever_folder_we_go_to(path: Path) -> Path:
-    """Return an absolute path where possible; opening it will report what is wrong."""
+    """Return an absolute path where possible; opening it will report what else is wrong."""
     with suppress(RuntimeError):
         path = path.expanduser()
     with suppress(OSError):
         path = path.absolute()
+    if path.is_dir():
+        raise ValueError(locations.why_no_file(path))
     return path
 
 

@@ -312,6 +312,8 @@ def _for_people(error: ValidationError) -> ValidationError:
     """Say the same without links, and what a name that there is not may mean."""
     details = []
     for one in error.errors(include_input=False, include_url=False):
+        if one["type"] == "default_factory_not_called":
+            continue  # another setting is wrong, and is told
         name, *rest = one["loc"]
         words = problem_in_words((), one["msg"])
         if one["type"] == "extra_forbidden" and not rest:

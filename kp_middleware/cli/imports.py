@@ -14,7 +14,12 @@ import click
 from kp_middleware.cli.console import Progress, Row, hint, plain, progress, show
 from kp_middleware.cli.options import complete_domain, since_option
 from kp_middleware.cli.rows import json_option, print_json
-from kp_middleware.cli.user_settings import pass_db, read_settings, wait_for_model
+from kp_middleware.cli.user_settings import (
+    pass_db,
+    read_settings,
+    refuse_a_doubtful_file,
+    wait_for_model,
+)
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage import Database, Highlights, History, SqliteStore
 from kp_middleware.views.wording import counted, day, printable, short_id, shortened
@@ -137,6 +142,7 @@ def _opened(db: Path, *, dry_run: bool) -> Iterator[Database]:
         if dry_run and not db.exists():
             opened = Database(Path(folder) / "kp.db")
         else:
+            refuse_a_doubtful_file()
             opened = Database(db, read_only=dry_run)
         with closing(opened) as file:
             yield file

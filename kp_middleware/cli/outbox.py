@@ -75,7 +75,7 @@ def outbox() -> None:
 
     \b
     kp-middleware outbox --failed            rejected and blocked items, with reasons
-    kp-middleware outbox show 1339 --diff    what redaction changes
+    kp-middleware outbox show 1339 --diff    compare it with the local copy
     kp-middleware outbox retry --failed      retry all failed items
     kp-middleware outbox send                send all queued runs
     kp-middleware outbox cancel 1339         do not send this run

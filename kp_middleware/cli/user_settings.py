@@ -84,9 +84,25 @@ def file_trouble(db: Path) -> str | None:
 
 
 def open_to_write(db: Path) -> Database:
-    """Open an existing file to change it: a mistyped name must not become a file."""
+    """Open an existing file to change it: a mistyped name must not become a file.
+
+    Raises:
+        click.ClickException: If the file is the default one only because another is named wrongly.
+    """
+    refuse_a_doubtful_file()
     History.open(db).close()
     return Database(db)
+
+
+def refuse_a_doubtful_file() -> None:
+    """Change nothing while ``KP_DB`` or ``settings.toml`` names no usable file.
+
+    Raises:
+        click.ClickException: If so, and ``--db`` names none.
+    """
+    context = click.get_current_context()
+    if named_file(context) is None and (doubt := _file_and_doubt()[1]):
+        raise click.ClickException(f"{one_line(doubt)}; nothing is changed")
 
 
 def hint_at_another_gate(history: History, settings: "Settings") -> None:

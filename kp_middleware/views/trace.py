@@ -320,7 +320,7 @@ def _tokens(run: Run) -> str | None:
 def view_step(run: Run, place: int) -> StepView:
     """Return what pages show of the step at this place."""
     step = run.steps[place]
-    is_user = step.type == "observation" and step.tool is None
+    is_user = step.type == "observation" and step.tool is None and step.content is not None
     took_ms = step.latency_ms if step.model_latency_ms is None else step.model_latency_ms
     tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
     about = (step.agent, step.tool, step.model, counted(tokens, "token") if tokens else None)

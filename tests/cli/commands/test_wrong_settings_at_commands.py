@@ -121,3 +121,20 @@ def test_what_would_answer_by_other_settings_refuses(agent, type_command, monkey
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert "(from KP_THRESHOLD)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["prune", "--keep", "1", "--yes"], ["feedback", "@last", "--failure"]]
+)
+def test_a_folder_as_the_file_changes_nothing_in_another(type_alone, monkeypatch, tmp_path, words):
+    with KnowledgePulse(embedder=None, sync=True) as kp:
+        for question in ("one", "two"):
+            kp.capture(kp.tool(str.upper))(question)
+    before = locations.default_database_file().read_bytes()
+    monkeypatch.setenv("KP_DB", str(tmp_path))
+
+    result = type_alone(*words)
+
+    assert result.exit_code == 1
+    assert "is a folder" in result.stderr
+    assert locations.default_database_file().read_bytes() == before
