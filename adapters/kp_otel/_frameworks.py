@@ -25,5 +25,10 @@ def scope_of(name: str) -> Scope:
     """
     short = name.removeprefix(_OPENINFERENCE).removeprefix("opentelemetry.instrumentation.")
     framework = _NAMES.get(short, short.partition(".")[0].replace("-", "_")) or "opentelemetry"
-    scope = Scope(name, framework, is_of_agents=name.startswith(_OPENINFERENCE))
+    scope = Scope(
+        name,
+        framework,
+        is_of_agents=name.startswith(_OPENINFERENCE),
+        leaves_open=framework == "smolagents",
+    )
     return scope._replace(switch=_SWITCHES.get(framework, scope.switch))

@@ -29,6 +29,7 @@ from kp_middleware.spans._held_span import (
     Scope,
     agent_of,
     is_left_over,
+    left_by,
     outermost_of,
     roots_in,
     split,
@@ -223,6 +224,8 @@ class HeldRuns:
         """Return the run that is over with a span, if one is."""
         root = self._root_of(span)
         if root.ended_s is None:
+            if root.scope.leaves_open and span.parent is root:
+                self._wait(root)
             self._drop_if_alone(span)
             return []
         if root.kind not in ROOTS:
@@ -270,7 +273,11 @@ class HeldRuns:
     def _overdue(self) -> list[HeldSpan]:
         now, over = monotonic(), []
         for root, (until, begun) in [*self._waiting.items()]:
-            if now >= until or self._begun - begun >= _MOST_OTHERS:
+            if now < until and self._begun - begun < _MOST_OTHERS:
+                continue
+            if root.ended_s is None and left_by(root) is None:
+                del self._waiting[root]
+            else:
                 over += self._detached(root)
         return over
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kp_middleware.recording import Place, Recorder
-from kp_middleware.spans._reading import Kind, Reading
+from kp_middleware.spans._reading import Kind, Problem, Reading
 
 ROOTS: Final = frozenset({"agent", "chain"})
 
@@ -18,12 +18,14 @@ class Scope(NamedTuple):
         framework: Stored with its runs.
         switch: The setting by which it tells what was said.
         is_of_agents: Whether all its spans are those of agents, also where they do not say so.
+        leaves_open: Whether it never ends the span of an agent whose model failed.
     """
 
     name: str
     framework: str = ""
     switch: str = "the setting of your instrumentation that captures messages"
     is_of_agents: bool = False
+    leaves_open: bool = False
 
 
 class HeldSpan:
@@ -168,11 +170,24 @@ def _asked(part: HeldSpan) -> str:
     return next((one.asked for one in readings if one is not None and one.asked), "")
 
 
+def left_by(span: HeldSpan) -> Problem | None:
+    """Return the error of an agent's last step if that ended it, and its scope leaves it open."""
+    last = next(reversed(span.inside.values()), None)
+    if not span.scope.leaves_open or span.ended_s is not None or last is None:
+        return None
+    models = (one for one in (last, *last.inside.values()) if one.kind == "model")
+    if last.reading is None or not any(one.failed for one in models):
+        return None
+    return last.reading.problem
+
+
 def is_left_over(parent: HeldSpan, scope: Scope, name: str, at_s: float, grace_s: float) -> bool:
     """Return whether a parent that never ended is still current by mistake, for a new run.
 
     smolagents leaves its root so when a model fails: all later runs would be inside it.
     """
+    if left_by(parent) is not None:
+        return True
     if parent.ended_s is not None or parent.name != name or parent.scope != scope:
         return False
     inside = [*parent.inside.values()]

@@ -1,7 +1,6 @@
 """The steps of a run that is over, from its spans in the order of their starts."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from kp_middleware.recording import (
     Message,
@@ -13,17 +12,15 @@ from kp_middleware.recording import (
     Turn,
     bounded_text,
 )
+from kp_middleware.spans._held_span import HeldSpan, left_by
 from kp_middleware.spans._reading import CANCELLED, Problem, Reading
 from kp_middleware.spans._said import Result
-
-if TYPE_CHECKING:
-    from kp_middleware.spans._held_span import HeldSpan
 
 _NOTHING = Reading(None)
 _NAME_BYTES = 256
 
 
-def replay(root: "HeldSpan", recorder: Recorder) -> bool:
+def replay(root: HeldSpan, recorder: Recorder) -> bool:
     """Record a run.
 
     Args:
@@ -41,7 +38,7 @@ def replay(root: "HeldSpan", recorder: Recorder) -> bool:
     return True
 
 
-def _tells(span: "HeldSpan") -> bool:
+def _tells(span: HeldSpan) -> bool:
     told = span.reading
     if told is None:
         return False
@@ -55,7 +52,7 @@ def _tells(span: "HeldSpan") -> bool:
     )
 
 
-def _heard(root: "HeldSpan") -> list["HeldSpan"]:
+def _heard(root: HeldSpan) -> list[HeldSpan]:
     """Return the spans of a run; of those that two instrumentations tell, the root's own."""
     spans = root.all()
     if all(span.scope == root.scope for span in spans):
@@ -67,7 +64,7 @@ def _heard(root: "HeldSpan") -> list["HeldSpan"]:
     return spans
 
 
-def _of_scope(span: "HeldSpan", root: "HeldSpan") -> int:
+def _of_scope(span: HeldSpan, root: HeldSpan) -> int:
     """Return the innermost agent or tool of the root's instrumentation around a span."""
     return next(
         (
@@ -87,7 +84,7 @@ class _Nowhere:
 
 
 class _Replay:
-    def __init__(self, root: "HeldSpan", spans: list["HeldSpan"], recorder: Recorder) -> None:
+    def __init__(self, root: HeldSpan, spans: list[HeldSpan], recorder: Recorder) -> None:
         self._root, self._spans, self._recorder = root, spans, recorder
         self._has_tools = any(span.kind in {"tool", "retriever"} for span in spans)
         self._tree = SpanTree(_Nowhere())
@@ -135,7 +132,7 @@ class _Replay:
             owner.record_history((Message("user", asked),), top)
             self._has_objective = True
 
-    def _write(self, span: "HeldSpan", owner: RootSpan) -> "HeldSpan | None":
+    def _write(self, span: HeldSpan, owner: RootSpan) -> HeldSpan | None:
         """Write the steps of a span, and return it if it stays open for those inside it."""
         told = span.reading or _NOTHING
         around = next((one for one in span.above() if self._counts(one)), self._root)
@@ -151,12 +148,12 @@ class _Replay:
         self._write_tool(span, around, told, owner)
         return span
 
-    def _agent_name(self, span: "HeldSpan") -> str:
+    def _agent_name(self, span: HeldSpan) -> str:
         """Return the name of a nameless agent in a tool: its span's, if none inside has one."""
         named = (one.reading.name for one in span.all() if one.kind == "agent" and one.reading)
         return next((name for name in named if name), span.name)
 
-    def _counts(self, span: "HeldSpan") -> bool:
+    def _counts(self, span: HeldSpan) -> bool:
         """Return whether a span has a place in the tree: others are parts of what is around."""
         if span is self._root:
             return True
@@ -174,7 +171,7 @@ class _Replay:
         return False
 
     def _write_model(
-        self, span: "HeldSpan", around: "HeldSpan", told: Reading, owner: RootSpan
+        self, span: HeldSpan, around: HeldSpan, told: Reading, owner: RootSpan
     ) -> None:
         place = self._place(around)
         asked = "" if self._has_objective else told.asked
@@ -193,12 +190,12 @@ class _Replay:
             owner.record_turn(turn, live)
         self._tree.finish(span.id, turn=turn, error=problem, at_s=self._turn_ended_s(span))
 
-    def _turn_ended_s(self, span: "HeldSpan") -> float | None:
+    def _turn_ended_s(self, span: HeldSpan) -> float | None:
         """Return when a turn had ended: the model's span of ADK ends after the tools beside it."""
         tool_s = self._next_tool_s.get(span.number, span.ended_s)
         return tool_s and span.ended_s and min(span.ended_s, tool_s)
 
-    def _place(self, around: "HeldSpan") -> "HeldSpan":
+    def _place(self, around: HeldSpan) -> HeldSpan:
         """Return the innermost span with a place in the tree that is no model."""
         while around is not self._root and around.kind == "model":
             around = next((one for one in around.above() if self._counts(one)), self._root)
@@ -220,7 +217,7 @@ class _Replay:
                     call_id=found.id,
                 )
 
-    def _with_ids(self, turn: Turn, span: "HeldSpan") -> Turn:
+    def _with_ids(self, turn: Turn, span: HeldSpan) -> Turn:
         """Return the turn with an id for each call, by which its tool finds it."""
         tool = _tool_around(span)
         calls = []
@@ -235,7 +232,7 @@ class _Replay:
                 self._last_text, self._is_answered = turn.text, True
         return turn._replace(calls=tuple(calls))
 
-    def _announced(self, span: "HeldSpan", told: Reading) -> ToolCall | None:
+    def _announced(self, span: HeldSpan, told: Reading) -> ToolCall | None:
         """Return the call that a tool answers: by its id, its arguments, or else its name."""
         tool = _tool_around(span)
         pending = self._pending.get(tool.number if tool else 0, [])
@@ -249,9 +246,7 @@ class _Replay:
             pending.remove(found)
         return found
 
-    def _write_tool(
-        self, span: "HeldSpan", around: "HeldSpan", told: Reading, owner: RootSpan
-    ) -> None:
+    def _write_tool(self, span: HeldSpan, around: HeldSpan, told: Reading, owner: RootSpan) -> None:
         call = self._announced(span, told)
         place = self._place(around)
         name = _name(span) if call is None else call.name
@@ -296,6 +291,11 @@ class _Replay:
             recorder.agent_name = bounded_text(name, _NAME_BYTES) or None
             if told.conversation:
                 recorder.thread_id = bounded_text(told.conversation, _NAME_BYTES)
+        left = left_by(root)
+        if left is not None and self._owned:
+            recorder.at(self._ended_s())
+            recorder.finish(self._error(left, owner), complete=False)
+            return
         problem = self._problem()
         if problem is not None and problem.type not in CANCELLED:
             self._tree.finish(root.id, error=self._error(problem, owner), at_s=self._ended_s())
@@ -309,7 +309,7 @@ class _Replay:
         output = next(filter(None, said), None)
         self._tree.finish(root.id, output, complete=complete, at_s=self._ended_s())
 
-    def _own_agents(self) -> list["HeldSpan"]:
+    def _own_agents(self) -> list[HeldSpan]:
         return [span for span in self._spans if span.kind == "agent" and _tool_around(span) is None]
 
     def _ended_s(self) -> float:
@@ -337,7 +337,7 @@ class _Replay:
         return not self._owes and self._is_answered
 
 
-def _next_tools_s(spans: list["HeldSpan"]) -> dict[int, float]:
+def _next_tools_s(spans: list[HeldSpan]) -> dict[int, float]:
     """Return when the next tool beside each model began, by the number of the model."""
     found: dict[int, float] = {}
     beside: dict[HeldSpan | None, float] = {}
@@ -349,9 +349,9 @@ def _next_tools_s(spans: list["HeldSpan"]) -> dict[int, float]:
     return found
 
 
-def _name(span: "HeldSpan") -> str:
+def _name(span: HeldSpan) -> str:
     return span.reading.name if span.reading is not None and span.reading.name else span.name
 
 
-def _tool_around(span: "HeldSpan") -> "HeldSpan | None":
+def _tool_around(span: HeldSpan) -> HeldSpan | None:
     return next((one for one in span.above() if one.kind == "tool"), None)

@@ -30,6 +30,7 @@ class Told(NamedTuple):
         cancelled: Those of a run that is stopped in a tool.
         failed: Those of a run whose model fails.
         fails: What the run is then.
+        leaves_open: Whether the agent's span never ends then.
         agent: The name of its agent.
         expert: The argument of an agent that is a tool.
         beside: The name of the agent inside, or None if its steps are not told from the others.
@@ -40,7 +41,8 @@ class Told(NamedTuple):
     left: str | None = None
     cancelled: str = "oco"
     failed: str = "ocoo"
-    fails: str | None = "ConnectionError"
+    fails: str = "ConnectionError"
+    leaves_open: bool = False
     agent: str = "support"
     expert: str = "input"
     beside: str | None = "expert"
@@ -59,8 +61,8 @@ FRAMEWORKS = {
         "openinference.instrumentation.smolagents",
         answer="otccootcetcoco",
         left="otcc",
-        failed="ocoe",
-        fails=None,  # its root never ends
+        fails="BadRequestError",
+        leaves_open=True,
         agent="support.run",
         expert="task",
         beside=None,
@@ -192,7 +194,7 @@ def test_a_model_that_fails_fails_the_run_and_the_next_is_its_own(framework, run
 
     failed, well = sorted(runs(), key=lambda run: run.trace.metadata.created_at)
     assert (kinds(failed), failed.error_type) == (tells.failed, tells.fails)
-    assert (failed.complete, failed.trace.metadata.success) == (tells.fails is not None, False)
+    assert (failed.complete, failed.trace.metadata.success) == (not tells.leaves_open, False)
     assert (kinds(well), well.complete) == (tells.answer, True)
 
 
