@@ -216,7 +216,7 @@ def _lead(query: Query, total: int) -> str:
         words = ", ".join(query.in_words())
         return f"No run matches: {words}." if words else "Nothing is recorded yet."
     runs = counted(total, "run") if total <= COUNTED else f"More than {COUNTED:,} runs"
-    highest = _ORDERS.get(query.sort, ("the most first", "the least first"))
+    highest = _ORDERS.get(query.sort, ("the highest first", "the lowest first"))
     order = highest[not query.descending] if query.sort else "the best match first"
     by = f" by {query.sort}," if query.sort in SORTS.keys() - _ORDERS.keys() else ""
     return f"{', '.join([runs, *query.in_words()])};{by} {order}."

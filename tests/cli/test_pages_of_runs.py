@@ -129,9 +129,9 @@ def test_runs_are_found_and_sorted_by_their_address(shown, query, found):
     [
         ("", "3 runs; the newest first."),
         ("?domain=art&asc=1", "1 run, art; the oldest first."),
-        ("?outcome=failed&sort=score", "1 run, failed; score, the most first."),
+        ("?outcome=failed&sort=score", "1 run, failed; by score, the highest first."),
         ("?q=leak", "2 runs, with “leak”; the best match first."),
-        ("?min_score=0.5&since=7d", "No run is like that."),
+        ("?min_score=0.5&since=7d", "No run matches: score 0.5 or more, of the last 7 days."),
     ],
 )
 def test_a_page_says_in_words_what_its_address_asks_for(shown, query, words):
@@ -150,7 +150,7 @@ def test_what_was_searched_for_is_text(shown, words):
     page = shown.get(f"{RUNS}?q={quote(words)}")
 
     assert page.status_code == 200
-    assert "No run is like that." in page.text
+    assert "No run matches: with " in page.text
     assert "<script" not in page.text
 
 

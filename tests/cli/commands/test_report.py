@@ -198,7 +198,7 @@ def test_since_leaves_out_what_is_older(agent, db, write):
 
     text = write("--since", "7d")
 
-    listed = page(text).findall(".//section[h2='Traces']//tbody/tr")
+    listed = page(text).findall(".//section[h2='Runs']//tbody/tr")
     assert ["".join(row[0].itertext()) for row in listed] == ["a new one"]
     assert "".join(page(text).find(".//dd").itertext()) == "1"
 
