@@ -29,14 +29,17 @@ from kp_middleware.cli.rows import (
     print_json,
     tell_how_many,
 )
-from kp_middleware.cli.user_settings import open_to_write, pass_db, read_settings
+from kp_middleware.cli.user_settings import open_to_write, pass_db, read_settings, shared_url
+from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
+from kp_middleware.sharing import Link, lift_stops_of_all
 from kp_middleware.storage import (
     STILL_SENT,
     Database,
     History,
     OutboxAdmin,
     OutboxItemSummary,
+    SharedRuns,
     lift_stops,
 )
 from kp_middleware.views.delivery import BEING_SENT, Obstacles, find_obstacles
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from kp_middleware.pipeline import Reconciliation
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
+_MAY_STILL_GO: Final = "may still be sent by another host, until a program here tells it"
+_MANY: Final = 1_000_000
 _FAILED: Final = ("rejected", "blocked")
 _WAITING: Final = ("pending", "sending")
 _KINDS: Final = {
@@ -172,6 +177,7 @@ def retry(
         states = ("sent",) if sent else _FAILED
         seqs = care.seqs(*states) if trace_id is None else [history.find(trace_id)]
         results = _retried(db, care, seqs, force=alone)
+        _tell_all_hosts(connection, lift=True)
     _tell(results, as_json=as_json)
 
 
@@ -195,6 +201,7 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
         states = {seq: care.entry(seq).state for seq in map(history.find, trace_ids)}
         now = time.time()
         done = ["cancelled" if care.cancel(seq, now) else state for seq, state in states.items()]
+        _tell_all_hosts(connection)
     _tell(done, as_json=as_json)
     if {*done} != {"cancelled"}:
         raise click.ClickException("runs that were sent, or are being sent, cannot be cancelled")
@@ -217,6 +224,7 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
 
     with closing(open_to_write(db)) as connection:
         results = Rescan(OutboxAdmin(connection), read_settings(db)).all_rows(alone=alone).values()
+        _tell_all_hosts(connection)
     _tell([*results], as_json=as_json)
 
 
@@ -323,6 +331,24 @@ def _retried(db: Path, care: OutboxAdmin, seqs: Sequence[int], *, force: bool) -
 
     rescan = Rescan(care, read_settings(db))
     return [rescan.retry(seq, force=force) for seq in seqs]
+
+
+def _tell_all_hosts(connection: Database, *, lift: bool = False) -> None:
+    """Take back from the shared outbox what was changed here; ``lift``: try refused keys again."""
+    runs, url = SharedRuns(connection), shared_url()
+    if url is not None:
+        from kp_middleware.pipeline import take_back
+
+        with closing(Link(url, "outbox")) as link:
+            try:
+                if lift and lift_stops_of_all(link):
+                    click.echo("retrying the API key that was refused to all hosts", err=True)
+                take_back(link, runs)
+            except KnowledgePulseError as error:
+                raise click.ClickException(f"changed here; {_MAY_STILL_GO}: {error}") from error
+    if left := len(runs.to_take_back(_MANY)):
+        why = "being sent just now" if url else "KP_SHARED is not set here"
+        raise click.ClickException(f"changed here; {left:,} {_MAY_STILL_GO}: {why}")
 
 
 def _compared(found: "Reconciliation") -> str:

@@ -9,6 +9,7 @@ from kp_middleware.pipeline._queue import Feedback
 from kp_middleware.pipeline._reevaluate import Reevaluation
 from kp_middleware.pipeline._rescore import Rescoring
 from kp_middleware.pipeline._sending import Reconciliation, check_key, drain, reconcile
+from kp_middleware.pipeline._shared_exchange import take_back
 
 __all__ = [
     "Backlog",
@@ -26,4 +27,5 @@ __all__ = [
     "copy_log",
     "drain",
     "reconcile",
+    "take_back",
 ]

@@ -113,6 +113,6 @@ def _trace(run: SharedRun, facts: dict[str, Any]) -> ReasoningTrace:
 
 def _refresh(link: Link, runs: SharedRuns) -> None:
     """Note what became of the runs that had not been sent when they were copied."""
-    waiting = runs.open_items("pending", 100_000)
+    waiting = runs.open_items(100_000)
     for first in range(0, len(waiting), _AT_ONCE):
         runs.note(item_states(link, waiting[first : first + _AT_ONCE]))

@@ -32,6 +32,7 @@ from kp_middleware.sharing import (
     SharedOutbox,
     SharedRun,
     beat,
+    cancel_items,
     item_states,
 )
 from kp_middleware.storage import TROUBLE, Asking, SharedRuns, SqliteStore, no_fork
@@ -104,7 +105,8 @@ class Exchange:
             return False
         try:
             asking = self._runs.asking(_AT_ONCE)
-            if asking or time.monotonic() >= self._pull_at_s:
+            is_new = not self.link.is_open  # perhaps to a server that knows less: look there first
+            if asking or is_new or time.monotonic() >= self._pull_at_s:
                 self._pull()
             self._decide(asking)
             seqs = self._runs.to_ship(_AT_ONCE)
@@ -348,23 +350,27 @@ class Exchange:
         counts: Mapping[str, int] = {}
         self._outbox.add(one.asking.seq, item.body, redactor=item.redactor, redactions=counts)
         if self._items is not None:
-            self._runs.handed_over([one.asking.seq])
+            self._runs.handed_over([(one.asking.seq, item)])
 
     def _hand_over(self) -> None:
-        """Hand over what was queued here, and note what became of what the other hosts send."""
+        """Note what became of what the hosts send, and hand over what was queued here."""
+        take_back(self.link, self._runs)
         if self._items is None:
             return
         if left := self._runs.to_hand_over(_AT_ONCE):
-            self._items.add([item for _, item in left])
-            self._runs.handed_over([seq for seq, _ in left])
-        if gone := self._runs.open_items("cancelled", _AT_ONCE):
-            self._items.cancel(gone)
-            self._runs.cancelled(gone)
-        if waiting := self._runs.open_items("pending", 5 * _AT_ONCE):
-            self._runs.note(item_states(self.link, waiting))
+            taken = self._items.add([item for _, item in left])
+            self._runs.handed_over([one for one in left if one[1].id in taken])
 
     def _warn(self, error: BaseException) -> None:
         self._warn_once.warn("a run stays here, the gate failed", error)
+
+
+def take_back(link: Link, runs: SharedRuns) -> None:
+    """Cancel in the shared outbox what may not go as it is there, and note what became of items."""
+    if wrong := runs.to_take_back(_AT_ONCE):
+        cancel_items(link, wrong)
+    if there := runs.open_items(5 * _AT_ONCE):
+        runs.note(item_states(link, there))
 
 
 def nearest(here: Nearest | None, asking: Asking, newer: Sequence[LoggedVector]) -> Nearest | None:

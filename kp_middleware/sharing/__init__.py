@@ -3,8 +3,8 @@
 from kp_middleware.sharing._link import Link, load, shown
 from kp_middleware.sharing._log import PostgresLog
 from kp_middleware.sharing._migration import migrate, script
-from kp_middleware.sharing._outbox import SharedOutbox, item_states
-from kp_middleware.sharing._pacing import PaceOfAll
+from kp_middleware.sharing._outbox import SharedOutbox, cancel_items, item_states
+from kp_middleware.sharing._pacing import PaceOfAll, lift_stops_of_all
 from kp_middleware.sharing._pulling import pull_runs
 from kp_middleware.sharing._records import (
     Decided,
@@ -47,9 +47,11 @@ __all__ = [
     "SharedOutbox",
     "SharedRun",
     "beat",
+    "cancel_items",
     "delete",
     "examine",
     "item_states",
+    "lift_stops_of_all",
     "load",
     "migrate",
     "pull_runs",

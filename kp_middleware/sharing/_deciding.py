@@ -152,8 +152,8 @@ def decide(
 
     def work(connection: Connection) -> dict[str, int]:
         with bounded(connection) as pipeline:
-            asked = connection.execute(_ANSWERED, ([*ids],))
             locked = connection.execute(_LOCK)
+            asked = connection.execute(_ANSWERED, ([*ids],))  # an earlier attempt may end just now
             since = connection.execute(VECTORS, (place.seq, _ANY, pod))
             pipeline.sync()
             answers = {run.id: (seq, run) for seq, run in map(_answer, asked.fetchall())}

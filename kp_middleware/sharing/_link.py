@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
+Cursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
+
 SCHEMA: Final = 1
 """The version of the schema ``kp`` that this release writes."""
 
@@ -127,6 +129,11 @@ class Link:
             raise
         finally:
             self._lock.release()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session of the last use goes on, as far as is known."""
+        return self._connection is not None and not self._connection.closed
 
     def close(self) -> None:
         """Close the connection until the next use."""

@@ -12,7 +12,7 @@ from kp_middleware.errors import (
     RegistryUnavailableError,
 )
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
-from kp_middleware.sharing._link import Connection, Link, bounded
+from kp_middleware.sharing._link import Connection, Cursor, Link, bounded
 from kp_middleware.sharing._pacing import agent_named
 from kp_middleware.sharing._records import ItemState, SharedItem
 
@@ -24,13 +24,15 @@ _INSERT: Final = """
                            body)
     SELECT seq, id, %(registry)s, %(agent)s, 'pending', %(key)s, %(redactor)s, %(redactions)s,
            %(body)s
-    FROM kp.log WHERE id = %(id)s AND rev = 0
+    FROM kp.log l WHERE id = %(id)s AND rev = 0
+      AND NOT EXISTS (SELECT 1 FROM kp.log g WHERE g.id = l.id AND g.kind = 'gone')
     ON CONFLICT (seq) DO UPDATE SET
       state = 'pending', reason = NULL, attempts = 0, next_attempt_at = NULL, http_status = NULL,
       idempotency_key = excluded.idempotency_key, redactor = excluded.redactor,
       redactions = excluded.redactions, body = excluded.body,
       registry = excluded.registry, agent = excluded.agent
-    WHERE outbox.state IN ('rejected', 'blocked', 'cancelled')
+    WHERE outbox.state NOT IN ('sending', 'sent')
+    RETURNING id
 """
 _CLAIM: Final = f"""
     UPDATE kp.outbox SET state = 'sending', claimed_by = %(us)s,
@@ -79,6 +81,11 @@ def item_states(link: Link, ids: Sequence[str]) -> list[ItemState]:
     return [ItemState(*row) for row in rows]
 
 
+def cancel_items(link: Link, ids: Sequence[str]) -> None:
+    """Cancel items of any agent that are not sent yet, and not being sent."""
+    link.exchange(lambda connection: connection.execute(_CANCEL, ([*ids],)))
+
+
 class SharedOutbox:
     """The outbox items of one agent at one registry, of all hosts: an `Outbox`.
 
@@ -106,18 +113,23 @@ class SharedOutbox:
         agent = agent_named(agent_id, key_hash)
         return cls(link, registry=registry.rstrip("/"), agent_id=agent_id, agent=agent)
 
-    def add(self, items: Sequence[SharedItem]) -> None:
-        """Add items of runs in the log; replace those that will not be sent as they are."""
+    def add(self, items: Sequence[SharedItem]) -> set[str]:
+        """Add items of runs in the log, or replace them; return the ids of those that it took.
 
-        def work(connection: Connection) -> None:
-            with bounded(connection):
-                self.insert(connection, items)
+        Those that are being sent, or were, stay as they are.
+        """
 
-        self._link.exchange(work)
+        def work(connection: Connection) -> set[str]:
+            with bounded(connection) as pipeline:
+                asked = self.insert(connection, items)
+                pipeline.sync()
+            return {id_ for one in asked for (id_,) in one.fetchall()}
 
-    def insert(self, connection: Connection, items: Sequence[SharedItem]) -> None:
-        """Add items in a transaction."""
-        for item in items:
+        return self._link.exchange(work)
+
+    def insert(self, connection: Connection, items: Sequence[SharedItem]) -> list[Cursor]:
+        """Add items in a transaction; each result has the id of one that was taken."""
+        return [
             connection.execute(
                 _INSERT,
                 {
@@ -129,10 +141,8 @@ class SharedOutbox:
                     "body": item.body,
                 },
             )
-
-    def cancel(self, ids: Sequence[str]) -> None:
-        """Cancel items that are not sent yet."""
-        self._link.exchange(lambda connection: connection.execute(_CANCEL, ([*ids],)))
+            for item in items
+        ]
 
     def claim(self, now: float, /) -> OutboxItem | None:  # noqa: ARG002 - by the server's clock
         """Claim the next item that is due and return it; return None if none is."""

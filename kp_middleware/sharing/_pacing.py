@@ -14,6 +14,7 @@ _NEW: Final[Mapping[str, Any]] = asdict(Pace())
 _BEGIN: Final = """
     INSERT INTO kp.paces (registry, agent, pace) VALUES (%s, %s, '') ON CONFLICT DO NOTHING
 """
+_LIFT: Final = "UPDATE kp.paces SET stops = '{}' WHERE stops <> '{}'"
 _LOCK: Final = """
     SELECT pace, stops, extract(epoch FROM clock_timestamp())::float8
     FROM kp.paces WHERE registry = %s AND agent = %s FOR UPDATE
@@ -92,6 +93,11 @@ class PaceOfAll:
             "UPDATE kp.paces SET pace = %s, stops = %s WHERE registry = %s AND agent = %s",
             (json.dumps(said), json.dumps(stops), *self._row),
         )
+
+
+def lift_stops_of_all(link: Link) -> bool:
+    """Allow every host to try refused API keys again; return True if there was one."""
+    return link.exchange(lambda connection: connection.execute(_LIFT).rowcount > 0)
 
 
 def agent_named(agent_id: str | None, key_hash: str) -> str:

@@ -53,7 +53,8 @@ def pull(link: Link, pod: str, place: Place | None, *, newest: int) -> Pulled:
             until = min(head, first + _AT_ONCE)
             rows = connection.execute(VECTORS, (first, until, pod)).fetchall()
             reached = Place(head, end) if until == head else _place_at(connection, until)
-            gone = connection.execute(_GONE, (first, until)).fetchall()
+            told = first if place is None else place.seq  # of what is older, too
+            gone = connection.execute(_GONE, (told, until)).fetchall()
         return Pulled([LoggedVector(*row) for row in rows], [id_ for (id_,) in gone], reached)
 
     return link.exchange(work)

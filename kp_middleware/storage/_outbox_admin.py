@@ -205,7 +205,8 @@ class OutboxAdmin(OutboxItems):
         with transaction(self._connection):
             found = self._row(
                 "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"  # noqa: S608 - ours
-                " state = 'cancelled', reason = ?, claimed_by = NULL, claimed_until = NULL,"
+                " state = 'cancelled', reason = ?, claimed_until = NULL,"
+                " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # else the shared log's
                 " next_attempt_at = NULL, last_error = NULL"
                 f" WHERE trace_seq = ? AND {condition} RETURNING 1",
                 (CANCELLED_BY_HAND, seq, *values),

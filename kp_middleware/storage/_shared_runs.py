@@ -16,7 +16,11 @@ _ASKS: Final = -2
 _POD: Final = "shared pod"
 _LEASE: Final = "shared lease"
 _PLACE: Final = "shared place"
-_HANDED_OVER: Final = "shared log"
+_HANDED_OVER: Final = (
+    "shared log "  # and the idempotency key, so that what has changed since is seen
+)
+_IS_THERE: Final = "claimed_by LIKE 'shared log%'"
+_AS_IT_IS: Final = f"('{_HANDED_OVER}' || idempotency_key)"
 _FACTS: Final = (
     "duration_ms",
     "step_count",
@@ -276,9 +280,12 @@ class SharedRuns(Queries):
                 "UPDATE traces SET shared_seq = ? WHERE seq = ?",
                 ((places.get(id_, _TO_SHIP), seq) for seq, id_ in known),
             )
-            self._connection.executemany(
-                "UPDATE outbox SET claimed_by = NULL WHERE trace_seq = ? AND state = 'pending'",
-                ((seq,) for seq, id_ in known if id_ not in places),
+            self._run(
+                "UPDATE traces SET shared_seq = -2 - shared_seq WHERE shared_seq > 0"
+                " AND seq IN (SELECT trace_seq FROM feedback)"
+            )
+            self._run(
+                f"UPDATE outbox SET claimed_by = NULL WHERE state = 'pending' AND {_IS_THERE}"  # noqa: S608 - ours
             )
 
     def in_log(self, after: int, limit: int) -> list[tuple[int, str]]:
@@ -333,56 +340,66 @@ class SharedRuns(Queries):
         self._set(_PLACE, json.dumps(place))
 
     def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
-        """Return items of the outbox here that the shared one has not got, with their ``seq``."""
+        """Return items that the shared outbox has not got as they are here, with their ``seq``."""
         rows = self._run(
-            "SELECT o.trace_seq, t.id, o.body, o.redactor, o.redactions, o.idempotency_key"
+            "SELECT o.trace_seq, t.id, o.body, o.redactor, o.redactions, o.idempotency_key"  # noqa: S608 - ours
             " FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
-            " WHERE o.state = 'pending' AND o.claimed_by IS NOT ? AND o.body IS NOT NULL"
-            " AND t.shared_seq > 0 ORDER BY o.trace_seq LIMIT ?",
-            (_HANDED_OVER, limit),
+            f" WHERE o.state = 'pending' AND o.claimed_by IS NOT {_AS_IT_IS}"
+            " AND o.body IS NOT NULL AND t.shared_seq > 0 ORDER BY o.trace_seq LIMIT ?",
+            (limit,),
         )
         return [(seq, SharedItem(id_, body.encode(), *rest)) for seq, id_, body, *rest in rows]
 
-    def handed_over(self, seqs: Sequence[int]) -> None:
+    def handed_over(self, items: Iterable[tuple[int, SharedItem]]) -> None:
         """Note that the shared outbox has these items."""
         with transaction(self._connection):
             self._connection.executemany(
                 "UPDATE outbox SET claimed_by = ? WHERE trace_seq = ?",
-                ((_HANDED_OVER, seq) for seq in seqs),
+                ((_HANDED_OVER + item.idempotency_key, seq) for seq, item in items),
             )
 
-    def open_items(self, state: str, limit: int) -> list[str]:
-        """Return the ids of items in the shared outbox that are in this state here."""
+    def to_take_back(self, limit: int) -> list[str]:
+        """Return the ids of items that may not go, or not as the shared outbox has them."""
         return self._column(
-            "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
-            " WHERE o.state = ? AND o.claimed_by = ? ORDER BY o.trace_seq LIMIT ?",
-            (state, _HANDED_OVER, limit),
+            "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"  # noqa: S608 - ours
+            f" WHERE o.{_IS_THERE} AND (o.state IN ('cancelled', 'blocked')"
+            f" OR o.state = 'pending' AND o.claimed_by <> {_AS_IT_IS}) ORDER BY t.seq LIMIT ?",
+            (limit,),
         )
 
-    def note(self, items: Iterable[ItemState]) -> None:
-        """Note what became of items in the shared outbox."""
+    def open_items(self, limit: int) -> list[str]:
+        """Return the ids of items in the shared outbox; first those that were taken back."""
+        return self._column(
+            "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"  # noqa: S608 - ours
+            f" WHERE o.{_IS_THERE} AND o.state IN ('pending', 'cancelled', 'blocked')"
+            " ORDER BY o.state = 'pending', o.trace_seq LIMIT ?",
+            (limit,),
+        )
+
+    def note(self, items: Sequence[ItemState]) -> None:
+        """Note what became of items in the shared outbox; what was sent there is sent here."""
         ended = [one for one in items if one.state not in {"pending", "sending", "cancelled"}]
+        over = [one for one in items if one.state not in {"pending", "sending"}]
         with transaction(self._connection):
             self._connection.executemany(
-                "UPDATE outbox SET state = ?, reason = ?, attempts = ?, http_status = ?,"
+                "UPDATE outbox SET state = ?, reason = ?, attempts = ?, http_status = ?,"  # noqa: S608 - ours
                 " last_error = ?, sent_at = ?, remote_id = ?, claimed_by = NULL"
-                " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?) AND state = 'pending'",
+                f" WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?) AND {_IS_THERE}"
+                f" AND (? = 'sent' OR (state = 'pending' AND claimed_by = {_AS_IT_IS}))",
                 (
                     (
                         *(one.state, one.reason, one.attempts, one.http_status, one.last_error),
-                        *(one.sent_at, one.remote_id, one.id),
+                        *(one.sent_at, one.remote_id, one.id, one.state),
                     )
                     for one in ended
                 ),
             )
-
-    def cancelled(self, ids: Iterable[str]) -> None:
-        """Note that items are cancelled in the shared outbox, too."""
-        with transaction(self._connection):
             self._connection.executemany(
-                "UPDATE outbox SET claimed_by = NULL"
-                " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?)",
-                ((one,) for one in ids),
+                "UPDATE outbox SET claimed_by = NULL"  # noqa: S608 - ours
+                " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?)"
+                f" AND {_IS_THERE} AND (state IN ('cancelled', 'blocked')"
+                f" OR state = 'pending' AND claimed_by <> {_AS_IT_IS})",
+                ((one.id,) for one in over),
             )
 
     def _meta(self, key: str) -> str | None:

@@ -83,7 +83,7 @@ WRONGS = {
     "a host that is not known": "postgresql://owner:{wrong}@nowhere.invalid/postgres",
     "a port that is no number": "postgresql://owner:{wrong}@127.0.0.1:{wrong}/postgres",
     "a percent sign": "postgresql://owner:{wrong}%@127.0.0.1/postgres",
-    "a password with a slash": "postgresql://owner:{wrong}/more@127.0.0.1:{port}/postgres",
+    "a password with a slash": "postgresql://localhost:{wrong}/more@127.0.0.1:{port}/postgres",
     "an unknown option": "postgresql://owner@127.0.0.1:{port}/postgres?passwort={wrong}",
     "a password as an option": "postgresql://owner@127.0.0.1:{port}/postgres?password={wrong}",
     "another kind of URL": "mysql://owner:{wrong}@127.0.0.1:{port}/postgres",
