@@ -57,11 +57,6 @@ def outcome(success: bool | None) -> str:  # noqa: FBT001 - an outcome
     return OUTCOMES[2] if success is None else OUTCOMES[not success]
 
 
-def yes_or_no(value: bool | None) -> str:  # noqa: FBT001 - an outcome
-    """Word an answer; None is not known."""
-    return "not known" if value is None else "yes" if value else "no"
-
-
 def zero_or_one(value: bool | None) -> int | None:  # noqa: FBT001 - an outcome
     """Return an answer as programs get it, 0 or 1; None is not known."""
     return None if value is None else int(value)

@@ -11,18 +11,20 @@ from markupsafe import Markup
 from kp_middleware.storage import Filters, History, Run
 from kp_middleware.views.comparison import Fact, Pair, Part, compared
 from kp_middleware.views.trace import StepView, view_step
-from kp_middleware.views.wording import duration, minute, outcome, shortened, signed, yes_or_no
+from kp_middleware.views.wording import duration, minute, outcome, shortened, signed
 from kp_middleware.web.databases import Addresses
 from kp_middleware.web.marks import Table, TableRow, render
 
-_IN_HEADING: Final = {"id", "objective", "domain", "started_at"}
+_ELSEWHERE: Final = {"id", "objective", "domain", "started_at", "success", "threshold"}
+"""In the headings, or in words in the gate."""
 _TITLE: Final = 140
 _CELL: Final = 120
 _LINES: Final = 60  # of one step
 _LINE: Final = 400
 _MOST_STEPS: Final = 400
 _MOST_RUNS: Final = 100
-_WORD: Final = re.compile(r"\w+|\W")
+_ALIKE: Final = 0.5  # with less in common, all of a line differs
+_WORD: Final = re.compile(r"\w+\s*|\W\s*")
 
 
 Pieces: TypeAlias = tuple[tuple[str, bool], ...]
@@ -72,7 +74,11 @@ def compare_html(left: Run, right: Run, links: Addresses) -> Markup:
         right=_title(right, links),
         facts=Table(
             ("", "Left", "Right"),
-            tuple(_fact(fact) for fact in comparison.facts if fact.fact not in _IN_HEADING),
+            tuple(
+                _fact(fact)
+                for fact in comparison.facts
+                if fact.fact not in _ELSEWHERE and (fact.left, fact.right) != (None, None)
+            ),
         ),
         scores=Table(("Part", "Left", "Right", "Difference"), (*map(_part, comparison.scores),)),
         steps=[_row(pair, left, right) for pair in pairs[:_MOST_STEPS]],
@@ -106,13 +112,11 @@ def _turn(run: Run, links: Addresses) -> Turn:
 
 def _fact(fact: Fact) -> TableRow:
     cells = (_cell(fact.fact, fact.left), _cell(fact.fact, fact.right))
-    name = fact.fact.removesuffix("_ms").replace("_", " ")
+    name = fact.fact.removesuffix("_ms").removesuffix("_count").replace("_", " ")
     return TableRow((name if fact.left == fact.right else f"{name} ≠", *cells))
 
 
 def _cell(name: str, value: Any) -> str:
-    if name == "success":
-        return yes_or_no(value)
     if value is None:
         return "–"
     if name == "duration_ms":
@@ -166,13 +170,18 @@ def _diff(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[Pieces, P
 
 def _words(left: str, right: str) -> tuple[Pieces, Pieces]:
     """Return two lines in pieces: the words in which they differ, and the others."""
-    if max(len(left), len(right)) > _CELL:  # it is quadratic
-        return ((f"{left}\n", True),), ((f"{right}\n", True),)
     ours, theirs = _WORD.findall(left), _WORD.findall(right)
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    if matcher.quick_ratio() < _ALIKE or matcher.ratio() < _ALIKE:
+        return _marked(left), _marked(right)
     pieces: tuple[list[tuple[str, bool]], ...] = ([], [])
-    for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+    for tag, a, b, c, d in matcher.get_opcodes():
         for side, words in zip(pieces, (ours[a:b], theirs[c:d]), strict=True):
             if words:
                 side.append(("".join(words), tag != "equal"))
     mine, yours = (((*side, ("\n", False)) if side else ()) for side in pieces)
     return mine, yours
+
+
+def _marked(line: str) -> Pieces:
+    return ((f"{line}\n", True),) if line else ()
