@@ -148,11 +148,11 @@ def _read(data: Any, *, with_input: bool) -> Reading:
 
 def _read_model(data: Any, *, with_input: bool) -> Reading:
     response = getattr(data, "response", None)
-    output = _plain(getattr(data, "output", None) if response is None else response.output)
-    model = getattr(data if response is None else response, "model", None)
+    told = data if response is None else response
+    model = getattr(told, "model", None)
     usage = fields(_plain(getattr(data, "usage", None) or getattr(response, "usage", None)))
     turn = turn_of(
-        messages_in(output, "assistant"),
+        messages_in(_plain(getattr(told, "output", None)), "assistant"),
         model if isinstance(model, str) else None,
         usage.get("input_tokens"),
         usage.get("output_tokens"),

@@ -180,7 +180,7 @@ def _role_of(message: Fields) -> str:
 
 
 def _is_result(block: object) -> bool:
-    return fields(block).get("type") in _RESULTS or "toolResult" in fields(block)
+    return text(fields(block).get("type")) in _RESULTS or "toolResult" in fields(block)
 
 
 def _words(block: Fields) -> str:

@@ -48,13 +48,29 @@ KINDS = (
     "task",
     "tool",
 )
+WORDS = (  # of messages and their parts
+    *("role", "type", "parts", "content", "contents", "text", "message", "messages", "data"),
+    *("id", "name", "arguments", "function", "function_call", "tool_calls", "call_id", "input"),
+    *("response", "result", "output", "status", "is_error", "reasoning", "thinking", "summary"),
+    *("toolUse", "toolResult", "reasoningContent", "reasoningText", "kwargs", "lc", "usage"),
+    *("user", "assistant", "tool", "tool_call", "tool_call_response", "function_call_output"),
+)
 cut = st.integers(0, len(MESSAGES)).map(lambda end: MESSAGES[:end])
 nested = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(WORDS),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4)
     ),
     max_leaves=8,
+)
+parts = st.lists(st.dictionaries(st.sampled_from(WORDS), nested, max_size=4), max_size=2)
+messages = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(WORDS), "parts": parts}), max_size=2
 )
 values = st.one_of(
     st.sampled_from(KINDS),
@@ -105,6 +121,20 @@ def context(number):
 
 @given(spans)
 def test_no_attribute_breaks_the_reading(told):
+    read(told)
+
+
+@given(messages, messages)
+def test_no_message_breaks_the_reading(asked, said):
+    told = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps(asked),
+        "gen_ai.output.messages": json.dumps(said),
+    }
+    read([(told, told, (), StatusCode.UNSET, "")])
+
+
+def read(told):
     shield.failures.clear()
     book = Book()
     processor = KPSpanProcessor(book)
