@@ -46,7 +46,7 @@ from kp_middleware.views.thresholds import (
     calibrated,
     never_leave,
 )
-from kp_middleware.views.wording import in_hundredths, percent, short_bar, short_id
+from kp_middleware.views.wording import counted, in_hundredths, percent, short_bar, short_id
 
 _BAR: Final = 20
 _STEPS: Final = {"0.01": 1, "0.05": 5, "0.1": 10}
@@ -169,7 +169,8 @@ def _not_counted(private: int) -> str:
 
 def _print_settings(found: Calibration) -> None:
     limit = "" if found.max_per_day is None else f", at most {found.max_per_day} a day"
-    told = f"{found.runs:,} scored runs in {found.days:,.1f} days. {_not_counted(found.private)}"
+    days = f" in {found.days:,.1f} days" if found.days > 1 else ""
+    told = f"{counted(found.runs, 'scored run')}{days}. {_not_counted(found.private)}"
     show(plain(told.rstrip()), "")
     if domains := [_domain(one) for one in found.domains]:
         print_table(domains, [*domains[0]])
@@ -196,7 +197,7 @@ def _setting(one: SettingView, found: Calibration) -> Row:
         "threshold": Figure(f"{name} (now)" if one.setting == found.now else name),
         "runs": one.let_through,
         "share": Figure(percent(one.let_through, found.runs)),
-        "a day": Figure(f"{one.a_day:,.1f}"),
+        **({"a day": Figure(f"{one.a_day:,.1f}")} if found.days > 1 else {}),
         "succeeded": Figure(of if one.known else "not known"),
         **private,
         "": bar(one.share, _BAR),
@@ -212,7 +213,8 @@ def _advice(found: Calibration) -> str:
         return f"Too few runs to recommend a threshold: the largest domain has {most}. {share}"
     passing = {one.setting: one for one in found.settings}
     one, few = passing[best], passing[DEFAULT_THRESHOLD].let_through
-    told = f"{one.let_through:,} of {found.runs:,} runs, {one.a_day:,.1f} a day"
+    told = f"{one.let_through:,} of {counted(found.runs, 'run')}"
+    told += f", {one.a_day:,.1f} a day" if found.days > 1 else ""
     than = "" if best == DEFAULT_THRESHOLD else f"; {few:,} reach {DEFAULT_THRESHOLD:g}"
     kept = " You use it already." if best == found.now else ""
     return f"Recommended: {_typed(best)}, which lets through {told}{than}.{kept} {share}"

@@ -176,8 +176,8 @@ def print_table(
     """Print a table as wide as the terminal.
 
     Numbers and ids are never cut. A text in the last column gets what is left, at least three
-    tenths; a name in the first one wraps. Other columns that do not fit are left out from the
-    right.
+    tenths; a name in the first one wraps. Columns without a value are left out, and of the others
+    those that do not fit, from the right.
 
     Args:
         rows: By column name.
@@ -194,6 +194,8 @@ def print_table(
     cells = {name: [cell(row[name], name) for row in rows] for name in columns}
     wide = {name: max(map(width_of, [heads[name], *cells[name]])) for name in columns}
     wide |= {name: width for name, width in (widths or {}).items() if name in wide}
+    if rows and widths is None and sys.stdout.isatty() and not all_columns:
+        columns = [name for name in columns if any(cells[name])]
     text = next((name for name in (columns[-1], columns[0]) if _may_be_cut(rows, name)), None)
     if sys.stdout.isatty() and not all_columns:
         columns = _fitting(columns, wide, text, room)

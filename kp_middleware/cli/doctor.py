@@ -32,7 +32,7 @@ from kp_middleware.settings import Settings
 from kp_middleware.settings_sources import unknown_variables
 from kp_middleware.sharing import Examination, Link, examine
 from kp_middleware.storage import SQLITE_VERSION, TROUBLE, History, in_words, open_to_all
-from kp_middleware.views.wording import one_line
+from kp_middleware.views.wording import counted, one_line
 
 _CLOCK_S: Final = 5.0
 _MOST_PODS: Final = 5
@@ -121,12 +121,12 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
         with History.open(path) as history:
             count, soundness = history.count(), history.check_soundness(limit_s=2)
             last, unjudged = history.last_decisions(), history.unjudged()
-            without, counted = history.without_tokens()
+            without, of = history.without_tokens()
     except TROUBLE as error:
         yield Finding("file", ok=False, detail=str(in_words(path, error)))
         yield Finding("gate", ok=True, detail=f"{gate} from now on; the file cannot be read")
         return
-    facts = f"{path}: {count:,} traces, {_SOUNDNESS[soundness]}, SQLite {SQLITE_VERSION}"
+    facts = f"{path}: {counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {SQLITE_VERSION}"
     trouble = file_trouble(path) or open_to_all(path)
     is_ok = trouble is None and soundness != "damaged"
     yield Finding("file", ok=is_ok, detail=trouble or facts)
@@ -136,12 +136,12 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
         yield Finding("review", ok=True, detail=unjudged.in_words())
     if without:
         detail = (
-            f"{without:,} of {counted:,} runs with a model have no token counts: some models report"
+            f"{without:,} of {of:,} runs with a model have no token counts: some models report"
             " them only on request, such as ChatOpenAI(base_url=…, stream_usage=True)"
         )
         yield Finding("tokens", ok=True, detail=detail, warning=True)
-    elif counted:
-        detail = f"counted in all runs with a model: {counted:,}"
+    elif of:
+        detail = f"counted in all runs with a model: {of:,}"
         yield Finding("tokens", ok=True, detail=detail)
 
 

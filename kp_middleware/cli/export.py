@@ -83,10 +83,11 @@ def export(
     skills: Path | None,
     force: bool,
 ) -> None:
-    """Export runs for training and evaluation to OUT or standard output, oldest first.
+    """Export runs for training and evaluation.
 
-    OUT is a file with a run per line; for hf-trace and atif, a folder with a file per run. A
-    manifest.json beside it describes it. Only you can read them.
+    OUT is a file with a run per line, oldest first; default: standard output. For hf-trace and
+    atif, it is a folder with a file per run. A manifest.json beside it describes it. Only you can
+    read them.
 
     Redacts runs by the current rules, each at its own privacy level. Skips runs that cannot be read
     or redacted, and then exits with 6; exits with 4 if there is nothing to write. pairs are two

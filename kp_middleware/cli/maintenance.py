@@ -38,7 +38,7 @@ from kp_middleware.storage import (
     vacuum,
 )
 from kp_middleware.views.trace import delivery_status
-from kp_middleware.views.wording import one_line, outcome, short_id
+from kp_middleware.views.wording import counted, one_line, outcome, short_id
 
 if TYPE_CHECKING:
     from kp_middleware.pipeline import Rescoring
@@ -84,7 +84,7 @@ def backup(db: Path, *, file: Path, force: bool, as_json: bool) -> None:
     if as_json:
         print_json({"path": str(file), "size_bytes": size_bytes, "traces": count})
     else:
-        click.echo(f"{file}  {size_bytes / 1e6:,.1f} MB, {count:,} traces")
+        click.echo(f"{file}  {size_bytes / 1e6:,.1f} MB, {counted(count, 'run')}")
 
 
 @click.command()
@@ -158,11 +158,11 @@ def prune(
 def rescore(
     db: Path, *, domain: str | None, since: str | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Rescore stored runs after changing the model, weights, cache or threshold.
+    """Rescore stored runs after changing settings.
 
-    Uses the command line's settings. Each run is compared with those recorded before it. Sent runs
-    keep their score. Queued runs that no longer clear are cancelled; runs that clear now are
-    queued. Sends nothing.
+    Uses the model, weights, cache and threshold of the command line's settings. Each run is
+    compared with those recorded before it. Sent runs keep their score. Queued runs that no longer
+    clear are cancelled; runs that clear now are queued. Sends nothing.
 
     Programs may keep recording. After Ctrl-C, the same command starts again, but
     embeds no text twice. Run one at a time.

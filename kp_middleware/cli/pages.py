@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
 @pass_db
 def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, opens: bool) -> None:
-    """Write a self-contained HTML report: all charts, and the notable runs.
+    """Write an HTML report: all charts and the notable runs.
 
     Texts are redacted at your privacy_level, unless --as-recorded is given. OUT is readable by you
     alone; default: kp-report.html.

@@ -59,13 +59,20 @@ def recall(
         return
     most = max(limit, _EXPLAINED) if explain else limit
     nearest = memory.nearest(task, asked._replace(since=since), k=most)
-    if explain:
+    if explain and (nearest or as_json):
         output = Output("json" if as_json else "table")
         output.print([_why(found, run) for found, run in nearest], _COLUMNS, for_people=_short)
-    else:
+    elif not explain:
         _print([run for found, run in nearest if found.fits], as_json=as_json)
     if not any(found.fits for found, _ in nearest):
-        hint("no match: --explain shows the nearest runs; runs with an owner need --owner")
+        if unconfirmed or memory.has_a_success():
+            remedy = "" if explain else ": --explain shows the nearest runs"
+            hint(f"no match{remedy}; runs with an owner need --owner")
+        else:
+            hint(
+                "no run is known to have succeeded: judge some with kp-middleware review,"
+                " or add --unconfirmed"
+            )
 
 
 def _memory(db: Path) -> "Memory | None":

@@ -67,9 +67,9 @@ def delete_(db: Path, *, trace_id: str) -> None:
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, looking every 2 seconds.")
 @pass_db
 def pull(db: Path, *, follow: bool) -> None:
-    """Copy the shared log into a file of its own; again, to add what is new.
+    """Copy the shared log to a file of its own.
 
-    Every command and page works on the copy. Nothing is sent from it.
+    Again, it adds what is new. Every command and page works on the copy. Nothing is sent from it.
 
     \b
     kp-middleware pull --db fleet.db

@@ -47,7 +47,7 @@ _WEEKS: Final = 52
 def stats(
     db: Path, *, by: str | None, domain: str | None, limit: int | None, output: Output
 ) -> None:
-    """Count runs recorded, cleared and sent, and show the distribution of scores.
+    """Count runs by stage and group, and draw their scores.
 
     Scores and novelty range from 0 to 1. --by tool counts calls, failures and runs; -d limits it to
     a domain. --by recalled compares runs that were given past runs with the others since then.
@@ -117,8 +117,10 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
     columns = [*_TOOL_COLUMNS] if by == "tool" else [*rows[0]] if rows else [by]
     if by == "gate" and output.format == "table":
         columns = _used(rows)
-    tell_how_many(0, 0, len(rows))
-    output.print(rows, columns)
+    if rows or by != "recalled":
+        tell_how_many(0, 0, len(rows))
+    if rows or by != "recalled" or output.format != "table":
+        output.print(rows, columns)
     if by == "recalled" and (len(rows) < 2 or min(row["known"] for row in rows) < _FEW):
         hint(f"too few to compare: this needs {_FEW} known outcomes with recall and without")
     if by == "week" and output.format == "table":
@@ -237,7 +239,8 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
         yield f"           from {minute(found['oldest'])} to {minute(found['newest'])} UTC"
     yield ""
     for name in _SHOWN_COUNTS:
-        yield f"{_TOLD_AS.get(name, name):<11}{found[name]:>8,}"
+        if name == "recorded" or found[name]:
+            yield f"{_TOLD_AS.get(name, name):<11}{found[name]:>8,}"
     if found["not_queued"]:
         words = "passed the gate, but were private or recorded without KP_API_KEY"
         yield indented(words, f"not queued {found['not_queued']:>8,}  ")

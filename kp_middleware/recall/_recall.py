@@ -153,6 +153,13 @@ class Memory:
             found = self.look(history, task, allowed, k=k)
             return [(one, self._recalled(history, one)) for one in found]
 
+    def has_a_success(self) -> bool:
+        """Return whether any run of the file is known or estimated to have succeeded."""
+        if not self._path.exists():
+            return False
+        with History.open(self._path, wait_s=_WAIT_S) as history:
+            return history.asked().has_a_success()
+
     def look(self, history: History, task: str, allowed: Question, *, k: int) -> list[Found]:
         """Return the runs that are most like a task, whether they fit or not."""
         table = history.asked()
@@ -188,7 +195,7 @@ class Memory:
         age_s = time.time() - epoch_s(run.started_at)
         return Recalled(
             trace_id=run.id,
-            similarity=0.0 if math.isnan(found.cosine) else found.cosine,
+            similarity=0.0 if math.isnan(found.cosine) else max(-1.0, min(found.cosine, 1.0)),
             success=run.success,
             success_source=source,
             age_days=max(0, int(age_s // _DAY_S)),

@@ -45,7 +45,8 @@ class LastDecisions(NamedTuple):
         if not self.runs:
             return "no run is scored yet"
         if not self.is_dry:
-            return f"{self.cleared} of the last {self.runs} scored runs {self._their_gate()}"
+            last = "1 scored run" if self.runs == 1 else f"the last {self.runs} scored runs"
+            return f"{self.cleared} of {last} {self._their_gate()}"
         return (
             f"none of the last {self.runs} scored runs {self._their_gate()}:"
             f" the best scored {self.best:.3f}, the best tenth {self.top_tenth:.3f} and"

@@ -14,14 +14,16 @@ _SAMPLE: Final = 1000  # of the newest runs, in which words are counted
 _MOST_ROWS: Final = 3_000  # that FTS5 ranks: 1 ms for a thousand
 _MOST_WORDS: Final = 64
 _READ_CHARS: Final = 4_000
+_KNOWN: Final = f"""(
+    t.success_source IN ('said', {TOLD_SQL}) OR EXISTS (
+         SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
+         WHERE e.trace_seq = t.seq AND e.known >= {_LEARNED} AND s.p_success >= {_SURE})
+)"""  # noqa: S608 - ours
 _ALLOWED: Final = f"""
-    t.success = 1 AND t.state = 'scored' AND (:domain IS NULL OR t.domain = :domain)
-    AND (:since IS NULL OR t.started_at >= :since)
+    t.success = 1 AND t.state = 'scored' AND ({_KNOWN} OR :unconfirmed)
+    AND (:domain IS NULL OR t.domain = :domain) AND (:since IS NULL OR t.started_at >= :since)
     AND (t.owner = :owner OR :owner IS NULL
          AND NOT EXISTS (SELECT 1 FROM traces WHERE owner IS NOT NULL))
-    AND (t.success_source IN ('said', {TOLD_SQL}) OR :unconfirmed OR EXISTS (
-         SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
-         WHERE e.trace_seq = t.seq AND e.known >= {_LEARNED} AND s.p_success >= {_SURE}))
 """  # noqa: S608 - ours
 _FITTING: Final = f"""
     SELECT f.seq, f.words, a.embedder, a.vector
@@ -31,6 +33,10 @@ _FITTING: Final = f"""
           ORDER BY 2 DESC, 1 DESC LIMIT :most) f
       JOIN asked a ON a.trace_seq = f.seq
     ORDER BY 2 DESC, 1 DESC
+"""  # noqa: S608 - ours
+_IS_THERE: Final = f"""
+    SELECT EXISTS (
+        SELECT 1 FROM traces t WHERE t.success = 1 AND t.state = 'scored' AND {_KNOWN})
 """  # noqa: S608 - ours
 _COUNTS: Final = """
     SELECT value, (SELECT count(*) FROM asked_fts WHERE asked_fts MATCH value AND rowid > :first)
@@ -147,6 +153,11 @@ class RecallTable:
             return []
         rows = self._rows(_FITTING, query=" OR ".join(words), most=most, **allowed._asdict())
         return [*map(Candidate._make, rows)]
+
+    def has_a_success(self) -> bool:
+        """Return whether any run is known, or estimated with some certainty, to have succeeded."""
+        ((is_there,),) = self._rows(_IS_THERE)
+        return bool(is_there)
 
     def said(self, seqs: Sequence[int]) -> dict[int, str]:
         """Return the beginning of what people said in each of these runs."""

@@ -83,14 +83,13 @@ class Unjudged(NamedTuple):
         """Say what a review would be about, and how to begin."""
         if not self.unjudged:
             return "nothing to review"
-        some = f"{self.unjudged:,} of the last {self.forwarded:,} runs that would go"
-        all_ = f"{self.forwarded:,} {'run' if self.forwarded == 1 else 'runs'} would go"
-        told = (
-            f"{all_}; nobody has looked at any"
-            if self.unjudged == self.forwarded
-            else f"{some} nobody has looked at"
-        )
-        return f"{told}: kp-middleware review"
+        if self.unjudged == self.forwarded:
+            runs = "run" if self.forwarded == 1 else "runs"
+            told = f"{self.forwarded:,} {runs} passed the gate and"
+        else:
+            told = f"{self.unjudged:,} of the last {self.forwarded:,} runs that passed the gate"
+        verb = "is" if self.unjudged == 1 else "are"
+        return f"{told} {verb} not reviewed yet: kp-middleware review"
 
 
 class SuccessRecord(NamedTuple):

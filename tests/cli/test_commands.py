@@ -262,4 +262,5 @@ def test_help_lists_at_most_thirty_commands_in_groups(type_command):
     names = re.findall(r"^  ([a-z]+)  ", told.partition("Find runs:")[2], re.MULTILINE)
     assert names == [*main.list_commands(click.Context(main))]
     assert len(names) <= 30
+    assert "..." not in told.partition("Find runs:")[2]
     assert all(f"\n{title}:\n" in told for title in ("Find runs", "Share", "Set up"))

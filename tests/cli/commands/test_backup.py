@@ -65,7 +65,7 @@ def test_its_size_is_told_to_people(agent, type_command, target):
     printed = type_command("backup", str(target)).stdout
 
     assert printed.startswith(f"{target}  0.")
-    assert printed.endswith(" MB, 1 traces\n")
+    assert printed.endswith(" MB, 1 run\n")
 
 
 def test_a_copy_is_a_file_of_traces_like_any_other(agent, type_command, target):

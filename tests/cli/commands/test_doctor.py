@@ -29,7 +29,7 @@ def test_a_sound_file_is_told_with_its_traces_the_disk_and_sqlite(agent, examine
     found, exit_code = examine()
 
     assert exit_code == 0
-    assert found["file"]["detail"].startswith(f"{db}: 1 traces, ")
+    assert found["file"]["detail"].startswith(f"{db}: 1 run, ")
     assert found["file"]["detail"].endswith(f" sound, SQLite {SQLITE_VERSION}")
 
 
@@ -65,7 +65,7 @@ def test_a_damaged_file_is_found_though_it_can_be_opened(examine):
 
     assert exit_code == 3
     assert not found["file"]["ok"]
-    assert "1 traces, damaged" in found["file"]["detail"]
+    assert "1 run, damaged" in found["file"]["detail"]
     assert found["file"]["detail"].count("record a run: that saves what it can")
 
 
@@ -206,8 +206,7 @@ def test_a_gate_that_was_set_since_is_told(db, examine, monkeypatch):
     found, _ = examine()
 
     assert found["gate"]["detail"] == (
-        "top 10%, at most 20 a day from now on;"
-        " 0 of the last 1 scored runs cleared the gate (threshold 0.75)"
+        "top 10%, at most 20 a day from now on; 0 of 1 scored run cleared the gate (threshold 0.75)"
     )
 
 

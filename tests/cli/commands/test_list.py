@@ -252,7 +252,7 @@ def test_on_100_columns_there_are_30_for_the_objective(db):
         "state",
         "started",
         "took",
-        "tokens",
+        "domain",
         "objective",
     ]
     assert heading.index("objective") <= 70

@@ -362,6 +362,16 @@ def test_people_see_a_table_and_what_a_trace_goes_without(record, db):
     assert "\n    without 1 email\n" in shown
 
 
+def test_where_nothing_has_a_reason_the_objective_is_told(record, type_command, db):
+    record()
+    type_command("outbox", "cancel", "@last")
+
+    heading, row = typed("--db", str(db), "outbox", columns=80).splitlines()
+
+    assert heading.split()[-1] == "objective"
+    assert len(row) <= 80
+
+
 @pytest.mark.parametrize("columns", [80, 100, 120])
 def test_why_something_is_blocked_is_told_on_any_terminal(record, db, columns):
     record(redact_engines=[NO_RULES])

@@ -45,6 +45,20 @@ def test_it_explains_what_is_near_and_does_not_fit(type_command):
     assert "no match" in result.stderr
 
 
+def test_where_nothing_is_known_to_have_succeeded_it_says_so(type_command, tmp_path):
+    file = tmp_path / "unjudged.db"
+    with KnowledgePulse(db=file, sync=True) as kp:
+        kp.capture(lambda question: question)(TASK)
+
+    for words in ([], ["--explain"]):
+        result = type_command("--db", str(file), "recall", TASK, *words)
+        assert result.stdout == ""
+        assert "no run is known to have succeeded" in result.stderr
+        assert "kp-middleware review" in result.stderr
+    unconfirmed = type_command("--db", str(file), "recall", TASK, "--unconfirmed", "--explain")
+    assert TASK in unconfirmed.stdout
+
+
 def test_switched_off_it_says_so(type_command, monkeypatch):
     monkeypatch.setenv("KP_RECALL", "false")
 
@@ -52,6 +66,13 @@ def test_switched_off_it_says_so(type_command, monkeypatch):
 
     assert (result.stdout, result.exit_code) == ("", 0)
     assert "recall is off" in result.stderr
+
+
+def test_where_nothing_was_recalled_only_that_is_said(type_command):
+    result = type_command("stats", "--by", "recalled")
+
+    assert result.stdout == ""
+    assert result.stderr.startswith("too few to compare")
 
 
 def test_runs_with_a_recall_are_compared_with_the_others(type_command, kp):

@@ -135,18 +135,18 @@ def test_with_nothing_to_ask_it_says_so(agent, review, type_command, queue):
 @pytest.mark.usefixtures("twelve")
 def test_status_and_doctor_say_that_nobody_has_looked(type_command, kp, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDER", "none")
-    told = "6 runs would go; nobody has looked at any: kp-middleware review"
+    told = "6 runs passed the gate and are not reviewed yet: kp-middleware review"
     assert told in type_command("status").stdout
     assert told in type_command("doctor").stdout
 
     kp.feedback(kp.review_queue(1)[0].trace_id, success=True)
-    told = "5 of the last 6 runs that would go nobody has looked at: kp-middleware review"
+    told = "5 of the last 6 runs that passed the gate are not reviewed yet: kp-middleware review"
     assert json.loads(type_command("status", "--json").stdout)["review"]["in_words"] == told
 
     for item in kp.review_queue(50):
         kp.feedback(item.trace_id, success=True)
-    assert "nobody has looked" not in type_command("status").stdout
-    assert "nobody has looked" not in type_command("doctor").stdout
+    assert "not reviewed" not in type_command("status").stdout
+    assert "not reviewed" not in type_command("doctor").stdout
 
 
 def test_private_runs_do_not_go(db, queue, type_command):

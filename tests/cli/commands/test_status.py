@@ -218,7 +218,9 @@ def test_that_none_of_100_cleared_is_a_trouble_with_what_to_do(db, status):
 
 @pytest.mark.usefixtures("waiting")
 def test_a_pipe_gets_the_same_lines(type_command):
-    assert "\nrecorded          1\n" in type_command("status").stdout
+    told = type_command("status").stdout
+    assert "\nrecorded          1\n" in told
+    assert "dropped" not in told
 
 
 @pytest.mark.usefixtures("waiting")
