@@ -9,6 +9,7 @@ from terminal import typed
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
 from kp_middleware.errors import RegistryRejectedError
+from kp_middleware.outbox_items import Receipt
 from kp_middleware.storage import OutboxTable
 from kp_middleware.testing import StandInEmbedder
 
@@ -362,9 +363,10 @@ def test_people_see_a_table_and_what_a_trace_goes_without(record, db):
     assert "\n    without 1 email\n" in shown
 
 
-def test_where_nothing_has_a_reason_the_objective_is_told(record, type_command, db):
+def test_where_nothing_has_a_reason_the_objective_is_told(record, db):
     record()
-    type_command("outbox", "cancel", "@last")
+    outbox = OutboxTable(connect(db), registry=REGISTRY, agent_id="agent-1")
+    outbox.sent(outbox.claim(4e9), Receipt())
 
     heading, row = typed("--db", str(db), "outbox", columns=80).splitlines()
 
