@@ -112,7 +112,7 @@ def _turn(run: Run, links: Addresses) -> Turn:
 
 def _fact(fact: Fact) -> TableRow:
     cells = (_cell(fact.fact, fact.left), _cell(fact.fact, fact.right))
-    name = fact.fact.removesuffix("_ms").removesuffix("_count").replace("_", " ")
+    name = fact.fact.removesuffix("_ms").replace("_", " ")
     return TableRow((name if fact.left == fact.right else f"{name} ≠", *cells))
 
 
