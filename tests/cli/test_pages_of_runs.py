@@ -145,6 +145,12 @@ def test_words_that_were_found_are_marked(shown):
     assert 'value="leak"' in page
 
 
+def test_the_form_keeps_the_day_that_a_number_of_the_overview_asked_for(shown):
+    page = shown.get(f"{RUNS}?since=2026-10-25").text
+
+    assert '<option value="2026-10-25" selected="">2026-10-25</option>' in page
+
+
 @pytest.mark.parametrize("words", ['"', '"zz', "AND", "*", "a NEAR(", "\x00", "none", "<script>"])
 def test_what_was_searched_for_is_text(shown, words):
     page = shown.get(f"{RUNS}?q={quote(words)}")
