@@ -181,8 +181,10 @@ class ScoringWorker:
             self._queue.wait_until_ours_done(patience_in_trouble_s=_MOMENT_S)
 
     def try_again(self) -> None:
-        """Try at once to keep what could not be kept."""
+        """Try at once to keep what could not be kept, and look at what others have left."""
         self._queue.hope()
+        if self._thread is not None:
+            self._queue.ask_to_look()
         self._again.set()
 
     def stop(self, timeout_s: float) -> None:

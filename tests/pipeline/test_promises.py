@@ -236,8 +236,8 @@ def test_switching_everything_off_wins_over_the_keyword(db, monkeypatch):
 
 
 def test_closing_does_not_wait_for_a_file_that_cannot_be_opened(pulse, db, caplog):
-    db.mkdir()
     kp = pulse()
+    db.mkdir()
     kp.capture(lambda text: text)("one")
 
     backlog = kp.flush(timeout_s=40)

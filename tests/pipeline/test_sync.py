@@ -69,8 +69,8 @@ def test_a_flush_ends_when_its_time_is_over(pulse):
 
 
 def test_closing_keeps_what_is_in_memory(pulse, db):
-    db.mkdir()
     kp = pulse(sync=True)
+    db.mkdir()
     agent = kp.capture(lambda text: text)
     [agent(str(number)) for number in range(5)]
     db.rmdir()
