@@ -33,6 +33,7 @@ from kp_middleware.storage import (
     Pruning,
     Run,
     Selection,
+    SharedRuns,
     SqliteStore,
     bring_up_to_date,
     vacuum,
@@ -164,6 +165,8 @@ def rescore(
     compared with those recorded before it. Sent runs keep their score. Queued runs that no longer
     clear are cancelled; runs that clear now are queued. Sends nothing.
 
+    Runs that several hosts share keep their decisions: only --dry-run works on them.
+
     Programs may keep recording. After Ctrl-C, the same command starts again, but
     embeds no text twice. Run one at a time.
 
@@ -173,6 +176,8 @@ def rescore(
     """
     selection = Selection(domain, since)
     with closing(Database(db, read_only=True) if dry_run else open_to_write(db)) as file:
+        if not dry_run and SharedRuns(file).in_log(0, 1):
+            raise click.ClickException("runs here are in the shared log: use --dry-run")
         if not PastRuns(file, selection, None).count(after=0):
             _tell_rescored(_result({}, dry_run=dry_run), as_json=as_json)  # which needs no settings
             return

@@ -219,7 +219,7 @@ class Exchange:
             told = self._runs.told(seq)
             with no_fork():
                 row = self._row(seq)
-            if row is None or self._log.revise(replace(row, vector=None), self._has_room):
+            if row is None or self._is_revised(seq, replace(row, vector=None)):
                 self._runs.revised(seq, told)
                 continue
             score, verdict = row.evaluation
@@ -229,6 +229,15 @@ class Exchange:
             with self._store.transaction():
                 self._store.save_evaluation(seq, Evaluation(score, verdict))
                 self._dispatch.sync(seq)
+
+    def _is_revised(self, seq: int, row: SharedRun) -> bool:
+        try:
+            return self._log.revise(row, self._has_room)
+        except SharedLogError as error:
+            if (error.sqlstate or "")[:2] not in _REFUSED:
+                raise
+            logger.warning("what was told of trace %d is not shared: %s", seq, error)
+            return True
 
     def _has_room(self, history: GateHistory) -> bool:
         return not isinstance(self._gate, DailyLimit) or self._gate.has_room(history)

@@ -49,9 +49,9 @@ class SharedLogView(NamedTuple):
         """Describe what waits for it; None if nothing does."""
         if self.since is None:
             return None
-        asking = f"; {self.asking:,} would clear, and wait for it" if self.asking else ""
-        since = self.since[:19].replace("T", " ")
-        return f"{self.to_ship:,} wait to be shipped{asking}; the first began {since}"
+        told = [f"{self.to_ship:,} wait to be shipped"] if self.to_ship else []
+        told += [f"{self.asking:,} would clear, and wait for it"] if self.asking else []
+        return "; ".join([*told, f"the first began {self.since[:19].replace('T', ' ')}"])
 
     def as_row(self) -> dict[str, Any]:
         """Return it as a row for JSON."""

@@ -159,6 +159,20 @@ def test_a_row_that_is_refused_holds_up_no_other(threshold, shared, pods, start,
     assert pod.log.count("violates") == 0  # PostgreSQL's own words may quote the row
 
 
+def test_feedback_that_is_refused_holds_up_nothing(shared, pods, start, ask):
+    [pod] = pods(1, shared=shared, threshold=0.3)
+    end([start(pod, record, range(2))])
+    ask(shared, "ALTER TABLE kp.log ADD CHECK (confidence <> 0.77)")
+    for (id,), confidence in zip(pod.rows("SELECT id FROM traces"), ("0.77", "0.66"), strict=True):
+        pod.command("feedback", id, "--confidence", confidence)
+
+    assert end([start(pod, record, [2], flush_s=10)]) == [0]
+
+    assert len(ids(ask, shared)) == 3
+    assert ask(shared, "SELECT count(*) FROM kp.log WHERE confidence = 0.66") == [(2,)]
+    assert pod.rows("SELECT count(*) FROM traces WHERE shared_seq < 0") == [(0,)]
+
+
 def record_one_poison(pod, runs):
     """One run among others that PostgreSQL refuses."""
     with pod.pulse() as kp:

@@ -40,6 +40,16 @@ def test_what_is_told_of_a_shared_run_is_written_to_the_log_once(file, store):
     assert runs.in_log(0, 10) == [(2, second)]
 
 
+def test_runs_in_the_log_are_not_decided_anew(file, store):
+    with History.open(file) as history:
+        store.shared_runs().shipped({history.run(2).id: 7})
+
+    told = CliRunner().invoke(main, ["rescore", "--db", str(file)])
+
+    assert told.exit_code == 1
+    assert "in the shared log: use --dry-run" in told.output
+
+
 def test_what_is_told_of_a_run_that_is_not_shared_waits_for_no_log(file, store):
     CliRunner().invoke(main, ["feedback", "@last", "--failure", "--db", str(file)])
 
