@@ -55,6 +55,7 @@ _HEADS: Final = {
     "success": "outcome",
     "started_at": "started",
     "duration_ms": "took",
+    "traces": "runs",
     "mean_ms": "mean",
     "max_ms": "longest",
 }

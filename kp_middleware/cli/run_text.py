@@ -26,7 +26,6 @@ from kp_middleware.views.wording import (
     one_line,
     outcome,
     short_bar,
-    success_in_words,
     width_of,
 )
 
@@ -53,7 +52,7 @@ def run_parts(run: Run, *, steps: int | None, width: int) -> "Parts":
     """
     view = view_trace(run)
     yield plain(cut(one_line(run.objective), 3 * width))
-    yield plain("  ".join(map(one_line, (view.id, *view.facts))))
+    yield from map(plain, _laid_out([view.id, *map(one_line, view.facts)], width))
     yield ""
     if run.score is not None:
         yield waterfall(added_up(arithmetic(run)), view.threshold, width)
@@ -70,6 +69,18 @@ def run_parts(run: Run, *, steps: int | None, width: int) -> "Parts":
     if view.result:
         yield ""
         yield indented(cut(one_line(view.result), 8 * width), "result: ")
+
+
+def _laid_out(facts: Sequence[str], width: int) -> list[str]:
+    """Return the facts in lines of this width, which break between two of them."""
+    lines = [facts[0]]
+    for fact in facts[1:]:
+        longer = f"{lines[-1]}  {fact}"
+        if width_of(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(fact)
+    return lines
 
 
 def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
@@ -244,12 +255,12 @@ def _question(why: Explanation, threshold: float) -> str:
 def _known(why: Explanation) -> Iterator[tuple[str, str]]:
     known = why.known
     kinds = f": {', '.join(known.kinds)}" if known.kinds else ""
-    how = success_in_words(known_success(known.success, known.success_source))
+    how = outcome(known_success(known.success, known.success_source))
     yield "steps", f"{known.steps:,}{kinds}"
     yield "recoveries", f"{known.recoveries:,} from errors"
     yield "tools", f"{known.tools:,} different"
-    told = f"{known.confidence:.3f} ({known.confidence_source}), {how} ({known.success_source})"
-    yield "confidence", told
+    yield "confidence", f"{known.confidence:.3f} ({known.confidence_source})"
+    yield "outcome", f"{how} ({known.success_source})"
 
 
 def _fact(fact: Fact, value: Any) -> str:

@@ -106,7 +106,7 @@ class Reading:
         with self._history() as history:
             if history is None:
                 path = self.settings.db
-                raise TraceNotFoundError(f"there is no trace yet in {path}: record a run")
+                raise TraceNotFoundError(f"there is no run yet in {path}: record a run")
             return history.run(history.find(trace_id))
 
     def review_queue(self, limit: int = 10) -> tuple[ReviewItem, ...]:

@@ -73,7 +73,7 @@ class Reevaluation:
         with self._store.transaction():
             before = self._store.belief(feedback.trace_id)
             if before is None:
-                raise TraceNotFoundError(f"no trace has the id {feedback.trace_id[:100]!r}")
+                raise TraceNotFoundError(f"no run has the id {feedback.trace_id[:100]!r}")
             outcome = _outcome(feedback, before)
             if _is_known(feedback, before, outcome):
                 return False

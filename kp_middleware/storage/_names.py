@@ -39,14 +39,14 @@ class Names(Queries):
         if query := _NAMES.get(name):
             seq = self._value(query)
             if seq is None:
-                raise TraceNotFoundError(f"there is no trace yet for {name}: record a run")
+                raise TraceNotFoundError(f"there is no run yet for {name}: record a run")
             return int(seq)
         if not name:
             raise TraceNotFoundError("type the beginning of an id, @last or @best")
         found = self._beginning(name) or self._beginning(name.lower())
         if not found:
             remedy = "; valid names: @last, @best" if name.startswith("@") else ""
-            raise TraceNotFoundError(f"no trace matches {name}{remedy}")
+            raise TraceNotFoundError(f"no run matches {name}{remedy}")
         if len(found) > 1 and whole_id(name) not in (id_ for _, id_ in found):
             ids = [id_.removeprefix(_ID_PREFIX) for _, id_ in found[:_CANDIDATES]]
             told = f"{', '.join(ids)}{' …' if len(found) > _CANDIDATES else ''}"

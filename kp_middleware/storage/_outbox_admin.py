@@ -82,7 +82,7 @@ class OutboxAdmin(OutboxItems):
         """
         for entry in self._all(Entry, _ENTRY, (seq,)):
             return entry
-        raise TraceNotFoundError("this trace is not in the outbox: see kp-middleware show")
+        raise TraceNotFoundError("this run is not in the outbox: see kp-middleware show")
 
     def seqs(self, *states: str) -> list[int]:
         """Return the ``seq`` of each item in these states, oldest first."""

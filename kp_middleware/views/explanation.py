@@ -23,7 +23,7 @@ from kp_middleware.views.trace import (
     gate_in_words,
     other_reason,
 )
-from kp_middleware.views.wording import counted, cut, one_line, short_id, success_in_words
+from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id
 
 _QUOTED: Final = 60
 _WHOSE: Final = {"assumed": "an assumed confidence", "feedback": "feedback's confidence"}
@@ -308,7 +308,7 @@ def _novelty(scoring: Scoring) -> str:
         return "there was nothing to compare with: 0.5 is assumed"
     similarity = f"{scoring.nearest_similarity:.3f}"
     if scoring.nearest_id is None or scoring.nearest_objective is None:
-        return f"the nearest earlier trace was {similarity} like it, and is removed since"
+        return f"the nearest earlier run was {similarity} like it, and is removed since"
     objective = cut(one_line(scoring.nearest_objective), _QUOTED)
     return f"{similarity} like {short_id(scoring.nearest_id)}, the nearest before it: {objective}"
 
@@ -323,5 +323,5 @@ def _outcome_confidence(run: Run) -> str:
     whose = _WHOSE.get(run.confidence_source or "", "the agent's confidence")
     confidence = f"{whose} of {run.confidence:.3f}"
     if run.success:
-        return f"{confidence}, and {success_in_words(run.known_success)}"
+        return f"{confidence}; outcome: {outcome(run.known_success)}"
     return f"0.3 of {confidence}, because it failed"

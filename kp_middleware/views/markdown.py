@@ -7,7 +7,7 @@ from typing import Final
 
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.trace import arithmetic, delivery_status, feedback_in_words, gate_in_words
-from kp_middleware.views.wording import duration, one_line, printable, short_id, success_in_words
+from kp_middleware.views.wording import duration, one_line, outcome, printable, short_id
 
 _BACKTICKS: Final = re.compile("`+")
 
@@ -25,7 +25,7 @@ def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
     yield ""
     yield f"- domain: {_code(run.domain)}"
     yield f"- started: {run.started_at}"
-    yield f"- outcome: {success_in_words(run.known_success)}"
+    yield f"- outcome: {outcome(run.known_success)}"
     if gate := gate_in_words(run):
         yield f"- gate: {_code(gate)}"
     yield f"- where it is: {_code(delivery_status(run))}"

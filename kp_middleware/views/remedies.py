@@ -1,7 +1,7 @@
 """Word what one signal alone would have to be for the other decision."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kp_middleware.core.alternatives import RECOVERY, Case, Facts, plain_steps
@@ -66,16 +66,28 @@ def _in_part(case: Case) -> str:
 def _complexity(run: Facts, other: Facts) -> str:
     if other.rules[:1] == ("single_thought",):
         return "one thought and nothing else"
-    told = [f"one {_name(kind)} step" for kind in _new(run, other)]
-    told += [f"no {_name(kind)} step" for kind in _new(other, run)]
-    if other.recoveries != run.recoveries:
-        told.insert(0, _recoveries(other.recoveries, before=run.recoveries))
+    told = [f"one {_name(kind)}" for kind in _new(run, other)]
+    gone = [f"{_name(kind)}s" for kind in _new(other, run)]
     more = plain_steps(run, other)
-    if more < 0 or _new(other, run):
-        told.append(f"{counted(other.steps, 'step')} in all, it had {run.steps}")
-    elif more:
+    is_told_in_all = more < 0 or bool(gone)
+    if other.recoveries == 0 < run.recoveries:
+        gone.append("recoveries from errors")
+    elif other.recoveries != run.recoveries:
+        told.insert(0, _recoveries(other.recoveries, before=run.recoveries))
+    if more > 0 and not is_told_in_all:
         told.append(counted(more, "further step"))
-    return " and ".join([*filter(None, [", ".join(told[:-1])]), told[-1]])
+    if gone:
+        told.append(f"no {_listed(gone, 'or')}")
+    if not is_told_in_all:
+        return _listed(told, "and")
+    steps = counted(other.steps, "step")
+    before = "as before" if other.steps == run.steps else f"instead of {run.steps:,}"
+    return ", with ".join(filter(None, [f"{steps} {before}", _listed(told, "and")]))
+
+
+def _listed(words: Sequence[str], last: str) -> str:
+    """Join words with commas, and the last one with a word of its own."""
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def _new(run: Facts, other: Facts) -> list[str]:
@@ -87,8 +99,6 @@ def _name(kind: str) -> str:
 
 
 def _recoveries(count: int, *, before: int) -> str:
-    if count == 0:
-        return "no recovery from an error"
     first = "a first" if before == 0 else "one"
     return f"{first} recovery from an error" if count == 1 else f"{count} recoveries from errors"
 
@@ -96,13 +106,13 @@ def _recoveries(count: int, *, before: int) -> str:
 def _novelty(run: Facts, other: Facts) -> str:
     similarity = f"{1 - other.novelty:.3f} like it"
     if other.novelty > run.novelty:
-        return f"the nearest earlier trace would have to be at most {similarity}"
-    return f"an earlier trace that is at least {similarity}"
+        return f"the nearest earlier run would have to be at most {similarity}"
+    return f"an earlier run that is at least {similarity}"
 
 
 def _tools(run: Facts, other: Facts) -> str:
     tools, steps = counted(other.tools, "different tool"), counted(run.steps, "step")
-    return f"{tools} in its {steps}, it had {run.tools}"
+    return f"{tools} instead of {run.tools} in its {steps}"
 
 
 def _outcome(run: Facts, other: Facts) -> str:

@@ -16,9 +16,9 @@ from kp_middleware.views.wording import (
     distance,
     duration,
     minute,
+    outcome,
     short_bar,
     short_id,
-    success_in_words,
     titled,
     zero_or_one,
 )
@@ -39,7 +39,6 @@ _SCORING: Final = (
     *("score", "threshold", "p_success", "rank_key", "bar", "gate", "decision", "scorer"),
     *("embedder", "nearest_seq", "nearest_similarity"),
 )
-_FACTS_OF_SUCCESS: Final = {True: "succeeded", False: "failed", None: "success not known"}
 _TITLE: Final = 300
 _ONE_LINE: Final = 72
 
@@ -286,10 +285,10 @@ def feedback_in_words(told: FeedbackRecord) -> str:
     """Word a feedback: when it was given, what it said, and what was assumed before."""
     parts = []
     if told.success is not None:
-        parts.append(success_in_words(told.success))
+        parts.append(outcome(told.success))
     if told.confidence is not None:
         parts.append(_confidence(told.confidence))
-    known = "not known to have failed" if told.success_before else success_in_words(False)  # noqa: FBT003
+    known = "not known to have failed" if told.success_before else outcome(success=False)
     before = f"{known}, {_confidence(told.confidence_before)}"
     return f"{minute(told.given_at)} UTC: {', '.join(parts)} (before: {before})"
 
@@ -299,7 +298,7 @@ def _facts(run: Run) -> Iterator[str]:
         run.domain,
         f"{minute(run.started_at)} UTC",
         None if run.duration_ms is None else duration(run.duration_ms),
-        _FACTS_OF_SUCCESS[run.known_success],
+        f"outcome: {outcome(run.known_success)}",
         f"ended by {run.error_type}" if run.error_type else None,
         counted(run.step_count, "step").replace(" ", "\N{NO-BREAK SPACE}"),
         _tokens(run),
@@ -392,7 +391,7 @@ def _novelty_in_words(scoring: Scoring) -> str:
         return "not measured: no embedder"
     if scoring.nearest_similarity is None:
         return "nothing to compare with yet"
-    nearest = short_id(scoring.nearest_id) if scoring.nearest_id else "a pruned trace"
+    nearest = short_id(scoring.nearest_id) if scoring.nearest_id else "a pruned run"
     return f"{scoring.nearest_similarity:.3f} like {nearest}"
 
 

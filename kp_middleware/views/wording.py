@@ -35,15 +35,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def success_in_words(success: bool | None) -> str:  # noqa: FBT001 - an outcome
-    """Word whether a task was done; None: nobody has said.
-
-    >>> success_in_words(True), success_in_words(None)
-    ('success', 'success not known')
-    """
-    return {True: "success", False: "no success", None: "success not known"}[success]
-
-
 OUTCOMES: Final = ("succeeded", "failed", "not known")
 """How a run ended, as `Filters` names it."""
 

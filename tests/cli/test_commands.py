@@ -93,7 +93,7 @@ def test_a_name_that_fits_no_trace_is_an_error_in_words(agent, type_command):
 
     result = type_command("show", "zzz")
 
-    assert (result.exit_code, result.stderr) == (1, "Error: no trace matches zzz\n")
+    assert (result.exit_code, result.stderr) == (1, "Error: no run matches zzz\n")
 
 
 def test_a_name_that_fits_several_asks_for_more(agent, type_command):

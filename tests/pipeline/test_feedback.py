@@ -369,7 +369,7 @@ def test_an_id_that_nobody_knows_is_said_once_and_counted(kp, submit, caplog, to
     submit()
 
     assert caplog.text.count("feedback was dropped") == 1
-    assert "no trace has the id 'kp:trace:0'" in caplog.text
+    assert "no run has the id 'kp:trace:0'" in caplog.text
     assert kp.stats().swallowed["feedback on no trace"] == 3
     assert (before >= 0, told(), kp.stats().dropped) == (True, [], 0)
 

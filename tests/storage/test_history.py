@@ -76,7 +76,7 @@ def test_an_id_that_means_several_is_said_to(history, keep, name):
 def test_an_id_that_means_none_is_said_to(history, keep, name):
     keep(id="kp:trace:abc-1")
 
-    with pytest.raises(TraceNotFoundError, match=f"no trace matches {name}"):
+    with pytest.raises(TraceNotFoundError, match=f"no run matches {name}"):
         history.find(name)
 
 
@@ -115,12 +115,12 @@ def test_a_name_that_is_none_is_told_with_those_that_there_are(history):
 
 @pytest.mark.parametrize("name", ["@last", "@best"])
 def test_an_empty_history_has_no_last_and_no_best(history, name):
-    with pytest.raises(TraceNotFoundError, match=f"there is no trace yet for {name}: record a run"):
+    with pytest.raises(TraceNotFoundError, match=f"there is no run yet for {name}: record a run"):
         history.find(name)
 
 
 def test_an_empty_history_has_none(history):
-    with pytest.raises(TraceNotFoundError, match=r"no trace matches a$"):
+    with pytest.raises(TraceNotFoundError, match=r"no run matches a$"):
         history.find("a")
 
 

@@ -193,7 +193,7 @@ def test_no_text_is_an_error(listing, text):
 
 
 def test_after_a_trace_that_is_not_there_is_an_error(listing):
-    with pytest.raises(TraceNotFoundError, match="no trace matches zzz"):
+    with pytest.raises(TraceNotFoundError, match="no run matches zzz"):
         listing.runs(Filters(after="zzz"), limit=1)
 
 

@@ -84,7 +84,7 @@ def test_each_change_that_is_found_gives_the_other_verdict(case):
 def test_the_words_say_the_change_that_was_found(case):
     words, other = remedy(case), case.alternative()
 
-    if tools := re.search(r"(\d+) different tools? in its", words):
+    if tools := re.search(r"(\d+) different tools? instead of", words):
         assert other == case.run._replace(tools=int(tools[1]))
     if similarity := re.search(rf"at (?:most|least) {NUMBER} like it", words):
         changed = case.run._replace(novelty=1 - float(similarity[1]))
@@ -193,11 +193,11 @@ def case_of(signal, threshold, **changes):
     [
         (
             case_of("tool_diversity", 0.6),
-            "2 different tools in its 20 steps, it had 1; that makes 0.670",
+            "2 different tools instead of 1 in its 20 steps; that makes 0.670",
         ),
         (
             case_of("tool_diversity", 0.6, tools=2),
-            "1 different tool in its 20 steps, it had 2; that makes 0.547",
+            "1 different tool instead of 2 in its 20 steps; that makes 0.547",
         ),
         (
             case_of("outcome_confidence", 0.75, tools=5, recoveries=3, success=False),
@@ -233,7 +233,7 @@ def case_of(signal, threshold, **changes):
                 recoveries=3,
                 novelty=0.3775,
             ),
-            "0.872 instead of 0.725: one observation step and 2 further steps; that makes 0.802",
+            "0.872 instead of 0.725: one observation and 2 further steps; that makes 0.802",
         ),
         (
             case_of("complexity", 0.8, tools=5, steps=1000, recoveries=2, novelty=0.9),

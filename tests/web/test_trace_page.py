@@ -27,13 +27,13 @@ def test_the_page_of_a_trace_says_why_where_and_what(work, trace_page):
 
 def test_what_is_not_known_is_estimated_with_reasons(work, trace_page, kp):
     work("an earlier one")
-    assert "success not known" in text_of(trace_page())
+    assert "outcome: not known" in text_of(trace_page())
     kp.feedback(kp.runs()[0].id, success=True)
 
     work("fix the test")
 
     told = text_of(trace_page())
-    assert "success not known" in told
+    assert "outcome: not known" in told
     assert "P(success) was estimated as 0." in told
 
 

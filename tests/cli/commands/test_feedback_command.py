@@ -90,7 +90,7 @@ def test_the_same_twice_changes_nothing_and_says_so(agent, type_command):
     [
         (["@last"], 2, "--success or --failure"),
         (["@last", "--confidence", "1.5"], 2, "1.5"),
-        (["ffff", "--success"], 1, "no trace matches ffff"),
+        (["ffff", "--success"], 1, "no run matches ffff"),
     ],
     ids=["nothing", "too sure", "nobody"],
 )
@@ -124,8 +124,8 @@ def test_commands_tell_when_and_what_was_before(type_command, words):
 
     told = " ".join(type_command(command, "@last", *options).stdout.split())
 
-    assert "UTC: no success (before: not known to have failed, confidence 0.900)" in told
-    assert "UTC: confidence 0.250 (before: no success, confidence 0.900)" in told
+    assert "UTC: failed (before: not known to have failed, confidence 0.900)" in told
+    assert "UTC: confidence 0.250 (before: failed, confidence 0.900)" in told
 
 
 @pytest.mark.usefixtures("learned")
@@ -143,6 +143,6 @@ def test_a_terminal_and_the_page_tell_it_too(db):
     lines = drawn(*run_parts(trace, steps=None, width=100))
     page = str(trace_html(FullRun(trace, MostAlike()), Ways()))
 
-    said = "UTC: no success (before: not known to have failed, confidence 0.900)"
+    said = "UTC: failed (before: not known to have failed, confidence 0.900)"
     assert f"  feedback {trace.feedback[0].given_at[:10]}" in lines
     assert (said in lines, said in page) == (True, True)

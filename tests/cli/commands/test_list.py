@@ -122,7 +122,7 @@ def test_what_makes_no_sense_is_refused(type_command, words, complaint):
 def test_after_a_trace_that_is_not_there_is_an_error(type_command):
     result = type_command("list", "--after", "zzz")
 
-    assert (result.exit_code, result.stderr) == (1, "Error: no trace matches zzz\n")
+    assert (result.exit_code, result.stderr) == (1, "Error: no run matches zzz\n")
 
 
 @pytest.mark.usefixtures("traces")

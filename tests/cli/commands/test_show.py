@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from hand_made import put, run, scored, step
+from hand_made import put, run, scored, step, with_value
 from terminal import typed
 
 from kp_middleware import ReasoningTrace
@@ -277,3 +277,13 @@ def test_ids_that_are_offered_cannot_steer_the_terminal(db, type_command):
     told = type_command("show", "a").stderr
 
     assert "a is ambiguous: give more of the id; there are a?[2J-1, a?[2J-2" in told
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_the_facts_break_between_two_of_them(db, columns):
+    put(db, run("one", step("thought"), duration_ms=153, domain="finance"), with_value(0.2))
+
+    told = typed("--db", str(db), "show", "@last", columns=columns)
+
+    assert "153 ms" in told
+    assert "outcome: not known" in told or "outcome: succeeded" in told

@@ -113,12 +113,12 @@ Why
   novelty             0.500 × 0.25 = 0.125   there was nothing to compare with: 0.5 is assumed
   tool diversity      1.000 × 0.10 = 0.100   2 different tools in 3 steps, times 3; more than 1
                                              counts as 1
-  outcome confidence  0.900 × 0.45 = 0.405   the agent's confidence of 0.900, and success
+  outcome confidence  0.900 × 0.45 = 0.405   the agent's confidence of 0.900; outcome: succeeded
 
 To reach 0.75, one of these alone would have to be
   complexity          0.600 instead of 0.280: a first recovery from an error; that makes 0.773
-  novelty             0.756 instead of 0.500: the nearest earlier trace would have to be at most
-                      0.244 like it
+  novelty             0.756 instead of 0.500: the nearest earlier run would have to be at most 0.244
+                      like it
   tool diversity      cannot alone: at most 0.686
   outcome confidence  cannot alone: at most 0.731
 """
@@ -141,15 +141,15 @@ Its gate: threshold 0.75.
 Why
   complexity          0.870 × 0.15 = 0.131   4 of 4 kinds of step give 0.500, having recovered from
                                              an error 0.300, 7 steps 0.070
-  novelty             0.800 × 0.20 = 0.160   the nearest earlier trace was 0.200 like it, and is
+  novelty             0.800 × 0.20 = 0.160   the nearest earlier run was 0.200 like it, and is
                                              removed since
   tool diversity      0.857 × 0.10 = 0.086   2 different tools in 7 steps, times 3
-  outcome confidence  0.800 × 0.55 = 0.440   the agent's confidence of 0.800, and success
+  outcome confidence  0.800 × 0.55 = 0.440   the agent's confidence of 0.800; outcome: succeeded
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
 
 To stay below 0.75, one of these alone would have to be
-  complexity          no recovery from an error, no thought step and 3 steps in all, it had 7; that
-                      makes 0.742
+  complexity          3 steps instead of 7, with no thoughts or recoveries from errors; that makes
+                      0.742
   novelty             cannot alone: at least 0.756
   tool diversity      cannot alone: at least 0.773
   outcome confidence  a failure, with its confidence of 0.800; that makes 0.508
@@ -222,8 +222,8 @@ def test_novelty_without_a_model_is_said_to_be_assumed(db, account):
 @pytest.mark.parametrize(
     ("had", "steps", "threshold", "words"),
     [
-        (2, 12, 0.7, "3 different tools in its 12 steps, it had 2; that makes 0.714"),
-        (1, 12, 0.5, "2 different tools in its 12 steps, it had 1; that makes 0.639"),
+        (2, 12, 0.7, "3 different tools instead of 2 in its 12 steps; that makes 0.714"),
+        (1, 12, 0.5, "2 different tools instead of 1 in its 12 steps; that makes 0.639"),
     ],
     ids=["more tools", "a second tool ends the rule against one"],
 )
@@ -242,7 +242,7 @@ def test_one_tool_alone_does_not_do_where_the_rule_against_it_would_fire(db, acc
 
     told = account(put(db, made, scored(made, 0.2)), threshold=0.6).signals[2]
 
-    assert told.remedy.endswith("2 different tools in its 6 steps, it had 0; that makes 0.777")
+    assert told.remedy.endswith("2 different tools instead of 0 in its 6 steps; that makes 0.777")
 
 
 @pytest.mark.parametrize(

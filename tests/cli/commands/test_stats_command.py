@@ -106,9 +106,9 @@ def test_a_person_sees_how_scores_are_spread_and_where_the_threshold_is(db):
 @pytest.mark.parametrize(
     ("columns", "shown", "left_out"),
     [
-        (60, ["domain", "traces", "cleared", "mean_score", "best_score"], "mean_novelty"),
-        (40, ["domain", "traces", "cleared"], "mean_score, best_score, mean_novelty"),
-        (100, ["domain", "traces", "cleared", "mean_score", "best_score", "mean_novelty"], ""),
+        (60, ["domain", "runs", "cleared", "mean_score", "best_score"], "mean_novelty"),
+        (40, ["domain", "runs", "cleared", "mean_score"], "best_score, mean_novelty"),
+        (100, ["domain", "runs", "cleared", "mean_score", "best_score", "mean_novelty"], ""),
     ],
 )
 def test_a_narrow_terminal_keeps_the_counts_and_says_what_has_no_room(db, columns, shown, left_out):
@@ -135,7 +135,7 @@ def test_gates_are_told_apart_and_have_no_column_of_noughts(db, columns):
 
     heading, *rows = typed("--db", str(db), "stats", "--by", "gate", columns=columns).splitlines()
 
-    assert heading.split() == ["gate", "traces", "cleared"]
+    assert heading.split() == ["gate", "runs", "cleared"]
     assert [row.split()[1] for row in rows] == ["0.75", "0.656", "0.655"]
 
 
