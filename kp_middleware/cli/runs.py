@@ -30,7 +30,7 @@ from kp_middleware.cli.rows import (
 from kp_middleware.cli.run_text import comparison_parts, run_parts, why_parts
 from kp_middleware.cli.user_settings import pass_db, profile_weights, wrong_settings
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage import SORTS, Filters, History, RunSummary, SimilarRun
+from kp_middleware.storage import Filters, History, RunSummary, SimilarRun
 from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.markdown import markdown
@@ -56,7 +56,7 @@ _SORTED: Final = {  # the column that shows it
 @limit_option()
 @filter_options
 @click.option("--near", is_flag=True, help="Sort by distance to the threshold, nearest first.")
-@click.option("--sort", type=click.Choice([*SORTS]), help="Sort by this, the highest first.")
+@click.option("--sort", type=click.Choice([*_SORTED]), help="Sort by this, the highest first.")
 @output_options(columns=COLUMNS)
 @pass_db
 def list_(

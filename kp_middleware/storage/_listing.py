@@ -52,7 +52,15 @@ def _both(word: str) -> str:
     return f'"{word}"' if other == word else f'("{word}" OR "{other}")'
 
 
+_OUTCOME: Final = (
+    "CASE WHEN t.success = 0 THEN 'failed' WHEN coalesce(t.success_source, 'assumed')"
+    " = 'assumed' THEN 'not known' ELSE 'succeeded' END"
+)
+
 SORTS: Final[Mapping[str, str]] = {
+    "domain": "t.domain",
+    "outcome": _OUTCOME,
+    "state": "(SELECT h.state FROM history h WHERE h.seq = t.seq)",
     "started": "t.started_at",
     "score": "t.score",
     "novelty": "t.novelty",
@@ -118,10 +126,7 @@ _CONDITIONS: Final = {
     "error": "t.error_type = :error",
     "failed": "t.success = 0",
     "slower_ms": "t.duration_ms >= :slower_ms",
-    "outcome": (
-        "CASE WHEN t.success = 0 THEN 'failed' WHEN coalesce(t.success_source, 'assumed')"
-        " = 'assumed' THEN 'not known' ELSE 'succeeded' END = :outcome"
-    ),
+    "outcome": f"{_OUTCOME} = :outcome",
     "model": "t.model = :model",
     "agent": "t.agent_name = :agent",
     "thread": "t.thread_id = :thread",
@@ -275,10 +280,24 @@ class Listing(Names):
             f" ORDER BY {key} {way} NULLS LAST, t.seq {way} LIMIT :limit",
             values,
         ).fetchall()
-        found = {run.seq: run for run in self.runs_at([seq for seq, _ in rows[:limit]])}
+        seqs = json.dumps([seq for seq, _ in rows[:limit]])
+        found = {run.seq: run for run in self._found(seqs, values)}
         last = rows[limit - 1] if len(rows) > limit else None
         more = None if last is None else json.dumps([last[1], last[0]])
         return RunsPage([found[seq] for seq, _ in rows[:limit]], more)
+
+    def _found(self, seqs: str, values: Mapping[str, Any]) -> list[RunSummary]:
+        """Return these runs; those that a search found with their snippets."""
+        if "text" in values:
+            of_search = (
+                f"SELECT t.seq, {_SNIPPET} FROM traces_fts JOIN traces t"  # noqa: S608 - ours
+                " ON t.seq = traces_fts.rowid WHERE traces_fts MATCH :text"
+                f" AND t.seq IN ({_GIVEN})"
+            )
+            told = {"text": values["text"], "seqs": seqs}
+            return self._listed(of_search, "f.seq", told, snippet="f.snippet")
+        snippet = _EXCERPT if "first" in values else "NULL"
+        return self._listed(_GIVEN, "f.seq", {**values, "seqs": seqs}, snippet=snippet)
 
     def choices(self) -> Choices:
         """Return the values to filter by: of recent runs, and of all tools."""

@@ -32,10 +32,16 @@ _SORTED: Final = {  # what a column is sorted by
     "tokens": "tokens",
     "steps": "steps",
     "started": "started",
+    "domain": "domain",
+    "outcome": "outcome",
+    "state": "state",
 }
 _ORDERS: Final = {  # from the highest, and from the lowest
     "started": ("the newest first", "the oldest first"),
     "duration": ("the slowest first", "the fastest first"),
+    "domain": ("domains from Z to A", "domains from A to Z"),
+    "outcome": ("by outcome, the succeeded first", "by outcome, the failed first"),
+    "state": ("states from Z to A", "states from A to Z"),
 }
 
 

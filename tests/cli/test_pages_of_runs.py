@@ -95,6 +95,9 @@ def listed(page):
         ("?sort=score&asc=1", ["write a poem", "fix the leak", "sum up the trial"]),
         ("?sort=duration", ["fix the leak", "write a poem", "sum up the trial"]),
         ("?sort=tokens", ["write a poem", "sum up the trial", "fix the leak"]),
+        ("?sort=domain", ["sum up the trial", "fix the leak", "write a poem"]),
+        ("?sort=outcome&asc=1", ["write a poem", "sum up the trial", "fix the leak"]),
+        ("?sort=state&asc=1", ["fix the leak", "sum up the trial", "write a poem"]),
         ("?sort=nonsense", ["sum up the trial", "write a poem", "fix the leak"]),
         ("?domain=art", ["write a poem"]),
         ("?outcome=succeeded", ["fix the leak"]),
@@ -138,8 +141,9 @@ def test_a_page_says_in_words_what_its_address_asks_for(shown, query, words):
     assert words in html.unescape(shown.get(f"{RUNS}{query}").text)
 
 
-def test_words_that_were_found_are_marked(shown):
-    page = shown.get(f"{RUNS}?q=leak").text
+@pytest.mark.parametrize("sort", ["", "&sort=score", "&sort=domain&asc=1"])
+def test_words_that_were_found_are_marked(shown, sort):
+    page = shown.get(f"{RUNS}?q=leak{sort}").text
 
     assert "<mark>leak</mark>" in page
     assert 'value="leak"' in page
@@ -160,7 +164,7 @@ def test_what_was_searched_for_is_text(shown, words):
     assert "<script" not in page.text
 
 
-@pytest.mark.parametrize("sort", ["started", "score", "tokens"])
+@pytest.mark.parametrize("sort", ["started", "score", "tokens", "outcome"])
 @pytest.mark.parametrize("query", ["", "&asc=1", "&q=leak"])
 def test_pages_hold_every_run_once(show, db, sort, query):
     for number in range(120):
