@@ -124,7 +124,7 @@ def prune(
 ) -> None:
     """Remove runs that match every filter, and their vectors.
 
-    Runs waiting to be scored, sent or resumed are kept. Programs may keep recording.
+    Runs waiting to be scored, sent, shipped or resumed are kept. Programs may keep recording.
 
     \b
     kp-middleware prune --older 90d --keep-sent           count only

@@ -157,6 +157,7 @@ _DOOMED: Final = """
     WHERE t.seq > :after AND t.seq < :newest AND t.started_at < :before
       AND (:domain IS NULL OR t.domain = :domain) AND (:below IS NULL OR t.score < :below)
       AND t.state IN ('scored', 'incomplete', 'failed')
+      AND t.shared_seq IS NOT -1  -- to be shipped to the shared log
       AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.trace_seq = t.seq
                       AND o.state IN ('pending', 'sending', iif(:keep_sent, 'sent', 'sending')))
 """

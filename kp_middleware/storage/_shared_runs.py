@@ -43,7 +43,7 @@ _RUN: Final = f"""
       {", ".join(f"t.{name}" for name in SIGNALS)},
       {", ".join(f"t.{name}_weight" for name in SIGNALS)},
       {", ".join(f"t.{name}" for name in _FACTS)},
-      coalesce(t.nearest_id, n.id), d.body,
+      coalesce(t.nearest_id, iif(n.visibility = 'private', NULL, n.id)), d.body,
       CASE WHEN t.decision = 'forward' THEN t.decided_at END,
       (SELECT v.vector FROM vectors v WHERE v.trace_seq = t.seq AND v.embedder = t.embedder
        ORDER BY v.seq DESC LIMIT 1)

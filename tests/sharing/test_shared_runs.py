@@ -1,5 +1,8 @@
 """What the file remembers of its runs in the shared log."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from click.testing import CliRunner
 
@@ -48,6 +51,29 @@ def test_runs_in_the_log_are_not_decided_anew(file, store):
 
     assert told.exit_code == 1
     assert "in the shared log: use --dry-run" in told.output
+
+
+def test_a_run_that_waits_to_be_shipped_is_not_pruned(file):
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE traces SET shared_seq = -1 WHERE seq = 1")
+
+    CliRunner().invoke(main, ["prune", "--keep", "0", "--yes", "--db", str(file)])
+
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT seq FROM traces").fetchall() == [(1,)]
+
+
+def test_a_shared_run_does_not_name_the_private_one_that_it_is_like(file, store):
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE traces SET visibility = 'private' WHERE seq = 1")
+        connection.execute(
+            "UPDATE traces SET shared_seq = -1, nearest_seq = 1, nearest_similarity = 0.5"
+            " WHERE seq = 2"
+        )
+
+    run, _ = store.shared_runs().run(2, "pod")
+
+    assert (run.nearest, run.nearest_similarity) == (None, 0.5)
 
 
 def test_what_is_told_of_a_run_that_is_not_shared_waits_for_no_log(file, store):
