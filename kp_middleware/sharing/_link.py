@@ -37,7 +37,7 @@ _LIMITS: Final = """
            set_config('lock_timeout', '4000', true), set_config('statement_timeout', '5000', true)
 """
 _MIGRATE: Final = "kp-middleware shared migrate"
-_WAIT: Final = "it is tried again by itself"
+_WAIT: Final = "programs that record try again by themselves"
 _CORRECT: Final = "correct KP_SHARED"
 _BY_STATE: Final = {
     "28": ("refuses this user or password", _CORRECT),
