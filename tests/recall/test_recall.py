@@ -229,7 +229,7 @@ def test_it_is_switched_off_in_one_place(kp, db, monkeypatch):
 
 def test_no_trouble_reaches_the_agent(tmp_path):
     (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\0" + b"no pages" * 500)
-    for name in ("damaged.db", "missing.db", "."):
+    for name in ("damaged.db", "missing.db"):
         with KnowledgePulse(db=tmp_path / name, embedder=None) as kp:
             assert kp.recall(TASK) == []
 
