@@ -117,8 +117,8 @@ def whole(ask):
 
 @pytest.fixture
 def generous():
-    """A registry that takes all it gets at once."""
-    with LocalRegistry(burst=10**6, refill_s=0.001) as registry:
+    """A registry that takes all it gets at once, and knows idempotency keys."""
+    with LocalRegistry(burst=10**6, refill_s=0.001, replays=True) as registry:
         yield registry
 
 
