@@ -1,4 +1,4 @@
-"""What several hosts cost PostgreSQL and the agent, beside the same SQL alone in the same run.
+"""Measure several hosts' cost to PostgreSQL and the agent, beside the same SQL alone.
 
     make bench-fleet
     .venv/bin/python benchmarks/fleet.py agent ship

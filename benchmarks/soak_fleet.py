@@ -104,7 +104,7 @@ class Chaos:
 def table_of(
     pods: list[Pod], url: str, registry: LocalRegistry, chaos: Chaos, finish_s: float
 ) -> list[Row]:
-    """What came out of it."""
+    """The outcome of a soak."""
     with psycopg.connect(url) as connection:
         ask = connection.execute
         [(head, count, last)] = ask(
@@ -144,7 +144,7 @@ def table_of(
 
 
 def overwritten(registry: LocalRegistry) -> int:
-    """How many documents arrived again although they were stored."""
+    """Count the documents that arrived again although they were stored."""
     return sum(times - 1 for times in registry.times_stored.values())
 
 

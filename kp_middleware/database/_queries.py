@@ -18,7 +18,7 @@ _CASTS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     Mapping[str, Any]: lambda text: json.loads(text or "{}"),
     tuple[str, ...]: lambda text: tuple(json.loads(text or "[]")),
 }
-"""What SQLite has no type for, by the annotation of a record's field."""
+"""Converters for what SQLite has no type for, by the annotation of a record's field."""
 DISTINCT: Final = """
     WITH RECURSIVE names(name) AS (
       SELECT min({column}) FROM {table} WHERE {column} >= :start

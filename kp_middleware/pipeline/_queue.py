@@ -91,6 +91,7 @@ FinishedRun: TypeAlias = Recorder | ReasoningTrace | Owned | ThreadEnd | Feedbac
 """What was recorded, a trace that a user built, or what is told of those that came before."""
 
 _OVERHEAD_BYTES: Final = 3072
+_STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
 _BUILT_STEP_BYTES: Final = 1024  # of a pydantic model
 
 _Waiting: TypeAlias = tuple[FinishedRun, int]
@@ -115,7 +116,7 @@ class RunQueue:
         self._in_trouble = self._stuck = False
         self._ours_done = self._done = True
         self.asks = self.answered = 0
-        """How often somebody has asked to look into the file, and how often when we had looked."""
+        """The number of requests to look into the file, and of those that were answered."""
         self.waiting = 0
         """The number of runs that are only in memory."""
         self.dropped = self.untold = 0
@@ -123,7 +124,7 @@ class RunQueue:
 
     def put(self, run: FinishedRun) -> bool:
         """Add a run without waiting; False if there is no room: it is dropped."""
-        size_bytes = run.memory_bytes if isinstance(run, Recorder) else _size_bytes(run)
+        size_bytes = _size_bytes(run)
         with self._lock:
             if self._size_bytes + size_bytes > self._max_bytes:
                 return False
@@ -244,8 +245,12 @@ class RunQueue:
                 self._changed.wait(left_s)
 
 
-def _size_bytes(run: ReasoningTrace | Owned | ThreadEnd | Feedback) -> int:
+def _size_bytes(run: FinishedRun) -> int:
     """Estimate the memory that it takes."""
+    if isinstance(run, Recorder):
+        log, texts = run.log, len(run.objective) + len(run.result_summary)
+        steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
+        return steps_bytes + run.later_bytes + texts + _OVERHEAD_BYTES
     if isinstance(run, ThreadEnd | Feedback):
         return _OVERHEAD_BYTES
     if isinstance(run, Owned):

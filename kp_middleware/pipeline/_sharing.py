@@ -1,4 +1,4 @@
-"""Which runs ask the shared log before they are decided on; how each looks there."""
+"""Choose the runs that ask the shared log before they are decided on, and prepare their rows."""
 
 import json
 from importlib.metadata import version
@@ -137,7 +137,7 @@ class Documents:
 
     @property
     def are_redacted(self) -> bool:
-        """Whether a run that stays needs to be redacted for the log."""
+        """True if a run that stays is redacted for the log."""
         return self._settings.shared_documents == "redacted"
 
     def row(self, candidate: Candidate, evaluation: Evaluation) -> SharedRun:

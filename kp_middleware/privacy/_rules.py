@@ -52,7 +52,7 @@ class Rule:
 TABLE: Final[dict[str, Any]] = tomllib.loads(
     re.sub(r"\n {4}", "", files(__package__).joinpath("rules.toml").read_text("utf-8"))
 )
-"""What ``rules.toml`` says, with its broken lines joined."""
+"""The contents of ``rules.toml``, with its broken lines joined."""
 
 LONG = 14
 """How many characters a word has that can hold a token: no white space, quotes or brackets."""

@@ -48,8 +48,6 @@ OWN_CALL_IDS: Final = "kp:trace:"
 
 _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
-_OVERHEAD_BYTES: Final = 3072
-_STEP_BYTES: Final = 320  # of a dict with its texts, beside what is in them
 
 Sink: TypeAlias = Callable[["Recorder"], None]
 """A function that takes the recorder of a finished run; it is quick and does not raise."""
@@ -275,14 +273,8 @@ class Recorder:
             self._fail(error, is_noted=is_noted)
         elif self.success is None:
             self._stop()
+        self._errors.clear()  # the agent's own, too
         self._sink(self)
-
-    @property
-    def memory_bytes(self) -> int:
-        """About how much memory it takes."""
-        log, texts = self.log, len(self.objective) + len(self.result_summary)
-        steps_bytes = log.size_bytes + log.kept * _STEP_BYTES
-        return steps_bytes + self.later_bytes + texts + _OVERHEAD_BYTES
 
     def finish_later(self, write: Callable[[], object], size_bytes: int) -> None:
         """Hand the run over; ``write`` notes its steps and finishes it, on a worker's thread."""
