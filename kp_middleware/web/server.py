@@ -240,9 +240,6 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     guard = Guard(app, port=port, first_page=first_page, opened=link_file.remove)
     shows = opens and _has_screen(os.environ, sys.platform)
     click.echo("\n".join([guard.link, "", *_advice(port, opens=opens, shows=shows)]), err=True)
-    if shows:  # in a thread: what BROWSER names may return only when it is left
-        address = link_file.write(guard.link)
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     config = uvicorn.Config(
         guard,
         log_level="warning",
@@ -251,7 +248,8 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
         timeout_graceful_shutdown=_LAST_ANSWERS_S,
         ws="none",
     )
-    await _Server(config, at_end=link_file.remove).serve(sockets=[listener])
+    server = _Server(config, link=guard.link if shows else None, link_file=link_file)
+    await server.serve(sockets=[listener])
 
 
 class _LatestFile:
@@ -288,14 +286,22 @@ def _advice(port: int, *, opens: bool, shows: bool) -> list[str]:
 
 
 class _Server(uvicorn.Server):
-    """One that tidies up also when a signal ends it: uvicorn raises that again as it returns."""
+    """Show the link once signals are handled, and tidy up also when one ends it."""
 
-    def __init__(self, config: uvicorn.Config, *, at_end: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, *, link: str | None, link_file: LinkFile) -> None:
         super().__init__(config)
-        self._at_end = at_end
+        self._link = link
+        self._link_file = link_file
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._link is not None:
+            # in a thread: what BROWSER names may return only when it is left
+            address = self._link_file.write(self._link)
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._at_end()
+        self._link_file.remove()
         await super().shutdown(sockets)
 
 
