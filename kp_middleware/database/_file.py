@@ -71,15 +71,7 @@ _TAKEN: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 @contextmanager
 def alone(lock: Path, *, waits: bool) -> Iterator[bool]:
-    """Hold an exclusive lock; yield True if it was acquired.
-
-    The lock is an SQLite lock, which works on every platform. On a drive without file locks it is
-    always acquired.
-
-    Args:
-        lock: A dedicated lock file, created if missing. It remains, empty.
-        waits: Whether to wait for the lock; then the result is always True.
-    """
+    """Hold an exclusive SQLite lock; yield whether, as always on a drive without file locks."""
     with closing(_opened(lock, wait_s=_LOOK_UP_S if waits else 0.0)) as connection:
         while (taken := not _locked(connection)) and waits:
             pass
@@ -156,9 +148,6 @@ def make_private(path: Path) -> None:
     An existing file is never opened here: closing it would release the locks that SQLite holds on
     it for other threads of this process, and another process could then remove the WAL that they
     write to.
-
-    Raises:
-        OSError: If the file cannot be created, or cannot be read and written.
     """
     with suppress(FileExistsError):
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -171,10 +160,7 @@ def make_private(path: Path) -> None:
 
 
 def open_to_all(path: Path) -> str | None:
-    """Return a warning if every user of this machine may open the file, else None.
-
-    The mode is not changed: it may be intended.
-    """
+    """Return a warning if every user of this machine may open the file, else None."""
     if os.name == "nt":  # the mode says nothing about permissions
         return None
     mode = path.expanduser().stat().st_mode & 0o777

@@ -35,11 +35,7 @@ RELEASED: Final = 6
 
 
 def our_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the schema version, 0 for an empty file.
-
-    Raises:
-        DatabaseError: If the file belongs to another program.
-    """
+    """Return the schema version, 0 for an empty file."""
     connection.execute("BEGIN")  # one snapshot: another process may be creating the file
     try:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
@@ -148,10 +144,6 @@ def connect(
     A new file is private to the user (mode 0600, its new folders 0700). The connection is in
     autocommit mode: write inside `transaction`. It waits for locks as usual; with ``wait_s``
     so long while the file is opened, then no more: it is read as it was at one instant.
-
-    Raises:
-        DatabaseError: If the file cannot be opened, belongs to another program, or was written by
-            a newer version.
     """
     path, connection = _opened(Path(path), read_only=read_only)
     try:
@@ -170,11 +162,7 @@ def connect(
 
 
 def schema_of(path: str | Path) -> int:
-    """Return the schema version of an existing file, 0 for an empty one.
-
-    Raises:
-        DatabaseError: If it does not exist, cannot be read, or belongs to another program.
-    """
+    """Return the schema version of an existing file, 0 for an empty one."""
     path, connection = _opened(Path(path), read_only=True)
     with closing(connection):
         try:
@@ -184,24 +172,15 @@ def schema_of(path: str | Path) -> int:
 
 
 class Upgrade(NamedTuple):
-    """The result of a schema upgrade.
-
-    Attributes:
-        copy: A copy of the old file in the same folder; None if the schema was current.
-    """
+    """The result of a schema upgrade."""
 
     before: int
     now: int
-    copy: Path | None
+    copy: Path | None  # of the old file; None: the schema was current
 
 
 def bring_up_to_date(path: Path) -> Upgrade:
-    """Upgrade an existing file to the current schema; leave a current one unchanged.
-
-    Raises:
-        DatabaseError: If the file is empty, belongs to another program or was written by a newer
-            version, or if it or the copy cannot be written.
-    """
+    """Upgrade an existing file to the current schema; leave a current one unchanged."""
     before = schema_of(path)
     is_older = 0 < before < SCHEMA
     connect(path, read_only=not is_older).close()  # raises for an empty or newer file

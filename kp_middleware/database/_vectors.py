@@ -21,18 +21,11 @@ _SINCE: Final = f"""
 
 
 class StoredVectors(NamedTuple):
-    """Some vectors as columns, oldest first.
+    """Some vectors as columns, oldest first."""
 
-    Attributes:
-        units: float32, little-endian, one vector after the other, each of length 1 or all zero.
-        keys: The key of each.
-        stamps_ms: The time each was added, in milliseconds since the epoch.
-        seqs: Their sequence numbers in the file.
-    """
-
-    units: bytes
+    units: bytes  # float32, little-endian, one after the other, of length 1 or all zero
     keys: Sequence[str | None]
-    stamps_ms: Sequence[int]
+    stamps_ms: Sequence[int]  # since the epoch
     seqs: Sequence[int]
 
 
@@ -54,13 +47,7 @@ class VectorTable(Queries):
     def since(
         self, embedder: str, seq: int, *, after_ms: int | None = None
     ) -> Iterator[StoredVectors]:
-        """Yield an embedder's vectors added after ``seq`` by any process, in order and in chunks.
-
-        Args:
-            embedder: The fingerprint of the embedder.
-            seq: The last known sequence number.
-            after_ms: Vectors added at this time or earlier are left out; None keeps all.
-        """
+        """Yield an embedder's vectors after a ``seq``, of any process, in order and in chunks."""
         while True:
             *facts, units = self._row(
                 _SINCE, (embedder, seq, self._size_bytes, -1 if after_ms is None else after_ms)

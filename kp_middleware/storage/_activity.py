@@ -17,31 +17,21 @@ _LINE: Final = 100
 
 
 class Period(NamedTuple):
-    """The runs of a day, or those that used a model.
+    """The runs of a day, or those that used a model."""
 
-    Attributes:
-        name: The day (``2026-11-01``), or the model.
-        runs: All of them.
-        succeeded: The number that are known to have done their tasks.
-        failed: The number that did not.
-        p50_ms: The median of how long they took; None if none was timed.
-        p99_ms: What 99 of 100 did not exceed.
-        tokens: Of their models, in and out.
-    """
-
-    name: str
+    name: str  # the day (``2026-11-01``), or the model
     runs: int
-    succeeded: int
+    succeeded: int  # as far as is known
     failed: int
-    p50_ms: float | None
+    p50_ms: float | None  # None if none was timed
     p99_ms: float | None
-    tokens: int
+    tokens: int  # in and out
 
 
 class Failure(NamedTuple):
     """An error of a tool, or of a whole run if ``tool`` is None, and how often it happened."""
 
-    tool: str | None
+    tool: str | None  # None: of a whole run
     error: str
     times: int
 
@@ -65,14 +55,7 @@ class ModelTokens(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """The runs of the 30 days up to the newest, at most 20,000 of them.
-
-    Attributes:
-        days: Each day that has runs, in order.
-        models: The most used models.
-        failures: The most frequent errors of the last 2,000 runs.
-        endings: The known endings by score, from the lowest.
-    """
+    """The runs of the 30 days up to the newest, at most 20,000 of them."""
 
     days: tuple[Period, ...] = ()
     models: tuple[Period, ...] = ()

@@ -40,11 +40,7 @@ class ForkLock:
         self._held = threading.local()
 
     def __enter__(self) -> None:
-        """Delay forks until `__exit__`; reentrant.
-
-        Raises:
-            TimeoutError: If a fork takes too long, or the lock belongs to the parent process.
-        """
+        """Delay forks until `__exit__`; reentrant."""
         if self._pid != os.getpid():
             raise TimeoutError(_IN_A_CHILD)
         thread = threading.get_ident()
@@ -74,10 +70,7 @@ class ForkLock:
             self._changed.notify_all()
 
     def shut(self) -> float:
-        """Wait up to three seconds until no other thread holds the lock; return the deadline.
-
-        A hanging program would be worse than a lock that stays held in the child.
-        """
+        """Wait up to three seconds until no other thread holds the lock; return the deadline."""
         deadline = time.monotonic() + _FORK_WAITS_S
         self._held.is_ours = self._changed.acquire(timeout=_FORK_WAITS_S)
         if self._held.is_ours:
@@ -172,10 +165,6 @@ class Database:
 
     If the path was removed or names another file by now, the connection is reopened: writes to an
     unlinked file would be lost.
-
-    Args:
-        path: The path of the file.
-        read_only: Whether to open the file read-only; then it must exist.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
@@ -201,12 +190,7 @@ class Database:
         return self._in_transaction
 
     def open(self) -> None:
-        """Open the file now.
-
-        Raises:
-            DatabaseError: As `connect` does; so does every use.
-            sqlite3.OperationalError: If a fork or another thread takes too long; so does every use.
-        """
+        """Open the file now."""
         with self._used():
             pass
 
@@ -246,10 +230,7 @@ class Database:
             self._leave()
 
     def shut(self, deadline: float) -> bool:
-        """Close the file before a fork unless it is in use, and block threads until `end_shut`.
-
-        Return False if another thread still uses it at the deadline.
-        """
+        """Close the file before a fork unless it is in use, and block threads until `end_shut`."""
         if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return False
         if not self._users:  # else this thread forks during its own statement

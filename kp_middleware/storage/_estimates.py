@@ -39,35 +39,24 @@ class KnownRun(NamedTuple):
 
 
 class LearnedRun(NamedTuple):
-    """What the estimate learns from a known run.
-
-    Attributes:
-        features: float32, little-endian.
-        vector: The same; None if it has none of this embedder.
-        p: What was estimated when it ended, from 0 to 1; likewise ``base``; None: nothing.
-    """
+    """What the estimate learns from a known run."""
 
     seq: int
-    features: bytes
-    vector: bytes | None
-    p: float | None
-    base: float | None
+    features: bytes  # float32, little-endian; so is the vector
+    vector: bytes | None  # None: none of this embedder
+    p: float | None  # what was estimated when it ended
+    base: float | None  # the base rate then
 
 
 class StoredEstimate(NamedTuple):
-    """What was estimated when a run ended.
+    """What was estimated when a run ended."""
 
-    Attributes:
-        p: The probability of its success, from 0 to 1.
-        base: The base rate, from 0 to 1.
-        known: Of how many runs it was told how they ended.
-        reasons: The main ones: a feature, how unusual it is, and what it adds to the log-odds.
-    """
-
-    p: float
-    base: float
-    known: int
-    reasons: tuple[tuple[str, float, float], ...]
+    p: float  # the probability of its success
+    base: float  # the base rate
+    known: int  # of how many runs it was told how they ended
+    reasons: tuple[
+        tuple[str, float, float], ...
+    ]  # a feature, how unusual it is, what it adds to the log-odds
 
 
 class RunEstimate(NamedTuple):

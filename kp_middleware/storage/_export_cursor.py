@@ -20,36 +20,17 @@ _COLUMNS: Final = "seq, state, decision, visibility, started_at"
 
 
 class ExportCandidate(NamedTuple):
-    """A run that may be for an exporter.
-
-    Attributes:
-        state: ``recorded``, ``paused``, ``scored``, ``incomplete`` or ``failed``.
-        decision: The gate's, ``forward`` or ``withhold``; None if there is none.
-        visibility: Who may see it: ``network``, ``org`` or ``private``.
-    """
+    """A run that may be for an exporter."""
 
     seq: int
     state: str
-    decision: str | None
+    decision: str | None  # ``forward`` or ``withhold``; None: not scored
     visibility: str
     started_at: str
 
 
 class ExportCursor(Queries):
-    """The runs that one exporter has not been given yet, as an `Outbox`.
-
-    A run is claimed, sent and passed one at a time, whatever the number of processes: the next one
-    continues where a killed one was, and sends what that had claimed once more.
-
-    Args:
-        connection: The connection to the file.
-        name: The name of the exporter.
-        choose: Says whether a run is for the exporter; None: that is not known yet.
-        prepare: Returns what leaves of a run, given its document and the attempts so far; None if
-            it must not leave.
-        since: The first run at the first use is the first that began at this instant, or then.
-        clock: Epoch seconds.
-    """
+    """The runs that one exporter has not been given yet: an `Outbox` that all processes share."""
 
     def __init__(
         self,

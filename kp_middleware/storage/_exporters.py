@@ -45,19 +45,12 @@ class Place(NamedTuple):
 
 
 class ExporterStatus(NamedTuple):
-    """What has become of the runs for one exporter.
-
-    Attributes:
-        name: Of the exporter.
-        sent: The runs that it took.
-        failed: Those that it rejected, or that were tried too often.
-        last_error: What went wrong last, also if it was tried again since; None if nothing did.
-    """
+    """What has become of the runs for one exporter."""
 
     name: str
     sent: int
-    failed: int
-    last_error: str | None
+    failed: int  # rejected, or tried too often
+    last_error: str | None  # also if it was tried again since
 
 
 def read_exporters(connection: Connection) -> list[ExporterStatus]:

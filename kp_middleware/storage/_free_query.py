@@ -26,28 +26,14 @@ _TELLING: Final = frozenset(
 
 
 class Answer(NamedTuple):
-    """The result of a query.
+    """The result of a query."""
 
-    Attributes:
-        columns: The column names, made unique.
-        rows: The rows, read lazily.
-    """
-
-    columns: Sequence[str]
-    rows: Iterator[dict[str, Any]]
+    columns: Sequence[str]  # made unique
+    rows: Iterator[dict[str, Any]]  # read lazily
 
 
 class FreeQuery:
-    """A read-only connection for arbitrary SQL, without access to any other file.
-
-    Args:
-        path: The path of the file.
-        limit_s: The time limit of a query, not counting the time its rows wait to be read.
-        timer: A monotonic clock, in seconds.
-
-    Raises:
-        DatabaseError: If the file cannot be opened.
-    """
+    """A read-only connection for arbitrary SQL, without access to any other file."""
 
     def __init__(
         self,
@@ -72,14 +58,7 @@ class FreeQuery:
         self._connection.close()
 
     def ask(self, sql: str, values: Mapping[str, object]) -> Answer:
-        """Run one statement.
-
-        Reading the rows may raise the same exceptions.
-
-        Raises:
-            DatabaseError: If the SQL is invalid, tries to write, or takes too long.
-            KeyboardInterrupt: If Ctrl-C was typed, also while SQLite is running.
-        """
+        """Run one statement."""
         self._until, self._stopped = self._timer() + self._limit_s, False
         with self._in_words():
             cursor = self._connection.execute(sql, values)
@@ -148,11 +127,7 @@ _MOST: Final = 50
 
 
 def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
-    """Return ids and objectives of the newest traces whose id starts with a prefix.
-
-    The prefix may omit ``kp:trace:``. Like the other completions, the result is empty if
-    the file cannot be read in time.
-    """
+    """Return ids and objectives of the newest traces of a prefix; none if that takes too long."""
     with suppress(sqlite3.Error, OSError, RuntimeError), _quickly(path) as connection:
         return connection.execute(
             """

@@ -41,19 +41,11 @@ _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 
 
 class History(Listing, Overviews, Maintenance):
-    """The stored runs of one file. Use it as a context manager, or close it.
-
-    Args:
-        connection: The connection to the file; `open` makes one.
-    """
+    """The stored runs of one file. Use it as a context manager, or close it."""
 
     @classmethod
     def open(cls, path: str | Path, *, wait_s: float | None = None) -> Self:
-        """Open an existing file to read it; wait so long for a lock, or as usual.
-
-        Raises:
-            DatabaseError: If it cannot be opened, is of another program or of another version.
-        """
+        """Open an existing file to read it; wait so long for a lock, or as usual."""
         return cls(connect(path, read_only=True, wait_s=wait_s))
 
     def __enter__(self) -> Self:
@@ -105,10 +97,7 @@ class History(Listing, Overviews, Maintenance):
         return read_model_tokens(self._connection, seqs, since=since)
 
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
-        """Return the runs to ask a person about, the first one first.
-
-        Only recent ones that nobody has judged: those that the gate lets leave, then the doubtful.
-        """
+        """Return the runs to ask a person about, the first one first."""
         chosen = asked_first(self._unjudged(filters, RECENT), limit)
         return [review_item(self.run(one.seq), is_forwarded=one.is_forwarded) for one in chosen]
 
@@ -119,13 +108,7 @@ class History(Listing, Overviews, Maintenance):
     def similar(
         self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
     ) -> list[SimilarRun] | None:
-        """Return the runs most similar to one; None if it has no embedding.
-
-        Args:
-            seq: The ``seq`` of the run.
-            limit: How many at most.
-            reach: Is told now and then how many runs of how many are compared.
-        """
+        """Return the runs most similar to one; None if it has no embedding."""
         own = self.embeddings([seq]).get(seq)
         if own is None:
             return None
@@ -195,13 +178,7 @@ class History(Listing, Overviews, Maintenance):
     def decided_runs(
         self, *, domain: str | None = None, since: str | None = None, weights: Weights | None = None
     ) -> list[DecidedRun]:
-        """Return the scored runs, to hold against other thresholds.
-
-        Args:
-            domain: Only runs of this domain; None means any.
-            since: Only runs that started at this instant or later; None means all.
-            weights: The weights to compute the scores with; None takes the stored scores.
-        """
+        """Return the scored runs, to hold against other thresholds."""
         parts = ", complexity, novelty, tool_diversity, outcome_confidence, rules"
         sql = f"""
             SELECT seq, domain, score, visibility = 'private', verdict IS 'forwarded'
@@ -235,11 +212,7 @@ class History(Listing, Overviews, Maintenance):
         return OutboxAdmin(self._connection).count(states=states)
 
     def outbox_entry(self, seq: int) -> Entry:
-        """Return the outbox item of a run with its body.
-
-        Raises:
-            TraceNotFoundError: If it is not in the outbox.
-        """
+        """Return the outbox item of a run with its body."""
         return OutboxAdmin(self._connection).entry(seq)
 
     def outbox_body(self, seq: int) -> str | None:

@@ -18,20 +18,16 @@ _MORE: Final = "kp-middleware calibrate shows what each setting would do"
 
 
 class LastDecisions(NamedTuple):
-    """The gate's decisions on the last scored runs of a file, at most 100.
-
-    Attributes:
-        gate: The name of the last run's gate; empty if there is none.
-        top_tenth: The score that the best tenth reach.
-        domains: The same for each domain with 10 or more of these runs, the largest first.
-    """
+    """The gate's decisions on the last scored runs of a file, at most 100."""
 
     runs: int = 0
     cleared: int = 0
-    gate: str = ""
+    gate: str = ""  # of the last run; empty: none
     best: float = 0.0
-    top_tenth: float = 0.0
-    domains: Mapping[str, float] = {}
+    top_tenth: float = 0.0  # the score that the best tenth reach
+    domains: Mapping[
+        str, float
+    ] = {}  # the same for those with 10 or more of the runs, the largest first
     withheld: Mapping[str, int] = {}
     gates: int = 1
 
@@ -106,12 +102,7 @@ def read_last_decisions(connection: Connection) -> LastDecisions:
 
 
 def claim_to_say(connection: Connection, *, now_s: float) -> bool:
-    """Claim the daily warning that no run cleared; return False if it was claimed within a day.
-
-    Args:
-        connection: The connection to the file, which all processes share.
-        now_s: Seconds since the epoch.
-    """
+    """Claim the daily warning that no run cleared; return False if it was claimed within a day."""
     changed = connection.execute(
         "INSERT INTO meta (key, value) VALUES (:key, :now) ON CONFLICT (key) DO UPDATE"
         " SET value = :now WHERE CAST(value AS REAL) NOT BETWEEN :now - :day AND :now RETURNING 1",

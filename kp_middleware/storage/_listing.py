@@ -142,44 +142,28 @@ _CONDITIONS: Final = {
 
 
 class Filters(NamedTuple):
-    """Filters for traces; a trace has to match all of them.
-
-    Attributes:
-        above: Traces that reached the threshold (True) or did not (False).
-        state: Traces in this state, one of `STATES`.
-        failed: Traces whose task was not done.
-        slower_ms: Traces that took this many milliseconds or more.
-        since: Traces that started at this instant or later: ``2026-11-01T09:14:03.120Z``.
-        after: Traces recorded after the one with this id prefix; also ``@best``.
-        text: Traces with these words in the objective, the result or a step.
-        outcome: Traces that ``succeeded``, ``failed``, or of which that is ``not known``.
-        min_score: Traces that score this or more.
-        max_score: Traces that score less.
-        until: Traces that started before this instant.
-        cleared: Traces that the gate forwarded.
-        queued: Traces that are or were in the outbox.
-    """
+    """Filters for traces; a trace has to match all of them."""
 
     domain: str | None = None
-    above: bool | None = None
-    state: str | None = None
+    above: bool | None = None  # whether the threshold was reached
+    state: str | None = None  # one of `STATES`
     tool: str | None = None
     failing: str | None = None
     error: str | None = None
-    failed: bool = False
+    failed: bool = False  # the task was not done
     slower_ms: float | None = None
-    since: str | None = None
-    after: str | None = None
-    text: str | None = None
-    outcome: str | None = None
+    since: str | None = None  # an instant, or later
+    after: str | None = None  # recorded after the one with this id prefix; also ``@best``
+    text: str | None = None  # words of the objective, the result or a step
+    outcome: str | None = None  # ``succeeded``, ``failed`` or ``not known``
     model: str | None = None
     agent: str | None = None
     thread: str | None = None
-    min_score: float | None = None
-    max_score: float | None = None
-    until: str | None = None
+    min_score: float | None = None  # or more
+    max_score: float | None = None  # exclusive
+    until: str | None = None  # exclusive
     cleared: bool = False
-    queued: bool = False
+    queued: bool = False  # is or was in the outbox
 
 
 _ALL: Final = Filters()
@@ -217,15 +201,6 @@ class Listing(Names):
         """Return the runs that match: newest first, or with a ``text`` the best match first.
 
         Text that FTS5 cannot split into words is searched as a substring, the newest run first.
-
-        Args:
-            filters: Which runs.
-            limit: How many at most.
-            near: Return those nearest to their threshold first, on both sides.
-            skip: Omit so many of the best matches.
-
-        Raises:
-            TraceNotFoundError: If ``after`` names no run, or several.
         """
         where = self._where(filters)
         values = {**where.values, "limit": limit, "skip": skip}

@@ -14,25 +14,16 @@ from kp_middleware.errors import DatabaseError
 
 
 class FileStatus(NamedTuple):
-    """The status of one file.
+    """The status of one file."""
 
-    Attributes:
-        size_bytes: The size of the file and its WAL.
-        oldest: The start of the oldest trace; None if there is none.
-        waiting_since: The start of the oldest waiting run by state: ``unscored``, ``paused`` and
-            ``pending``; empty states are omitted.
-        dropped: The number of runs lost because the queue of unwritten runs was full.
-        set_aside: The copies of damaged files in the same folder.
-    """
-
-    size_bytes: int
+    size_bytes: int  # with its WAL
     schema: int
     oldest: str | None
     newest: str | None
-    waiting_since: Mapping[str, str]
+    waiting_since: Mapping[str, str]  # ``unscored``, ``paused``, ``pending``: when the oldest began
     registries: tuple[str, ...]
-    dropped: int
-    set_aside: tuple[str, ...]
+    dropped: int  # lost because the queue of unwritten runs was full
+    set_aside: tuple[str, ...]  # copies of damaged files
 
 
 _STATUS: Final = """
@@ -94,13 +85,6 @@ class Maintenance(Queries):
         Other programs continue writing and never wait for this; their WAL grows until it is done.
         The copy has no WAL, so that it can be read from a read-only folder. ``VACUUM INTO`` is not
         used because it fails on a read-only file with generated columns (SQLite 3.40).
-
-        Args:
-            into: An empty file with the mode that the copy shall have.
-            tell: A progress callback that gets the numbers of written pages and of all pages.
-
-        Raises:
-            DatabaseError: If the file is damaged, or the copy cannot be written.
         """
         (_, _, source) = self._row("PRAGMA database_list")
         try:
@@ -164,31 +148,17 @@ _DOOMED: Final = """
 
 
 class PruneSelection(NamedTuple):
-    """The traces to remove: those that no rule keeps.
+    """The traces to remove: those that no rule keeps."""
 
-    Attributes:
-        newest: Traces from this ``seq`` on are kept.
-        before: Traces that started at this instant or later are kept.
-        domain: Traces of other domains are kept; None means any domain.
-        below: Traces with this score or more, or with none, are kept; None ignores the score.
-    """
-
-    newest: int
-    before: str
+    newest: int  # from this ``seq`` on, all are kept
+    before: str  # later ones are kept
     domain: str | None
-    below: float | None
+    below: float | None  # those that score as much, or have no score, are kept; None: any
     keep_sent: bool
 
 
 class Pruning(Queries):
-    """Removal of traces from one file, in batches small enough not to block other programs.
-
-    Runs that wait to be scored, to be sent, for a person or for their thread's next turn are kept.
-
-    Args:
-        connection: The connection to the file.
-        timer: A monotonic clock, in seconds.
-    """
+    """Removal of traces from one file, in batches small enough not to block other programs."""
 
     def __init__(
         self, connection: Connection, *, timer: Callable[[], float] = time.perf_counter
@@ -206,15 +176,7 @@ class Pruning(Queries):
         below: float | None = None,
         keep_sent: bool = False,
     ) -> PruneSelection:
-        """Select the traces to remove: those that none of these options keeps.
-
-        Args:
-            before: As in `PruneSelection`; likewise ``below`` and ``keep_sent``.
-            keep: The number of newest traces to keep; None keeps none for that.
-            domain: Only traces of this domain are removed, and counted for ``keep``.
-            below: See ``before``.
-            keep_sent: See ``before``.
-        """
+        """Select the traces to remove: those that none of these options keeps."""
         newest = self._value(
             "SELECT seq FROM traces WHERE :domain IS NULL OR domain = :domain"
             " ORDER BY seq DESC LIMIT 1 OFFSET :kept",
@@ -254,10 +216,6 @@ class Pruning(Queries):
 
 
 def vacuum(connection: Connection) -> None:
-    """Return unused space to the disk; others wait meanwhile, about a second per 100 MB.
-
-    Raises:
-        sqlite3.OperationalError: If another program writes for 5 s, or the disk is too full.
-    """
+    """Return unused space to the disk; others wait meanwhile, about a second per 100 MB."""
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -32,9 +32,6 @@ class Names(Queries):
 
         The ids of parts that were joined to a run also lead to it. ``@last`` is the newest run and
         ``@best`` the one with the highest score.
-
-        Raises:
-            TraceNotFoundError: If no run matches, or more than one.
         """
         if query := _NAMES.get(name):
             seq = self._value(query)

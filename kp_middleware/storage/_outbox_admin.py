@@ -29,32 +29,22 @@ _ENTRY: Final = f"""
 
 
 class Entry(NamedTuple):
-    """One outbox item with its trace.
-
-    Attributes:
-        body: The exact bytes to send, or sent; None if redaction failed.
-        redactor: The redaction rules that made the body, or blocked it.
-    """
+    """One outbox item with its trace."""
 
     state: str
     reason: str | None
-    body: bytes | None
+    body: bytes | None  # None if redaction failed
     document: str
     score: float
-    redactor: str
+    redactor: str  # of the rules that made the body, or blocked it
 
 
 class Sent(NamedTuple):
-    """One sent trace.
-
-    Attributes:
-        remote_id: Its id in the registry.
-        agent_id: The agent id in its body, or None.
-    """
+    """One sent trace."""
 
     seq: int
     remote_id: str
-    agent_id: str | None
+    agent_id: str | None  # in its body
 
 
 class OutboxAdmin(OutboxItems):
@@ -75,11 +65,7 @@ class OutboxAdmin(OutboxItems):
         )
 
     def entry(self, seq: int) -> Entry:
-        """Return the outbox item of a trace.
-
-        Raises:
-            TraceNotFoundError: If it is not in the outbox.
-        """
+        """Return the outbox item of a trace."""
         for entry in self._all(Entry, _ENTRY, (seq,)):
             return entry
         raise TraceNotFoundError("this run is not in the outbox: see kp-middleware show")
@@ -121,25 +107,13 @@ class OutboxAdmin(OutboxItems):
         return self._cancel(seq, "state = 'sent'")
 
     def cancel(self, seq: int, now: float, /) -> bool:
-        """Cancel an unsent item until the user retries it; return False if it cannot be cancelled.
-
-        Args:
-            seq: The ``seq`` of the trace.
-            now: Epoch seconds; an item in state ``sending`` is cancelled if its lease has expired.
-        """
+        """Cancel an unsent item until the user retries it; return whether that was possible."""
         lapsed = "(state = 'sending' AND claimed_until <= ?)"
         unsent = f"(state IN ('pending', 'blocked', 'rejected') OR {lapsed})"
         return self._cancel(seq, unsent, instant(now))
 
     def retry(self, seq: int, *, agent_id: str | None) -> bool:
-        """Queue an item again with no attempts, unless its trace no longer clears.
-
-        A rejected item gets a new idempotency key, because the registry replays its answer to a key
-        that it has refused.
-
-        Returns:
-            False unless the item was rejected, blocked or cancelled by hand.
-        """
+        """Queue an item again with no attempts, unless its trace no longer clears."""
         with transaction(self._connection):
             row = self._row(
                 "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"  # noqa: S608 - ours
@@ -176,10 +150,7 @@ class OutboxAdmin(OutboxItems):
         redactions: Mapping[str, int],
         agent_id: str | None,
     ) -> Renewal:
-        """Replace the body of an unsent item with one made by the current redaction rules.
-
-        An item without a body, because its redaction had failed, is released to be sent.
-        """
+        """Replace the body of an unsent item with one made by the current redaction rules."""
         with transaction(self._connection):
             row = self._row(
                 "SELECT CAST(body AS BLOB), rejections FROM outbox"  # noqa: S608 - ours

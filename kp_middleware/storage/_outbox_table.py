@@ -96,12 +96,6 @@ class OutboxTable(OutboxItems):
 
     An item postponed further ahead than the longest wait was postponed before the clock was set
     back: it is due.
-
-    Args:
-        connection: The connection to the file.
-        registry: The registry's URL.
-        agent_id: The agent that the API key is registered for, or None.
-        clock: Epoch seconds; the clock may be set meanwhile.
     """
 
     def __init__(
@@ -333,17 +327,12 @@ def _rules(redactor: str) -> str:
 
 
 class Queue(NamedTuple):
-    """The backlog of one registry.
-
-    Attributes:
-        due_at: When the first is due, in epoch seconds; 0 means now.
-        claimed_until: When the last lease expires, or None.
-    """
+    """The backlog of one registry."""
 
     registry: str
     waiting: int
-    due_at: float
-    claimed_until: str | None = None
+    due_at: float  # epoch seconds; 0: now
+    claimed_until: str | None = None  # when the last lease expires
 
 
 def read_queues(connection: Connection) -> list[Queue]:

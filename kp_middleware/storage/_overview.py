@@ -24,29 +24,18 @@ _HUNDREDTHS: Final = f"""
 
 
 class Slice(NamedTuple):
-    """The number of traces of one domain that reach ``hundredth / 100`` but not the next.
-
-    Attributes:
-        above: The number that reach the threshold, which may lie between two hundredths; without
-            a fixed threshold, the number that cleared.
-    """
+    """The number of traces of one domain that reach ``hundredth / 100`` but not the next."""
 
     domain: str
     hundredth: int
     traces: int
-    above: int
+    above: int  # reach the threshold; without a fixed one, cleared
 
 
 class ScoreSlices(NamedTuple):
-    """The distribution of scores in all domains.
+    """The distribution of scores in all domains."""
 
-    Attributes:
-        threshold: The fixed threshold of the last decision; None if it is relative or missing.
-        slices: The slices that have traces.
-        private: The private traces among them.
-    """
-
-    threshold: float | None
+    threshold: float | None  # of the last decision; None: relative, or missing
     slices: tuple[Slice, ...] = ()
     private: tuple[Slice, ...] = ()
 
@@ -159,29 +148,19 @@ class ToolTotals(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """The data for the charts of the overview.
-
-    Attributes:
-        tools: The ten most used tools.
-        last: The gate's latest decisions, regardless of ``since``.
-        missed: The traces nearest to their threshold, those that reach it first.
-        points: The newest traces that have vectors.
-        removals: The redactions by week and kind, for twelve weeks up to the newest trace.
-        tool_totals: The totals of all tools, not only of the ten.
-        unjudged: The last forwarded runs, regardless of ``since``.
-    """
+    """The data for the charts of the overview."""
 
     scores: ScoreSlices
     funnel: Funnel
-    last: LastDecisions = LastDecisions()
+    last: LastDecisions = LastDecisions()  # regardless of ``since``
     novelty: tuple[NoveltyDay, ...] = ()
-    tools: tuple[ToolUse, ...] = ()
-    missed: tuple[NearMiss, ...] = ()
-    points: tuple[MapPoint, ...] = ()
-    removals: tuple[Removal, ...] = ()
-    tool_totals: ToolTotals = ToolTotals()
+    tools: tuple[ToolUse, ...] = ()  # the ten most used
+    missed: tuple[NearMiss, ...] = ()  # nearest to their threshold, those that reach it first
+    points: tuple[MapPoint, ...] = ()  # the newest
+    removals: tuple[Removal, ...] = ()  # of twelve weeks up to the newest run
+    tool_totals: ToolTotals = ToolTotals()  # of all, not only of the ten
     successes: SuccessRecord = SuccessRecord()
-    unjudged: Unjudged = Unjudged(0, 0)
+    unjudged: Unjudged = Unjudged(0, 0)  # regardless of ``since``
     activity: Activity = Activity()
 
 
@@ -286,13 +265,7 @@ class Overviews(Statistics, Reviews):
         return read_last_decisions(self._connection)
 
     def points(self, *, first: int = 0, around: int | None = None) -> tuple[MapPoint, ...]:
-        """Return runs with comparable vectors, the newest first.
-
-        Args:
-            first: Only runs from this ``seq`` on.
-            around: A run that selects the embedder: it comes first, then the run that was nearest
-                when it was scored, however old. None selects the embedder of the newest vector.
-        """
+        """Return runs with comparable vectors, the newest first."""
 
         def found(where: str, limit: int = 1) -> list[MapPoint]:
             values = {"around": around, "first": first, "limit": limit}

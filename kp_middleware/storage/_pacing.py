@@ -36,33 +36,16 @@ _NEW: Final[Mapping[str, Any]] = asdict(Pace())
 
 
 class AgentPace(NamedTuple):
-    """One row of the file.
-
-    Attributes:
-        agent: The agent's id, or ``key `` and the hash of its API key.
-        pace: Its pace, without a stop.
-        stops: When each refused API key was, in epoch seconds, by the key's hash.
-    """
+    """One row of the file."""
 
     registry: str
-    agent: str
-    pace: Pace
-    stops: Mapping[str, float]
+    agent: str  # its id, or ``key `` and the hash of its API key
+    pace: Pace  # without a stop
+    stops: Mapping[str, float]  # when each refused API key was, by the key's hash
 
 
 class PacingTable:
-    """The shared rate limit state of one agent at one registry.
-
-    The file is opened for each change, so that its removal is noticed and a fork inherits nothing.
-
-    Args:
-        path: The path of the file, which need not exist.
-        registry: The registry's URL.
-        agent_id: The agent's id; if it is None, the key's hash identifies the agent.
-        key_hash: The hash of the API key.
-        patience_s: How long to wait for a file that another program has locked.
-        clock: Epoch seconds, for the name of a damaged file's copy.
-    """
+    """The shared rate limit state of one agent at one registry."""
 
     def __init__(
         self,
@@ -84,18 +67,7 @@ class PacingTable:
     def change(
         self, change: Callable[[Pace | None], Pace], *, patience_s: float | None = None
     ) -> Pace:
-        """Apply a function to the state in one transaction, and return the new state.
-
-        A damaged file is set aside and replaced by a new one.
-
-        Args:
-            change: A function from the old state, or None if there is none, to the new one.
-            patience_s: The time to wait for a lock in this call; None means the default.
-
-        Raises:
-            TimeoutError: If another program keeps the file locked.
-            DatabaseError: If the file cannot be used; the message has its path and a remedy.
-        """
+        """Apply a function to the state in one transaction, and return the new state."""
         try:
             path = self._path.expanduser()
         except RuntimeError as error:
@@ -194,11 +166,7 @@ def read_paces(path: Path) -> list[AgentPace]:
 
 
 def lift_stops(path: Path) -> bool:
-    """Allow every refused API key to be tried again; return True if there was one.
-
-    Raises:
-        DatabaseError: If the file exists but cannot be changed.
-    """
+    """Allow every refused API key to be tried again; return True if there was one."""
     try:
         path = path.expanduser()
         if not path.exists():

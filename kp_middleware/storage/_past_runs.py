@@ -65,73 +65,50 @@ _DRY_RUN: Final = (
 
 
 class Selection(NamedTuple):
-    """The runs to rescore: those that match all criteria.
-
-    Attributes:
-        domain: Runs of this domain; None means any.
-        since: Runs that started at this instant or later; None means at any time.
-    """
+    """The runs to rescore: those that match all criteria."""
 
     domain: str | None = None
-    since: str | None = None
+    since: str | None = None  # started then or later
 
 
 class PastRun(NamedTuple):
-    """One run that was scored, or whose scoring failed.
-
-    Attributes:
-        duration_ms: 0 where it is not known.
-        score: From 0 to 1; None where it could not be scored.
-        rules: Those that fired, as JSON.
-        embedder: The fingerprint of what novelty was measured with; None: it was not measured.
-        nearest_seq: The nearest run before; None where there was none, or where it is gone.
-        p_success: The probability that its task was done, when it was ranked first; None: nothing
-            was known. Likewise ``rank_key`` and ``credit``.
-        success_before: As it was before the first feedback, 1 or 0; None: there was none. Likewise
-            ``confidence_before``.
-        let_through_at: When it was forwarded, an instant; None if it was withheld.
-        outbox: The state of its row in the outbox; None where it has none.
-        is_selected: Whether it is to be rescored.
-        vector_seq: The ``seq`` of its vector by the given embedder; None if it has none.
-        added_at_ms: When it was first scored, in ms since the epoch; None if unknown.
-        measures: The other three signals, then the four weights.
-    """
+    """One run that was scored, or whose scoring failed."""
 
     seq: int
     id: str
     domain: str
     started_at: str
-    duration_ms: int
+    duration_ms: int  # 0: not known
     steps: int
     tools: int
     recoveries: int
     success: int
     confidence: float
-    score: float | None
+    score: float | None  # None: it could not be scored
     novelty: float | None
     rules: str
-    embedder: str | None
-    nearest_seq: int | None
+    embedder: str | None  # None: novelty was not measured
+    nearest_seq: int | None  # None: none, or it is gone
     nearest_similarity: float | None
-    p_success: float | None
+    p_success: float | None  # when it was ranked first; None: nothing was known
     rank_key: float | None
     credit: float | None
     success_source: str | None
     confidence_source: str | None
-    success_before: int | None
+    success_before: int | None  # the first feedback; None: there was none
     confidence_before: float | None
     gate: str | None
     threshold: float | None
     decision: str | None
     visibility: str
-    let_through_at: str | None
-    outbox: str | None
+    let_through_at: str | None  # None: withheld
+    outbox: str | None  # the state of its item
     outbox_reason: str | None
     is_selected: bool
-    vector_seq: int | None
+    vector_seq: int | None  # of its vector by the given embedder
     vector: bytes | None
-    added_at_ms: int | None
-    measures: tuple[float | None, ...]
+    added_at_ms: int | None  # when it was first scored
+    measures: tuple[float | None, ...]  # the other three signals, then the four weights
 
     @property
     def ending(self) -> Ending:
@@ -186,16 +163,7 @@ class Remembered(NamedTuple):
 
 
 class PastRuns(Queries):
-    """The runs of one file that were scored, or whose scoring failed.
-
-    Args:
-        connection: The connection to the file.
-        selection: The runs to rescore.
-        embedder: The fingerprint of the current embedder; other vectors are ignored. None means
-            no embedder.
-        dry_run: Shadow the traces by a temporary copy for what `suppose` says, which gates read
-            then; the file may be read-only.
-    """
+    """The runs of one file that were scored, or whose scoring failed."""
 
     def __init__(
         self,

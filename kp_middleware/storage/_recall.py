@@ -58,57 +58,33 @@ _EFFECTS: Final = f"""
 
 
 class Question(NamedTuple):
-    """Which runs may be recalled.
-
-    Attributes:
-        domain: Only runs of this domain; None: of any.
-        owner: Only runs of this owner, a fingerprint; None: no runs if any of the file has one.
-        since: Only runs that started at this instant or later; None: of any age.
-        unconfirmed: Whether runs count whose success nobody confirmed.
-    """
+    """Which runs may be recalled."""
 
     domain: str | None = None
-    owner: str | None = None
-    since: str | None = None
-    unconfirmed: bool = False
+    owner: str | None = None  # a fingerprint; None: nothing if any run of the file has one
+    since: str | None = None  # started then or later
+    unconfirmed: bool = False  # also runs whose success nobody confirmed
 
 
 class Candidate(NamedTuple):
-    """A run that may be recalled.
-
-    Attributes:
-        seq: The ``seq`` of its trace.
-        words: How well the words of people fit: bm25.
-        embedder: Of the vector; None without one.
-        vector: Of the beginning of what people said: int8.
-    """
+    """A run that may be recalled."""
 
     seq: int
-    words: float
+    words: float  # how well the words of people fit: bm25
     embedder: str | None
-    vector: bytes | None
+    vector: bytes | None  # of the beginning of what people said: int8
 
 
 class RecallEffect(NamedTuple):
-    """How runs went that were told of past ones, or those that were not, since the first that was.
-
-    Attributes:
-        recalled: Whether they were.
-        traces: All that ended.
-        known: Those of which is known whether their task was done.
-        success: The share of those whose task was done; None if none is known.
-        mean_steps: Per run; likewise ``mean_errors``, that it recovered from.
-        mean_errors: See ``mean_steps``.
-        mean_tokens: Per run, read and written; None where no model told.
-    """
+    """How runs went with a recall, or without one since the first that had one."""
 
     recalled: bool
     traces: int
-    known: int
-    success: float | None
+    known: int  # of which the success is known
+    success: float | None  # their share, from 0 to 1
     mean_steps: float
-    mean_errors: float
-    mean_tokens: float | None
+    mean_errors: float  # that it recovered from
+    mean_tokens: float | None  # read and written; None where no model told
 
 
 class RecallTable:
@@ -135,11 +111,7 @@ class RecallTable:
     def candidates(
         self, shares: Mapping[str, float], allowed: Question, *, most: int
     ) -> list[Candidate]:
-        """Return the runs whose people's words fit best, the best first.
-
-        Words that most runs have are left out where there are many runs: they tell little, and
-        take long.
-        """
+        """Return the runs whose people's words fit best, the best first."""
         (runs,) = self._connection.execute(
             "SELECT coalesce(max(trace_seq), 0) FROM asked"
         ).fetchone()

@@ -92,21 +92,17 @@ class SimilarRun(NamedTuple):
 class AdjacentTraces(NamedTuple):
     """The ids of the traces recorded just before and just after a trace; None if there is none."""
 
-    earlier: str | None
+    earlier: str | None  # None: there is none
     later: str | None
 
 
 class OutboxItemSummary(NamedTuple):
-    """An outbox item without its body.
-
-    Attributes:
-        size_bytes: The size of its body; None if there is none.
-    """
+    """An outbox item without its body."""
 
     id: str
     state: str
     attempts: int
-    size_bytes: int | None
+    size_bytes: int | None  # of its body
     redactions: Mapping[str, int]
     next_attempt_at: str | None
     claimed_until: str | None
@@ -120,19 +116,13 @@ class OutboxItemSummary(NamedTuple):
 
 
 class DecidedRun(NamedTuple):
-    """A scored run, to hold against other thresholds.
-
-    Attributes:
-        score: The score from 0 to 1, stored or with other weights.
-        is_private: Whether it never leaves.
-        is_cleared: Whether its gate forwarded it.
-    """
+    """A scored run, to hold against other thresholds."""
 
     seq: int
     domain: str
-    score: float
-    is_private: bool
-    is_cleared: bool
+    score: float  # stored, or with other weights
+    is_private: bool  # never leaves
+    is_cleared: bool  # its gate forwarded it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,19 +60,6 @@ def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
     name of its file. They see the change as they would see any transaction.
 
     A cleared trace that has lost its outbox item may have been sent: it is blocked.
-
-    Args:
-        path: The path of the file.
-        registry: The registry of blocked items.
-        redactor: The name of the redaction rules of blocked items.
-
-    Returns:
-        None if there is nothing to do: the file is not damaged, is not ours, or another process is
-        restoring it or has done so.
-
-    Raises:
-        DatabaseError: If there is no space or no permission for the copies; the file is then left
-            unchanged.
     """
     path = path.resolve()
     try:

@@ -62,15 +62,11 @@ class ReviewItem:
 
 
 class Candidate(NamedTuple):
-    """A scored run that nobody has judged.
-
-    Attributes:
-        sureness: How far its estimated success is from 0.5; 0 without an estimate.
-    """
+    """A scored run that nobody has judged."""
 
     seq: int
     is_forwarded: bool
-    sureness: float
+    sureness: float  # how far its estimated success is from 0.5; 0: no estimate
 
 
 class Unjudged(NamedTuple):
@@ -93,21 +89,13 @@ class Unjudged(NamedTuple):
 
 
 class SuccessRecord(NamedTuple):
-    """How often the scored runs succeeded of which somebody or something has told how they ended.
+    """How often those scored runs succeeded of which it was told how they ended."""
 
-    Attributes:
-        known: How many those are, without private ones.
-        succeeded: How many of them did their task.
-        forwarded_known: How many of them a gate chose before that was told.
-        forwarded_succeeded: How many of these did their task.
-        some_stay: Whether not all that the gate chose may leave: it waits for a confirmation.
-    """
-
-    known: int = 0
+    known: int = 0  # without private ones
     succeeded: int = 0
-    forwarded_known: int = 0
+    forwarded_known: int = 0  # of them: chosen before that was told
     forwarded_succeeded: int = 0
-    some_stay: bool = False
+    some_stay: bool = False  # chosen, but awaiting a confirmation
 
     @property
     def is_worse_than_chance(self) -> bool:
@@ -150,15 +138,7 @@ class Reviews(Queries):
 
 
 def asked_first(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """Return which runs to ask about, in order: those that leave, then those that are least sure.
-
-    If those that leave would be all, half of the places go to the others: a gate learns most from
-    both.
-
-    Args:
-        candidates: The newest first, which also decides between equals.
-        limit: How many at most.
-    """
+    """Return which runs to ask about, from the newest first: those that leave, then the doubtful."""
     going = [one for one in candidates if one.is_forwarded]
     others = [one for one in candidates if not one.is_forwarded]
     others.sort(key=lambda one: one.sureness)

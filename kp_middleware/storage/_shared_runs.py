@@ -54,43 +54,25 @@ _RUN: Final = f"""
 
 
 class Asking(NamedTuple):
-    """A run that would clear by what is known here, as it was measured.
-
-    Attributes:
-        seq: Of its trace.
-        id: Of its trace.
-        place: The place in the shared log up to which it was compared.
-        nearest: The nearest run; None if there is none.
-        similarity: To that.
-        embedder: The fingerprint of the embedder; None if nothing was compared.
-        p_success: The probability of success; None where nothing was known.
-        took_ms: What scoring took.
-        vector: Of the run, as it is stored; None without one.
-    """
+    """A run that would clear by what is known here, as it was measured."""
 
     seq: int
     id: str
-    place: int
-    nearest: str | None
+    place: int  # in the shared log, up to which it was compared
+    nearest: str | None  # the id of the nearest run
     similarity: float | None
-    embedder: str | None
-    p_success: float | None
-    took_ms: float
+    embedder: str | None  # None: nothing was compared
+    p_success: float | None  # None: nothing was known
+    took_ms: float  # of scoring
     vector: bytes | None = None
 
 
 class Unshared(NamedTuple):
-    """What waits for the shared log.
+    """What waits for the shared log."""
 
-    Attributes:
-        to_ship: Scored runs.
-        asking: Runs that would clear.
-        since: When the first of them began, or None.
-    """
-
-    to_ship: int
-    asking: int
-    since: str | None
+    to_ship: int  # scored runs
+    asking: int  # runs that would clear
+    since: str | None  # when the first of them began
 
 
 class SharedRuns(Queries):
@@ -263,12 +245,7 @@ class SharedRuns(Queries):
         return None if row is None else Place(*row)
 
     def begin_anew(self, places: Mapping[str, int], first: int) -> None:
-        """Forget what was pulled from a log that has changed.
-
-        Args:
-            places: Of those of our runs that are still in it; the others are shipped again.
-            first: The first place that is left in it: what was before is not missing.
-        """
+        """Forget what was pulled from a log that has changed."""
         with transaction(self._connection):
             self._run("DELETE FROM vectors WHERE trace_seq IS NULL")
             self._run("DELETE FROM meta WHERE key = ?", (_PLACE,))

@@ -44,13 +44,7 @@ _SELECT: Final = """
 
 
 class SqliteStore(Traces):
-    """The runs in one SQLite file, shared by all processes that use it. See `Store`.
-
-    Args:
-        connection: Of the file.
-        path: Of the file; None if the store is not used as a pipeline's.
-        scorer: The name and version that are stored with each score; by default this package's.
-    """
+    """The runs in one SQLite file, shared by all processes that use it. See `Store`."""
 
     def __init__(
         self, connection: Connection, path: Path | None = None, *, scorer: str | None = None
@@ -293,20 +287,7 @@ _LATER_CREDIT: Final = """
 
 
 class GateHistory(Queries):
-    """The scores and decisions before one run.
-
-    Args:
-        connection: The connection, in the transaction that will store the decision.
-        domain: The domain of the run.
-        seq: The ``seq`` of the run; later runs are ignored, so that rescoring in the order of
-            recording gives the same decisions.
-        let_through_at: When the run was forwarded before, if it is decided again: it counts
-            towards the limit of that day.
-
-    Attributes:
-        rank_key: The run's own.
-        trouble: The database error, to tell it from an error of the gate.
-    """
+    """The scores and decisions before one run."""
 
     def __init__(
         self,

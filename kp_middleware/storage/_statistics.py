@@ -42,17 +42,14 @@ class Counts(NamedTuple):
 
 
 class ToolUse(NamedTuple):
-    """One tool: its calls and the errors that runs recovered from, with the latency of both.
-
-    ``traces`` is the number of runs that called it; None if they were not counted.
-    """
+    """One tool: its calls and the errors that runs recovered from, with the latency of both."""
 
     tool: str
     calls: int
     failures: int
     mean_ms: float | None
     max_ms: float | None = None
-    traces: int | None = None
+    traces: int | None = None  # the runs that called it; None: not counted
 
 
 class GroupCounts(NamedTuple):
@@ -90,26 +87,18 @@ class Tenth(NamedTuple):
 
 
 class Funnel(NamedTuple):
-    """The numbers of traces at each stage from recording to sending.
-
-    Attributes:
-        queued: Traces that are or were in the outbox.
-        waiting: Traces that are pending or being sent.
-        reasons: The number of blocked traces by reason, the most frequent first.
-        private: Scored traces that never leave.
-        if_not_private: Those of them that the gate would forward if they were not private.
-    """
+    """The numbers of traces at each stage from recording to sending."""
 
     recorded: int
     cleared: int
-    queued: int
-    waiting: int
+    queued: int  # are or were in the outbox
+    waiting: int  # pending, or being sent
     sent: int
     blocked: int
     rejected: int
-    reasons: Mapping[str, int]
-    private: int = 0
-    if_not_private: int = 0
+    reasons: Mapping[str, int]  # of the blocked ones, the most frequent first
+    private: int = 0  # scored, but never leave
+    if_not_private: int = 0  # of them: would be forwarded
 
 
 class Totals(NamedTuple):
@@ -302,13 +291,7 @@ class Statistics(Queries):
     def tools(
         self, *, first: int = 0, domain: str | None = None, counts_runs: bool = True
     ) -> list[ToolUse]:
-        """Return the tools, the most called first.
-
-        Args:
-            first: Only calls in runs from this ``seq`` on.
-            domain: Only calls in runs of this domain; None means any.
-            counts_runs: Count the runs of each tool, which takes longer.
-        """
+        """Return the tools, the most called first."""
         runs = "count(DISTINCT iif(type = 'tool_call', trace_seq, NULL))" if counts_runs else "NULL"
         return self._all(ToolUse, _TOOLS.format(runs=runs), {"first": first, "domain": domain})
 

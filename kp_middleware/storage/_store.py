@@ -25,15 +25,11 @@ LAST_SEQ: Final = 2**63 - 1
 
 
 class PausedRun(NamedTuple):
-    """A run that waits for a person or for the next turn of its thread.
-
-    Attributes:
-        is_left: Whether its agent has begun another run in the thread meanwhile.
-    """
+    """A run that waits for a person or for the next turn of its thread."""
 
     seq: int
     run: "RecordedRun"
-    is_left: bool = False
+    is_left: bool = False  # its agent has begun another run in the thread
 
     @property
     def part(self) -> "ThreadPart":
@@ -44,36 +40,24 @@ class PausedRun(NamedTuple):
 
 
 class StoredRun(NamedTuple):
-    """What scoring and queueing read of a run.
+    """What scoring and queueing read of a run."""
 
-    Attributes:
-        document: The ReasoningTrace as JSON.
-        steps: The full number of steps; likewise ``tools`` and ``recoveries``.
-        score: From 0 to 1; None if it has none.
-        said: What people said, by which it is recalled.
-    """
-
-    document: str
-    steps: int
+    document: str  # the ReasoningTrace as JSON
+    steps: int  # all of them, also where the document has fewer; so are the next two
     tools: int
     recoveries: int
-    score: float | None
-    said: str = ""
+    score: float | None  # None: not scored
+    said: str = ""  # by people: it is recalled by that
 
 
 class EarlierReading(NamedTuple):
-    """What tells of a stored run whether another reading of it says more.
-
-    Attributes:
-        steps: Its true number of steps.
-        has_feedback: Whether somebody has said so after its end.
-    """
+    """What tells of a stored run whether another reading of it says more."""
 
     seq: int
     steps: int
     duration_ms: int | None
     success: bool
-    has_feedback: bool
+    has_feedback: bool  # from after its end
     is_queued: bool
 
     def says_less_than(self, run: "RecordedRun") -> bool:
@@ -99,58 +83,37 @@ class Told(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """The stored outcome of a run.
-
-    Attributes:
-        confidence: The confidence in that, 0 to 1.
-        confidence_source: The source of the confidence, or ``assumed``.
-        last_told: The success and confidence of the last feedback; None if there was none.
-    """
+    """The stored outcome of a run."""
 
     seq: int
     state: str
     success: bool
     confidence: float
-    confidence_source: str
-    last_told: Told | None
+    confidence_source: str  # ``assumed`` …
+    last_told: Told | None  # by the last feedback
 
 
 class Decided(NamedTuple):
-    """The gate's decision on a trace, and the state of its outbox item.
-
-    Attributes:
-        let_through_at: When it was forwarded; None if it was withheld.
-    """
+    """The gate's decision on a trace, and the state of its outbox item."""
 
     domain: str
     started_at: str
     visibility: str
-    let_through_at: str | None
+    let_through_at: str | None  # when it was forwarded; None: withheld
     outbox_state: str | None
     outbox_reason: str | None
 
 
 class Ranked(NamedTuple):
-    """What a run was ranked by first.
+    """What a run was ranked by first."""
 
-    Attributes:
-        p_success: The probability that its task was done; None: nothing was known.
-        key: The rank key, from 0 to 1.
-        chosen: Whether the gate chose it; None where that is not known.
-    """
-
-    p_success: float | None
+    p_success: float | None  # None: nothing was known
     key: float | None
-    chosen: bool | None
+    chosen: bool | None  # by the gate; None: not known
 
 
 class ScoredRun(NamedTuple):
-    """What evaluating a scored run again needs of it.
-
-    Attributes:
-        score: Without adjustments; the id of a removed nearest run is empty.
-        ending: How it ended, as far as is known now.
-    """
+    """What evaluating a scored run again needs of it."""
 
     score: "Score"
     shape: "Shape"
@@ -160,14 +123,9 @@ class ScoredRun(NamedTuple):
 
 
 class Rescue(NamedTuple):
-    """The result of a recovery.
+    """The result of a recovery."""
 
-    Attributes:
-        aside: The copy of what was damaged.
-        traces: The number of recovered traces.
-    """
-
-    aside: Path
+    aside: Path  # the copy of what was damaged
     traces: int
 
 

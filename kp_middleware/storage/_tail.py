@@ -22,13 +22,7 @@ _NEW: Final = """
 
 
 class Tail(Queries):
-    """A tail of the runs of one file: each is returned once, when it has ended.
-
-    Args:
-        connection: The connection to the file; other programs write to it.
-        runs_at: Returns the summaries of runs, given their ``seq``.
-        first: The number of already ended runs to start with.
-    """
+    """A tail of the runs of one file: each is returned once, when it has ended."""
 
     def __init__(
         self,
