@@ -112,7 +112,7 @@ def _bring_over(connection: sqlite3.Connection, version: int) -> None:
     _run(connection, "schema")
     for name in tables:
         ((columns,),) = connection.execute(_SHARED, {"name": name})
-        connection.execute(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM old_{name}")  # noqa: S608 - ours
+        connection.execute(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM old_{name}")
     connection.execute("DELETE FROM sqlite_sequence WHERE name NOT LIKE 'old_%'")
     connection.execute("UPDATE sqlite_sequence SET name = substr(name, 5)")
     _run(connection, f"from_{version}")

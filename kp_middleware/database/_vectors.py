@@ -17,7 +17,7 @@ _SINCE: Final = f"""
     FROM (SELECT seq, added_at_ms, key, vector FROM vectors
           WHERE embedder = ? AND seq > ? AND length(vector) = ? AND added_at_ms > ?
           ORDER BY seq LIMIT {_CHUNK})
-"""  # noqa: S608 - a number of ours
+"""
 
 
 class StoredVectors(NamedTuple):

@@ -151,11 +151,11 @@ class Intake:
     ) -> list[int]:
         """Write a clean run; one of ours whose id the file has gets another."""
         with self._store.transaction():
-            if (holding := self._store.holding(run)) is not None:
+            if (stored := self._store.reading(run.trace.id)) is not None:
                 if not is_ours:
                     self._say_that_it_is_there(run)
                     return []
-                if holding == "other":  # else it was written, and is tried again
+                if not stored.is_of(run):  # else it was written, and is tried again
                     run = _under_another_id(run)
             if failed is None:
                 return self._write_part(run, known)

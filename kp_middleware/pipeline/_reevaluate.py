@@ -13,7 +13,7 @@ from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._queue import Feedback
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
-from kp_middleware.storage import CANCELLED_BY_HAND, Belief, Decided, Outcome, Store
+from kp_middleware.storage import CANCELLED_BY_HAND, Belief, Outcome, PastRun, Store
 
 logger = logging.getLogger("kp_middleware")
 
@@ -88,7 +88,7 @@ class Reevaluation:
             self.queue(before.seq)
         return True
 
-    def evaluate(self, seq: int, run: Run, weights: Weights, before: Decided) -> Evaluation:
+    def evaluate(self, seq: int, run: Run, weights: Weights, before: PastRun) -> Evaluation:
         """Evaluate a stored run by today's gate, with what was decided before that run."""
         history = self._store.history(seq, before.domain, let_through_at=before.let_through_at)
         return evaluate(run, history, Terms(weights, self._gate, self._warn))
@@ -97,7 +97,7 @@ class Reevaluation:
         self,
         seq: int,
         evaluation: Evaluation,
-        before: Decided,
+        before: PastRun,
         p_success: float | None = None,
     ) -> bool:
         """Store another evaluation of a scored trace, and all that follows but what takes long.
@@ -126,27 +126,30 @@ class Reevaluation:
 
         So does its place in the share: those after it have been ranked behind it.
         """
-        stored, shape, before, ending, ranked = self._store.scored(seq)
+        before = self._store.scored(seq)
+        if before is None or (stored := before.score) is None:
+            return False
+        ending = before.ending
         run = Run(
-            shape,
+            before.shape,
             ending.confidence,
             ending.success,
             stored.nearest,
             stored.embedder,
             measured=stored.signals,
-            p_success=ending.p_success(ranked.p_success),
+            p_success=ending.p_success(before.p_success),
             is_stated=ending.is_stated,
-            key=ranked.key,
-            was_chosen=ranked.chosen,
+            key=before.rank_key,
+            was_chosen=None if before.chosen is None else bool(before.chosen),
         )
         score, verdict = self.evaluate(seq, run, stored.weights, before)
         verdict = verdict._replace(key=None, credit=None, chosen=None)
         return self.save(seq, Evaluation(score, verdict), before)
 
-    def _delivered(self, seq: int, verdict: Verdict, before: Decided) -> tuple[Verdict, bool]:
-        if before.outbox_state in _LEFT:
-            return verdict.staying(before.outbox_state), False
-        is_queued = before.outbox_state not in {None, "cancelled"}
+    def _delivered(self, seq: int, verdict: Verdict, before: PastRun) -> tuple[Verdict, bool]:
+        if before.outbox in _LEFT:
+            return verdict.staying(before.outbox), False
+        is_queued = before.outbox not in {None, "cancelled"}
         stays = is_queued or before.outbox_reason == CANCELLED_BY_HAND
         if stays or verdict.decision == "withhold":
             return verdict, False

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware.core.evaluation import Run
-from kp_middleware.core.formula import Nearest, Shape, Weights
+from kp_middleware.core.formula import Nearest, Weights
 from kp_middleware.embedding import (
     Embedder,
     Scorer,
@@ -127,7 +127,7 @@ class Replay:
         if vector is None and self._embedder is not None:
             vector = self._cache.unit(next(vectors))
             new = vector.astype("<f4", copy=False).tobytes()
-        shape = Shape(run.steps, trace.shape.types, run.tools, run.recoveries)
+        shape = replace(run.shape, types=trace.shape.types)
         today = self._scorer.compare(trace, vector, shape, known=self._gone(run))
         seen = Seen(kind_of(trace), features(trace), vector)
         return Replayed(run, _settled(run, today), new, seen)
@@ -142,18 +142,19 @@ class Replay:
         return Replayed(run)
 
     def _gone(self, run: PastRun) -> Nearest | None:
-        """Return the stored similarity to a nearest run that was removed since, or None."""
-        if run.nearest_similarity is None or run.nearest_seq is not None:
+        """Return the stored nearest run if it is not in the file, or None."""
+        if run.score is None or run.nearest_seq is not None or run.score.embedder != self._name:
             return None
-        return Nearest("", run.nearest_similarity) if run.embedder == self._name else None
+        return run.score.nearest
 
 
 def _settled(run: PastRun, today: Run) -> Run:
     """Return the run with the similarity that is stored, where they differ by rounding alone."""
-    stored, nearest = run.nearest_similarity, today.nearest
-    if stored is None or nearest is None or abs(nearest.similarity - stored) > ROUNDING:
+    stored = None if run.score is None else run.score.nearest
+    nearest = today.nearest
+    if stored is None or nearest is None or abs(nearest.similarity - stored.similarity) > ROUNDING:
         return today
-    return replace(today, nearest=nearest._replace(similarity=stored))
+    return replace(today, nearest=nearest._replace(similarity=stored.similarity))
 
 
 def _from_bytes(vector: bytes) -> Vector:

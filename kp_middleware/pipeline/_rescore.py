@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run
-from kp_middleware.core.formula import Score, Signals, Weights
+from kp_middleware.core.formula import Score, Weights
 from kp_middleware.embedding import (
     Embedder,
 )
@@ -20,7 +20,6 @@ from kp_middleware.pipeline._reevaluate import Reevaluation
 from kp_middleware.pipeline._replay import ROUNDING, Replay, Replayed
 from kp_middleware.settings import Settings
 from kp_middleware.storage import (
-    Decided,
     PastRun,
     Selection,
     SqliteStore,
@@ -197,7 +196,7 @@ class Rescoring:
         if run.rank_key(weights) != key and now.has_feedback:
             before = bool(now.success_before), now.confidence_before or 0.0
             run = replace(run, first_ending=before)
-        return self._reevaluation.evaluate(now.seq, run, weights, _decided(now))
+        return self._reevaluation.evaluate(now.seq, run, weights, now)
 
     def _stands(self, now: PastRun, evaluation: Evaluation) -> bool:
         """Return whether neither score nor decision would change.
@@ -205,7 +204,7 @@ class Rescoring:
         What a day had no room for does not go another day because it was scored again.
         """
         score, verdict = evaluation
-        if not is_as_before(now, score):
+        if not _is_as_before(now, score):
             return False
         if self._settings.max_per_day is not None and now.gate == verdict.gate:
             return True
@@ -220,7 +219,7 @@ class Rescoring:
             self._runs.suppose(now.seq, evaluation, decided_at=decided_at)
             return
         self._runs.mend(now.seq)
-        if self._reevaluation.save(now.seq, evaluation, _decided(now), p_success):
+        if self._reevaluation.save(now.seq, evaluation, now, p_success):
             self._cleared.append(now.seq)
 
     def _followed(self, run: PastRun, decision: str) -> Iterator[Became]:
@@ -237,45 +236,27 @@ class Rescoring:
                 yield "cancelled"
 
 
-def is_as_before(run: PastRun, score: Score) -> bool:
+def _is_as_before(run: PastRun, score: Score) -> bool:
     """Return whether rescoring a run has changed nothing that is stored."""
-    now = (score.value, *_measures(score.signals, score.weights))
-    return run.embedder == score.embedder and _are_alike((run.score, *_stored(run)), now)
+    then = run.score
+    return (
+        then is not None
+        and then.embedder == score.embedder
+        and _are_alike((then.value, *_measures(then)), (score.value, *_measures(score)))
+    )
 
 
 def _is_measured_alike(run: PastRun, today: Run, weights: Weights) -> bool:
     """Return whether all but the outcome is measured and weighed as it was."""
-    now, then = _measures(today.signals, weights), _stored(run)
-    outcome = 3
-    return run.rank_key is not None and _are_alike(
-        (*then[:outcome], *then[outcome + 1 :]), (*now[:outcome], *now[outcome + 1 :])
-    )
+    if run.score is None or run.rank_key is None:
+        return False
+    signals = replace(today.signals, outcome_confidence=run.score.signals.outcome_confidence)
+    return _are_alike(_measures(run.score), (*signals, *weights))
 
 
-def _measures(signals: Signals, weights: Weights) -> tuple[float, ...]:
-    return (
-        *(signals.novelty, signals.complexity, signals.tool_diversity, signals.outcome_confidence),
-        *weights,
-    )
+def _measures(score: Score) -> tuple[float, ...]:
+    return (*score.signals, *score.weights)
 
 
-def _stored(run: PastRun) -> tuple[float | None, ...]:
-    return run.novelty, *run.measures
-
-
-def _are_alike(then: Sequence[float | None], now: Sequence[float]) -> bool:
-    return all(
-        before is not None and abs(before - after) <= ROUNDING
-        for before, after in zip(then, now, strict=True)
-    )
-
-
-def _decided(run: PastRun) -> Decided:
-    return Decided(
-        run.domain,
-        run.started_at,
-        run.visibility,
-        run.let_through_at,
-        run.outbox,
-        run.outbox_reason,
-    )
+def _are_alike(then: Sequence[float], now: Sequence[float]) -> bool:
+    return all(abs(before - after) <= ROUNDING for before, after in zip(then, now, strict=True))

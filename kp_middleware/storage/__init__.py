@@ -97,11 +97,9 @@ from kp_middleware.storage._statistics import (
 from kp_middleware.storage._store import (
     CANCELLED_BY_HAND,
     Belief,
-    Decided,
     Outcome,
     PausedRun,
     Rescue,
-    ScoredRun,
     Store,
     StoredRun,
 )
@@ -129,7 +127,6 @@ __all__ = [
     "Choices",
     "Counts",
     "Database",
-    "Decided",
     "DecidedRun",
     "Embedding",
     "Endings",
@@ -180,7 +177,6 @@ __all__ = [
     "RunEstimate",
     "RunSummary",
     "ScoreSlices",
-    "ScoredRun",
     "Scoring",
     "Selection",
     "Sent",

@@ -11,7 +11,7 @@ TOLD_SQL: Final = ", ".join(f"'{source}'" for source in sorted(TOLD))
 _RECORD: Final = 200  # known runs that a track record counts
 _KIND: Final = "score IS NOT NULL AND domain = :domain AND framework IS :framework AND seq < :seq"
 _SEEN: Final = (
-    f"(SELECT seq FROM traces WHERE {_KIND} ORDER BY seq DESC LIMIT :most) t"  # noqa: S608 - ours
+    f"(SELECT seq FROM traces WHERE {_KIND} ORDER BY seq DESC LIMIT :most) t"
     " JOIN estimates e ON e.trace_seq = t.seq"
 )
 _TRACK_RECORD: Final = f"""
@@ -21,7 +21,7 @@ _TRACK_RECORD: Final = f"""
           FROM traces t INDEXED BY traces_ranked JOIN estimates e ON e.trace_seq = t.seq
           WHERE t.score IS NOT NULL AND t.domain = ? AND t.framework IS ? AND e.p IS NOT NULL
             AND t.success_source IN ({TOLD_SQL}) ORDER BY t.seq DESC LIMIT ?)
-"""  # noqa: S608 - ours
+"""
 
 
 class Kind(NamedTuple):
@@ -96,7 +96,7 @@ class EstimateTable(Queries):
         """Return the known runs among the last ones before a ``seq``, the newest first."""
         return self._all(
             KnownRun,
-            f"SELECT seq, success FROM (SELECT seq, success, success_source FROM traces"  # noqa: S608 - ours
+            f"SELECT seq, success FROM (SELECT seq, success, success_source FROM traces"
             f" WHERE {_KIND} ORDER BY seq DESC LIMIT :age) WHERE success_source IN ({TOLD_SQL})",
             {**kind._asdict(), "seq": before, "age": age},
         )
@@ -104,12 +104,12 @@ class EstimateTable(Queries):
     def count(self, kind: Kind, *, before: int, most: int) -> int:
         """Count those of the last runs before a ``seq`` that have features."""
         values = {**kind._asdict(), "seq": before, "most": most}
-        return int(self._value(f"SELECT count(*) FROM {_SEEN}", values))  # noqa: S608 - ours
+        return int(self._value(f"SELECT count(*) FROM {_SEEN}", values))
 
     def seen(self, kind: Kind, *, before: int, most: int) -> list[bytes]:
         """Return the features of the last runs before a ``seq``, known or not."""
         values = {**kind._asdict(), "seq": before, "most": most}
-        return self._column(f"SELECT e.features FROM {_SEEN}", values)  # noqa: S608 - ours
+        return self._column(f"SELECT e.features FROM {_SEEN}", values)
 
     def learned(self, seqs: Collection[int], embedder: str | None) -> list[LearnedRun]:
         """Return what is learned from runs that have features, in order."""

@@ -148,11 +148,11 @@ class ExportCursor(Queries):
 
     def _among(self, left: tuple[int, ...]) -> list[ExportCandidate]:
         """Return those of these runs that are still there."""
-        among = f"SELECT {_COLUMNS} FROM traces WHERE seq IN (SELECT value FROM json_each(?))"  # noqa: S608 - ours
+        among = f"SELECT {_COLUMNS} FROM traces WHERE seq IN (SELECT value FROM json_each(?))"
         return self._all(ExportCandidate, f"{among} ORDER BY seq", (json.dumps(left),))
 
     def _after(self, until: int) -> Iterator[ExportCandidate]:
-        after = f"SELECT {_COLUMNS} FROM traces WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - ours
+        after = f"SELECT {_COLUMNS} FROM traces WHERE seq > ? ORDER BY seq LIMIT ?"
         while found := self._all(ExportCandidate, after, (until, _AT_ONCE)):
             yield from found
             until = found[-1].seq

@@ -76,7 +76,7 @@ class History(Listing, Overviews, Maintenance):
     def document(self, seq: int) -> str | None:
         """Return the recorded ReasoningTrace as JSON; None if it was lost in a damaged file."""
         body: str | None = self._value(
-            f"SELECT {marked('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"  # noqa: S608
+            f"SELECT {marked('d.body')} FROM documents d JOIN traces t ON t.seq = d.trace_seq"
             " WHERE d.trace_seq = ?",
             (seq,),
         )
@@ -186,7 +186,7 @@ class History(Listing, Overviews, Maintenance):
             FROM traces {"NOT INDEXED" if weights else "INDEXED BY traces_counted"}
             WHERE score IS NOT NULL AND (:domain IS NULL OR domain = :domain)
               AND (:since IS NULL OR started_at >= :since)
-        """  # noqa: S608 - ours
+        """
         values = {"domain": domain, "since": since}
         if weights is None:
             return self._all(DecidedRun, sql, values)

@@ -206,7 +206,7 @@ class Listing(Names):
         values = {**where.values, "limit": limit, "skip": skip}
         if near:
             sides = " UNION ALL ".join(
-                f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where.sql)} LIMIT :limit)"  # noqa: S608 - ours
+                f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where.sql)} LIMIT :limit)"
                 for side in _SIDES
             )
             order = "abs(t.score - t.threshold), f.seq DESC"
@@ -221,7 +221,7 @@ class Listing(Names):
             )
         without_text = self._where(filters._replace(text=None)).sql
         return self._listed(
-            f"SELECT t.seq, rank, {_SNIPPET} FROM traces_fts JOIN traces t"  # noqa: S608 - ours
+            f"SELECT t.seq, rank, {_SNIPPET} FROM traces_fts JOIN traces t"
             " ON t.seq = traces_fts.rowid LEFT JOIN outbox o ON o.trace_seq = t.seq"
             f" WHERE traces_fts MATCH :text AND {without_text}"
             " ORDER BY rank LIMIT :limit OFFSET :skip",
@@ -265,7 +265,7 @@ class Listing(Names):
         """Return these runs; those that a search found with their snippets."""
         if "text" in values:
             of_search = (
-                f"SELECT t.seq, {_SNIPPET} FROM traces_fts JOIN traces t"  # noqa: S608 - ours
+                f"SELECT t.seq, {_SNIPPET} FROM traces_fts JOIN traces t"
                 " ON t.seq = traces_fts.rowid WHERE traces_fts MATCH :text"
                 f" AND t.seq IN ({_GIVEN})"
             )
@@ -278,7 +278,7 @@ class Listing(Names):
         """Return the values to filter by: of recent runs, and of all tools."""
         domains, models, agents = (
             self._column(
-                f"SELECT {column} FROM (SELECT {column} FROM traces"  # noqa: S608 - ours
+                f"SELECT {column} FROM (SELECT {column} FROM traces"
                 f" ORDER BY seq DESC LIMIT {_RECENT}) WHERE {column} IS NOT NULL"
                 f" GROUP BY {column} ORDER BY {column}"
             )
@@ -297,7 +297,7 @@ class Listing(Names):
     def count_runs(self, filters: Filters, *, most: int = COUNTED) -> int:
         """Count the matching runs; return ``most + 1`` if there are more than ``most``."""
         where = self._where(filters)
-        sql = f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where.sql} LIMIT :most)"  # noqa: S608 - ours
+        sql = f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where.sql} LIMIT :most)"
         return int(self._value(sql, {**where.values, "most": most + 1}))
 
     def seqs(self, filters: Filters) -> list[int]:
@@ -365,7 +365,7 @@ class Listing(Names):
     ) -> list[RunSummary]:
         """Return the traces selected by a subquery ``f``, in the given order."""
         rows = self._run(
-            f"SELECT {_COLUMNS.format(snippet=snippet)}"  # noqa: S608 - ours
+            f"SELECT {_COLUMNS.format(snippet=snippet)}"
             f" FROM ({seqs}) f JOIN history h ON h.seq = f.seq JOIN traces t ON t.seq = f.seq"
             f" ORDER BY {order}",
             values,

@@ -206,7 +206,7 @@ class Pruning(Queries):
         with transaction(self._connection):
             started = self._timer()
             removed = self._run(
-                f"DELETE FROM traces WHERE seq IN (SELECT t.seq {_DOOMED}"  # noqa: S608
+                f"DELETE FROM traces WHERE seq IN (SELECT t.seq {_DOOMED}"
                 " AND t.seq IN (SELECT value FROM json_each(:seqs))) RETURNING seq",
                 {**doomed._asdict(), "after": 0, "seqs": json.dumps(seqs)},
             ).fetchall()

@@ -25,7 +25,7 @@ _ENTRY: Final = f"""
     SELECT o.state, o.reason, CAST(o.body AS BLOB), {marked("d.body")}, t.score, o.redactor
     FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
     WHERE o.trace_seq = ?
-"""  # noqa: S608 - our own names
+"""
 
 
 class Entry(NamedTuple):
@@ -116,7 +116,7 @@ class OutboxAdmin(OutboxItems):
         """Queue an item again with no attempts, unless its trace no longer clears."""
         with transaction(self._connection):
             row = self._row(
-                "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"  # noqa: S608 - ours
+                "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"
                 f" WHERE trace_seq = ? AND {_TO_RETRY} AND body IS NOT NULL",
                 (seq,),
             )
@@ -153,7 +153,7 @@ class OutboxAdmin(OutboxItems):
         """Replace the body of an unsent item with one made by the current redaction rules."""
         with transaction(self._connection):
             row = self._row(
-                "SELECT CAST(body AS BLOB), rejections FROM outbox"  # noqa: S608 - ours
+                "SELECT CAST(body AS BLOB), rejections FROM outbox"
                 f" WHERE trace_seq = ? AND {_NOT_SENT}",
                 (seq,),
             )
@@ -175,7 +175,7 @@ class OutboxAdmin(OutboxItems):
     def _cancel(self, seq: int, condition: str, *values: object) -> bool:
         with transaction(self._connection):
             found = self._row(
-                "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"  # noqa: S608 - ours
+                "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"
                 " state = 'cancelled', reason = ?, claimed_until = NULL,"
                 " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # else the shared log's
                 " next_attempt_at = NULL, last_error = NULL"

@@ -25,7 +25,7 @@ _TRACE_OF_ITEM: Final = f"""
     SELECT o.state, o.reason, o.rejections, t.decision, t.reason_code, t.reason_args, t.success,
            {ASSUMED}, t.confidence, t.score
     FROM outbox o JOIN traces t ON t.seq = o.trace_seq WHERE o.trace_seq = ?
-"""  # noqa: S608 - our own names
+"""
 _PUT_RIGHT: Final = """
     UPDATE outbox SET body = json_set(
       json_patch(body, json_object('metadata', json_object('success_source', :assumed))),
@@ -59,7 +59,7 @@ class OutboxItems(Queries):
         changes = ", ".join(f"{name} = ?" for name in columns)
         with transaction(self._connection):
             found = self._row(
-                f"UPDATE outbox SET {changes} WHERE trace_seq = ? AND {condition} RETURNING 1",  # noqa: S608 - our own words
+                f"UPDATE outbox SET {changes} WHERE trace_seq = ? AND {condition} RETURNING 1",
                 (*columns.values(), seq, *values),
             )
         return found is not None

@@ -20,7 +20,7 @@ _HUNDREDTHS: Final = f"""
     FROM traces INDEXED BY traces_counted
     WHERE score IS NOT NULL AND (:since IS NULL OR started_at >= :since)
     GROUP BY domain, at, is_private ORDER BY domain, at
-"""  # noqa: S608 - ours
+"""
 
 
 class Slice(NamedTuple):
@@ -240,7 +240,7 @@ class Overviews(Statistics, Reviews):
         newest = "(SELECT coalesce(max(seq), 0) + 1 FROM traces)"
         return int(
             self._value(
-                f"SELECT coalesce(min(+seq), {newest}) FROM traces WHERE started_at >= ?",  # noqa: S608 - ours
+                f"SELECT coalesce(min(+seq), {newest}) FROM traces WHERE started_at >= ?",
                 (since,),
             )
         )
@@ -298,7 +298,7 @@ class Overviews(Statistics, Reviews):
             where, order = "margin <= 0 AND NOT above", "margin DESC"  # margin is rounded
         found = self._all(
             NearMiss,
-            f"SELECT seq, id, objective, iif(threshold IS NULL, rank_key, score),"  # noqa: S608 - ours
+            f"SELECT seq, id, objective, iif(threshold IS NULL, rank_key, score),"
             " coalesce(threshold, bar) FROM traces"
             f" WHERE {where} AND seq >= ? ORDER BY {order}, seq DESC LIMIT ?",
             (first, _SIDE),

@@ -1,12 +1,15 @@
 """Past runs in the order of recording, for rescoring."""
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware.core.endings import Ending
+from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
 from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import epoch_s
+from kp_middleware.storage._records import ENDING
 from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
@@ -18,23 +21,24 @@ _KEPT: Final = frozenset({"sending", "sent", "rejected"})
 _SELECTED: Final = (
     "(:domain IS NULL OR t.domain = :domain) AND (:since IS NULL OR t.started_at >= :since)"
 )
-_COLUMNS: Final = f"""
-    t.seq, t.id, t.domain, t.started_at, coalesce(t.duration_ms, 0),
-    t.step_count, t.tool_count, t.recovery_count, t.success, t.confidence,
-    t.score, t.novelty, t.rules, t.embedder, t.nearest_seq, t.nearest_similarity,
-    t.p_success, t.rank_key, t.credit, t.success_source, t.confidence_source,
-    f.success_before, f.confidence_before,
-    t.gate, t.threshold, t.decision, t.visibility,
-    CASE t.decision WHEN 'forward' THEN t.decided_at END, o.state, o.reason,
-    {_SELECTED},
-    v.seq, v.vector,
-    (SELECT max(added_at_ms) FROM vectors WHERE trace_seq = t.seq),
-    t.complexity, t.tool_diversity, t.outcome_confidence,
-    t.complexity_weight, t.novelty_weight, t.tool_diversity_weight, t.outcome_confidence_weight
-"""  # noqa: S608 - ours
-_MEASURES: Final = 7
+_PLAIN: Final = f"""
+    t.seq, t.id, t.domain, t.started_at, coalesce(t.duration_ms, 0), t.visibility,
+    t.nearest_seq, t.p_success, t.rank_key, t.credit, t.chosen,
+    f.success_before, f.confidence_before, t.gate, t.threshold, t.decision,
+    CASE t.decision WHEN 'forward' THEN t.decided_at END, o.state, o.reason, {_SELECTED},
+    v.seq, v.vector, (SELECT max(added_at_ms) FROM vectors WHERE trace_seq = t.seq)
+"""
+_PARTS: Final = f"""
+    t.step_count, iif(t.step_count = 1, (SELECT type FROM steps WHERE trace_seq = t.seq), NULL),
+    t.tool_count, t.recovery_count, {ENDING},
+    {", ".join(f"t.{name}" for name in SIGNALS)},
+    {", ".join(f"t.{name}_weight" for name in SIGNALS)},
+    coalesce(n.id, t.nearest_id, ''), t.nearest_similarity, t.score, t.embedder
+"""
+_SIZES: Final = (0, 4, 8, 12, 16, 18, 20)
 _FROM: Final = """
     FROM main.traces t LEFT JOIN outbox o ON o.trace_seq = t.seq
+    LEFT JOIN main.traces n ON n.seq = t.nearest_seq
     LEFT JOIN vectors v ON v.seq = (
       SELECT max(seq) FROM vectors WHERE trace_seq = t.seq AND embedder = :embedder)
     LEFT JOIN feedback f ON f.seq = (SELECT min(seq) FROM feedback WHERE trace_seq = t.seq)
@@ -72,35 +76,24 @@ class Selection(NamedTuple):
 
 
 class PastRun(NamedTuple):
-    """One run that was scored, or whose scoring failed."""
+    """A run that was scored, or whose scoring failed: what evaluating it again needs."""
 
     seq: int
     id: str
     domain: str
     started_at: str
     duration_ms: int  # 0: not known
-    steps: int
-    tools: int
-    recoveries: int
-    success: int
-    confidence: float
-    score: float | None  # None: it could not be scored
-    novelty: float | None
-    rules: str
-    embedder: str | None  # None: novelty was not measured
-    nearest_seq: int | None  # None: none, or it is gone
-    nearest_similarity: float | None
+    visibility: str
+    nearest_seq: int | None  # None: none, or it is not in the file
     p_success: float | None  # when it was ranked first; None: nothing was known
     rank_key: float | None
     credit: float | None
-    success_source: str | None
-    confidence_source: str | None
+    chosen: int | None  # by the gate
     success_before: int | None  # the first feedback; None: there was none
     confidence_before: float | None
     gate: str | None
     threshold: float | None
     decision: str | None
-    visibility: str
     let_through_at: str | None  # None: withheld
     outbox: str | None  # the state of its item
     outbox_reason: str | None
@@ -108,13 +101,9 @@ class PastRun(NamedTuple):
     vector_seq: int | None  # of its vector by the given embedder
     vector: bytes | None
     added_at_ms: int | None  # when it was first scored
-    measures: tuple[float | None, ...]  # the other three signals, then the four weights
-
-    @property
-    def ending(self) -> Ending:
-        """How it ended, as far as is known."""
-        sources = self.success_source or "assumed", self.confidence_source or "assumed"
-        return Ending(bool(self.success), self.confidence, *sources)
+    shape: Shape  # with its type only if it has one step
+    ending: Ending  # as far as it is known now
+    score: Score | None  # without adjustments; the id of a nearest run that was removed is empty
 
     @property
     def has_feedback(self) -> bool:
@@ -139,7 +128,7 @@ class PastRun(NamedTuple):
     @property
     def recorded(self) -> tuple[object, ...]:
         """A key that changes if the run is recorded again, as when a paused run resumes."""
-        return self.id, self.duration_ms, self.steps, self.vector_seq
+        return self.id, self.duration_ms, self.shape.steps, self.vector_seq
 
     @property
     def may_leave(self) -> bool:
@@ -215,8 +204,8 @@ class PastRuns(Queries):
         return found[0] if found else None
 
     def _runs(self, which: str, values: Mapping[str, object]) -> list[PastRun]:
-        rows = self._run(f"SELECT {_COLUMNS} {_FROM} WHERE {_SCORED} AND {which}", values)
-        return [PastRun._make((*row[:-_MEASURES], row[-_MEASURES:])) for row in rows]
+        sql = f"SELECT {_PLAIN}, {_PARTS} {_FROM} WHERE {_SCORED} AND {which}"
+        return [*map(_past_run, self._run(sql, values))]
 
     def document(self, seq: int) -> str | None:
         """Return the ReasoningTrace as JSON; None if it was lost."""
@@ -261,3 +250,16 @@ class PastRuns(Queries):
                 *(verdict.key, verdict.chosen, verdict.credit, decided_at, seq),
             ),
         )
+
+
+def _past_run(row: Sequence[Any]) -> PastRun:
+    facts, parts = row[: -_SIZES[-1]], row[-_SIZES[-1] :]
+    (steps, kind, *counts), ending, signals, weights, nearest, (value, embedder) = (
+        parts[first:last] for first, last in pairwise(_SIZES)
+    )
+    score = None
+    if value is not None:
+        near = None if nearest[1] is None else Nearest(*nearest)
+        score = Score(value, Signals(*signals), Weights(*weights), (), near, embedder)
+    shape = Shape(steps, frozenset((kind,) if kind else ()), *counts)
+    return PastRun._make((*facts, shape, Ending(bool(ending[0]), *ending[1:]), score))

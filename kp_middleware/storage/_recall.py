@@ -18,13 +18,13 @@ _KNOWN: Final = f"""(
     t.success_source IN ('said', {TOLD_SQL}) OR EXISTS (
          SELECT 1 FROM estimates e JOIN traces s ON s.seq = e.trace_seq
          WHERE e.trace_seq = t.seq AND e.known >= {_LEARNED} AND s.p_success >= {_SURE})
-)"""  # noqa: S608 - ours
+)"""
 _ALLOWED: Final = f"""
     t.success = 1 AND t.state = 'scored' AND ({_KNOWN} OR :unconfirmed)
     AND (:domain IS NULL OR t.domain = :domain) AND (:since IS NULL OR t.started_at >= :since)
     AND (t.owner = :owner OR :owner IS NULL
          AND NOT EXISTS (SELECT 1 FROM traces WHERE owner IS NOT NULL))
-"""  # noqa: S608 - ours
+"""
 _FITTING: Final = f"""
     SELECT f.seq, f.words, a.embedder, a.vector
     FROM (SELECT asked_fts.rowid AS seq, -bm25(asked_fts) AS words
@@ -33,11 +33,11 @@ _FITTING: Final = f"""
           ORDER BY 2 DESC, 1 DESC LIMIT :most) f
       JOIN asked a ON a.trace_seq = f.seq
     ORDER BY 2 DESC, 1 DESC
-"""  # noqa: S608 - ours
+"""
 _IS_THERE: Final = f"""
     SELECT EXISTS (
         SELECT 1 FROM traces t WHERE t.success = 1 AND t.state = 'scored' AND {_KNOWN})
-"""  # noqa: S608 - ours
+"""
 _COUNTS: Final = """
     SELECT value, (SELECT count(*) FROM asked_fts WHERE asked_fts MATCH value AND rowid > :first)
     FROM json_each(:words)
@@ -45,7 +45,7 @@ _COUNTS: Final = """
 _SAID: Final = f"""
     SELECT trace_seq, substr(said, 1, {_READ_CHARS}) FROM asked
     WHERE trace_seq IN (SELECT value FROM json_each(:seqs))
-"""  # noqa: S608 - ours
+"""
 _EFFECTS: Final = f"""
     SELECT recalled IS NOT NULL, count(*), count(known), round(avg(known), 4),
            round(avg(step_count), 2), round(avg(recovery_count), 2), round(avg(tokens), 1)
@@ -54,7 +54,7 @@ _EFFECTS: Final = f"""
           WHERE state = 'scored'
             AND seq >= (SELECT min(seq) FROM traces WHERE recalled IS NOT NULL))
     GROUP BY 1 ORDER BY 1 DESC
-"""  # noqa: S608 - ours
+"""
 
 
 class Question(NamedTuple):

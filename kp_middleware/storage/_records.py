@@ -70,6 +70,11 @@ ASSUMED: Final = (
 """The ``success_source`` of the document of the trace ``t``: NULL where somebody has said it."""
 
 
+ENDING: Final = """t.success, t.confidence, coalesce(t.success_source, 'assumed'),
+       coalesce(t.confidence_source, 'assumed')"""
+"""The fields of an `Ending` of the trace ``t``."""
+
+
 def marked(body: str) -> str:
     """Return the SQL for a document of the trace ``t`` that says where success is assumed."""
     return f"json_patch({body}, json_object('metadata', json_object('success_source', {ASSUMED})))"

@@ -177,8 +177,8 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, key: str
     if not shared:
         return
     columns, marks = ", ".join(shared), ", ".join("?" * len(shared))
-    insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608 - our names
-    select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"  # noqa: S608
+    insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"
+    select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"
     for row in _readable(old, select, *_range(old, table, key)):
         with suppress(sqlite3.IntegrityError):  # overwritten rows may be invalid
             new.execute(insert, row)
@@ -199,7 +199,7 @@ def _range(connection: sqlite3.Connection, table: str, key: str) -> tuple[int, i
     for name, column in columns.items():
         for end in ("min", "max"):
             with suppress(sqlite3.DatabaseError):
-                (value,) = connection.execute(f"SELECT {end}({column}) FROM {name}").fetchone()  # noqa: S608
+                (value,) = connection.execute(f"SELECT {end}({column}) FROM {name}").fetchone()
                 found += [value] if isinstance(value, int) else []
     return min(found), min(max(found), min(found) + _MOST_KEYS)
 
@@ -226,7 +226,7 @@ def _mend(new: sqlite3.Connection) -> None:
     """Remove rows without a trace, and mark waiting traces that lost their data as failed."""
     new.execute("UPDATE vectors SET trace_seq = (SELECT seq FROM traces WHERE id = key)")
     for table in _TABLES.keys() - {"traces", "vectors"}:
-        new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")  # noqa: S608
+        new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")
     new.execute(
         "UPDATE traces SET nearest_seq = NULL WHERE nearest_seq NOT IN (SELECT seq FROM traces)"
     )

@@ -113,7 +113,7 @@ class Reviews(Queries):
         """Count the last runs that a gate let through, and those of them that nobody judged."""
         (unjudged,) = self._all(
             Unjudged,
-            "SELECT coalesce(sum(is_unjudged), 0), count(*)"  # noqa: S608 - ours
+            "SELECT coalesce(sum(is_unjudged), 0), count(*)"
             f" FROM (SELECT {UNJUDGED} AS is_unjudged FROM traces t WHERE decision = 'forward'"
             " AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)",
             (RECENT,),
@@ -124,7 +124,7 @@ class Reviews(Queries):
         """Count the known endings, of scored runs and of those forwarded, from ``first`` on."""
         (known,) = self._all(
             SuccessRecord,
-            "SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),"  # noqa: S608 - ours
+            "SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),"
             " coalesce(sum(success AND chosen), 0), EXISTS ("
             "   SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'"
             "     ORDER BY seq DESC LIMIT ?)"
@@ -138,7 +138,7 @@ class Reviews(Queries):
 
 
 def asked_first(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """Return which runs to ask about, from the newest first: those that leave, then the doubtful."""
+    """Return which runs to ask about: those that leave, the newest first, then the doubtful."""
     going = [one for one in candidates if one.is_forwarded]
     others = [one for one in candidates if not one.is_forwarded]
     others.sort(key=lambda one: one.sureness)

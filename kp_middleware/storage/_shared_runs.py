@@ -50,7 +50,7 @@ _RUN: Final = f"""
     FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq
       LEFT JOIN documents d ON d.trace_seq = t.seq
     WHERE t.seq = ?
-"""  # noqa: S608 - our own names
+"""
 
 
 class Asking(NamedTuple):
@@ -211,7 +211,7 @@ class SharedRuns(Queries):
 
     def facts(self, seq: int) -> str:
         """Return the facts of a run as they stand in the log: JSON."""
-        row = self._row(f"SELECT {', '.join(_FACTS)} FROM traces WHERE seq = ?", (seq,))  # noqa: S608 - our own names
+        row = self._row(f"SELECT {', '.join(_FACTS)} FROM traces WHERE seq = ?", (seq,))
         return json.dumps(dict(zip(_FACTS, row, strict=True)))
 
     def shipped(self, places: Mapping[str, int]) -> None:
@@ -262,7 +262,7 @@ class SharedRuns(Queries):
                 " AND seq IN (SELECT trace_seq FROM feedback)"
             )
             self._run(
-                f"UPDATE outbox SET claimed_by = NULL WHERE state = 'pending' AND {_IS_THERE}"  # noqa: S608 - ours
+                f"UPDATE outbox SET claimed_by = NULL WHERE state = 'pending' AND {_IS_THERE}"
             )
 
     def in_log(self, after: int, limit: int) -> list[tuple[int, str]]:
@@ -319,7 +319,7 @@ class SharedRuns(Queries):
     def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
         """Return items that the shared outbox has not got as they are here, with their ``seq``."""
         rows = self._run(
-            "SELECT o.trace_seq, t.id, o.body, o.redactor, o.redactions, o.idempotency_key"  # noqa: S608 - ours
+            "SELECT o.trace_seq, t.id, o.body, o.redactor, o.redactions, o.idempotency_key"
             " FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
             f" WHERE o.state = 'pending' AND o.claimed_by IS NOT {_AS_IT_IS}"
             " AND o.body IS NOT NULL AND t.shared_seq > 0 ORDER BY o.trace_seq LIMIT ?",
@@ -338,7 +338,7 @@ class SharedRuns(Queries):
     def to_take_back(self, limit: int) -> list[str]:
         """Return the ids of items that may not go, or not as the shared outbox has them."""
         return self._column(
-            "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"  # noqa: S608 - ours
+            "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
             f" WHERE o.{_IS_THERE} AND (o.state IN ('cancelled', 'blocked')"
             f" OR o.state = 'pending' AND o.claimed_by <> {_AS_IT_IS}) ORDER BY t.seq LIMIT ?",
             (limit,),
@@ -347,7 +347,7 @@ class SharedRuns(Queries):
     def open_items(self, limit: int) -> list[str]:
         """Return the ids of items in the shared outbox; first those that were taken back."""
         return self._column(
-            "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"  # noqa: S608 - ours
+            "SELECT t.id FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
             f" WHERE o.{_IS_THERE} AND o.state IN ('pending', 'cancelled', 'blocked')"
             " ORDER BY o.state = 'pending', o.trace_seq LIMIT ?",
             (limit,),
@@ -359,7 +359,7 @@ class SharedRuns(Queries):
         over = [one for one in items if one.state not in {"pending", "sending"}]
         with transaction(self._connection):
             self._connection.executemany(
-                "UPDATE outbox SET state = ?, reason = ?, attempts = ?, http_status = ?,"  # noqa: S608 - ours
+                "UPDATE outbox SET state = ?, reason = ?, attempts = ?, http_status = ?,"
                 " last_error = ?, sent_at = ?, remote_id = ?, claimed_by = NULL"
                 f" WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?) AND {_IS_THERE}"
                 f" AND (? = 'sent' OR (state = 'pending' AND claimed_by = {_AS_IT_IS}))",
@@ -372,7 +372,7 @@ class SharedRuns(Queries):
                 ),
             )
             self._connection.executemany(
-                "UPDATE outbox SET claimed_by = NULL"  # noqa: S608 - ours
+                "UPDATE outbox SET claimed_by = NULL"
                 " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?)"
                 f" AND {_IS_THERE} AND (state IN ('cancelled', 'blocked')"
                 f" OR state = 'pending' AND claimed_by <> {_AS_IT_IS})",

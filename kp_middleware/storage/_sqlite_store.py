@@ -21,7 +21,7 @@ from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._last_decisions import claim_to_say, read_last_decisions
 from kp_middleware.storage._maintenance import Pruning
 from kp_middleware.storage._outbox_table import OutboxTable
-from kp_middleware.storage._past_runs import PastRuns, Selection
+from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
 from kp_middleware.storage._records import Run
 from kp_middleware.storage._rescue import rescue
 from kp_middleware.storage._shared_runs import SharedRuns
@@ -108,6 +108,9 @@ class SqliteStore(Traces):
 
     def estimates(self) -> EstimateTable:
         return EstimateTable(self._connection)
+
+    def scored(self, seq: int) -> PastRun | None:
+        return PastRuns(self._connection, Selection(), None).run(seq)
 
     def past_runs(
         self, selection: Selection, embedder: str | None, *, dry_run: bool = False
@@ -238,13 +241,13 @@ class SqliteStore(Traces):
         """Preserve aliases and feedback of a trace while its row is replaced under its ``seq``."""
         aliases = self._column("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
         kept = self._run(
-            f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?",  # noqa: S608 - our own names
+            f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?",
             (seq,),
         ).fetchall()
         yield
         self.add_aliases(seq, aliases)
         self._connection.executemany(
-            f"INSERT OR IGNORE INTO feedback ({_FEEDBACK}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT OR IGNORE INTO feedback ({_FEEDBACK}) VALUES (?, ?, ?, ?, ?, ?, ?)",
             kept,
         )
 

@@ -300,7 +300,7 @@ class Statistics(Queries):
 
         def best(figure: str, condition: str = "TRUE") -> tuple[Highlight, ...]:
             sql = (
-                f"SELECT id, {figure}, objective FROM traces WHERE state = 'scored' AND {condition}"  # noqa: S608
+                f"SELECT id, {figure}, objective FROM traces WHERE state = 'scored' AND {condition}"
                 " AND framework IN (SELECT value FROM json_each(?))"
                 f" ORDER BY {figure} DESC, seq LIMIT ?"
             )

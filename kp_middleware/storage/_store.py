@@ -3,18 +3,19 @@
 from collections.abc import Collection, Hashable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kp_middleware.core.endings import Ending
+from kp_middleware.instants import to_milliseconds
 from kp_middleware.outbox_items import Outbox
 from kp_middleware.storage._estimates import EstimateTable
 
 if TYPE_CHECKING:
     from kp_middleware.core.evaluation import Evaluation
-    from kp_middleware.core.formula import Score, Shape
     from kp_middleware.core.gates import GateHistory
     from kp_middleware.database import VectorTable
     from kp_middleware.runs import RecordedRun, ThreadPart
+    from kp_middleware.storage._past_runs import PastRun
     from kp_middleware.storage._statistics import Counts
 
 CANCELLED_BY_HAND: Final = "by hand"
@@ -54,11 +55,18 @@ class EarlierReading(NamedTuple):
     """What tells of a stored run whether another reading of it says more."""
 
     seq: int
+    started_at: str
     steps: int
     duration_ms: int | None
     success: bool
     has_feedback: bool  # from after its end
     is_queued: bool
+
+    def is_of(self, run: "RecordedRun") -> bool:
+        """Return whether it is this run, and not another with the same id."""
+        began = to_milliseconds(run.trace.metadata.created_at)
+        now = began, run.shape.steps, run.duration_ms
+        return now == (self.started_at, self.steps, self.duration_ms)
 
     def says_less_than(self, run: "RecordedRun") -> bool:
         """Return whether another reading of the run says something else, and may replace it."""
@@ -91,35 +99,6 @@ class Belief(NamedTuple):
     confidence: float
     confidence_source: str  # ``assumed`` …
     last_told: Told | None  # by the last feedback
-
-
-class Decided(NamedTuple):
-    """The gate's decision on a trace, and the state of its outbox item."""
-
-    domain: str
-    started_at: str
-    visibility: str
-    let_through_at: str | None  # when it was forwarded; None: withheld
-    outbox_state: str | None
-    outbox_reason: str | None
-
-
-class Ranked(NamedTuple):
-    """What a run was ranked by first."""
-
-    p_success: float | None  # None: nothing was known
-    key: float | None
-    chosen: bool | None  # by the gate; None: not known
-
-
-class ScoredRun(NamedTuple):
-    """What evaluating a scored run again needs of it."""
-
-    score: "Score"
-    shape: "Shape"
-    decided: Decided
-    ending: Ending
-    ranked: Ranked
 
 
 class Rescue(NamedTuple):
@@ -172,9 +151,6 @@ class Store(Protocol):
 
     def repair(self, *, destination: str, redactor: str) -> Rescue | None:
         """Save what can be read after damage; None if there is nothing to do."""
-
-    def holding(self, run: "RecordedRun") -> Literal["same", "other"] | None:
-        """Return whether a run with this trace id is stored, and whether it is this one."""
 
     def record(
         self,
@@ -305,8 +281,8 @@ class Store(Protocol):
             told: The success and confidence that were given; None for each that was not.
         """
 
-    def scored(self, seq: int) -> ScoredRun:
-        """Return what evaluating a scored run again needs."""
+    def scored(self, seq: int) -> "PastRun | None":
+        """Return what evaluating a run again needs; None if it is not scored."""
 
     def vectors(self) -> "VectorTable | None":
         """Return the stored vectors of runs; None if they are only kept in memory."""

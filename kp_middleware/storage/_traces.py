@@ -2,25 +2,18 @@
 
 import json
 import time
-from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, Any, Final, Literal
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final
 
 from kp_middleware.asked import said_in
 from kp_middleware.core import replay
 from kp_middleware.core.endings import Ending
-from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, Weights
+from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.instants import instant, to_milliseconds
 from kp_middleware.storage._recall import latest_objectives
-from kp_middleware.storage._records import marked
-from kp_middleware.storage._store import (
-    LAST_SEQ,
-    Decided,
-    EarlierReading,
-    Ranked,
-    ScoredRun,
-    StoredRun,
-)
+from kp_middleware.storage._records import ENDING, marked
+from kp_middleware.storage._store import LAST_SEQ, EarlierReading, StoredRun
 
 if TYPE_CHECKING:
     from kp_middleware.core.evaluation import Evaluation
@@ -44,7 +37,7 @@ _SAVE: Final = f"""
       reason_code = :code, reason_args = :args,
       decided_at = CASE WHEN decision = :decision THEN coalesce(decided_at, :now) ELSE :now END
     WHERE seq = :seq AND state = :state
-"""  # noqa: S608 - our own names
+"""
 
 
 _SHARE_CREDIT: Final = """
@@ -57,22 +50,7 @@ _SHARE_CREDIT: Final = """
 
 
 _RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded' AND shared_seq IS NULL"
-_ENDING: Final = """t.success, t.confidence, coalesce(t.success_source, 'assumed'),
-       coalesce(t.confidence_source, 'assumed')"""
 _IN_DOCUMENT: Final = {"success": "$.metadata.success", "confidence": "$.outcome.confidence"}
-_SCORED_RUN: Final = f"""
-    SELECT t.score, t.embedder, t.nearest_similarity, coalesce(n.id, t.nearest_id),
-           (SELECT group_concat(DISTINCT type) FROM steps WHERE trace_seq = t.seq),
-           {", ".join(f"t.{name}" for name in SIGNALS)},
-           {", ".join(f"t.{name}_weight" for name in SIGNALS)},
-           t.step_count, t.tool_count, t.recovery_count,
-           t.domain, t.started_at, t.visibility,
-           CASE t.decision WHEN 'forward' THEN t.decided_at END, o.state, o.reason,
-           {_ENDING}, t.p_success, t.rank_key, t.chosen
-    FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq
-      LEFT JOIN outbox o ON o.trace_seq = t.seq
-    WHERE t.seq = ?
-"""  # noqa: S608 - our own names
 
 
 class Traces(Queries):
@@ -86,20 +64,12 @@ class Traces(Queries):
     def reading(self, trace_id: str) -> EarlierReading | None:
         found = self._all(
             EarlierReading,
-            "SELECT seq, step_count, duration_ms, success, success_source = 'feedback',"
+            "SELECT seq, started_at, step_count, duration_ms, success,"
+            " success_source = 'feedback',"
             " EXISTS (SELECT 1 FROM outbox WHERE trace_seq = seq) FROM traces WHERE id = ?",
             (trace_id,),
         )
         return found[0] if found else None
-
-    def holding(self, run: "RecordedRun") -> Literal["same", "other"] | None:
-        row = self._row(
-            "SELECT started_at, step_count, duration_ms FROM traces WHERE id = ?", (run.trace.id,)
-        )
-        if row is None:
-            return None
-        started_at = to_milliseconds(run.trace.metadata.created_at)
-        return "same" if row == (started_at, run.shape.steps, run.duration_ms) else "other"
 
     def remove(self, seq: int) -> None:
         self._run("DELETE FROM traces WHERE seq = ?", (seq,))
@@ -129,7 +99,7 @@ class Traces(Queries):
     def stored(self, seq: int) -> StoredRun:
         (stored,) = self._all(
             StoredRun,
-            f"SELECT {marked('d.body')}, t.step_count, t.tool_count, t.recovery_count, t.score,"  # noqa: S608 - ours
+            f"SELECT {marked('d.body')}, t.step_count, t.tool_count, t.recovery_count, t.score,"
             " coalesce(a.said, '') FROM traces t JOIN documents d ON d.trace_seq = t.seq"
             " LEFT JOIN asked a ON a.trace_seq = t.seq WHERE t.seq = ?",
             (seq,),
@@ -184,7 +154,7 @@ class Traces(Queries):
         )
 
     def ending(self, seq: int) -> Ending:
-        (ending,) = self._all(Ending, f"SELECT {_ENDING} FROM traces t WHERE seq = ?", (seq,))  # noqa: S608
+        (ending,) = self._all(Ending, f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))
         return ending
 
     def save_confidence(self, seq: int, confidence: float, source: str) -> None:
@@ -216,11 +186,11 @@ class Traces(Queries):
     def _save_ending(self, seq: int, **facts: bool | float | str) -> None:
         """Store how a run ended, in its row and in its document."""
         columns = ", ".join(f"{name} = ?" for name in facts)
-        self._run(f"UPDATE traces SET {columns} WHERE seq = ?", (*facts.values(), seq))  # noqa: S608
+        self._run(f"UPDATE traces SET {columns} WHERE seq = ?", (*facts.values(), seq))
         said = {name: json.dumps(facts[name]) for name in _IN_DOCUMENT if name in facts}
         places = ", ".join(f"'{_IN_DOCUMENT[name]}', json(?)" for name in said)
         self._run(
-            f"UPDATE documents SET body = json_set(body, {places}) WHERE trace_seq = ?",  # noqa: S608
+            f"UPDATE documents SET body = json_set(body, {places}) WHERE trace_seq = ?",
             (*said.values(), seq),  # as JSON: SQLite's own conversion rounds
         )
 
@@ -235,32 +205,11 @@ class Traces(Queries):
             "UPDATE traces SET reason_code = ?, reason_args = NULL WHERE seq = ?", (code, seq)
         )
 
-    def scored(self, seq: int) -> ScoredRun:
-        row = self._row(_SCORED_RUN, (seq,))
-        value, embedder, similarity, nearest, kinds = row[:5]
-        signals, weights, counts, decided, ending, ranked = (
-            row[first:last] for first, last in pairwise((5, 9, 13, 16, 22, 26, 29))
-        )
-        p_success, key, chosen = ranked
-        return ScoredRun(
-            Score(
-                value=value,
-                signals=Signals(*signals),
-                weights=Weights(*weights),
-                nearest=None if similarity is None else Nearest(nearest or "", similarity),
-                embedder=embedder,
-            ),
-            Shape(counts[0], frozenset((kinds or "").split(",")) - {""}, *counts[1:]),
-            Decided(*decided),
-            Ending(bool(ending[0]), *ending[1:]),
-            Ranked(p_success, key, None if chosen is None else bool(chosen)),
-        )
-
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
         fields = {"seq": seq, **_row(run)}
         latest = latest_objectives(self._connection)
         cursor = self._run(
-            f"INSERT INTO traces ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",  # noqa: S608 - our own names
+            f"INSERT INTO traces ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",
             (*fields.values(),),
         )
         seq = int(cursor.lastrowid or 0)
@@ -350,7 +299,7 @@ _RUNS: Final = f"""
            {_EPOCH_MS.format("coalesce(decided_at, started_at)")}, visibility = 'private',
            iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success)
     FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
-"""  # noqa: S608 - our own names
+"""
 
 
 def read_scored_runs(connection: Connection) -> list[replay.ScoredRun]:
