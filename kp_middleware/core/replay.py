@@ -17,24 +17,17 @@ _TELL_EVERY: Final = 5000
 
 
 class ScoredRun(NamedTuple):
-    """A scored run in a gate's history.
+    """A scored run in a gate's history; the last four are not read where no gate is replayed."""
 
-    Attributes:
-        domain: Of the run.
-        score: From 0 to 1.
-        key: The rank key, from 0 to 1, as it was decided by.
-        started_ms: In ms since the epoch; likewise ``decided_ms``.
-        is_private: Whether it never leaves.
-        success: 1 or 0 where it is known today whether the task was done; else None.
-    """
-
+    seq: int
     domain: str
     score: float
-    key: float
-    started_ms: int
-    decided_ms: int
-    is_private: bool
-    success: int | None
+    is_private: bool  # never leaves
+    is_cleared: bool  # its gate forwarded it
+    key: float = 0.0  # by which it was ranked
+    started_ms: int = 0
+    decided_ms: int = 0
+    success: int | None = None  # None: it is not known today whether the task was done
 
 
 def replay(runs: Iterable[ScoredRun], gates: Sequence[SettingsGate]) -> Iterator[tuple[int, ...]]:

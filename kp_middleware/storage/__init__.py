@@ -69,7 +69,6 @@ from kp_middleware.storage._past_runs import (
 from kp_middleware.storage._recall import Candidate, Question
 from kp_middleware.storage._records import (
     AdjacentTraces,
-    DecidedRun,
     Embedding,
     FeedbackRecord,
     OutboxItemSummary,
@@ -103,7 +102,6 @@ from kp_middleware.storage._store import (
     Store,
     StoredRun,
 )
-from kp_middleware.storage._traces import read_scored_runs
 
 __all__ = [
     "CANCELLED_BY_HAND",
@@ -127,7 +125,6 @@ __all__ = [
     "Choices",
     "Counts",
     "Database",
-    "DecidedRun",
     "Embedding",
     "Endings",
     "Entry",
@@ -204,7 +201,6 @@ __all__ = [
     "open_to_all",
     "read_last_decisions",
     "read_paces",
-    "read_scored_runs",
     "rescue",
     "schema_of",
     "tool_names",

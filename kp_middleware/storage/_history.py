@@ -3,11 +3,12 @@
 import heapq
 import json
 from collections.abc import Callable, Collection, Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
-from kp_middleware.core.formula import Weights
+from kp_middleware.core.formula import SIGNALS, Parts, Signals, Weights
 from kp_middleware.core.replay import ScoredRun
 from kp_middleware.database import connect
 from kp_middleware.errors import TraceNotFoundError
@@ -22,20 +23,25 @@ from kp_middleware.storage._overview import Overviews
 from kp_middleware.storage._recall import RecallTable
 from kp_middleware.storage._records import (
     AdjacentTraces,
-    DecidedRun,
     OutboxItemSummary,
     Run,
     SimilarRun,
     marked,
-    rescored,
     run_of,
 )
 from kp_middleware.storage._review import RECENT, ReviewItem, asked_first, review_item
 from kp_middleware.storage._shared_runs import SharedRuns, Unshared
 from kp_middleware.storage._tail import Tail
-from kp_middleware.storage._traces import read_scored_runs
 
 _ALL: Final = Filters()
+_EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"
+_DECIDED: Final = "seq, domain, score, visibility = 'private', verdict IS 'forwarded'"
+_SCORED: Final = f"""
+    SELECT {_DECIDED}, rank_key, {_EPOCH_MS.format("started_at")},
+           {_EPOCH_MS.format("coalesce(decided_at, started_at)")},
+           iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success)
+    FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
+"""
 _BINS: Final = 20
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 
@@ -173,24 +179,28 @@ class History(Listing, Overviews, Maintenance):
 
     def scored_runs(self) -> list[ScoredRun]:
         """Return all scored runs in the order of recording, to replay the gate."""
-        return read_scored_runs(self._connection)
+        return [*map(ScoredRun._make, self._run(_SCORED))]
 
     def decided_runs(
         self, *, domain: str | None = None, since: str | None = None, weights: Weights | None = None
-    ) -> list[DecidedRun]:
-        """Return the scored runs, to hold against other thresholds."""
-        parts = ", complexity, novelty, tool_diversity, outcome_confidence, rules"
+    ) -> list[ScoredRun]:
+        """Return the scored runs, with these weights, to hold against other thresholds."""
         sql = f"""
-            SELECT seq, domain, score, visibility = 'private', verdict IS 'forwarded'
-                   {parts if weights else ""}
-            FROM traces {"NOT INDEXED" if weights else "INDEXED BY traces_counted"}
+            SELECT {_DECIDED}{"" if weights is None else f", {', '.join(SIGNALS)}, rules"}
+            FROM traces {"INDEXED BY traces_counted" if weights is None else "NOT INDEXED"}
             WHERE score IS NOT NULL AND (:domain IS NULL OR domain = :domain)
               AND (:since IS NULL OR started_at >= :since)
         """
-        values = {"domain": domain, "since": since}
+        rows = self._run(sql, {"domain": domain, "since": since})
         if weights is None:
-            return self._all(DecidedRun, sql, values)
-        return [rescored(row, weights) for row in self._run(sql, values)]
+            return [*map(ScoredRun._make, rows)]
+        rules = cache(lambda text: tuple(rule["rule"] for rule in json.loads(text)))
+        return [
+            ScoredRun(
+                seq, domain, Parts(Signals(*signals), weights, rules(fired)).score, private, cleared
+            )
+            for seq, domain, _, private, cleared, *signals, fired in rows
+        ]
 
     def outbox(self, *, limit: int, states: Collection[str] = ()) -> list[OutboxItemSummary]:
         """Return the newest outbox items without their bodies; no states means any state."""

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.endings import known_success
@@ -118,16 +117,6 @@ class OutboxItemSummary(NamedTuple):
     redactor: str
     reason: str | None
     objective: str
-
-
-class DecidedRun(NamedTuple):
-    """A scored run, to hold against other thresholds."""
-
-    seq: int
-    domain: str
-    score: float  # stored, or with other weights
-    is_private: bool  # never leaves
-    is_cleared: bool  # its gate forwarded it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,13 +361,6 @@ def run_of(
     )
 
 
-def rescored(row: tuple[Any, ...], weights: Weights) -> DecidedRun:
-    """Create a run whose score is computed with other weights."""
-    seq, domain, _, is_private, is_cleared, *signals, rules = row
-    score = Parts(Signals(*signals), weights, _rule_names(rules)).score
-    return DecidedRun(seq, domain, score, bool(is_private), bool(is_cleared))
-
-
 def _scoring(row: Mapping[str, Any]) -> Scoring:
     margin, threshold = row["margin"], row["threshold"]
     return record(
@@ -394,8 +376,3 @@ def _scoring(row: Mapping[str, Any]) -> Scoring:
 
 def _step(row: Mapping[str, Any]) -> StepRecord:
     return record(StepRecord, row, number=row["step_id"], input=json.loads(row["input"] or "null"))
-
-
-@cache
-def _rule_names(rules: str) -> tuple[str, ...]:
-    return tuple(rule["rule"] for rule in json.loads(rules))

@@ -6,7 +6,6 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from kp_middleware.asked import said_in
-from kp_middleware.core import replay
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, transaction
@@ -291,17 +290,3 @@ def _step_row(step: "Step") -> tuple[Any, ...]:
         step.output_summary,
         step.latency_ms,
     )
-
-
-_EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"
-_RUNS: Final = f"""
-    SELECT domain, score, rank_key, {_EPOCH_MS.format("started_at")},
-           {_EPOCH_MS.format("coalesce(decided_at, started_at)")}, visibility = 'private',
-           iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success)
-    FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
-"""
-
-
-def read_scored_runs(connection: Connection) -> list[replay.ScoredRun]:
-    """Return all scored runs in the order of recording."""
-    return [*map(replay.ScoredRun._make, connection.execute(_RUNS))]

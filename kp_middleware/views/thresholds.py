@@ -7,9 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import make_gate
-from kp_middleware.core.replay import DomainScores, Outcome, Trial
+from kp_middleware.core.replay import DomainScores, Outcome, ScoredRun, Trial
 from kp_middleware.core.share import WARM_UP
-from kp_middleware.storage import DecidedRun
 
 BEST_TENTH: Final = "top 10%"
 
@@ -78,7 +77,7 @@ class Change:
     """
 
     domains: Mapping[str, int]
-    nearest: Sequence[DecidedRun]
+    nearest: Sequence[ScoredRun]
 
     @property
     def count(self) -> int:
@@ -109,8 +108,8 @@ class Scores:
         runs: The scored runs.
     """
 
-    def __init__(self, runs: Iterable[DecidedRun]) -> None:
-        self.leaving: list[DecidedRun] = []
+    def __init__(self, runs: Iterable[ScoredRun]) -> None:
+        self.leaving: list[ScoredRun] = []
         self.private = 0
         scores: dict[str, list[float]] = {}
         for run in runs:
@@ -159,7 +158,7 @@ class Scores:
             Change(self._by_domain(stay), stay),
         )
 
-    def _by_domain(self, runs: Sequence[DecidedRun]) -> Mapping[str, int]:
+    def _by_domain(self, runs: Sequence[ScoredRun]) -> Mapping[str, int]:
         counts = dict.fromkeys(self._scores, 0)
         for run in runs:
             counts[run.domain] += 1

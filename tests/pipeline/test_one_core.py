@@ -13,7 +13,7 @@ from kp_middleware.cli import main
 from kp_middleware.core.gates import make_gate
 from kp_middleware.core.replay import replay
 from kp_middleware.database import connect
-from kp_middleware.storage import read_scored_runs
+from kp_middleware.storage import History
 from kp_middleware.testing import StandInEmbedder
 
 HISTORIES, AT_ONCE = 500, 50
@@ -55,7 +55,7 @@ def evaluations(db):
 
 def replayed(db, threshold, most):
     with closing(connect(db, read_only=True)) as connection:
-        runs = read_scored_runs(connection)
+        runs = History(connection).scored_runs()
     went = replay(runs, [make_gate(threshold, most)])
     return ["forward" if gates else "withhold" for gates in went]
 

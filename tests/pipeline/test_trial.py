@@ -10,7 +10,7 @@ from kp_middleware.core.gates import make_gate
 from kp_middleware.core.replay import Trial
 from kp_middleware.database import connect
 from kp_middleware.instants import epoch_ms, instant
-from kp_middleware.storage import read_scored_runs
+from kp_middleware.storage import History
 
 DAY_S = 24 * 3600
 BEGAN_S = 1.76e9
@@ -36,7 +36,7 @@ def decided(pulse, db):
             "SELECT domain, sum(decision = 'forward') FROM traces"
             " WHERE visibility <> 'private' GROUP BY domain"
         )
-        return dict(went.fetchall()), Trial(read_scored_runs(opened[-1]))
+        return dict(went.fetchall()), Trial(History(opened[-1]).scored_runs())
 
     yield submit
     [connection.close() for connection in opened]
@@ -110,7 +110,7 @@ def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db
             " WHERE started_at >= ? AND visibility <> 'private'",
             (half,),
         ).fetchone()
-        runs_of_file = read_scored_runs(connection)
+        runs_of_file = History(connection).scored_runs()
     law, late = Trial(runs_of_file, domain="law"), Trial(runs_of_file, since_ms=epoch_ms(half))
 
     assert dict(tried(law, "top 10%").domains) == {"law": went["law"]}
@@ -125,7 +125,7 @@ def test_a_day_has_room_for_so_many(decided, db):
             " seq || ' hours')",
             (BEGAN_S,),
         )
-        trial = Trial(read_scored_runs(connection))
+        trial = Trial(History(connection).scored_runs())
 
     assert tried(trial, 0.0, 7).let_through == 3 * 7
 
@@ -145,7 +145,7 @@ def test_the_scores_of_each_domain_are_described(decided, db):
     (law,) = trial.domains()
 
     with closing(connect(db, read_only=True)) as connection:
-        scores = sorted((run.score for run in read_scored_runs(connection)), reverse=True)
+        scores = sorted((run.score for run in History(connection).scored_runs()), reverse=True)
     assert law[:2] == ("law", 11)
     assert law[2:5] == (scores[5], scores[1], scores[0])
     assert sum(law.bins) == 11
