@@ -1,6 +1,7 @@
 """Queries for the overview of all runs."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -30,21 +31,21 @@ class Slice(NamedTuple):
     hundredth: int
     traces: int
     above: int  # reach the threshold; without a fixed one, cleared
+    is_private: bool = False
 
 
 class ScoreSlices(NamedTuple):
-    """The distribution of scores in all domains."""
+    """The distribution of scores in all domains; private runs are in slices of their own."""
 
     threshold: float | None  # of the last decision; None: relative, or missing
     slices: tuple[Slice, ...] = ()
-    private: tuple[Slice, ...] = ()
 
     @property
     def domains(self) -> tuple[str, ...]:
         """The domains with scores, the most traces first."""
-        counts: dict[str, int] = {}
+        counts = Counter[str]()
         for one in self.slices:
-            counts[one.domain] = counts.get(one.domain, 0) + one.traces
+            counts[one.domain] += one.traces
         return tuple(sorted(counts, key=lambda name: (-counts[name], name)))
 
     @property
@@ -59,41 +60,21 @@ class ScoreSlices(NamedTuple):
 
     @property
     def leaving(self) -> "ScoreSlices":
-        """The slices without private traces."""
-        never = {one[:2]: one[2:] for one in self.private}
-        left = []
-        for domain, hundredth, traces, above in self.slices:
-            private, private_above = never.get((domain, hundredth), (0, 0))
-            left.append(Slice(domain, hundredth, traces - private, above - private_above))
-        return ScoreSlices(self.threshold, (*(one for one in left if one.traces),))
+        """The slices of traces that are not private."""
+        return self._replace(slices=tuple(one for one in self.slices if not one.is_private))
 
     def renamed(self, name_of: Callable[[str], str]) -> "ScoreSlices":
-        """Return the slices with renamed domains; domains with the same new name are merged."""
-        return ScoreSlices(
-            self.threshold, _merged(self.slices, name_of), _merged(self.private, name_of)
-        )
+        """Return the slices with renamed domains."""
+        slices = (one._replace(domain=name_of(one.domain)) for one in self.slices)
+        return self._replace(slices=tuple(slices))
 
     def of(self, domain: str) -> "ScoreSlices":
         """Return the slices of one domain."""
-        slices, private = (
-            tuple(one for one in some if one.domain == domain)
-            for some in (self.slices, self.private)
-        )
-        return ScoreSlices(self.threshold, slices, private)
+        return self._replace(slices=tuple(one for one in self.slices if one.domain == domain))
 
     def reaching(self, hundredth: int) -> int:
         """Count the traces that would reach a threshold, given in hundredths."""
         return sum(one.traces for one in self.slices if one.hundredth >= hundredth)
-
-
-def _merged(slices: Iterable[Slice], name_of: Callable[[str], str] = str) -> tuple[Slice, ...]:
-    """Add up the slices of the same domain and hundredth."""
-    sums: dict[tuple[str, int], tuple[int, int]] = {}
-    for domain, hundredth, traces, above in slices:
-        key = name_of(domain), hundredth
-        traces_before, above_before = sums.get(key, (0, 0))
-        sums[key] = traces_before + traces, above_before + above
-    return tuple(Slice(*key, *counts) for key, counts in sums.items())
 
 
 class Removal(NamedTuple):
@@ -256,9 +237,8 @@ class Overviews(Statistics, Reviews):
     def scores(self, *, since: str | None = None) -> ScoreSlices:
         """Return the distribution of scores, relative to the latest threshold."""
         threshold = self.threshold()
-        rows = self._run(_HUNDREDTHS, {"threshold": threshold, "since": since}).fetchall()
-        private = tuple(Slice(*row[:4]) for row in rows if row[4])
-        return ScoreSlices(threshold, _merged(Slice(*row[:4]) for row in rows), private)
+        values = {"threshold": threshold, "since": since}
+        return ScoreSlices(threshold, (*self._all(Slice, _HUNDREDTHS, values),))
 
     def last_decisions(self) -> LastDecisions:
         """Return the gate's decisions on the last 100 scored runs."""

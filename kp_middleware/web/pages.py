@@ -279,8 +279,8 @@ def _score(score: float | None) -> str:
 
 
 def _private(scores: ScoreSlices) -> str:
-    private = sum(one.traces for one in scores.private)
-    reach = sum(one.above for one in scores.private)
+    leaving = scores.leaving
+    private, reach = scores.traces - leaving.traces, scores.above - leaving.above
     return never_leave(private, reach) if private else ""
 
 

@@ -124,11 +124,10 @@ def test_what_is_private_never_changes(connection, keep, weights):
 def test_domains_that_come_to_share_a_name_are_added_up():
     slices = ScoreSlices(
         0.5,
-        (Slice("anna", 40, 3, 0), Slice("bob", 40, 2, 0), Slice("bob", 60, 1, 1)),
-        (Slice("anna", 40, 1, 0), Slice("bob", 40, 2, 0)),
+        (Slice("anna", 40, 3, 0), Slice("bob", 40, 2, 0, is_private=True), Slice("bob", 60, 1, 1)),
     )
 
     named = slices.renamed(lambda _: "someone")
 
-    assert named.slices == (Slice("someone", 40, 5, 0), Slice("someone", 60, 1, 1))
-    assert named.leaving.slices == (Slice("someone", 40, 2, 0), Slice("someone", 60, 1, 1))
+    assert (named.domains, named.traces, named.leaving.traces) == (("someone",), 6, 4)
+    assert (named.reaching(40), named.reaching(60)) == (6, 1)
