@@ -121,10 +121,17 @@ class RegistryError(KnowledgePulseError):
     """The registry did not take a trace.
 
     Attributes:
+        status: The HTTP status, or None where no answer came.
         problem: What it was, as it is kept and told later.
     """
 
+    status: int | None = None
     problem: Problem = Problem(ProblemKind.OTHER)
+
+    @property
+    def is_refusal(self) -> bool:
+        """True after a 4xx answer, which the registry would give again to the same key."""
+        return self.status is not None and 400 <= self.status < 500
 
     @property
     def what(self) -> str:

@@ -7,9 +7,7 @@ from typing import Any, Final, Self
 
 from kp_middleware.errors import (
     RegistryError,
-    RegistryForbiddenError,
     RegistryRejectedError,
-    RegistryUnavailableError,
 )
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.sharing._link import Connection, Cursor, Link, bounded
@@ -174,17 +172,13 @@ class SharedOutbox:
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
         """Postpone the item to ``retry_at``, epoch seconds; ``counted``: one attempt more."""
-        status = None
-        if isinstance(error, RegistryForbiddenError | RegistryUnavailableError):
-            status = error.status
-        refused = int(status is not None and 400 <= status < 500)
         query = "SELECT rejections FROM kp.outbox WHERE seq = %s"
         found = self._run(query, (item.trace_seq,))
-        rejections = refused + (found[0][0] if found else 0)
+        rejections = error.is_refusal + (found[0][0] if found else 0)
         told = {
             "wait_s": retry_at - time.time(),
             "error": error.what,
-            "status": status,
+            "status": error.status,
             "rejections": rejections,
             "key": idempotency_key(item.body, agent_id=self._agent_id, rejections=rejections),
         }

@@ -9,7 +9,7 @@ from glob import escape
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
-from kp_middleware.database import Connection, Queries, is_damage, transaction
+from kp_middleware.database import Connection, Queries, is_damage
 from kp_middleware.errors import DatabaseError
 
 
@@ -132,9 +132,7 @@ def _check(connection: sqlite3.Connection, limit_s: float = float("inf")) -> Sou
     return "sound" if found == "ok" else "damaged"
 
 
-_AIM_S: Final = 0.015  # how long others wait for the lock; three times that at worst
-_FIRST: Final = 8
-_MOST: Final = 500
+_AT_ONCE: Final = 8  # runs in one transaction: others wait for some milliseconds
 _NEVER: Final = "9999"  # later than any instant
 _DOOMED: Final = """
     FROM traces t
@@ -159,13 +157,6 @@ class PruneSelection(NamedTuple):
 
 class Pruning(Queries):
     """Removal of traces from one file, in batches small enough not to block other programs."""
-
-    def __init__(
-        self, connection: Connection, *, timer: Callable[[], float] = time.perf_counter
-    ) -> None:
-        super().__init__(connection)
-        self._timer = timer
-        self._size = _FIRST
 
     def doomed(
         self,
@@ -194,25 +185,18 @@ class Pruning(Queries):
         last = 0
         while seqs := self._next(doomed, last):
             last = seqs[-1]
-            yield self._remove(seqs, doomed)
-
-    def _next(self, doomed: PruneSelection, last: int) -> list[int]:
-        return self._column(
-            f"SELECT t.seq {_DOOMED} ORDER BY t.seq LIMIT :size",
-            {**doomed._asdict(), "after": last, "size": self._size},
-        )
-
-    def _remove(self, seqs: list[int], doomed: PruneSelection) -> int:
-        with transaction(self._connection):
-            started = self._timer()
             removed = self._run(
                 f"DELETE FROM traces WHERE seq IN (SELECT t.seq {_DOOMED}"
                 " AND t.seq IN (SELECT value FROM json_each(:seqs))) RETURNING seq",
                 {**doomed._asdict(), "after": 0, "seqs": json.dumps(seqs)},
             ).fetchall()
-        took_s = max(self._timer() - started, 1e-6)
-        self._size = min(_MOST, max(1, min(2 * len(seqs), int(len(seqs) * _AIM_S / took_s))))
-        return len(removed)
+            yield len(removed)
+
+    def _next(self, doomed: PruneSelection, last: int) -> list[int]:
+        return self._column(
+            f"SELECT t.seq {_DOOMED} ORDER BY t.seq LIMIT {_AT_ONCE}",
+            {**doomed._asdict(), "after": last},
+        )
 
 
 def vacuum(connection: Connection) -> None:

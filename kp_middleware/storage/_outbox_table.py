@@ -9,9 +9,7 @@ from typing import Final, NamedTuple
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.errors import (
     RegistryError,
-    RegistryForbiddenError,
     RegistryRejectedError,
-    RegistryUnavailableError,
 )
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
@@ -188,19 +186,15 @@ class OutboxTable(OutboxItems):
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        status = None
-        if isinstance(error, RegistryForbiddenError | RegistryUnavailableError):
-            status = error.status
-        refused = int(status is not None and 400 <= status < 500)
         with transaction(self._connection):
-            rejections = refused + (self._rejections(item.trace_seq) or 0)
+            rejections = error.is_refusal + (self._rejections(item.trace_seq) or 0)
             self._end(
                 item,
                 attempts=int(counted),
                 state="pending",
                 next_attempt_at=instant(retry_at),
                 last_error=error.what,
-                http_status=status,
+                http_status=error.status,
                 rejections=rejections,
                 idempotency_key=idempotency_key(
                     item.body, agent_id=self._agent_id, rejections=rejections

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from itertools import count
 
 import pytest
 from stored_runs import run
@@ -169,17 +168,6 @@ def test_what_begins_to_wait_meanwhile_stays(pruning, keep_of, outbox, seqs):
 
     assert removed + sum(batches) == 19
     assert seqs() == [20]
-
-
-@pytest.mark.parametrize(("took_s", "sizes"), [(0.0, [8, 16, 32]), (10.0, [8, 1, 1])])
-def test_batches_are_as_large_as_the_lock_may_be_held(connection, keep_of, took_s, sizes):
-    keep_of(*[OLD] * 60)
-    ticks = count()
-    pruning = Pruning(connection, timer=lambda: next(ticks) * took_s)
-
-    batches = pruning.batches(pruning.doomed(keep=0))
-
-    assert [next(batches) for _ in sizes] == sizes
 
 
 def test_others_may_write_between_two_batches(pruning, keep_of, db):
