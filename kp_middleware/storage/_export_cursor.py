@@ -9,14 +9,65 @@ from typing import Final, NamedTuple
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.errors import RegistryError, RegistryRejectedError
 from kp_middleware.outbox_items import OutboxItem, Receipt
-from kp_middleware.storage._exporters import KEY, MOST_LEFT, Place
-from kp_middleware.storage._history import History
 from kp_middleware.storage._records import Run
 
+_KEY: Final = "export "  # what the keys of `meta` begin with that hold a place
+_MOST_LEFT: Final = 10_000
+_MOST_OF_ERROR: Final = 200
 _LEASE_S: Final = 40.0
 _LOOK_AGAIN_S: Final = 1.0
 _AT_ONCE: Final = 200
 _COLUMNS: Final = "seq, state, decision, visibility, started_at"
+
+
+class Place(NamedTuple):
+    """The place of an exporter: all runs up to ``until`` are done, but those in ``left``."""
+
+    until: int
+    left: tuple[int, ...] = ()
+    claimed_by: str | None = None
+    claimed_until: float = 0.0
+    retry_at: float = 0.0
+    attempts: int = 0
+    sent: int = 0
+    failed: int = 0
+    last_error: str | None = None
+
+    def done(self, seq: int, *, sent: int = 0, failed: int = 0) -> "Place":
+        """Return the place after a run."""
+        left = tuple(one for one in self.left if one != seq)
+        return self._replace(
+            until=max(self.until, seq),
+            left=left[-_MOST_LEFT:],
+            claimed_by=None,
+            claimed_until=0.0,
+            retry_at=0.0,
+            attempts=0,
+            sent=self.sent + sent,
+            failed=self.failed + failed,
+        )
+
+    def troubled(self, error: object) -> "Place":
+        """Return the place with what went wrong last."""
+        return self._replace(last_error=str(error)[:_MOST_OF_ERROR])
+
+
+class ExporterStatus(NamedTuple):
+    """What has become of the runs for one exporter."""
+
+    name: str
+    sent: int
+    failed: int  # rejected, or tried too often
+    last_error: str | None  # also if it was tried again since
+
+
+def read_exporters(connection: Connection) -> list[ExporterStatus]:
+    """Return the exporters that have been given runs of this file, by name."""
+    rows = connection.execute(
+        "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key", (f"{_KEY}*",)
+    ).fetchall()
+    places = ((key.removeprefix(_KEY), Place(*json.loads(value))) for key, value in rows)
+    return [ExporterStatus(name, one.sent, one.failed, one.last_error) for name, one in places]
 
 
 class ExportCandidate(NamedTuple):
@@ -43,7 +94,7 @@ class ExportCursor(Queries):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(connection)
-        self._key = f"{KEY}{name}"
+        self._key = f"{_KEY}{name}"
         self._choose = choose
         self._prepare = prepare
         self._since = since
@@ -52,6 +103,8 @@ class ExportCursor(Queries):
 
     def claim(self, now: float, /) -> OutboxItem | None:
         """Claim the next run that is due, and return what leaves of it; None if none is."""
+        from kp_middleware.storage._history import History
+
         history = History(self._connection)
         while True:
             before = self._place()
@@ -144,7 +197,7 @@ class ExportCursor(Queries):
             if wanted is None:
                 left.append(candidate.seq)
             until = candidate.seq
-        return found, place._replace(until=until, left=tuple(left)[-MOST_LEFT:])
+        return found, place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
 
     def _among(self, left: tuple[int, ...]) -> list[ExportCandidate]:
         """Return those of these runs that are still there."""

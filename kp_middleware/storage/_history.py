@@ -14,8 +14,8 @@ from kp_middleware.database import connect
 from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.storage._activity import ModelTokens, read_model_tokens
 from kp_middleware.storage._estimates import EstimateTable
-from kp_middleware.storage._exporters import ExporterStatus, read_exporters
-from kp_middleware.storage._listing import Filters, Listing
+from kp_middleware.storage._export_cursor import ExporterStatus, read_exporters
+from kp_middleware.storage._listing import Filters, Listing, Tail
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox_admin import Entry, OutboxAdmin
 from kp_middleware.storage._outbox_table import Queue, read_queues
@@ -31,7 +31,6 @@ from kp_middleware.storage._records import (
 )
 from kp_middleware.storage._review import RECENT, ReviewItem, asked_first, review_item
 from kp_middleware.storage._shared_runs import SharedRuns, Unshared
-from kp_middleware.storage._tail import Tail
 
 _ALL: Final = Filters()
 _EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"

@@ -3,10 +3,10 @@
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.database import DISTINCT, beginning_with
+from kp_middleware.database import DISTINCT, Connection, Queries, beginning_with
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._names import Names
 from kp_middleware.storage._records import Embedding, RunSummary
@@ -103,6 +103,18 @@ _SIDES: Final = (
 _UNSENT: Final = "o.state IS NULL AND t.state = :state"
 _WAITING: Final = "t.score IS NULL AND " + _UNSENT  # as the index has it
 _SCORED: Final = "o.state IS NULL AND t.state = 'scored' AND t.decision"
+_ENDED: Final = frozenset(("scored", "incomplete", "failed"))
+_BEGIN: Final = """
+    SELECT CASE :first WHEN 0 THEN (SELECT coalesce(max(seq), 0) FROM traces) ELSE
+             coalesce((SELECT seq - 1 FROM traces WHERE state NOT IN ('recorded', 'paused')
+                       ORDER BY seq DESC LIMIT 1 OFFSET max(:first - 1, 0)), 0) END,
+           (SELECT json_group_array(seq) FROM traces
+            WHERE score IS NULL AND state IN ('recorded', 'paused'))
+"""  # one statement, so that both halves see the same traces
+_NEW: Final = """
+    SELECT seq, state FROM traces
+    WHERE seq > :last OR seq IN (SELECT value FROM json_each(:open)) ORDER BY seq
+"""
 _STATES: Final = {
     **dict.fromkeys(
         ("pending", "sending", "sent", "rejected", "blocked", "cancelled"), "o.state = :state"
@@ -394,3 +406,29 @@ def _cursor(text: str | None) -> tuple[str | float | None, int] | None:
 def _pattern(word: str) -> str:
     """Return a LIKE pattern that matches a word anywhere, with wildcards escaped."""
     return f"%{re.sub('[!%_]', lambda sign: '!' + sign[0], word)}%"
+
+
+class Tail(Queries):
+    """A tail of the runs of one file: each is returned once, when it has ended."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        runs_at: Callable[[list[int]], list[RunSummary]],
+        *,
+        first: int,
+    ) -> None:
+        super().__init__(connection)
+        self._runs_at = runs_at
+        self._last, still_open = self._row(_BEGIN, {"first": first})
+        self._open: list[int] = json.loads(still_open)
+
+    def new(self) -> list[RunSummary]:
+        """Return the runs that ended since the last call, in the order in which they began."""
+        newest = self._value("SELECT coalesce(max(seq), 0) FROM traces")
+        self._last = min(self._last, newest)  # the seq of a removed run is reused
+        states = self._run(_NEW, {"last": self._last, "open": json.dumps(self._open)}).fetchall()
+        self._last = max([self._last, *(seq for seq, _ in states)])
+        ended = [seq for seq, state in states if state in _ENDED]
+        self._open = [seq for seq, state in states if state not in _ENDED]
+        return self._runs_at(ended) if ended else []
