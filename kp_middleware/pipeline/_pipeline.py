@@ -297,10 +297,10 @@ class Pipeline:
     def _backlog(self) -> Backlog:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
         try:
-            unscored, unsent = self._store.backlog()
+            counts = self._store.counts()
         except TROUBLE:
-            unscored = unsent = 0
-        return Backlog(self._queue.waiting + unscored, unsent)
+            counts = Counts()
+        return Backlog(self._queue.waiting + counts.unscored, counts.pending)
 
 
 def _start_afresh_in_the_child() -> None:

@@ -96,6 +96,7 @@ from kp_middleware.storage._statistics import (
 from kp_middleware.storage._store import (
     CANCELLED_BY_HAND,
     Belief,
+    EarlierReading,
     Outcome,
     PausedRun,
     Rescue,
@@ -125,6 +126,7 @@ __all__ = [
     "Choices",
     "Counts",
     "Database",
+    "EarlierReading",
     "Embedding",
     "Endings",
     "Entry",

@@ -157,10 +157,6 @@ class SqliteStore(Traces):
         with closing(Database(self._known_path, read_only=True)) as connection:
             return Statistics(connection).counts()
 
-    def backlog(self) -> tuple[int, int]:
-        with closing(Database(self._known_path, read_only=True)) as connection:
-            return Statistics(connection).waiting()
-
     @property
     def _known_path(self) -> Path:
         if self._path is None:

@@ -158,19 +158,17 @@ _PRIVATE: Final = """
     SELECT count(*), coalesce(sum(verdict = 'forwarded'), 0) FROM traces INDEXED BY traces_counted
     WHERE score IS NOT NULL AND visibility = 'private' AND seq >= ?
 """
-_KEYS: Final[Mapping[str, str]] = {
-    "domain": "domain",
-    "model": "model",
-    "day": "substr(started_at, 1, 10)",
-    "week": "date(started_at, 'weekday 0', '-6 days')",
-}
+_DAY: Final = "substr(started_at, 1, 10)"
 _GROUPS: Final = """
-    SELECT key, count(*), coalesce(sum(verdict = 'forwarded'), 0), round(avg(score), 4),
-           round(max(score), 4), round(avg(novelty), 4)
-    FROM (SELECT {key} AS key, verdict, score, novelty FROM traces {index} WHERE score IS NOT NULL
-          UNION ALL SELECT {key}, NULL, NULL, NULL FROM traces INDEXED BY traces_unscored
-          WHERE score IS NULL)
-    GROUP BY key ORDER BY {order}
+    SELECT {group} AS of, sum(runs) AS runs, sum(cleared), round(sum(score) / sum(scored), 4),
+           round(max(best), 4), round(sum(novelty) / sum(measured), 4)
+    FROM (SELECT {key} AS key, count(*) AS runs, coalesce(sum(verdict = 'forwarded'), 0) AS cleared,
+                 sum(score) AS score, count(*) AS scored, max(score) AS best,
+                 sum(novelty) AS novelty, count(novelty) AS measured
+          FROM traces {index} WHERE score IS NOT NULL GROUP BY 1
+          UNION ALL SELECT {key}, count(*), 0, NULL, 0, NULL, NULL, 0
+          FROM traces INDEXED BY traces_unscored WHERE score IS NULL GROUP BY 1)
+    GROUP BY of ORDER BY {order}
 """
 _TOOLS: Final = """
     SELECT tool, sum(type = 'tool_call') AS calls, sum(type = 'error_recovery'),
@@ -222,11 +220,6 @@ class Statistics(Queries):
         (counts,) = self._all(Counts, _COUNTS)
         return counts
 
-    def waiting(self) -> tuple[int, int]:
-        """Count the runs that wait to be scored, and the items that wait to be sent."""
-        counts = self.counts()
-        return counts.unscored, counts.pending
-
     def without_tokens(self) -> tuple[int, int]:
         """Count the runs that used a model: those without token counts, and all of them."""
         without, every = self._row(
@@ -257,9 +250,13 @@ class Statistics(Queries):
 
         The most runs come first; days and weeks are in order.
         """
-        index = "NOT INDEXED" if by == "model" else "INDEXED BY traces_counted"
-        order = "key" if by in {"day", "week"} else "2 DESC, key"
-        sql = _GROUPS.format(key=_KEYS[by], index=index, order=order)
+        is_time = by in {"day", "week"}
+        sql = _GROUPS.format(
+            group="date(key, 'weekday 0', '-6 days')" if by == "week" else "key",
+            key=_DAY if is_time else by,
+            index="NOT INDEXED" if by == "model" else "INDEXED BY traces_counted",
+            order="of" if is_time else "runs DESC, of",
+        )
         return self._all(GroupCounts, sql)
 
     def states(self) -> list[StateCount]:

@@ -298,6 +298,3 @@ class Store(Protocol):
 
     def counts(self) -> "Counts":
         """Count the runs by state; may be called from any thread."""
-
-    def backlog(self) -> tuple[int, int]:
-        """Count the runs to score and the items to send; may be called from any thread."""

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.share import Ranking
+from kp_middleware.instants import to_milliseconds
 from kp_middleware.outbox_items import OutboxItem, idempotency_key
-from kp_middleware.storage import Belief, Counts, Outcome, StoredRun
+from kp_middleware.storage import Belief, Counts, EarlierReading, Outcome, StoredRun
 
 
 class MemoryRun:
@@ -51,9 +52,13 @@ class MemoryStore:
     def repair(self, *, destination, redactor):
         return None
 
-    def holding(self, run):
-        ours = [one for one in self.runs if one.run.trace.id == run.trace.id]
-        return ("same" if ours[0].run == run else "other") if ours else None
+    def reading(self, trace_id):
+        for seq, one in enumerate(self.runs, start=1):
+            if one.run.trace.id == trace_id:
+                began = to_milliseconds(one.run.trace.metadata.created_at)
+                steps, ended = one.run.shape.steps, one.outcome.success
+                return EarlierReading(seq, began, steps, one.run.duration_ms, ended, False, False)
+        return None
 
     def record(self, run, *, seq=None, until=None, aliases=()):
         assert seq is until is None, "runs of threads are not kept here"
@@ -140,9 +145,6 @@ class MemoryStore:
         return Counts(
             len(states), states.count("recorded"), scored=states.count("scored"), sent=sent
         )
-
-    def backlog(self):
-        return len(self._recorded()), len(self.items.waiting)
 
     def _recorded(self):
         return [seq for seq, one in enumerate(self.runs, start=1) if one.state == "recorded"]

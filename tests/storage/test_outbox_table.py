@@ -244,7 +244,7 @@ def test_what_waits_is_counted(outbox, connection, queue, clock):
     outbox.claim(clock())
 
     assert outbox.any_pending()
-    assert History(connection).waiting() == (0, 2)
+    assert History(connection).counts().pending == 2
 
 
 def test_instants_keep_milliseconds():
