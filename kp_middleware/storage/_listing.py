@@ -35,23 +35,6 @@ def undivided_words(text: str) -> list[str]:
     return [word for word in words if word]
 
 
-def in_both_spellings(text: str) -> str:
-    """Expand words with ss or ß to both spellings for FTS5; return other texts unchanged.
-
-    >>> in_both_spellings("Strasse 7"), in_both_spellings("a leak"), in_both_spellings("class*")
-    ('("Strasse" OR "Straße") AND "7"', 'a leak', 'class*')
-    """
-    words = text.split()
-    if not re.search("ss|ß", text) or _GRAMMAR.search(text) or not all(map(str.isalnum, words)):
-        return text
-    return " AND ".join(map(_both, (word for word in words if word != "AND")))
-
-
-def _both(word: str) -> str:
-    other = word.replace("ß", "ss") if "ß" in word else word.replace("ss", "ß")
-    return f'"{word}"' if other == word else f'("{word}" OR "{other}")'
-
-
 _OUTCOME: Final = (
     "CASE WHEN t.success = 0 THEN 'failed' WHEN coalesce(t.success_source, 'assumed')"
     " = 'assumed' THEN 'not known' ELSE 'succeeded' END"
@@ -365,7 +348,6 @@ class Listing(Names):
         """Return a text as an FTS5 query: unchanged if it is valid, else quoted word by word."""
         text = text.encode(errors="replace").decode().replace("\x00", " ")
         try:
-            text = in_both_spellings(text)
             self._row("SELECT 1 FROM traces_fts(?) LIMIT 1", (text,))
         except sqlite3.OperationalError:
             words = (word.replace('"', "") for word in text.split())
