@@ -175,9 +175,8 @@ def test_an_attempt_counts_where_the_row_is_to_blame(outbox, queue, clock, row, 
         (RegistryUnavailableError("trouble", status=500), 0),
         (RegistryUnavailableError("slow down", status=429), 1),
         (RegistryForbiddenError(403, "no scope", "ask for it"), 1),
-        (RegistryRejectedError(409, "not one that is postponed"), 0),
     ],
-    ids=["no answer", "500", "429", "403", "rejected"],
+    ids=["no answer", "500", "429", "403"],
 )
 def test_after_a_4xx_the_idempotency_key_is_another(outbox, queue, clock, row, error, rejections):
     seq = queue()
