@@ -602,7 +602,7 @@ def test_what_a_process_that_died_had_no_time_to_queue_the_next_one_does(
         better = replace(stored.score, value=0.9)
         cleared = Verdict("better", GATE, "forward", Reason(ReasonCode.CUSTOM, {"words": ""}))
         evaluation = Evaluation(better, cleared)
-        has_to_be_queued = second.save(1, evaluation, stored.decided)
+        has_to_be_queued = second.save(1, evaluation, stored)
 
     run_next(pulse, registry)
 
