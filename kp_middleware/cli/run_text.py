@@ -42,17 +42,19 @@ _SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
 _AROUND: Final = 2  # equal steps shown beside a difference
 
 
-def run_parts(run: Run, *, steps: int | None, width: int) -> "Parts":
+def run_parts(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Parts":
     """Yield what was asked, how it scored, where it went, and its steps.
 
     Args:
         run: The run.
         steps: How many steps at the most; None means all.
         width: Of the terminal, in characters.
+        cost: In words; empty if it is not known.
     """
     view = view_trace(run)
     yield plain(cut(one_line(run.objective), 3 * width))
-    yield from map(plain, _laid_out([view.id, *map(one_line, view.facts)], width))
+    facts = filter(None, (*view.facts, cost))
+    yield from map(plain, _laid_out([view.id, *map(one_line, facts)], width))
     yield ""
     if run.score is not None:
         yield waterfall(added_up(arithmetic(run)), view.threshold, width)

@@ -196,7 +196,8 @@ def show_(
     elif form == "md":
         click.echo("\n".join(markdown(run, steps=steps)))
     else:
-        show(*run_parts(run, steps=steps, width=screen_width()))
+        width, paid = screen_width(), prices.in_words(cost)
+        show(*run_parts(run, steps=steps, width=width, cost=paid))
     if prices.problem:
         click.echo(prices.problem, err=True)
 

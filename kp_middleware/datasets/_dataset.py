@@ -32,15 +32,7 @@ _CANNOT_BE_MADE_AGAIN: Final = (
 
 
 class Selection(NamedTuple):
-    """A choice of runs.
-
-    Attributes:
-        filters: Those of lists.
-        success: Only runs that are known to have done their task.
-        unlike: Leave out runs that are as similar as this to a newer one, from 0 to 1.
-        limit: The newest so many.
-        with_cut: Keep runs of which something was cut when they were recorded.
-    """
+    """A choice of runs; of two as similar as ``unlike`` (0 to 1) only the newer one."""
 
     filters: Filters = Filters()
     success: bool = False
@@ -57,19 +49,10 @@ class Entry(NamedTuple):
 
 
 class Dataset:
-    """The export of one selection of runs.
+    """The export of one selection of runs, the oldest first, redacted at each run's own level.
 
-    Args:
-        history: The runs.
-        format_: One of `FORMATS`.
-        selection: Which runs.
-        policy: What is redacted, at each run's own level; None leaves them as they were recorded.
-        arguments: How chat messages have the arguments of tool calls.
-
-    Attributes:
-        seqs: The runs, the oldest first; of pairs, those that are chosen.
-        left_out: Counts of runs that were wanted, and are not in it, by reason.
-        unclean: The same, of those that could not be read or redacted.
+    A policy of None leaves texts as they were recorded. Runs that were wanted and are not in it are
+    counted by reason: those that could not be read or redacted as ``unclean``.
     """
 
     def __init__(

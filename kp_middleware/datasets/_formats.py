@@ -15,17 +15,9 @@ _HARNESS: Final = "kp-middleware"
 
 
 class Example(NamedTuple):
-    """A run that is exported.
+    """A run that is exported; ``success`` is None if that is only assumed.
 
-    Attributes:
-        trace: It, redacted if that is wanted.
-        document: Its exact JSON.
-        conversation: Its turns.
-        success: Whether its task was done; None if that is only assumed.
-        success_source: Who says so.
-        score: From 0 to 1, or None.
-        model: The language model that it used, or None.
-        redacted: Counts of what was redacted by kind: now, and when it was recorded.
+    Counts of what was redacted: now, and when it was recorded.
     """
 
     trace: ReasoningTrace
@@ -55,12 +47,7 @@ class Example(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format.
-
-    Attributes:
-        documents: Returns the JSON values of a run.
-        suffix: Of the file of each run, where each has its own; None: all are in one, a line each.
-    """
+    """A format: the JSON values of a run, and the suffix of its file where each run has its own."""
 
     documents: Callable[[Example, Arguments], list[Json]]
     suffix: str | None = None

@@ -30,12 +30,7 @@ class Result(NamedTuple):
 class Turn:
     """What a person said; or what the agent thought, said and called, with the results.
 
-    Attributes:
-        is_agent: Whether it is the agent's.
-        said: Its texts; the last of an agent's is what it said, those before are its thoughts.
-        calls: The tool calls.
-        results: Their results, in the order in which they came.
-        first: What was noted of its first step, or None.
+    The last text of an agent's turn is what it said, those before are its thoughts.
     """
 
     is_agent: bool
@@ -58,13 +53,7 @@ class Turn:
 class Conversation:
     """A run as turns; a turn of the agent ends with the results of its calls.
 
-    Args:
-        trace: The document of the run.
-        records: Its steps as stored; they say which call a result is of.
-
-    Attributes:
-        turns: In order.
-        lost: Counts of what is no message, or had to be made up, by kind.
+    ``lost`` counts what is no message, or had to be made up.
     """
 
     def __init__(self, trace: ReasoningTrace, records: Sequence[StepRecord] = ()) -> None:

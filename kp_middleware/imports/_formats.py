@@ -22,13 +22,9 @@ Reader: TypeAlias = Callable[[Iterable[object], Book], Iterator[SourceRun | Reas
 
 
 class Format(NamedTuple):
-    """A format of runs.
+    """A format: its reader, the suffixes of its files, and where its tool keeps them.
 
-    Attributes:
-        read: Yields the runs of the values of one file.
-        suffixes: Of its files, where a folder is given.
-        apart: Names of folders that hold parts of sessions, not sessions.
-        folders: Where its tool keeps them; none: the user names them.
+    Folders that are ``apart`` hold parts of sessions, not sessions.
     """
 
     read: Reader

@@ -23,16 +23,7 @@ def gathered(
     trace: Callable[[Fields], str | None],
     order: Callable[[Fields], str],
 ) -> Iterator[tuple[str, list[Fields]]]:
-    """Yield each trace with its rows in order.
-
-    Rows beyond 20,000, or 32 MB, of one trace are skipped and counted.
-
-    Args:
-        values: The rows of all traces, in any order.
-        book: Counts what is no row.
-        trace: Returns the id of a row's trace, or None where it is no row.
-        order: Returns a text by which the rows of a trace sort.
-    """
+    """Yield each trace with its rows in order; rows beyond 20,000, or 32 MB, of one are skipped."""
     with closing(sqlite3.connect("")) as file:  # SQLite removes it at the end, however that comes
         file.execute("CREATE TABLE rows (trace TEXT, place TEXT, body TEXT)")
         for value in values:
@@ -60,12 +51,7 @@ def _rows(file: sqlite3.Connection, key: str, book: Book) -> Iterator[Fields]:
 
 
 class Found(NamedTuple):
-    """What was found in the sources.
-
-    Attributes:
-        runs, sessions: How many.
-        first_at, last_at: When the first and the last run began, ISO 8601; empty without any.
-    """
+    """How many runs and sessions were found, and when the first and the last began (ISO 8601)."""
 
     runs: int
     sessions: int

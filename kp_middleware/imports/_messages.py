@@ -45,9 +45,7 @@ def _with_errors(said: Said) -> Said:
 def read_session(rows: Iterable[tuple[str, str, str, str]], book: Book) -> Iterator[SourceRun]:
     """Yield the runs of sessions that an Agents SDK ``SQLiteSession`` kept.
 
-    Args:
-        rows: Session, key, item as JSON and time, by session and in order.
-        book: Of the file.
+    A row has a session, a key, an item as JSON and a time; rows come by session, in order.
     """
     run: SourceRun | None = None
     session = None

@@ -64,14 +64,7 @@ def mean_verdict(scores: Iterable[object]) -> bool | None:
 
 
 class Filling(NamedTuple):
-    """The parts of a document that no source has.
-
-    Attributes:
-        domain: Picks the weights of the score.
-        visibility: ``private`` unless the user says that imported runs may leave.
-        privacy_level: How much is removed before a run leaves.
-        agent_id: The agent's id at the registry, or None.
-    """
+    """The parts of a document that no source has; private unless somebody says otherwise."""
 
     domain: str = "general"
     visibility: Visibility = "private"
@@ -88,24 +81,7 @@ class _Call(NamedTuple):
 
 
 class SourceRun:
-    """A run of a source, bounded like any recorded run.
-
-    Times are epoch seconds, or None where the source has none.
-
-    Args:
-        source: The name of the format.
-        key: What the source knows it by; makes its trace id.
-        limits: How much of it is kept.
-        session: The id of the session that it belongs to, or None.
-        at_s: When it began, where no step says so.
-        must_answer: Whether it is complete only if the agent has the last word.
-
-    Attributes:
-        acted: Whether the agent has done anything.
-        interrupted: Whether a person stopped it.
-        success: What the source says about its end, or None.
-        error_type: The kind of the error that ended it, or None.
-    """
+    """A run of a source, bounded like any recorded run; times are epoch seconds."""
 
     def __init__(
         self,
@@ -157,14 +133,7 @@ class SourceRun:
         call: ModelCall | None = None,
         place: Place | None = None,
     ) -> None:
-        """Note what a message says.
-
-        Args:
-            said: The message.
-            at_s: Its time.
-            call: The model call behind it, where it does not tell that itself.
-            place: The inner agent that it belongs to.
-        """
+        """Note what a message says; ``call`` goes before the one that the message tells."""
         for result in said.results:
             self.returned(
                 result.output,
@@ -314,16 +283,8 @@ def _named(tool: str) -> str | tuple[str, str]:
 class Book:
     """Begins runs for the reader of one file, and counts what it skips.
 
-    Args:
-        source: The name of the format.
-        limits: How much is kept of a run.
-        whole_sessions: Whether a session is one run; else a run begins at each message of a person.
-        at_s: When the file was written: the time of runs whose source has none.
-        path: Of the file, or None.
-
-    Attributes:
-        skipped: Counts by reason.
-        retracted: Ids of runs that were read, and abandoned later on in their session.
+    A run begins at each message of a person, unless whole sessions are wanted. ``retracted`` are
+    ids of runs that were read, and abandoned later on in their session.
     """
 
     def __init__(

@@ -35,16 +35,7 @@ _NOBODY: Final = Scope("")
 
 
 class SourceSpan(NamedTuple):
-    """One span of a source; times are epoch seconds.
-
-    Attributes:
-        id, parent: Of the span, and of that around it; the root has no parent.
-        name: Of the span.
-        kind: What it is, or None if it is no span of an agent.
-        start_s, end_s: None where the source does not say.
-        read: Returns what it tells.
-        scope: The instrumentation that told it.
-    """
+    """One span of a source, with what tells its contents when asked; times are epoch seconds."""
 
     id: str | None
     parent: str | None
@@ -59,14 +50,7 @@ class SourceSpan(NamedTuple):
 def run_of(
     trace: str, spans: list[SourceSpan], book: Book, *, success: bool | None
 ) -> Iterator[SourceRun]:
-    """Yield the run of a trace that is one run, whatever its outermost spans are.
-
-    Args:
-        trace: The id of the trace.
-        spans: Of the trace, in the order of their start.
-        book: Begins the run.
-        success: What the source says about its end.
-    """
+    """Yield the run of a trace that is one run, whatever its outermost spans are."""
     held = _held(spans, book)
     tops = _linked(spans, held)
     if not tops:
@@ -157,18 +141,7 @@ def reading_of(
     error: str | None = None,
     conversation: str | None = None,
 ) -> Reading:
-    """Return what a span tells by its input and its output, as a tracing service keeps them.
-
-    Args:
-        kind: What it is.
-        named: The name of an agent or a tool.
-        given: The input.
-        output: The output.
-        model: The name of a model.
-        used: The tokens that a model read and wrote.
-        error: The error that ended it.
-        conversation: The id of the conversation.
-    """
+    """Return what a span tells by its input and its output, as a tracing service keeps them."""
     problem = None if error is None else _problem(error)
     if kind == "model":
         asked = messages_in(given, "user")

@@ -1,6 +1,7 @@
 """What happened lately: runs a day, how they ended, their time and tokens, what failed most."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ _FAILURES_OF: Final = 2_000  # runs
 _MOST_FAILURES: Final = 6
 _MOST_MODELS: Final = 6
 _LINE: Final = 100
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Period(NamedTuple):
@@ -29,7 +31,10 @@ class Period(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An error of a tool, or of a whole run if ``tool`` is None, and how often it happened."""
+    """An error of a tool, or of a whole run if ``tool`` is None, and how often it happened.
+
+    Errors that differ only in their numbers are one; the text is that of one of them.
+    """
 
     tool: str | None  # None: of a whole run
     error: str
@@ -160,7 +165,11 @@ def _failures(connection: Connection, since: str) -> list[Failure]:
         {"since": since, "runs": _FAILURES_OF},
     )
     times: Counter[tuple[str | None, str]] = Counter()
+    lines: dict[tuple[str | None, str], str] = {}
     for tool, text, number in rows:
-        line = next(iter(str(text).strip().splitlines()), "")
-        times[tool, line[:_LINE]] += number
-    return [Failure(*which, number) for which, number in times.most_common(_MOST_FAILURES)]
+        line = next(iter(str(text).strip().splitlines()), "")[:_LINE]
+        same = tool, _NUMBER.sub("0", line)
+        times[same] += number
+        lines.setdefault(same, line)
+    most = times.most_common(_MOST_FAILURES)
+    return [Failure(same[0], lines[same], number) for same, number in most]

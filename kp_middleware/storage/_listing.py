@@ -68,11 +68,11 @@ _COLUMNS: Final = (
     " t.novelty, t.reason_args"
 )
 _FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
-_SNIPPET: Final = "snippet(traces_fts, -1, '[', ']', '…', 16) AS snippet"
+_SNIPPET: Final = "snippet(traces_fts, -1, :begin, :end, '…', 16) AS snippet"
 _ANYWHERE: Final = "(t.objective LIKE :{0} ESCAPE '!' OR t.result_summary LIKE :{0} ESCAPE '!')"
 _EXCERPT: Final = """
 (SELECT iif(at > 25, '…', '')
-            || replace(substr(text, max(1, at - 24), 96), :first, '[' || :first || ']')
+            || replace(substr(text, max(1, at - 24), 96), :first, :begin || :first || :end)
             || iif(length(text) > at + 72, '…', '')
      FROM (SELECT text, instr(text, :first) AS at FROM (
        SELECT iif(instr(t.objective, :first), t.objective, t.result_summary) AS text)))
@@ -190,6 +190,9 @@ class _Where(NamedTuple):
 class Listing(Names):
     """Queries for the runs of one file that match some filters."""
 
+    marks = "[", "]"
+    """What stands around the words that a search found, in a snippet."""
+
     def runs(
         self, filters: Filters = _ALL, *, limit: int, near: bool = False, skip: int = 0
     ) -> list[RunSummary]:
@@ -264,7 +267,7 @@ class Listing(Names):
                 " ON t.seq = traces_fts.rowid WHERE traces_fts MATCH :text"
                 f" AND t.seq IN ({_GIVEN})"
             )
-            told = {"text": values["text"], "seqs": seqs}
+            told = {name: values[name] for name in ("text", "begin", "end")} | {"seqs": seqs}
             return self._listed(of_search, "f.seq", told, snippet="f.snippet")
         snippet = _EXCERPT if "first" in values else "NULL"
         return self._listed(_GIVEN, "f.seq", {**values, "seqs": seqs}, snippet=snippet)
@@ -342,6 +345,7 @@ class Listing(Names):
             values |= {**patterns, "first": words[0]}
         elif filters.text is not None:
             values["text"] = self._words(filters.text)
+        values["begin"], values["end"] = self.marks
         return _Where(" AND ".join(conditions) or "TRUE", values)
 
     def _words(self, text: str) -> str:

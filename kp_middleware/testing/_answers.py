@@ -51,17 +51,7 @@ def page(status: int) -> Answer:
 
 
 class WriteLimit:
-    """A token bucket that revokes the key at the third refusal within an hour.
-
-    Args:
-        burst: How many POSTs may follow one another at once.
-        refill_s: One more is allowed per so many seconds.
-        clock: Seconds.
-
-    Attributes:
-        refused_at: When, in order.
-        revoked: Whether the key is dead.
-    """
+    """A token bucket that revokes the key at the third refusal within an hour."""
 
     def __init__(self, burst: int, refill_s: float, clock: Callable[[], float]) -> None:
         self._burst = burst
@@ -113,13 +103,7 @@ def _headers(*, limit: int, remaining: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """The handling of one request.
-
-    Attributes:
-        manner: How the answer is brought.
-        takes: Whether it is first judged, and stored, as it should be.
-        says: The answer; None is that to what was taken.
-    """
+    """How a request is handled: whether it is taken, and what is said instead of the answer."""
 
     manner: Manner = Manner.WHOLE
     takes: bool = False

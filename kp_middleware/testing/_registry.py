@@ -266,11 +266,7 @@ class LocalRegistry:
 
 
 class _DocumentStore:
-    """Documents by id; storing an id again overwrites it.
-
-    Attributes:
-        times_stored: How often, by id.
-    """
+    """Documents by id; storing an id again overwrites it."""
 
     def __init__(self) -> None:
         self.times_stored: Counter[str] = Counter()

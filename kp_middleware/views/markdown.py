@@ -7,9 +7,10 @@ from typing import Final
 
 from kp_middleware.storage import Run, StepRecord
 from kp_middleware.views.trace import arithmetic, delivery_status, feedback_in_words, gate_in_words
-from kp_middleware.views.wording import duration, one_line, outcome, printable, short_id
+from kp_middleware.views.wording import duration, one_line, outcome, printable, short_id, shortened
 
 _BACKTICKS: Final = re.compile("`+")
+_TITLE: Final = 120
 
 
 def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
@@ -19,10 +20,13 @@ def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
         run: The run.
         steps: How many steps at the most; None means all.
     """
-    yield f"# Trace {_code(short_id(run.id))}"
+    title = shortened(run.objective, _TITLE)
+    yield f"# {_code(title)}"
     yield ""
-    yield from _fenced(run.objective)
-    yield ""
+    if title != run.objective:
+        yield from _fenced(run.objective)
+        yield ""
+    yield f"- run: {_code(short_id(run.id))}"
     yield f"- domain: {_code(run.domain)}"
     yield f"- started: {run.started_at}"
     yield f"- outcome: {outcome(run.known_success)}"

@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage import Run, StepRecord
+from kp_middleware.views.trace import ended_it
 
 CallKind: TypeAlias = Literal["model", "tool", "error"]
 
@@ -68,7 +69,7 @@ class Timeline(NamedTuple):
 def timeline(run: Run) -> Timeline:
     """Return the calls of a run; empty where nothing was timed."""
     began_s = epoch_s(run.started_at)
-    calls = [call for step in run.steps for call in _calls(step, began_s)]
+    calls = [call for step in run.steps for call in _calls(run, step, began_s)]
     calls.sort(key=lambda call: (call.start_ms, call.step))
     total_ms = max([run.duration_ms or 0.0, *(call.end_ms for call in calls)])
     gaps = (*_gaps(calls, total_ms),)
@@ -83,7 +84,7 @@ def timeline(run: Run) -> Timeline:
     )
 
 
-def _calls(step: StepRecord, began_s: float) -> Iterable[Call]:
+def _calls(run: Run, step: StepRecord, began_s: float) -> Iterable[Call]:
     if step.started_at is None:
         return
     start_ms = max(0.0, (epoch_s(step.started_at) - began_s) * 1000)
@@ -93,7 +94,8 @@ def _calls(step: StepRecord, began_s: float) -> Iterable[Call]:
         name = step.model or "model"
         yield Call("model", name, agent, start_ms, step.model_latency_ms, step.number, tokens)
     elif step.latency_ms is not None:
-        kind: CallKind = "error" if step.type == "error_recovery" else "tool"
+        failed = step.type == "error_recovery" or ended_it(run, step)
+        kind: CallKind = "error" if failed else "tool"
         yield Call(kind, step.tool or "call", agent, start_ms, step.latency_ms, step.number)
 
 

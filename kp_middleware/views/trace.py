@@ -28,6 +28,8 @@ STEP_NAMES: Final = {
     "tool_call": "Call",
     "observation": "Result",
     "error_recovery": "Error, recovered",
+    "error": "Error",
+    "user": "User",
 }
 _COLUMNS: Final = (
     *("seq", "id", "state", "started_at", "duration_ms", "domain", "objective", "result_summary"),
@@ -63,7 +65,8 @@ class StepView:
 
     Attributes:
         number: The position in the run.
-        kind: As the protocol names it; ``user`` for what a person said.
+        kind: As the protocol names it; ``user`` for what a person said, ``error`` for what ended
+            the run.
         name: The same for people.
         about: The agent, the tool and the model, where there are any.
         at: When it began, from the beginning of the run; empty if that is not known.
@@ -319,14 +322,18 @@ def _tokens(run: Run) -> str | None:
 def view_step(run: Run, place: int) -> StepView:
     """Return what pages show of the step at this place."""
     step = run.steps[place]
-    is_user = step.type == "observation" and step.tool is None and step.content is not None
+    kind: str = step.type
+    if ended_it(run, step):
+        kind = "error"
+    elif kind == "observation" and step.tool is None and step.content is not None:
+        kind = "user"
     took_ms = step.latency_ms if step.model_latency_ms is None else step.model_latency_ms
     tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
     about = (step.agent, step.tool, step.model, counted(tokens, "token") if tokens else None)
     return StepView(
         number=step.number,
-        kind="user" if is_user else step.type,
-        name="User" if is_user else STEP_NAMES[step.type],
+        kind=kind,
+        name=STEP_NAMES[kind],
         about=tuple(part for part in about if part),
         at=_since(run.started_at, step.started_at),
         duration="" if took_ms is None else duration(took_ms),
@@ -334,6 +341,12 @@ def view_step(run: Run, place: int) -> StepView:
         input=_indented_json(step.input) if step.input else "",
         output=step.output_summary or "",
     )
+
+
+def ended_it(run: Run, step: StepRecord) -> bool:
+    """Return whether a step is the error that ended its run: recorded as an observation."""
+    name = (step.output_summary or "").partition(":")[0]
+    return step.type == "observation" and run.error_type is not None and name == run.error_type
 
 
 def _since(began: str, at: str | None) -> str:

@@ -333,10 +333,7 @@ def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
 
 
 def removal_bars(removed: Sequence[Removal]) -> Chart:
-    """Draw what redaction removed before sending: a bar for each week, stacked by kind.
-
-    They are of the twelve weeks up to the newest run.
-    """
+    """Draw what redaction removed in the twelve weeks up to the newest run, by week and kind."""
     amounts: Counter[str] = Counter()
     for one in removed:
         amounts[one.kind] += one.times

@@ -133,12 +133,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The base class of charts: the finding in one sentence, and the same as a table.
-
-    Attributes:
-        finding: What it shows; where nothing is drawn, why.
-        table: The same in numbers.
-    """
+    """The base class of charts: the finding, or why nothing is drawn; and the same as a table."""
 
     kind: ClassVar[str] = ""
     finding: str
@@ -178,15 +173,7 @@ class Piece(NamedTuple):
 
 
 class BarRow(NamedTuple):
-    """One horizontal bar and its words.
-
-    Attributes:
-        name: On the left; cut where it has no room.
-        amount: On the right; never cut.
-        working: Before the amount, quiet.
-        pieces: From left to right.
-        href: Where it leads; None means nowhere.
-    """
+    """One horizontal bar: its name, its amount, and how that came about; a long name is cut."""
 
     name: str
     amount: str
@@ -197,14 +184,7 @@ class BarRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BarList(Chart):
-    """Horizontal bars, each under its name.
-
-    Attributes:
-        bars: From top to bottom.
-        threshold: Where it crosses the bars, in percent; None means nowhere.
-        threshold_name: What is written above it.
-        axis: What is written below, from left to right.
-    """
+    """Horizontal bars, each under its name; a threshold (in percent) crosses them all."""
 
     kind: ClassVar[str] = "bars"
     bars: tuple[BarRow, ...] = ()
@@ -276,17 +256,9 @@ def stacked(
     top: float = 10,
     fills: float = 0.72,
 ) -> tuple[list[Mark | Group], Scale]:
-    """Draw stacked columns beside each other over a grid of counts.
+    """Draw stacked columns over a grid of counts; return the marks, and the scale across.
 
-    Args:
-        columns: From left to right; one without parts is a gap.
-        labels: Below the axis; their ``x`` counts columns from the left.
-        height: Of the plot, with the labels.
-        top: Where the highest tick is.
-        fills: The part of its room that a column takes.
-
-    Returns:
-        The marks, and the scale across.
+    The ``x`` of labels counts columns from the left; a column fills a part of its room.
     """
     grid = ticks(max(one.total for one in columns))
     left, bottom = room_for(f"{grid[-1]:,}") + 8, height - 22

@@ -65,15 +65,7 @@ class Total(NamedTuple):
 
 
 class FullRun(NamedTuple):
-    """A run, and what is around it.
-
-    Attributes:
-        run: The run.
-        alike: The runs most like it.
-        body: Exactly what was or would be sent of it; None if nothing would.
-        recalled: The runs that it was told of.
-        cost: What it cost; None if that is not known.
-    """
+    """A run with the runs most like it, its exact body, and what it recalled and cost."""
 
     run: Run
     alike: MostAlike
@@ -83,14 +75,7 @@ class FullRun(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """The extent to which a run is shown.
-
-    Attributes:
-        steps: How many of its steps, the first.
-        characters: Of each text.
-        body: How many characters of what was sent.
-        is_alone: Whether it has the page for itself: then with a timeline and a map.
-    """
+    """How much is shown of a run; one that is alone has a timeline and a map."""
 
     steps: int
     characters: int
@@ -111,16 +96,7 @@ def overview_html(
     prices: Prices = NO_PRICES,
     every: str | None = None,
 ) -> Markup:
-    """Render all charts of a file.
-
-    Args:
-        overview: What the file says.
-        links: Where things lead.
-        newest: The last runs.
-        used: The tokens of the runs of the last 30 days.
-        prices: What they cost.
-        every: Where the overview of all runs is, if this is of the last days.
-    """
+    """Render all charts; ``every`` leads to those of all runs, if these are of the last days."""
     scores, activity, spent = overview.scores, overview.activity, prices.spending(used)
     costs = {name: prices.in_words(one) for name, one in {**spent.days, **spent.models}.items()}
     return render(
@@ -228,15 +204,7 @@ def trace_html(
     prices: Prices = NO_PRICES,
     extent: Extent = FULL,
 ) -> Markup:
-    """Render all that is known of one run.
-
-    Args:
-        full: The run, and what is around it.
-        links: Where things lead.
-        domains: Those of the whole file: each keeps its colour.
-        prices: What its calls cost.
-        extent: How much is shown.
-    """
+    """Render all that is known of one run; each of the file's domains keeps its colour."""
     trace, alike, body = full.run, full.alike, full.body
     run, places = view_trace(trace), [place for place, _ in alike.nearest]
     rows = (

@@ -66,12 +66,7 @@ _DAYS: Final = 30
 
 
 class Shown(NamedTuple):
-    """The file that a page is about.
-
-    Attributes:
-        database: Its name in Datasette.
-        file: Its own name.
-    """
+    """The file that a page is about: its name in Datasette, and its own."""
 
     database: str
     file: str
@@ -79,22 +74,7 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The contents of the frame.
-
-    Attributes:
-        title: In the tab, before the name of the file.
-        content: The page itself.
-        heading: Above it; empty where it has its own.
-        lead: Below the heading.
-        ways: The other pages and Datasette's tables, by name.
-        search: Where a search leads; empty where the page has its own.
-        beside: The neighbours and the rows of one run.
-        command: The same run in a terminal.
-        status: Of the answer.
-        notice: What the user should know; empty for nothing.
-        theme: ``dark`` or ``light``; empty for the system's.
-        themes: The ways to change it.
-    """
+    """The contents of the frame; what is empty is not shown."""
 
     title: str
     content: str = ""
@@ -132,11 +112,7 @@ class _File(NamedTuple):
 
 @hookimpl  # type: ignore[untyped-decorator]
 def startup() -> None:
-    """Have Datasette tell of its errors without rich, which is here only because we need it.
-
-    With it, whatever is not found is drawn on the terminal with every local of every frame: up to
-    1.6 s, and what a run says.
-    """
+    """Keep Datasette from drawing every local of every frame on the terminal for a mere 404."""
     handle_exception.rich = None
 
 

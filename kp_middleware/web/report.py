@@ -35,14 +35,7 @@ _OUTBOX_TEXTS: Final = ("reason", "last_error", "registry", "remote_id")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is in a report, clean.
-
-    Attributes:
-        title: The name of the file.
-        remark: When it was made, of what, and whether anything was taken out.
-        listed: The runs in its list, the highest score first.
-        runs: Those that it shows in full.
-    """
+    """All that is in a report, clean; of its list, the ``runs`` are shown in full."""
 
     title: str
     remark: str
@@ -56,11 +49,7 @@ Progress: TypeAlias = Callable[[Iterable[FullRun], int], Iterable[FullRun]]
 
 
 class Cleaning:
-    """Take out of texts what must not be shared; what cannot be cleaned is left out.
-
-    Attributes:
-        left_out: How many could not be cleaned, and stand as a word.
-    """
+    """Take out of texts what must not be shared; what cannot be cleaned is left out."""
 
     def __init__(self, redact: Callable[[object], Any]) -> None:
         """Clean with ``redact``, which returns the same shape redacted or raises RedactionError."""

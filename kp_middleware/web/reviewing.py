@@ -53,11 +53,7 @@ def review_html(
 
 
 def judge(db: Path, trace_id: str, *, success: bool) -> None:
-    """Store the answer as feedback: the run is scored and decided anew.
-
-    Raises:
-        TraceNotFoundError: If there is no such run.
-    """
+    """Store the answer as feedback: the run is scored and decided anew."""
     from kp_middleware.pipeline import Feedback, Reevaluation
     from kp_middleware.settings import Settings
 

@@ -47,15 +47,7 @@ _ORDERS: Final = {  # from the highest, and from the lowest
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What an address asks for.
-
-    Attributes:
-        given: The parameters of the address that are understood and not empty.
-        filters: Which runs.
-        sort: One of `SORTS`; empty for the best match first.
-        descending: From the highest value.
-        after: What continues an earlier page; None for the first.
-    """
+    """What an address asks for; ``sort`` is empty for the best match first."""
 
     given: Mapping[str, str]
     filters: Filters
@@ -169,6 +161,7 @@ def run_rows(
 
 def runs_html(history: History, query: Query, links: Addresses, prices: Prices) -> Markup:
     """Render one page of the runs that were asked for."""
+    history.marks = "\x02", "\x03"
     total = history.count_runs(query.filters, most=COUNTED)
     if query.sort:
         found = history.page(
@@ -205,7 +198,7 @@ def runs_html(history: History, query: Query, links: Addresses, prices: Prices) 
 
 def _marked(snippet: str) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a snippet, and whether each was searched for."""
-    for place, piece in enumerate(snippet.replace("]", "[").split("[")):
+    for place, piece in enumerate(re.split("[\x02\x03]", snippet)):
         if piece:
             yield piece, place % 2 == 1
 

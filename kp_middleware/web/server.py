@@ -62,12 +62,6 @@ class Guard:
 
     A page of another site could have its name lead to this machine, and then read what is here as
     if it were its own: such a name is refused. Another user of this machine knows no link.
-
-    Args:
-        app: What is guarded.
-        port: Where it listens.
-        first_page: The path that the link leads to; Datasette's own first page does, too.
-        opened: Called when the link was used.
     """
 
     def __init__(
@@ -210,16 +204,7 @@ _ALWAYS_A_SCREEN: Final = frozenset({"darwin", "win32"})
 
 
 def serve(db: Path, *, port: int, opens: bool) -> None:
-    """Serve until somebody types Ctrl-C.
-
-    Args:
-        db: A file of traces.
-        port: Where to listen; 0 picks one that is free.
-        opens: Whether to show the page in the browser.
-
-    Raises:
-        click.ClickException: If the port is taken.
-    """
+    """Serve until Ctrl-C; port 0 picks one that is free."""
     # Half of what the first page would take is to load these, and a browser needs a moment, too.
     threading.Thread(target=_prepare, daemon=True).start()
     with _listening(port) as listener:

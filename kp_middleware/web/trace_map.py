@@ -48,13 +48,7 @@ _SHAPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class MostAlike:
-    """A run among others.
-
-    Attributes:
-        points: The run itself first; empty where it has no vector.
-        nearest: The places of those most like it, with the similarity, the most first.
-        compared: Among how many they were found.
-    """
+    """A run and others, the places and similarities of its nearest, and of how many."""
 
     points: tuple[MapPoint, ...] = ()
     nearest: tuple[tuple[int, float], ...] = ()
@@ -97,14 +91,7 @@ class _Spot(NamedTuple):
 def trace_map(
     points: Sequence[MapPoint], domains: Sequence[str], links: Links, *, nearest: Sequence[int] = ()
 ) -> Chart:
-    """Draw the 400 newest runs by their vectors, those that cleared larger.
-
-    Args:
-        points: The newest first.
-        domains: Those of the whole file, so that each keeps its colour.
-        links: Where things lead.
-        nearest: The places of those that are joined with the first, which then stands out.
-    """
+    """Draw the 400 newest runs by their vectors, or the first of them joined with its nearest."""
     if len(points) < 3:
         return Chart(_NOTHING)
     chosen = [*dict.fromkeys((0, *nearest, *range(min(_MOST_DRAWN, len(points)))))]

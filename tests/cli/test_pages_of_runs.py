@@ -149,6 +149,17 @@ def test_words_that_were_found_are_marked(shown, sort):
     assert 'value="leak"' in page
 
 
+@pytest.mark.parametrize("sort", ["", "&sort=score"])
+def test_brackets_of_a_text_are_no_marks(show, db, sort):
+    put(db, run("keep [TODO] and leak]s of [日本]", step("thought")))
+    shown = show(db)
+
+    page = shown.get(f"{RUNS}?q=leak{sort}").text
+
+    assert "keep [TODO] and <mark>leak</mark>]s of" in page
+    assert "[<mark>日本</mark>]" in shown.get(f"{RUNS}?q=日本{sort}").text
+
+
 def test_the_form_keeps_the_day_that_a_number_of_the_overview_asked_for(shown):
     page = shown.get(f"{RUNS}?since=2026-10-25").text
 
@@ -308,7 +319,7 @@ def test_a_run_has_its_markdown_at_an_address(shown):
 
     assert page.status_code == 200
     assert page.headers["content-type"].startswith("text/plain")
-    assert page.text.startswith("# Trace `one`\n")
+    assert page.text.startswith("# `fix the leak`\n")
     assert shown.get(f"{OVERVIEW}/traces/none.md").status_code == 404
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 from stored_runs import run, tool_step
 
-from kp_middleware.storage import History, ToolUse
+from kp_middleware.storage import Failure, History, ToolUse
 
 
 @pytest.fixture
@@ -146,6 +146,16 @@ def test_novelty_has_a_median_and_most_of_each_day(connection, measured, at):
 
     assert first == ("2026-11-01", pytest.approx(0.08), 0.4, pytest.approx(0.84))
     assert second == ("2026-11-02", 0.3, 0.3, 0.3)
+
+
+def test_errors_that_differ_in_their_numbers_are_one(connection, store):
+    for text in ("404: no page 7", "404: no page 12.5", "404: no page 8", "no page"):
+        store.record(run("a", tool_step("error_recovery", "read", output_summary=text)))
+
+    first, second = History(connection).overview().activity.failures
+
+    assert (first.tool, first.times, second) == ("read", 3, Failure("read", "no page", 1))
+    assert first.error.startswith("404: no page ")
 
 
 def test_tools_are_counted_with_their_failures(connection, store):

@@ -47,6 +47,23 @@ def test_steps_come_in_order_with_what_they_said(work, trace_page):
     assert "FIX THE TEST" in "".join(steps[2].itertext())
 
 
+def test_the_error_that_ended_a_run_is_no_result(kp, trace_page):
+    @kp.tool
+    def look(_):
+        raise LookupError("no such page")
+
+    with pytest.raises(LookupError):
+        kp.capture(look)("fix the test")
+
+    page = trace_page()
+    last = parsed(page).findall(".//ol/li")[-1]
+    assert last.find("header/b").text == "Error"
+    assert last.get("class") == "kp-step kp-error"
+    assert "kp-loss" in "".join(
+        piece.get("class") for piece in card(page, "Timeline").iter() if piece.get("class")
+    )
+
+
 def test_what_is_most_like_it_comes_first_and_leads_there(work, trace_page):
     work("book a flight to Rome")
     work("fix the flaky test")

@@ -7,7 +7,7 @@ import pytest
 from hand_made import put, run, scored, step, with_value
 from terminal import typed
 
-from kp_middleware import ReasoningTrace
+from kp_middleware import ReasoningTrace, locations
 from kp_middleware.cli.console import drawn
 from kp_middleware.cli.run_text import waterfall
 from kp_middleware.database import connect
@@ -202,11 +202,37 @@ def test_a_document_that_is_lost_is_an_error_in_words(type_command, db):
 def test_markdown_has_the_objective_the_score_and_the_steps(type_command):
     told = type_command("show", "5555", "--md", "--steps", "all").stdout
 
-    assert told.startswith("# Trace `5555`\n\n```text\nFind a fare\n```\n")
+    assert told.startswith("# `Find a fare`\n\n- run: `5555`\n")
     assert "| novelty | +0.262 | 0.750 × 0.35  (0.250 like a1b2c3d4) |\n" in told
     assert "### 0 thought\n\n```text\nthought 0\n```\n" in told
     assert '### 29 tool_call `search` 1.2\xa0s\n\n```json\n{\n  "q": "fare"\n}\n```\n' in told
     assert told.endswith("## Result\n\n```text\n7 euro\n```\n")
+
+
+def test_the_title_of_markdown_is_what_was_asked_and_a_longer_question_follows_whole(
+    db, type_command
+):
+    put(db, run("# ask\n" + "why " * 50, step("thought")))
+
+    told = type_command("show", "@last", "--md").stdout
+
+    title, _, rest = told.partition("\n\n")
+    assert title.startswith("# `# ask why why") and title.endswith(" …`")
+    assert rest.startswith("```text\n# ask\nwhy why")
+
+
+@pytest.mark.usefixtures("long_run")
+def test_what_a_run_cost_stands_beside_the_facts_where_there_are_prices(db, type_command):
+    with closing(connect(db)) as connection:
+        connection.execute("UPDATE traces SET model = 'big', input_tokens = 3, output_tokens = 4")
+    assert "EUR" not in type_command("show", "5555").stdout
+
+    locations.prices_file().parent.mkdir(parents=True)
+    locations.prices_file().write_text(
+        'currency = "EUR"\n[models.big]\ninput = 1000000\noutput = 2000000'
+    )
+
+    assert "11.00\xa0EUR" in type_command("show", "5555").stdout
 
 
 @pytest.mark.usefixtures("long_run")
@@ -222,7 +248,7 @@ def test_markdown_counts_the_steps_that_it_leaves_out(type_command):
     [("plain", "```"), ("```sh\nrm -rf\n```", "````"), ("a `````` b", "```````")],
 )
 def test_nothing_in_a_text_ends_its_fence(db, type_command, text, fence):
-    put(db, run(text, step("thought")))
+    put(db, run("x", step("thought", content=text)))
 
     told = type_command("show", "@last", "--md").stdout
 
