@@ -217,7 +217,8 @@ def test_the_title_of_markdown_is_what_was_asked_and_a_longer_question_follows_w
     told = type_command("show", "@last", "--md").stdout
 
     title, _, rest = told.partition("\n\n")
-    assert title.startswith("# `# ask why why") and title.endswith(" …`")
+    assert title.startswith("# `# ask why why")
+    assert title.endswith(" …`")
     assert rest.startswith("```text\n# ask\nwhy why")
 
 
