@@ -355,30 +355,6 @@ def test_an_unknown_path_is_not_found(registry):
     assert httpx2.get(f"{registry.url}/elsewhere", trust_env=False).status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("asked", "found"),
-    [
-        ({}, ["sort a list", "book a flight", "Sort mail"]),
-        ({"q": "sort"}, ["sort a list", "Sort mail"]),
-        ({"domain": "travel"}, ["book a flight"]),
-        ({"types": "ReasoningTrace,ExpertSOP"}, ["sort a list", "book a flight", "Sort mail"]),
-        ({"types": "ExpertSOP"}, []),
-        ({"min_quality": "0.1"}, []),
-        ({"limit": "1", "offset": "1"}, ["book a flight"]),
-    ],
-    ids=["all", "words", "domain", "types", "another type", "quality", "a page"],
-)
-def test_a_search_finds_what_is_meant(registry, asked, found):
-    post_trace(registry, trace_of("sort a list"))
-    post_trace(registry, trace_of("book a flight", domain="travel"))
-    post_trace(registry, trace_of("Sort mail"))
-
-    answer = search(registry, **asked)
-
-    assert [entry["unit"]["task"]["objective"] for entry in answer["data"]] == found
-    assert set(answer) == {"data", "total", "offset", "limit"}
-
-
 def test_a_page_says_how_much_there_is(registry):
     post_trace(registry, trace_of())
     post_trace(registry, trace_of())

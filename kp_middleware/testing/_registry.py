@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import starmap
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails, from_json
+from pydantic_core import from_json
 
 from kp_middleware.instants import instant
 from kp_middleware.testing._answers import (
@@ -43,7 +44,7 @@ _LARGEST_BYTES: Final = 128 * 2**20
 class LocalRegistry:
     """A real HTTP server on loopback that answers as the reference registry does.
 
-    It has ``/v1/knowledge``, to contribute, search and delete, and ``/v1/export``. It checks in the
+    It has ``/v1/knowledge``, to contribute, list and delete, and ``/v1/export``. It checks in the
     same order: rate limit, idempotency key, scope, JSON, schema. The third 429 within an hour
     revokes the key. Reading is not limited.
 
@@ -84,13 +85,15 @@ class LocalRegistry:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.api_key = f"kp_{secrets.token_hex(32)}"
-        self._next_answer = answers if callable(answers) else _one_by_one(answers)
+        given = iter(() if callable(answers) else answers)
+        self._next_answer = answers if callable(answers) else lambda _: next(given, None)
         self._limit = WriteLimit(burst, refill_s, clock)
         self._may_write = may_write
         self._replays = replays
         self._agent_id = agent_id
         self._answered: dict[str, Answer] = {}
-        self._documents = _DocumentStore()
+        self._times_stored: Counter[str] = Counter()
+        self._stored: dict[str, tuple[ReasoningTrace, str]] = {}
         self._requests: list[Received] = []
         self._under_way = 0
         self._most_at_once = 0
@@ -111,12 +114,12 @@ class LocalRegistry:
     @property
     def documents(self) -> Mapping[str, ReasoningTrace]:
         """The stored documents, by id."""
-        return self._documents.traces()
+        return {trace_id: trace for trace_id, (trace, _) in self._stored.items()}
 
     @property
     def times_stored(self) -> Mapping[str, int]:
         """The number of times each document was stored, by id; above 1, it was overwritten."""
-        return self._documents.times_stored
+        return self._times_stored
 
     @property
     def times_received(self) -> Mapping[str, int]:
@@ -147,7 +150,7 @@ class LocalRegistry:
     def forget(self) -> None:
         """Delete all stored documents, as a restart without a disk does."""
         with self._lock:
-            self._documents.clear()
+            self._stored.clear()
 
     def revoke(self) -> None:
         """Revoke the key."""
@@ -186,7 +189,11 @@ class LocalRegistry:
         path, query = urlsplit(received.path).path, urlsplit(received.path).query
         match received.method, path.removeprefix("/v1/").partition("/"):
             case "GET", ("knowledge", _, ""):
-                return Answer.of(200, self._documents.search(query))
+                limit = int(dict(parse_qsl(query)).get("limit", 20))
+                page = [*starmap(_entry, self._stored.values())][:limit]
+                total = len(self._stored)
+                listed = {"data": page, "total": total, "offset": 0, "limit": limit}
+                return Answer.of(200, listed)
             case "POST", ("knowledge", _, ""):
                 return self._posted(received)
             case "DELETE", ("knowledge", _, name):
@@ -234,12 +241,12 @@ class LocalRegistry:
         """Delete a document; a read-only key may delete its own agent's."""
         if not self._knows(received):
             return NO_KEY
-        trace = self._documents.traces().get(name)
+        trace = self.documents.get(name)
         if trace is None:
             return NOT_FOUND
         if self._agent_id not in {None, trace.metadata.agent_id}:
             return NOT_YOURS
-        self._documents.remove(name)
+        del self._stored[name]
         return Answer.of(200, {"deleted": True, "unit_id": name})
 
     def _export(self, received: Received, agent_id: str) -> Answer:
@@ -247,7 +254,11 @@ class LocalRegistry:
             return NO_KEY
         if self._agent_id not in {None, agent_id}:
             return NOT_YOUR_DATA
-        units = self._documents.of_agent(agent_id)
+        units = [
+            trace.model_dump(mode="json")
+            for trace in self.documents.values()
+            if trace.metadata.agent_id == agent_id
+        ]
         told = {"agent_id": agent_id, "total_contributions": len(units), "knowledge_units": units}
         return Answer.of(200, {"data": told})
 
@@ -259,63 +270,15 @@ class LocalRegistry:
         try:
             trace = ReasoningTrace.model_validate(from_json(body, allow_inf_nan=False))
         except ValidationError as exc:
-            return _refused(exc.errors())
+            issues = ((".".join(map(str, one["loc"])), one["msg"]) for one in exc.errors())
+            return invalid(*({"path": path, "message": message} for path, message in issues))
         except ValueError:
             return TROUBLE
-        return Answer.of(201, self._documents.put(trace))
-
-
-class _DocumentStore:
-    """Documents by id; storing an id again overwrites it."""
-
-    def __init__(self) -> None:
-        self.times_stored: Counter[str] = Counter()
-        self._stored: dict[str, tuple[ReasoningTrace, str]] = {}
-
-    def traces(self) -> dict[str, ReasoningTrace]:
-        """Return the stored traces, by id."""
-        return {trace_id: trace for trace_id, (trace, _) in self._stored.items()}
-
-    def put(self, trace: ReasoningTrace) -> dict[str, object]:
-        """Store a trace, and return the body of the 201."""
-        self.times_stored[trace.id] += 1
+        self._times_stored[trace.id] += 1
         self._stored[trace.id] = trace, instant(time.time())
         entry = _entry(*self._stored[trace.id])
-        return {"data": entry, "quality_score": trace.metadata.quality_score}
-
-    def of_agent(self, agent_id: str) -> list[dict[str, object]]:
-        """Return an agent's whole documents, as an export lists them."""
-        return [
-            trace.model_dump(mode="json")
-            for trace, _ in self._stored.values()
-            if trace.metadata.agent_id == agent_id
-        ]
-
-    def remove(self, trace_id: str) -> None:
-        """Remove a document."""
-        del self._stored[trace_id]
-
-    def clear(self) -> None:
-        """Remove all documents."""
-        self._stored.clear()
-
-    def search(self, query: str) -> dict[str, object]:
-        """Return a page of ``q=&types=&domain=&min_quality=&limit=20&offset=0``, each optional."""
-        asked = dict(parse_qsl(query))
-        limit, offset = int(asked.get("limit", 20)), int(asked.get("offset", 0))
-        found = [entry for entry in self._stored.values() if _is_meant(entry[0], asked)]
-        page = [_entry(trace, at) for trace, at in found[offset : offset + limit]]
-        return {"data": page, "total": len(found), "offset": offset, "limit": limit}
-
-
-def _is_meant(trace: ReasoningTrace, asked: dict[str, str]) -> bool:
-    metadata = trace.metadata
-    return (
-        asked.get("q", "").casefold() in trace.model_dump_json().casefold()
-        and trace.kind in asked.get("types", trace.kind).split(",")
-        and asked.get("domain", metadata.task_domain) == metadata.task_domain
-        and metadata.quality_score >= float(asked.get("min_quality", 0))
-    )
+        stored = {"data": entry, "quality_score": trace.metadata.quality_score}
+        return Answer.of(201, stored)
 
 
 def _entry(trace: ReasoningTrace, stored_at: str) -> dict[str, object]:
@@ -326,17 +289,3 @@ def _entry(trace: ReasoningTrace, stored_at: str) -> dict[str, object]:
         "created_at": stored_at,
         "updated_at": stored_at,
     }
-
-
-def _one_by_one(answers: Iterable[Behaviour]) -> Callable[[Received], Behaviour | None]:
-    left = iter(answers)
-    return lambda _: next(left, None)
-
-
-def _refused(errors: list[ErrorDetails]) -> Answer:
-    return invalid(
-        *(
-            {"path": ".".join(str(part) for part in error["loc"]), "message": error["msg"]}
-            for error in errors
-        )
-    )
