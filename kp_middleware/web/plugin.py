@@ -8,7 +8,7 @@ may see them; what the file says they read themselves, as the commands do.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from secrets import compare_digest
@@ -21,24 +21,12 @@ from datasette.utils import tilde_decode
 from markupsafe import Markup
 
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
-from kp_middleware.storage import (
-    TROUBLE,
-    AdjacentTraces,
-    History,
-    Run,
-    RunSummary,
-)
+from kp_middleware.storage import TROUBLE, AdjacentTraces, History, Run, RunSummary
 from kp_middleware.views.markdown import markdown
 from kp_middleware.views.prices import read_prices
 from kp_middleware.views.trace import delivery_status
 from kp_middleware.views.wording import one_line, outcome, sentence, short_id
-from kp_middleware.web.databases import (
-    Actor,
-    Addresses,
-    may_see,
-    older_file,
-    our_files,
-)
+from kp_middleware.web.databases import Actor, Addresses, may_see, older_file, our_files
 from kp_middleware.web.marks import frame
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
 from kp_middleware.web.reviewing import FORM_KEY, judge, review_html
@@ -65,13 +53,6 @@ _NEWEST: Final = 8
 _DAYS: Final = 30
 
 
-class Shown(NamedTuple):
-    """The file that a page is about: its name in Datasette, and its own."""
-
-    database: str
-    file: str
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
     """The contents of the frame; what is empty is not shown."""
@@ -80,26 +61,10 @@ class Page:
     content: str = ""
     heading: str = ""
     lead: str = ""
-    ways: tuple[tuple[str, str], ...] = ()
-    search: str = ""
     beside: tuple[tuple[str, str], ...] = ()
     command: str = ""
     status: int = 200
     notice: str = ""
-    theme: str = ""
-    themes: tuple[tuple[str, str], ...] = ()
-
-    def linked(self, links: Addresses) -> "Page":
-        """Return it with the ways to the other pages and a search."""
-        ways = (
-            ("Overview", links.overview()),
-            ("Runs", links.runs()),
-            ("Review", links.review()),
-            ("The gate", links.what_if()),
-            ("Outbox", links.runs(queued="1")),
-            ("All tables, SQL", links.database()),
-        )
-        return replace(self, ways=ways, search="" if self.title == "Runs" else links.runs())
 
 
 class _File(NamedTuple):
@@ -146,7 +111,10 @@ def menu_links(datasette: "Datasette", actor: Actor) -> MenuLinks:
     async def links() -> list[dict[str, str]]:
         files = our_files(datasette)
         return [
-            _way(datasette, name, "Overview" if len(files) == 1 else f"Overview of {name}")
+            {
+                "href": Addresses(datasette, name).overview(),
+                "label": "Overview" if len(files) == 1 else f"Overview of {name}",
+            }
             for name in files
             if await may_see(datasette, actor, name)
         ]
@@ -182,8 +150,7 @@ async def overview(datasette: "Datasette", request: "Request") -> Response:
             prices=prices,
             every=links.overview(all="1") if since else None,
         )
-        page = Page("Overview", content, heading="What your agents did")
-        return replace(page, notice=prices.problem)
+        return Page("Overview", content, "What your agents did", notice=prices.problem)
 
     return await _shown(datasette, request, read)
 
@@ -224,8 +191,10 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
             prices.costs(history, [seq]).get(seq),
         )
         content = trace_html(full, links, domains=history.domains(), prices=prices)
-        page = Page(f"Run {short_id(run.id)}", content, notice=prices.problem)
-        return _beside(page, run, history.adjacent(seq), links)
+        command = f"kp-middleware show {quote(short_id(run.id))}"  # an id may be anybody's making
+        ways = _beside(run, history.adjacent(seq), links)
+        title = f"Run {short_id(run.id)}"
+        return Page(title, content, beside=ways, command=command, notice=prices.problem)
 
     return await _shown(datasette, request, read)
 
@@ -259,7 +228,7 @@ async def markdown_of(datasette: "Datasette", request: "Request") -> Response:
         run = file.history.run(file.history.find(name))
         return "\n".join((*markdown(run, steps=None), ""))
 
-    return await _text(datasette, request, read)
+    return await _shown(datasette, request, read)
 
 
 async def compare(datasette: "Datasette", request: "Request") -> Response:
@@ -322,12 +291,8 @@ async def theme(datasette: "Datasette", request: "Request") -> Response:
     return response
 
 
-def _way(datasette: "Datasette", database: str, label: str) -> dict[str, str]:
-    return {"href": Addresses(datasette, database).overview(), "label": label}
-
-
-def _beside(page: Page, run: Run, beside: AdjacentTraces, links: Addresses) -> Page:
-    """Add what is beside a run: its neighbours, its rows, and itself in a terminal."""
+def _beside(run: Run, beside: AdjacentTraces, links: Addresses) -> tuple[tuple[str, str], ...]:
+    """Return the ways to what is beside a run: its neighbours, its conversation, its rows."""
     nearest = run.scoring and run.scoring.nearest_id
     ways = {
         "← Earlier": beside.earlier and links.trace(beside.earlier),
@@ -338,34 +303,33 @@ def _beside(page: Page, run: Run, beside: AdjacentTraces, links: Addresses) -> P
         "Row in SQL": links.row("traces", run.seq),
         "Outbox in SQL": links.row("outbox", run.seq) if run.outbox else None,
     }
-    command = f"kp-middleware show {quote(short_id(run.id))}"  # an id may be anybody's making
-    found = tuple((name, href) for name, href in ways.items() if href)
-    return replace(page, beside=found, command=command)
+    return tuple((name, href) for name, href in ways.items() if href)
 
 
 async def _shown(
-    datasette: "Datasette", request: "Request", read: Callable[[_File], Page]
+    datasette: "Datasette", request: "Request", read: Callable[[_File], Page | str]
 ) -> Response:
-    """Read what is asked for in a thread, and set it into our frame."""
+    """Read what is asked for in a thread: a page for our frame, or a text."""
     name = tilde_decode(request.url_vars["database"])
     path = our_files(datasette).get(name) or older_file(datasette, name)
     if path is None:  # not raised: Datasette would draw each local of each frame on its terminal
         page = _problem("Not found", f"no file of kp-middleware is called {name}", status=404)
-        return await _framed(datasette, request, page, None)
+        return await _framed(datasette, request, page)
     if not await may_see(datasette, request.actor, name):
         raise Forbidden("execute-sql")
     links = Addresses(datasette, name)
     try:
-        page = (await asyncio.to_thread(_read, path, links, read)).linked(links)
+        told = await asyncio.to_thread(_read, path, links, read)
     except TraceNotFoundError as error:
-        page = _problem("Not found", str(error), status=404).linked(links)
+        told = _problem("Not found", str(error), status=404)
     except (KnowledgePulseError, *TROUBLE) as error:
-        page = _problem("This cannot be shown", str(error), status=500)
-    shown = Shown(name, path.name)
-    return await _framed(datasette, request, page, shown)
+        told = _problem("This cannot be shown", str(error), status=500)
+    if isinstance(told, str):
+        return Response.text(told, headers=dict(_CONFINED))
+    return await _framed(datasette, request, told, links, path.name)
 
 
-def _read(path: Path, links: Addresses, read: Callable[[_File], Page]) -> Page:
+def _read(path: Path, links: Addresses, read: Callable[[_File], Page | str]) -> Page | str:
     with History.open(path) as history:
         return read(_File(history, links, path))
 
@@ -374,39 +338,34 @@ def _problem(title: str, why: str, *, status: int) -> Page:
     return Page(title, heading=title, lead=one_line(sentence(why)), status=status)
 
 
-async def _text(
-    datasette: "Datasette", request: "Request", read: Callable[[_File], str]
-) -> Response:
-    """Read what is asked for in a thread, and return it as it is."""
-    name = tilde_decode(request.url_vars["database"])
-    path = our_files(datasette).get(name)
-    if path is None:
-        return Response.text("Not found\n", status=404)
-    if not await may_see(datasette, request.actor, name):
-        raise Forbidden("execute-sql")
-    links = Addresses(datasette, name)
-
-    def opened() -> str:
-        with History.open(path) as history:
-            return read(_File(history, links, path))
-
-    try:
-        return Response.text(await asyncio.to_thread(opened), headers=dict(_CONFINED))
-    except TraceNotFoundError as error:
-        return Response.text(f"{sentence(one_line(str(error)))}\n", status=404)
-    except (KnowledgePulseError, *TROUBLE) as error:
-        return Response.text(f"{sentence(one_line(str(error)))}\n", status=500)
-
-
 async def _framed(
-    datasette: "Datasette", request: "Request", page: Page, shown: Shown | None
+    datasette: "Datasette",
+    request: "Request",
+    page: Page,
+    links: Addresses | None = None,
+    file: str = "",
 ) -> Response:
     """Render our own frame: the same in all versions of Datasette, and nothing in it can run."""
-    if shown is not None:
-        links, here = Addresses(datasette, shown.database), urlencode({"to": request.full_path})
-        themes = tuple((name, f"{links.theme(name)}?{here}") for name in _THEMES)
-        chosen = request.cookies.get(_THEME, "")
-        page = replace(page, themes=themes, theme=chosen if chosen in _THEMES[:2] else "")
-    variables = {"page": page, "shown": shown}
+    variables: dict[str, Any] = {
+        "page": page,
+        "links": links,
+        "file": file,
+        "ways": {},
+        "themes": {},
+        "theme": "",
+    }
+    if links is not None:
+        here, chosen = urlencode({"to": request.full_path}), request.cookies.get(_THEME, "")
+        variables["themes"] = {name: f"{links.theme(name)}?{here}" for name in _THEMES}
+        variables["theme"] = chosen if chosen in _THEMES[:2] else ""
+    if links is not None and page.status != 500:
+        variables["ways"] = {
+            "Overview": links.overview(),
+            "Runs": links.runs(),
+            "Review": links.review(),
+            "The gate": links.what_if(),
+            "Outbox": links.runs(queued="1"),
+            "All tables, SQL": links.database(),
+        }
     html = await datasette.render_template(frame(), variables, request=request)
     return Response.html(html, status=page.status, headers=dict(_CONFINED))

@@ -37,10 +37,6 @@ _ANOTHER_NAME: Final = (
     "This page is at http://127.0.0.1:{0} and nowhere else. Through a tunnel, use the same port at"
     " both ends: ssh -L {0}:127.0.0.1:{0} …\n"
 )
-_WELCOME: Final = (
-    '<!DOCTYPE html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">Open</a>'
-)
-
 _CONFINED: Final = {
     # nothing from outside, whatever a trace says; and where a link leads outside, no word of us
     "content-security-policy": "default-src 'self' 'unsafe-inline'; img-src 'self' data:;"
@@ -50,7 +46,7 @@ _CONFINED: Final = {
 }
 _OURS: Final = {"content-type": "text/plain; charset=utf-8", "cache-control": "no-store"}
 _PREFIX: Final = "kp-middleware-ui-"
-_LINK_PAGE: Final = (
+_LEADS_ON: Final = (
     '<!DOCTYPE html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
     '<title>kp-middleware</title><meta http-equiv="refresh" content="0; url={0}">'
     '<a href="{0}">Open</a>'
@@ -120,7 +116,7 @@ class Guard:
             self._opened()
             cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
             headers["set-cookie"] = cookie
-        await _say(send, HTTPStatus.OK, _WELCOME.format(self._first_page), headers)
+        await _say(send, HTTPStatus.OK, _LEADS_ON.format(self._first_page), headers)
 
     def _is_the_link(self, scope: Scope) -> bool:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("once", [""])[0]
@@ -146,10 +142,13 @@ class LinkFile:
 
     def write(self, link: str) -> str:
         """Return the address of the file, which leads to the link until it is removed."""
-        self._folder = _private_folder()
+        try:  # in the home folder, visible: sandboxed browsers see no other
+            self._folder = TemporaryDirectory(prefix=_PREFIX, dir=Path.home())
+        except (OSError, RuntimeError):
+            self._folder = TemporaryDirectory(prefix=_PREFIX)
         page = Path(self._folder.name) / "open.html"
         page.touch(mode=0o600)
-        page.write_text(_LINK_PAGE.format(link), encoding="utf-8")
+        page.write_text(_LEADS_ON.format(link), encoding="utf-8")
         return page.as_uri()
 
     def remove(self) -> None:
@@ -184,13 +183,6 @@ def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), text.encode()) for name, text in headers.items()]
 
 
-def _private_folder() -> "TemporaryDirectory[str]":
-    """Make a private folder in the home folder, visible: sandboxed browsers see no other."""
-    with suppress(OSError, RuntimeError):
-        return TemporaryDirectory(prefix=_PREFIX, dir=Path.home())
-    return TemporaryDirectory(prefix=_PREFIX)
-
-
 _SETTINGS: Final = {
     "suggest_facets": False,  # with 100,000 traces, 2.4 s of a page's 2.5
     "default_page_size": 50,
@@ -217,12 +209,12 @@ def _prepare() -> None:
 
 
 async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
-    app = _LatestFile(db.expanduser())
-    datasette = await app.open()
+    datasette = Datasette([str(db.expanduser())], settings=_SETTINGS)
+    await datasette.invoke_startup()
     (name,) = our_files(datasette)
     first_page, port = Addresses(datasette, name).overview(), listener.getsockname()[1]
     link_file = LinkFile()
-    guard = Guard(app, port=port, first_page=first_page, opened=link_file.remove)
+    guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.remove)
     shows = opens and _has_screen(os.environ, sys.platform)
     click.echo("\n".join([guard.link, "", *_advice(port, opens=opens, shows=shows)]), err=True)
     config = uvicorn.Config(
@@ -237,32 +229,9 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     await server.serve(sockets=[listener])
 
 
-class _LatestFile:
-    """Datasette on the file that has this name now.
-
-    It keeps its connections, so of a file that was replaced its tables would show the old one.
-    """
-
-    def __init__(self, db: Path) -> None:
-        self._db = db
-
-    async def open(self) -> Datasette:
-        self._inode = self._db.stat().st_ino
-        datasette = Datasette([str(self._db)], settings=_SETTINGS)
-        await datasette.invoke_startup()
-        self._app: App = datasette.app()
-        return datasette
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with suppress(FileNotFoundError):
-            if self._db.stat().st_ino != self._inode:
-                await self.open()
-        await self._app(scope, receive, send)
-
-
 def _advice(port: int, *, opens: bool, shows: bool) -> list[str]:
     lines = ["The link opens one browser, once. Ctrl-C ends it."]
-    if _is_far(os.environ):
+    if os.environ.get("SSH_CONNECTION"):
         tunnel = f"ssh -L {port}:127.0.0.1:{port} …"
         lines.append(f"From where you sit, with the same port at both ends: {tunnel}")
     elif opens and not shows:
@@ -308,9 +277,4 @@ def _has_screen(environment: Mapping[str, str], platform: str) -> bool:
     """Return whether a browser would open on the user's own screen."""
     if any(environment.get(name) for name in _SCREENS):
         return True
-    return platform in _ALWAYS_A_SCREEN and not _is_far(environment)
-
-
-def _is_far(environment: Mapping[str, str]) -> bool:
-    """Return whether the user is connected by ssh."""
-    return bool(environment.get("SSH_CONNECTION"))
+    return platform in _ALWAYS_A_SCREEN and not environment.get("SSH_CONNECTION")
