@@ -20,8 +20,6 @@ from kp_middleware.views.wording import (
     signed,
 )
 from kp_middleware.web.marks import (
-    COLOURS,
-    OTHER,
     SIGNAL_COLOURS,
     WIDTH,
     Band,
@@ -51,14 +49,13 @@ _NO_TOOLS: Final = (
     "no tool calls yet: tools of LangChain are seen by themselves, others by @kp.tool"
 )
 _NO_NOVELTY: Final = "no novelty measured yet: it needs scored runs and an embedder"
-_WEEKS: Final = 12
+_MOST_KINDS: Final = 8
 STATE_FILTERS: Final[Mapping[str, dict[str, str]]] = {
     "recorded": {},
     "cleared": {"cleared": "1"},
     "queued": {"queued": "1"},
 }
 """The filters for the stages of a run that are no state."""
-_OTHER_KINDS: Final = "other kinds"
 _NONE: Final[Mapping[Any, str]] = MappingProxyType({})
 _CALL_COLOURS: Final = {"model": "purple", "tool": "blue", "error": "loss"}
 _ENDS: Final = {"succeeded": "cleared", "not known": "below", "failed": "loss"}
@@ -333,37 +330,21 @@ def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
 
 
 def removal_bars(removed: Sequence[Removal]) -> Chart:
-    """Draw what redaction removed in the twelve weeks up to the newest run, by week and kind."""
+    """Draw what redaction removed in the twelve weeks up to the newest run, by kind."""
     amounts: Counter[str] = Counter()
     for one in removed:
         amounts[one.kind] += one.times
-    frequent = sorted(kind for kind, _ in amounts.most_common(len(COLOURS)))
-    colours = dict(zip(frequent, COLOURS, strict=False)) | {_OTHER_KINDS: OTHER}
-    totals: Counter[str] = Counter()
-    weeks: dict[str, Counter[str]] = {}
-    for one in removed:
-        kind = one.kind if one.kind in colours else _OTHER_KINDS
-        totals[kind] += one.times
-        weeks.setdefault(one.week, Counter())[kind] += one.times
-    most, amount = totals.most_common(1)[0]
-    finding = f"{totals.total():,} removed in the {_WEEKS} weeks up to the newest run;"
+    (most, amount), *_ = drawn = amounts.most_common(_MOST_KINDS)
+    finding = f"{amounts.total():,} removed in the 12 weeks up to the newest run;"
     finding += f" most often {most}, {amount:,} times"
-    of_kinds = {kind: colours[kind] for kind, _ in totals.most_common()}
-    shown = _weeks(min(weeks), max(weeks))
-    columns = [_week(week, weeks.get(week, Counter()), of_kinds) for week in shown]
-    every = max(1, round(46 * len(shown) / WIDTH + 0.49))  # as many dates as have room
-    labels = [
-        Label(day(week, year=False), place + 0.5, 0, "middle")
-        for place, week in enumerate(shown)
-        if (len(shown) - 1 - place) % every == 0
-    ]
-    marks, _ = stacked(columns, labels, height=180, fills=min(0.7, len(shown) / 12))
-    keys = tuple(
-        Key(f"{kind} {totals[kind]:,}", Bar(1, -5, 10, 10, colour))
-        for kind, colour in of_kinds.items()
+    if len(amounts) > len(drawn):
+        finding += f". The {len(drawn)} most frequent of {len(amounts)} kinds"
+    bars = (
+        BarRow(kind, f"{n:,}", pieces=(Piece(0, max(_LEAST, 100 * n / amount), "plain"),))
+        for kind, n in drawn
     )
-    rows = tuple(TableRow((one.week, one.kind, f"{one.times:,}")) for one in removed)
-    return Plot(finding, Table(("Week from", "Kind", "Removed"), rows), 180, (*marks,), keys)
+    rows = (TableRow((one.week, one.kind, f"{one.times:,}")) for one in removed)
+    return BarList(finding, Table(("Week from", "Kind", "Removed"), (*rows,)), (*bars,))
 
 
 def _tool_bar(tool: ToolUse, longest: int, links: Links) -> BarRow:
@@ -388,16 +369,3 @@ def _beside(score: float, threshold: float, *, is_cleared: bool) -> str:
     if score >= threshold and not is_cleared:
         return "not above"
     return f"{distance(score - threshold)} {'above' if score >= threshold else 'below'}"
-
-
-def _weeks(first: str, last: str) -> list[str]:
-    """Return all of them: a week without removals is a finding, too."""
-    end, start = date.fromisoformat(last), date.fromisoformat(first)
-    number = min(_WEEKS, (end - start).days // 7 + 1)
-    return [(end - timedelta(weeks=back)).isoformat() for back in range(number - 1, -1, -1)]
-
-
-def _week(week: str, counts: Counter[str], colours: Mapping[str, str]) -> Column:
-    said = ", ".join(f"{number:,} {kind}" for kind, number in counts.most_common())
-    parts = {colour: counts[kind] for kind, colour in colours.items()}
-    return Column(f"week from {week}: {said or 'none'}", parts)

@@ -8,7 +8,6 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import suppress
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path

@@ -16,7 +16,7 @@ from kp_middleware.storage import (
 )
 from kp_middleware.views.trace import ScoreLine, TraceView
 from kp_middleware.web.charts import novelty_band, removal_bars, state_bars, tool_bars, waterfall
-from kp_middleware.web.marks import Band, Bar, Chart, Group, Label
+from kp_middleware.web.marks import Band, Chart, Group, Label
 
 SIGNALS = (
     ScoreLine("complexity", "0.870 × 0.20", 0.174),
@@ -196,47 +196,30 @@ def test_without_novelty_there_are_words():
     assert novelty_band([]).finding.startswith("no novelty measured yet: ")
 
 
-def test_removals_are_stacked_by_week_and_kind():
+def test_removals_are_added_up_by_kind_and_listed_by_week():
     removed = [
+        Removal("2026-11-02", "api_key", 5),
         Removal("2026-11-02", "email", 6),
-        Removal("2026-11-02", "api_key", 2),
         Removal("2026-11-16", "email", 4),
     ]
 
     chart = removal_bars(removed)
 
     assert chart.finding == (
-        "12 removed in the 12 weeks up to the newest run; most often email, 10 times"
+        "15 removed in the 12 weeks up to the newest run; most often email, 10 times"
     )
-    weeks = groups(chart)
-    assert [week.title for week in weeks] == [
-        "week from 2026-11-02: 6 email, 2 api_key",
-        "week from 2026-11-09: none",
-        "week from 2026-11-16: 4 email",
+    assert [(bar.name, bar.amount, bar.pieces[0].width) for bar in chart.bars] == [
+        ("email", "10", 100),
+        ("api_key", "5", 50),
     ]
-    _, mail, key = weeks[0].marks
-    _, later = weeks[2].marks
-    assert mail.height == pytest.approx(later.height * 1.5, abs=0.05)
-    assert key.y + key.height <= mail.y
-    assert [(entry.text, entry.mark) for entry in chart.legend] == [
-        ("email 10", Bar(1, -5, 10, 10, "orange")),
-        ("api_key 2", Bar(1, -5, 10, 10, "blue")),
-    ]
+    assert len(chart.table.rows) == 3
 
 
-def test_of_a_long_time_the_last_twelve_weeks_are_drawn():
-    weeks = [Removal("2025-01-06", "email", 1), Removal("2026-11-16", "email", 1)]
+def test_of_many_kinds_the_most_frequent_are_drawn():
+    chart = removal_bars([Removal("2026-11-02", f"kind{n:02}", 100 - n) for n in range(20)])
 
-    assert len(groups(removal_bars(weeks))) == 12
-
-
-def test_many_kinds_share_one_colour_after_the_seventh():
-    kinds = [Removal("2026-11-02", f"kind{n:02}", 100 - n) for n in range(20)]
-
-    chart = removal_bars(kinds)
-
-    assert chart.legend[0].text == "other kinds 1,131"
-    assert len(chart.table.rows) == 20
+    assert chart.finding.endswith(". The 8 most frequent of 20 kinds")
+    assert (len(chart.bars), len(chart.table.rows)) == (8, 20)
 
 
 def test_what_leads_nowhere_has_no_link():
