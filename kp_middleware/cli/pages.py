@@ -35,18 +35,19 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     kp-middleware report --since 7d --open
     kp-middleware report november.html --since 2026-11-01
     """
-    from kp_middleware.web.report import cleaning_by, no_cleaning, read_report, report_html
+    from kp_middleware.web.report import Cleaning, cleaning_by, make_report
 
     settings = read_settings(db)
-    cleaning = no_cleaning() if raw else cleaning_by(settings)
+    cleaning = Cleaning(lambda value: value) if raw else cleaning_by(settings)
+    level = None if raw else settings.privacy_level
     with new_file(out, db=db, force=force) as unfinished:
         with History.open(db) as history:
-            found = read_report(history, db, since, cleaning, settings, raw=raw, progress=_progress)
-        unfinished.write_text(report_html(found), encoding="utf-8")
+            made = make_report(history, db, since, cleaning, level, progress=_progress)
+        unfinished.write_text(made.html, encoding="utf-8")
     if cleaning.left_out:
         left_out = counted(cleaning.left_out, "text")
         click.echo(f"{left_out} could not be redacted, and are left out", err=True)
-    hint(f"{counted(len(found.runs), 'run')} in full, {len(found.listed):,} listed, in {out}")
+    hint(f"{counted(made.runs, 'run')} in full, {made.listed:,} listed, in {out}")
     if opens:
         import webbrowser
 

@@ -30,11 +30,6 @@ class Example(NamedTuple):
     redacted: tuple[Mapping[str, int], Mapping[str, int]]
 
     @property
-    def turns(self) -> list[Turn]:
-        """The turns of its conversation."""
-        return self.conversation.turns
-
-    @property
     def metadata(self) -> Json:
         """What a format without a form for it says of a run."""
         return {
@@ -58,7 +53,10 @@ def chat(turns: Sequence[Turn], arguments: Arguments) -> list[Json]:
     messages: list[Json] = []
     for turn in turns:
         role = "assistant" if turn.is_agent else "user"
-        calls = [_openai_call(call, arguments) for call in turn.calls]
+        calls = [
+            {"id": call.id, "type": "function", "function": _function(call, arguments)}
+            for call in turn.calls
+        ]
         messages.append(
             {"role": role, "content": turn.text}
             | _given(reasoning_content=turn.reasoning, tool_calls=calls)
@@ -72,7 +70,7 @@ def chat(turns: Sequence[Turn], arguments: Arguments) -> list[Json]:
 
 
 def _messages(example: Example, arguments: Arguments) -> list[Json]:
-    return [{"messages": chat(example.turns, arguments)}]
+    return [{"messages": chat(example.conversation.turns, arguments)}]
 
 
 def _hf_trace(example: Example, _: Arguments) -> list[Json]:
@@ -81,8 +79,9 @@ def _hf_trace(example: Example, _: Arguments) -> list[Json]:
     lines: list[Json] = [
         {"type": "session", "harness": _HARNESS, "id": example.trace.id, "name": title[:200]}
     ]
-    for turn in example.turns:
-        at, model = _timestamp(turn), turn.is_agent and example.model
+    for turn in example.conversation.turns:
+        began_at, model = turn.first and turn.first.started_at, turn.is_agent and example.model
+        at = epoch_ms(began_at) if began_at else None
         calls = [{"id": call.id, "function": _function(call, "text")} for call in turn.calls]
         messages = [
             {"role": "assistant" if turn.is_agent else "user", "content": turn.text}
@@ -98,7 +97,7 @@ def _hf_trace(example: Example, _: Arguments) -> list[Json]:
 
 def _inspect(example: Example, _: Arguments) -> list[Json]:
     """Return a ``Sample`` of inspect-ai: a failed run has no target."""
-    asked, target = _asked(example.turns), example.trace.outcome.result_summary
+    asked, target = _asked(example.conversation.turns), example.trace.outcome.result_summary
     said: list[Json] = [{"role": "user", "content": turn.text} for turn in asked]
     return [
         {
@@ -111,11 +110,11 @@ def _inspect(example: Example, _: Arguments) -> list[Json]:
 
 
 def _langsmith(example: Example, arguments: Arguments) -> list[Json]:
-    asked = _asked(example.turns)
+    asked = _asked(example.conversation.turns)
     return [
         {
             "inputs": {"messages": chat(asked, arguments)},
-            "outputs": {"messages": chat(example.turns[len(asked) :], arguments)},
+            "outputs": {"messages": chat(example.conversation.turns[len(asked) :], arguments)},
             "metadata": example.metadata,
         }
     ]
@@ -123,7 +122,7 @@ def _langsmith(example: Example, arguments: Arguments) -> list[Json]:
 
 def _atif(example: Example, _: Arguments) -> list[Json]:
     """Return a trajectory of Harbor, in version 1.7."""
-    steps = [_atif_step(number, turn) for number, turn in enumerate(example.turns, 1)]
+    steps = [_atif_step(number, turn) for number, turn in enumerate(example.conversation.turns, 1)]
     framework = example.trace.metadata.framework
     agent = {"name": framework or _HARNESS, "version": "unknown"} | _given(model_name=example.model)
     told = {name: value for name, value in example.metadata.items() if value is not None}
@@ -168,11 +167,11 @@ def _atif_step(number: int, turn: Turn) -> Json:
 
 def pair(chosen: Example, rejected: Example, arguments: Arguments) -> Json:
     """Return a pair for preference training: the prompt is that of the chosen run."""
-    prompt, other = _asked(chosen.turns), _asked(rejected.turns)
+    prompt, other = _asked(chosen.conversation.turns), _asked(rejected.conversation.turns)
     return {
         "prompt": chat(prompt, arguments),
-        "chosen": chat(chosen.turns[len(prompt) :], arguments),
-        "rejected": chat(rejected.turns[len(other) :], arguments),
+        "chosen": chat(chosen.conversation.turns[len(prompt) :], arguments),
+        "rejected": chat(rejected.conversation.turns[len(other) :], arguments),
     }
 
 
@@ -194,20 +193,10 @@ def _asked(turns: Sequence[Turn]) -> list[Turn]:
     return [*turns[:first]]
 
 
-def _openai_call(call: Call, arguments: Arguments) -> Json:
-    return {"id": call.id, "type": "function", "function": _function(call, arguments)}
-
-
 def _function(call: Call, arguments: Arguments) -> Json:
     given = call.arguments
     written = given if arguments == "object" else json.dumps(given, ensure_ascii=False)
     return {"name": call.tool, "arguments": written}
-
-
-def _timestamp(turn: Turn) -> int | None:
-    if turn.first is None or turn.first.started_at is None:
-        return None
-    return epoch_ms(turn.first.started_at)
 
 
 def _given(**values: Any) -> Json:

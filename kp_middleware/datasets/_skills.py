@@ -44,10 +44,10 @@ def skill_of(example: Example) -> Skill:
         score=example.score or 0.0,
         success=told if example.success else "Nobody has said that it succeeded.",
     )
-    steps = [line for turn in example.turns if turn.is_agent for line in _steps(turn)]
+    steps = [line for turn in example.conversation.turns if turn.is_agent for line in _steps(turn)]
     failures = [
         f"- `{_code(result.call.tool)}`\n\n{_quoted(_short(result.output))}\n"
-        for turn in example.turns
+        for turn in example.conversation.turns
         for result in turn.results
         if result.failed
     ]

@@ -77,7 +77,8 @@ def format_of(value: object) -> str | None:
         ("codex", is_codex(line)),
         ("otlp", is_otlp(line)),
         ("langsmith", has("run_type") and (has("trace_id") or has("dotted_order"))),
-        ("langfuse", has("observations") or has("traceId") or _is_observation(line)),
+        ("langfuse", has("observations") or has("traceId")),
+        ("langfuse", has("trace_id") and (has("parent_observation_id") or has("trace_name"))),
         ("atif", str(line.get("schema_version", "")).startswith("ATIF")),
         ("claude-code", has("sessionId") or (has("leafUuid") and has("summary"))),
         ("swe_agent", has("trajectory") or has("trajectory_format")),
@@ -86,7 +87,3 @@ def format_of(value: object) -> str | None:
         ("messages", has_messages(value)),
     )
     return next((name for name, fits in tests if fits), None)
-
-
-def _is_observation(line: dict[str, Any]) -> bool:
-    return "trace_id" in line and ("parent_observation_id" in line or "trace_name" in line)

@@ -17,7 +17,8 @@ def read_langsmith(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
     """Yield the run of each trace; its spans may be spread over the file."""
     for key, rows in gathered(values, book, trace=_trace, order=_order):
         agents = {name(row.get("id")): _agent(row) for row in rows}
-        scores = (mean_score for row in rows for mean_score in _feedback(row))
+        said = (one for row in rows for one in fields(row.get("feedback_stats")).values())
+        scores = (fields(one).get("avg") for one in said)
         spans = [_span(row, agents) for row in rows]
         yield from run_of(key, spans, book, success=mean_verdict(scores))
 
@@ -65,9 +66,3 @@ def _span(row: Fields, agents: dict[str | None, str | None]) -> SourceSpan:
     )
     start_s, end_s = time_s(row.get("start_time")), time_s(row.get("end_time"))
     return SourceSpan(name(row.get("id")), parent, named(row), kind, start_s, end_s, read)
-
-
-def _feedback(row: Fields) -> Iterator[object]:
-    """Yield the means of what people and evaluators said of a run."""
-    for said in fields(row.get("feedback_stats")).values():
-        yield fields(said).get("avg")

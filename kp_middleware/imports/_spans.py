@@ -169,6 +169,7 @@ def reading_of(
             failed=one is not None and one.failed,
             problem=problem,
         )
+    people = [said for said in messages_in(given, "user") if said.role == "user" and said.texts]
     return Reading(
         kind,
         named if kind == "agent" else "",
@@ -178,7 +179,7 @@ def reading_of(
         or _by_key(output, _ANSWERS)
         or None,
         complete=True if output is not None else None,
-        task=_objective(given),
+        task=people[-1].texts[-1] if people else _by_key(given, _SAYS_IT),
         problem=problem,
         conversation=conversation,
     )
@@ -195,11 +196,6 @@ def _problem(error: str) -> Problem:
     if colon and head.isidentifier():
         return Problem(head, rest, rest)
     return Problem("Error", said, said)
-
-
-def _objective(given: object) -> str:
-    people = [said for said in messages_in(given, "user") if said.role == "user" and said.texts]
-    return people[-1].texts[-1] if people else _by_key(given, _SAYS_IT)
 
 
 def _by_key(value: object, keys: tuple[str, ...]) -> str:

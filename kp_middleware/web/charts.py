@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kp_middleware.storage import Endings, Funnel, NoveltyDay, Overview, Period, Removal, ToolUse
-from kp_middleware.views.timeline import Call, Timeline
+from kp_middleware.views.timeline import Timeline
 from kp_middleware.views.trace import TraceView
 from kp_middleware.views.wording import (
     counted,
@@ -201,7 +201,10 @@ def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
         bars.append(BarRow("waiting", duration(found.waiting_ms), "no call", waits))
     for agent in found.agents:
         calls = [call for call in found.calls if call.agent == agent]
-        pieces = [_call_piece(call, found.total_ms) for call in calls]
+        pieces = [
+            _piece(call.start_ms, call.end_ms, _CALL_COLOURS[call.kind], found.total_ms)
+            for call in calls
+        ]
         if len(found.agents) > 1:  # a lane, and its calls below
             took = duration(max(call.end_ms for call in calls) - calls[0].start_ms)
             lane = tuple(piece._replace(colour="plain") for piece in pieces)
@@ -216,10 +219,6 @@ def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
     )
     table = Table(("Call", "Kind", "After", "Took"), rows)
     return BarList(finding, table, (*bars,), axis=("0", duration(found.total_ms)))
-
-
-def _call_piece(call: Call, total_ms: float) -> Piece:
-    return _piece(call.start_ms, call.end_ms, _CALL_COLOURS[call.kind], total_ms)
 
 
 def _piece(start_ms: float, end_ms: float, colour: str, total_ms: float) -> Piece:
@@ -351,14 +350,11 @@ def _tool_bar(tool: ToolUse, longest: int, links: Links) -> BarRow:
     whole = max(tool.calls, tool.failures)  # what failed may not have been noted as a call
     good, failed = (100 * part / longest for part in (whole - tool.failures, tool.failures))
     pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
+    seen = tuple(piece for piece in pieces if piece.width)
     words = (f"{tool.failures:,} failed" if tool.failures else "", _mean(tool))
     working = " · ".join(filter(None, words))
     href = links.runs(tool=tool.tool) if tool.calls else None
-    return BarRow(tool.tool, f"{tool.calls:,}", working, _seen(pieces), href)
-
-
-def _seen(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    return tuple(piece for piece in pieces if piece.width)
+    return BarRow(tool.tool, f"{tool.calls:,}", working, seen, href)
 
 
 def _mean(tool: ToolUse) -> str:

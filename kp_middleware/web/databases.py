@@ -62,16 +62,12 @@ async def may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:
     try:
         from datasette.resources import DatabaseResource
     except ImportError:
-        return await _may_see_in_0_65(datasette, actor, database)
+        # 0.65, where the permission to use SQL does not imply that to see the database
+        wanted = [("execute-sql", database)], [("view-database", database), "view-instance"]
+        seen = [await datasette.check_visibility(actor, permissions=each) for each in wanted]
+        return all(visible for visible, _ in seen)
     resource = DatabaseResource(database)
     return bool(await datasette.allowed(action="execute-sql", resource=resource, actor=actor))
-
-
-async def _may_see_in_0_65(datasette: "Datasette", actor: Actor, database: str) -> bool:
-    """Ask for both: the permission to use SQL does not imply that to see the database."""
-    wanted = [("execute-sql", database)], [("view-database", database), "view-instance"]
-    answers = [await datasette.check_visibility(actor, permissions=each) for each in wanted]
-    return all(visible for visible, _ in answers)
 
 
 class Addresses:
@@ -127,11 +123,6 @@ class Addresses:
     def database(self) -> str:
         """Return the address of all tables and views, and a place to type SQL."""
         return str(self._urls.database(self._database))
-
-    def table(self, name: str, **filters: str) -> str:
-        """Return the address of a table or view, or to some of its rows."""
-        address = self._urls.table(self._database, name)
-        return f"{address}?{urlencode(filters)}" if filters else str(address)
 
     def row(self, table: str, key: int) -> str:
         """Return the address of one row."""

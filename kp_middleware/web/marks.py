@@ -31,6 +31,7 @@ OTHER: Final = "grey"
 DOMAINS: Final = ("code", "customer_service", "finance", "general", "medical")
 """The protocol's own, which always have the first colours."""
 
+_FILLS: Final = 0.8  # of its room by a column
 _CHARACTER: Final = 7.2  # px: enough for digits and short words of ours; texts of users are HTML
 _NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss|[A-Z]{3}))?)?")
 
@@ -254,11 +255,10 @@ def stacked(
     *,
     height: float,
     top: float = 10,
-    fills: float = 0.72,
 ) -> tuple[list[Mark | Group], Scale]:
     """Draw stacked columns over a grid of counts; return the marks, and the scale across.
 
-    The ``x`` of labels counts columns from the left; a column fills a part of its room.
+    The ``x`` of labels counts columns from the left.
     """
     grid = ticks(max(one.total for one in columns))
     left, bottom = room_for(f"{grid[-1]:,}") + 8, height - 22
@@ -269,21 +269,16 @@ def stacked(
     for place, one in enumerate(columns):
         if one.parts:
             whole = Bar(across(place), top, room, bottom - top, "hit")  # easy to point at
-            bars = pile(one, across(place) + room * (1 - fills) / 2, room * fills, up)
-            marks.append(Group(one.title, (whole, *bars), one.href))
+            x, bars, reached = across(place) + room * (1 - _FILLS) / 2, [whole], 0
+            for colour, amount in one.parts.items():
+                if amount:  # what is there is at least half a pixel high
+                    low, reached = reached, reached + amount
+                    high = max(up(low) - up(reached), 0.5)
+                    bars.append(Bar(x, up(reached), room * _FILLS, high, colour))
+            marks.append(Group(one.title, (*bars,), one.href))
     marks.append(straight(left, bottom, WIDTH, bottom, "axis"))
     marks += [replace(label, x=across(label.x), y=height - 5) for label in labels]
     return marks, across
-
-
-def pile(column: Column, x: float, width: float, up: Scale) -> list[Bar]:
-    """Draw the parts of a column on one another; what is there is at least half a pixel high."""
-    bars, reached = [], 0
-    for colour, amount in column.parts.items():
-        if amount:
-            low, reached = reached, reached + amount
-            bars.append(Bar(x, up(reached), width, max(up(low) - up(reached), 0.5), colour))
-    return bars
 
 
 def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]:

@@ -56,10 +56,10 @@ _NEAR: Final = 5  # hundredths
 
 
 class Total(NamedTuple):
-    """A number at the top; an empty amount is not shown."""
+    """A number at the top; without an amount it is not shown."""
 
     name: str
-    amount: str
+    amount: int | str
     href: str | None = None
     is_loss: bool = False
 
@@ -137,13 +137,13 @@ def _totals(overview: Overview, links: Links, prices: Prices, spent: Spending) -
     reached = "cleared" if scores.threshold is None else f"at or above {exact(scores.threshold)}"
     yield Total("runs", f"{found.recorded:,}", links.runs())
     yield Total(f"succeeded, of {known:,} known", part, links.runs(outcome="succeeded"))
-    failed = _some(sum(one.failed for one in days))
+    failed = sum(one.failed for one in days)
     yield Total("failed", failed, links.runs(outcome="failed"), is_loss=True)
-    yield Total(reached, _some(scores.above), links.runs(cleared="1"))
-    yield Total("sent", _some(found.sent), links.runs(state="sent"))
-    yield Total("waiting to be sent", _some(found.waiting), links.runs(state="pending"))
+    yield Total(reached, scores.above, links.runs(cleared="1"))
+    yield Total("sent", found.sent, links.runs(state="sent"))
+    yield Total("waiting to be sent", found.waiting, links.runs(state="pending"))
     for name, amount in (("blocked", found.blocked), ("rejected", found.rejected)):
-        yield Total(name, _some(amount), links.runs(state=name), is_loss=True)
+        yield Total(name, amount, links.runs(state=name), is_loss=True)
     cost = prices.in_words(sum(spent.days.values())) if spent.days else ""
     yield Total("spent in 30 days", cost, links.runs(sort="tokens"))
 
@@ -162,10 +162,6 @@ def _nearest(missed: Sequence[NearMiss], links: Links) -> Table:
         for run in missed
     )
     return Table(("Objective", "Score", "Margin"), (*rows,))
-
-
-def _some(number: int) -> str:
-    return f"{number:,}" if number else ""
 
 
 def _failures(failures: Sequence[Failure], links: Links) -> Table:

@@ -3,9 +3,9 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
@@ -31,17 +31,6 @@ _SUMMARY_TEXTS: Final = ("id", "objective", "domain", "reason")
 _STEP_TEXTS: Final = ("agent", "tool", "content", "input", "output_summary")
 _SCORING_TEXTS: Final = ("gate", "nearest_id", "nearest_objective")
 _OUTBOX_TEXTS: Final = ("reason", "last_error", "registry", "remote_id")
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All that is in a report, clean; of its list, the ``runs`` are shown in full."""
-
-    title: str
-    remark: str
-    overview: Overview
-    listed: list[RunSummary]
-    runs: list[FullRun]
 
 
 Progress: TypeAlias = Callable[[Iterable[FullRun], int], Iterable[FullRun]]
@@ -140,8 +129,8 @@ class Cleaning:
 class _Anchors:
     """Where things in one page lead: to the runs that it shows in full."""
 
-    def __init__(self, report: Report) -> None:
-        self._runs = {one.run.id: f"#trace-{one.run.seq}" for one in report.runs}
+    def __init__(self, runs: list[FullRun]) -> None:
+        self._runs = {one.run.id: f"#trace-{one.run.seq}" for one in runs}
 
     def trace(self, trace_id: str, /) -> str | None:
         return self._runs.get(trace_id)
@@ -158,22 +147,24 @@ def cleaning_by(settings: "Settings") -> Cleaning:
     return Cleaning(lambda value: redact_jsonable(value, level=level, policy=policy).value)
 
 
-def no_cleaning() -> Cleaning:
-    """Leave texts as they are in the file."""
-    return Cleaning(lambda value: value)
+class Report(NamedTuple):
+    """The whole page, well-formed as XML, too; and how many runs it tells in full and lists."""
+
+    html: str
+    runs: int
+    listed: int
 
 
-def read_report(
+def make_report(
     history: History,
     db: Path,
     since: str | None,
     cleaning: Cleaning,
-    settings: "Settings",
+    level: str | None,
     *,
-    raw: bool,
     progress: Progress,
 ) -> Report:
-    """Read what the report shows, with its texts cleaned; ``since`` of None means all of it."""
+    """Show the runs since an instant, or all; a level of None says that nothing was taken out."""
     first = 0 if since is None else history.first_since(since)
     overview = history.overview(since=since)
     in_full = {*history.best(_BEST, first=first), *(run.seq for run in overview.missed)}
@@ -181,30 +172,19 @@ def read_report(
     listed = history.runs_at(in_full | samples)
     listed.sort(key=lambda run: (-1 if run.score is None else run.score, run.seq), reverse=True)
     seqs = [run.seq for run in listed if run.seq in in_full]
-    runs = progress(_runs(history, seqs, cleaning), len(seqs))
-    return Report(
-        title=cleaning.text(db.name),
-        remark=_remark(cleaning.text(db.name), since, None if raw else settings.privacy_level),
-        overview=cleaning.overview(overview, named=in_full),
-        listed=[*map(cleaning.summary, listed)],
-        runs=[*runs],
-    )
-
-
-def report_html(report: Report) -> str:
-    """Render the whole page, well-formed as XML, too."""
-    links, domains = _Anchors(report), report.overview.scores.domains
-    sections = (
-        (one.run, trace_html(one, links, domains=domains, extent=EXTENT)) for one in report.runs
-    )
-    return render(
+    runs = [*progress(_runs(history, seqs, cleaning), len(seqs))]
+    overview, title = cleaning.overview(overview, named=in_full), cleaning.text(db.name)
+    links, domains = _Anchors(runs), overview.scores.domains
+    shown = (trace_html(one, links, domains=domains, extent=EXTENT) for one in runs)
+    html = render(
         "report.html",
-        title=report.title,
-        remark=report.remark,
-        overview=overview_html(report.overview, links),
-        listed=run_rows(report.listed, links),
-        runs=[*sections],
+        title=title,
+        remark=_remark(title, since, level),
+        overview=overview_html(overview, links),
+        listed=run_rows(map(cleaning.summary, listed), links),
+        runs=[*zip((one.run for one in runs), shown, strict=True)],
     )
+    return Report(html, len(runs), len(listed))
 
 
 def _runs(history: History, seqs: list[int], cleaning: Cleaning) -> Iterator[FullRun]:

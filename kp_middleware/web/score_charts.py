@@ -47,7 +47,7 @@ def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
     where = _OWN_BAR if threshold is None else f"at or above {exact(threshold)}"
     columns = _bins(scores, links)
     labels = [Label(f"{tenths / 10:g}", 2 * tenths, 0, "middle") for tenths in range(0, 11, 2)]
-    marks, across = stacked(columns, labels, height=208, top=34, fills=0.9)
+    marks, across = stacked(columns, labels, height=208, top=34)
     if threshold is not None:
         x = across(threshold * len(columns))
         marks += threshold_line(f"threshold {exact(threshold)}", x, 22, 186)
