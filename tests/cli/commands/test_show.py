@@ -233,7 +233,7 @@ def test_what_a_run_cost_stands_beside_the_facts_where_there_are_prices(db, type
         'currency = "EUR"\n[models.big]\ninput = 1000000\noutput = 2000000'
     )
 
-    assert "11.00\xa0EUR" in type_command("show", "5555").stdout
+    assert "11.00 EUR" in type_command("show", "5555").stdout
 
 
 @pytest.mark.usefixtures("long_run")
