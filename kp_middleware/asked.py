@@ -24,16 +24,9 @@ _SENTENCE: Final = re.compile(r'[\n<>"]+|(?<=[.!?:])\s+|(?<=[。！？])')
 
 
 def said_in(trace: "ReasoningTrace", latest: Sequence[str] = ()) -> str:
-    r"""Return what people said in a run: the objective, as far as it is its own, and their turns.
+    """Return what people said in a run: the objective, as far as it is its own, and their turns.
 
-    Args:
-        trace: The run.
-        latest: The objectives of the runs before it.
-
-    >>> from kp_middleware.traces import ReasoningTrace, Step
-    >>> steps = [Step(step_id=0, type="observation", content="The blue one.")]
-    >>> said_in(ReasoningTrace.of("Cancel my order", steps))
-    'Cancel my order\nThe blue one.'
+    ``latest`` are the objectives of the runs before it.
     """
     turns = (step.content for step in trace.steps if step.type == "observation" and not step.tool)
     said = dict.fromkeys(filter(None, (own_part(trace.task.objective, latest), *turns)))

@@ -48,11 +48,7 @@ def reference_folder() -> Path:
 
 
 def database_file() -> Path:
-    """Return the file of traces: ``KP_DB``, ``db`` of ``settings.toml``, or the default.
-
-    Raises:
-        SettingsFileError: If ``settings.toml`` is needed and unreadable, or its ``db`` is not text.
-    """
+    """Return the file of traces: ``KP_DB``, ``db`` of ``settings.toml``, or the default."""
     named = os.environ.get("KP_DB") or settings_lines().get("db")
     if not isinstance(named, str | None):
         raise SettingsFileError(settings_file(), "db is no text")
@@ -80,11 +76,7 @@ def why_no_file(path: Path) -> str | None:
 
 
 def settings_lines() -> dict[str, Any]:
-    """Return the unchecked contents of the settings file; empty if there is none.
-
-    Raises:
-        SettingsFileError: If it cannot be read.
-    """
+    """Return the unchecked contents of the settings file; empty if there is none."""
     path = settings_file()
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

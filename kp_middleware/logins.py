@@ -29,14 +29,7 @@ LOGIN_KEYS: Final = {
 
 
 class Login(NamedTuple):
-    """The login of the reference command line, as its files have it.
-
-    Attributes:
-        folder: Where they are.
-        values: By the name of the setting; empty ones are left out.
-        unreadable: Why each file that cannot be read cannot.
-        no_texts: Settings whose value is no text.
-    """
+    """The login of the reference command line, as its files have it; empty values are left out."""
 
     folder: Path = Path()
     values: Mapping[str, str] = {}
@@ -86,10 +79,7 @@ def read_login() -> Login:
 
 
 def why_login_is_unused() -> str | None:
-    """Say why programs without keywords do not use the login; None if they do, or if none.
-
-    The settings in short, without what checks them.
-    """
+    """Say why programs without keywords do not use the login; None if they do, or if none."""
     try:
         lines = locations.settings_lines()
     except SettingsFileError:

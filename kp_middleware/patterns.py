@@ -45,12 +45,7 @@ def is_pattern(text: str) -> bool:
 
 @cache
 def compiled(pattern: str) -> Pattern:
-    """Compile a pattern, given without its slashes.
-
-    Raises:
-        MissingExtraError: If RE2 is not installed.
-        ValueError: If it is not a valid pattern; the message says why.
-    """
+    """Compile a pattern, given without its slashes; what is not RE2 is a ValueError."""
     try:
         import re2
     except ModuleNotFoundError as error:

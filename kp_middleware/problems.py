@@ -134,17 +134,7 @@ _WORDS: Final = {
 
 
 class Problem(NamedTuple):
-    """One problem, in a form that can be kept in a column.
-
-    Attributes:
-        kind: Of what kind.
-        detail: What only this one has; as its kind says.
-
-    >>> Problem(ProblemKind.WRONG_PATH, "404").kept
-    'wrong_path 404'
-    >>> print(Problem.read("wrong_path 404").what)
-    there is a server, but no registry at this address (it answered 404)
-    """
+    """One problem, in a form that can be kept in a column; what ``detail`` is, its kind says."""
 
     kind: ProblemKind
     detail: str = ""

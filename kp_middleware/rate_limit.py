@@ -30,11 +30,7 @@ _PAST: Final = ("limited_at", "asked_at", "lost_at", "stopped_at", "problem_sinc
 
 
 def burst_at(interval_s: float) -> int:
-    """Return the burst at an interval: a full one always takes equally long to refill.
-
-    >>> burst_at(2.2), burst_at(0.33), burst_at(66)
-    (20, 133, 1)
-    """
+    """Return the burst at an interval: a full one always takes equally long to refill."""
     return max(1, round(_REFILL_S / interval_s))
 
 
@@ -55,28 +51,21 @@ UNSAID: Final = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The state of the rate limit for one agent; all instants are on one clock.
+    """The state of the rate limit for one agent, one row of the shared file, on one clock.
 
-    One row of the shared file. Each method but ``wait_s`` returns the pace after an event. An
-    instant of minus infinity was never.
+    Each method but ``wait_s`` returns the pace after an event; minus infinity is never.
 
     Attributes:
         interval_s: One more is allowed per so many seconds; the free tier takes one per 2, and so
             do we until the registry says how many.
         full_at: When the whole burst is there again.
-        paused_until: No request before this instant.
         limited_at: When the last 429 came.
         asked_at: When the request was made that has no answer yet.
         lost_at: When the last one was made whose answer nobody has seen, until another is answered.
         stopped_at: When the key turned out to be dead or not allowed to write.
-        failures: How many requests in a row went wrong because the registry was in trouble.
-        answering: Whether the last request was answered sensibly; False before the first.
         problem: The last request's, in the stored form of a `Problem`; empty if it was answered.
-        problem_since: When the first of those in a row met a problem.
-        tries: How many in a row have met one.
-        holder: Which process is sending; None: whoever asks first.
-        held_until: Then another may; without a holder, until when a program is at it.
-        noted_at: When the row was written.
+        problem_since, tries: Since when, and how many in a row have met one.
+        held_until: Then another may send; without a holder, until when a program is at it.
     """
 
     interval_s: float = INTERVAL_S
@@ -177,8 +166,7 @@ class Pace:
         """Return the pace after the last answer was lost: it may have been a 429.
 
         One costs no more than the burst. With another, or a 429, less than an hour before it, no
-        third can fall within that hour: nothing is sent until it is over. Nothing happens if all
-        requests are answered.
+        third can fall within that hour: nothing is sent until it is over.
         """
         if self.asked_at == _NEVER:
             return self
@@ -206,8 +194,7 @@ class Pace:
     def plausible(self, now: float) -> Self:
         """Return the pace without instants that are impossible unless the clock was set back.
 
-        What is over cannot lie ahead, and nothing pauses for longer than a day and the margin: so
-        a clock that is set back holds up sending for no longer than that.
+        What is over cannot lie ahead, and nothing pauses for longer than a day and the margin.
         """
         paused_until = min(self.paused_until, now + _DAY_S + _MARGIN_S)
         refilled_s = max(_REFILL_S, self.interval_s)
@@ -275,22 +262,14 @@ class PaceKeeper(Protocol):
         """Note what the answer means, keep the turn, and return the seconds to the next request."""
 
     def settle_and_release(self, answer: Change, /) -> None:
-        """Note what the last answer may have meant, and let others have their turn, soon or never.
-
-        For who ends, and cannot wait.
-        """
+        """Note what the last answer may have meant, and let others have their turn at once."""
 
     def release(self, *, ended: bool = False) -> None:
         """Let others have their turn; ``ended``: this program asks nothing more."""
 
 
 class OwnPace:
-    """A pace that nobody shares and that is forgotten with the object.
-
-    Args:
-        pace: At the start.
-        clock: Epoch seconds.
-    """
+    """A pace that nobody shares and that is forgotten with the object."""
 
     def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
         self.pace = pace

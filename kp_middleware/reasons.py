@@ -30,15 +30,7 @@ FAILURES = {
 
 
 def reason_text(code: str | None, args: Mapping[str, Any] | str | None) -> str | None:
-    """Word a stored reason.
-
-    Args:
-        code: A `ReasonCode`, or why a run has no score; None gives None.
-        args: Its arguments, or the JSON of them.
-
-    >>> reason_text("below_threshold", {"score": 0.7499, "threshold": 0.75})
-    'score 0.7499 is below 0.75'
-    """
+    """Word a stored reason from its code (None gives None) and its arguments, or their JSON."""
     if code is None:
         return None
     read: Mapping[str, Any] = json.loads(args) if isinstance(args, str) else args or {}

@@ -48,14 +48,10 @@ class ThreadPart(BaseModel, frozen=True):
     Ids and names are fingerprints, so that they may be written whatever they hold.
 
     Attributes:
-        thread: Of the thread's id.
-        follows: Whether it goes on with what waits, if anything does.
         awaits: What must come before it can go on; None: it has ended.
         was_asked: Whether its input said what it is for: in a later part, that is a turn.
         questions: Ids of what it asks a person.
         answers: Ids of the questions that its input answers; none: of whatever was asked last.
-        agent: Of the agent's own name, or None where it has none.
-        tools: Of the names of all tools that were used.
         owed: Ids of the tool calls that have no result yet.
         calls: By the position of a step, the id of the call that it makes or answers, or of the
             question that it asks, where an earlier part may have the same.
@@ -79,15 +75,8 @@ class RecordedRun(BaseModel, frozen=True):
     Attributes:
         trace: The document, as it was recorded; ``metadata.quality_score`` is 0.
         shape: The true counts of its steps, also where the document holds only a part of them.
-        duration_ms: From start to end, or None where it was not measured.
         complete: False where the run was cancelled, timed out or abandoned: it is kept, not scored.
-        error_type: The class of the error that ended the run, or None.
-        agent_name, model, thread_id: Named by the framework, or None.
-        tags: As the user gave them.
-        input_tokens, output_tokens: Summed over the run, or None where the model did not say.
         facts: Of each step of the document, in order; empty where nobody noted them.
-        confidence_source, success_source: Who says so.
-        part: Of a thread, or None: it is whole.
         redactions: What was taken out of it before it was written: counts by label.
         owner: Fingerprint of whose it is, such as a customer's, or None.
         recalled: Ids of the traces that it was told of.

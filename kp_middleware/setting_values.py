@@ -40,11 +40,7 @@ _NO_PATTERN: Final = (
 
 
 def registry_address(text: str) -> str:
-    """Return the URL of a registry without its last slash: one registry has one name.
-
-    Raises:
-        ValueError: If it is none, holds a password, or is neither https nor on this machine.
-    """
+    """Return the URL of a registry without its last slash, if it may be used."""
     try:
         url = urlsplit(text if _PLAIN.fullmatch(text) else "//[")
         host, _ = url.hostname or "", url.port
@@ -66,11 +62,7 @@ def is_loopback(host: str) -> bool:
 
 
 def api_key_text(key: str) -> str:
-    """Return a key that can be put into a header.
-
-    Raises:
-        ValueError: If it cannot.
-    """
+    """Return a key that can be put into a header, or raise ValueError."""
     if not (key.isascii() and key.isprintable() and key.split() == [key]):
         raise ValueError("API key must be printable ASCII without spaces; check KP_API_KEY")
     return key
@@ -83,11 +75,7 @@ def first_problem(error: ValidationError) -> str:
 
 
 def problem_in_words(place: tuple[int | str, ...], message: str) -> str:
-    """Say where in a list or a table it is, and what.
-
-    >>> problem_in_words((1,), "Value error, this is none")
-    'entry 2: this is none'
-    """
+    """Say where in a list or a table it is, and what."""
     parts = (f"entry {part + 1}" if isinstance(part, int) else part for part in place)
     return ": ".join((*parts, message.removeprefix("Value error, ")))
 
@@ -101,11 +89,7 @@ def _is_ip(host: str) -> bool:
 
 
 def _shared_log(url: SecretStr | None) -> SecretStr | None:
-    """Return the URL of a shared log; an empty one is none.
-
-    Raises:
-        ValueError: If it is of another kind; the message does not quote it.
-    """
+    """Return the URL of a shared log; an empty one is none, another kind is not quoted."""
     text = "" if url is None else url.get_secret_value()
     try:
         is_one = not text or urlsplit(text).scheme in {"postgresql", "postgres"}

@@ -21,10 +21,7 @@ _NO_SETTINGS: Final = ("KP_MODEL_PATH", "KP_TRACING")
 class SettingProblem(NamedTuple):
     """A problem outside of the program; nothing is sent until it is corrected.
 
-    Attributes:
-        source: The variable, or the file with the line where that is known.
-        name: The setting; empty where it is not known which are meant.
-        words: What is wrong, and which values are allowed; never the value.
+    ``words`` never hold the value; ``name`` is empty where it is not known which is meant.
     """
 
     source: str
@@ -40,10 +37,7 @@ class SettingProblem(NamedTuple):
 class OutsideSource(PydanticBaseSettingsSource):
     """One place outside of the program, read when it is made; reading raises nothing.
 
-    Attributes:
-        values: By the name of the setting, not checked.
-        problems: What sets nothing, and why.
-        unclear: Settings that a part which cannot be read may have meant to set.
+    ``unclear`` are settings that a part which cannot be read may have meant to set.
     """
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
@@ -115,8 +109,7 @@ class SettingsFile(OutsideSource):
 class ReferenceFiles(OutsideSource):
     """The files of the reference command line: key and agent only for their own registry.
 
-    Attributes:
-        unused: Why its key is not used, and what to do; None if it is, or none is needed.
+    ``unused`` says why its key is not used, and what to do.
     """
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:

@@ -47,10 +47,7 @@ _POSITIVE: Final = re.compile(
 
 
 def features(trace: ReasoningTrace) -> Features:
-    """Return the features of a run: float32, shape ``(12,)``.
-
-    It reads step types, tools, inputs and thoughts, not how the run ended.
-    """
+    """Return the features of a run, which do not read how it ended."""
     steps = trace.steps
     tools = [step.tool.name for step in steps if step.type == "tool_call" and step.tool]
     calls = {

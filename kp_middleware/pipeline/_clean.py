@@ -28,10 +28,7 @@ _UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "facts": (), "part": No
 
 
 class OpenSecrets:
-    """The secrets of threads in which a run waits, in memory alone: they are never written.
-
-    Beyond 10,000 in all, the thread that was quiet for longest loses its own.
-    """
+    """The secrets of threads in which a run waits, in memory alone; 10,000 in all at most."""
 
     def __init__(self) -> None:
         self._by_thread: dict[str, privacy.KnownSecrets] = {}

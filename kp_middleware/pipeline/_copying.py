@@ -27,14 +27,7 @@ _NO_TEXT: Final = "(its text is not shared)"
 def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
     """Bring a copy of the log up to date, and return how many runs are new.
 
-    Args:
-        link: To the log.
-        db: The file of the copy; it is created.
-        reach: Is told now and then how many rows of how many are there.
-
-    Raises:
-        DatabaseError: If the file has runs of its own, or the log is not the one it was.
-        SharedLogError: If the log cannot be read.
+    ``reach`` is told now and then how many rows of how many are there.
     """
     load()
     store = SqliteStore.at(db)

@@ -28,26 +28,14 @@ logger = logging.getLogger("kp_middleware")
 
 
 class Prepared(NamedTuple):
-    """A body that may be sent.
-
-    Attributes:
-        body: Exactly the bytes to post.
-        redactions: What its placeholders stand for, whenever they were put in: counts by label.
-    """
+    """The exact bytes to post, and what their placeholders stand for: counts by label."""
 
     body: bytes
     redactions: Mapping[str, int]
 
 
 class Dispatch:
-    """Queues traces for one registry.
-
-    Args:
-        store: Of the traces.
-        settings: Say where traces go.
-        policy: What is taken out of them first.
-        exporter: Where traces go instead, or None.
-    """
+    """Queues traces for one registry, or for the exporter in its place."""
 
     def __init__(
         self,
@@ -83,10 +71,7 @@ class Dispatch:
         return "too_late" if age_s > self._settings.confirm_within_days * DAY_S else None
 
     def queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
-        """Put a trace that cleared into the outbox; another process may have done so.
-
-        If we die before, whoever starts next does it; if it cannot be written now, so do we.
-        """
+        """Put a trace that cleared into the outbox; after a crash, whoever starts next does it."""
         try:
             self._add(seq, self._prepared(trace, score))
         except BaseException:
@@ -94,10 +79,7 @@ class Dispatch:
             raise
 
     def queue_left(self) -> bool:
-        """Queue one that cleared before: without a key, or by a process that died. False: none did.
-
-        One that cannot be read is said, and left to the next process.
-        """
+        """Queue one that cleared without a key or in a process that died; False if none did."""
         if self._caught_up:
             return False
         seq = self._outbox.next_unqueued(after=self._looked_until)
@@ -109,10 +91,7 @@ class Dispatch:
         return True
 
     def queue_stored(self, seq: int) -> None:
-        """Put a stored trace that cleared into the outbox; what cannot be read is said, and left.
-
-        If it cannot be written now, `queue_left` comes back to it.
-        """
+        """Put a stored trace that cleared into the outbox, unless it cannot be read."""
         try:
             ending = self._store.ending(seq)
             if self._awaits_confirmation(ending):
@@ -164,12 +143,9 @@ class Dispatch:
 def prepare_payload(
     trace: ReasoningTrace, *, score: float, agent_id: str | None, policy: privacy.Policy
 ) -> Prepared:
-    """Prepare a stored trace for sending, at its own privacy level.
+    """Prepare a stored trace for sending, at its own privacy level; raises `RedactionError`.
 
     Tool calls are told in words as well: the registry searches ``content``, not ``input``.
-
-    Raises:
-        RedactionError: If it is not certain that the rest is clean: it stays here.
     """
     level = trace.metadata.privacy_level
 
@@ -191,11 +167,10 @@ _MOST_OF_AN_ARGUMENT: Final = 80
 def with_calls_in_words(
     trace: ReasoningTrace, clean: Callable[[list[str]], Sequence[str]]
 ) -> ReasoningTrace:
-    """Return the trace with a ``content`` for each tool call without one: the call as text.
+    """Return a redacted trace with a ``content`` for each tool call without one.
 
-    Args:
-        trace: Already redacted: a cut must not hide half of a secret from redaction.
-        clean: Redacts the new texts, in which values stand together that did not before.
+    Call it after redaction, since a cut must not hide half of a secret; ``clean`` redacts the new
+    texts, in which values stand together that did not before.
     """
     calls = {at: call_words(step) for at, step in enumerate(trace.steps) if _is_silent(step)}
     if not calls:
@@ -218,13 +193,7 @@ def without_call_words(leaving: ReasoningTrace, kept: ReasoningTrace) -> Reasoni
 
 
 def call_words(step: Step) -> str:
-    """Return a tool call as source code, in at most 200 characters.
-
-    >>> from kp_middleware.traces import Tool
-    >>> given = {"amount": 250, "to": "EUR"}
-    >>> call_words(Step(step_id=0, type="tool_call", tool=Tool(name="convert"), input=given))
-    'convert(amount=250, to="EUR")'
-    """
+    """Return a tool call as source code, in at most 200 characters."""
     name = "" if step.tool is None else step.tool.name
     arguments = ", ".join(f"{key}={_written(value)}" for key, value in (step.input or {}).items())
     return _cut(f"{name}({arguments})", _MOST_CHARACTERS)
@@ -252,12 +221,8 @@ _NOT_SENT: Final = ("pending", "blocked", "rejected")
 class Rescan:
     """Redacts the bodies of outbox items again.
 
-    A program may have redacted by settings of its own. What such a one prepared is cleaned once
-    more, so that both have their way; what it blocked is left as it is.
-
-    Args:
-        outbox: Of the file.
-        settings: Whose rules are applied.
+    What a program with redaction settings of its own prepared is cleaned once more, so that both
+    have their way; what it blocked is left as it is.
     """
 
     def __init__(self, outbox: OutboxAdmin, settings: Settings) -> None:
@@ -298,12 +263,7 @@ class Rescan:
         return outcome
 
     def row(self, seq: int, *, alone: bool = False) -> Rescanned:
-        """Rewrite one row, or block it; unless it was sent, or cancelled by a decision.
-
-        Args:
-            seq: Of the run.
-            alone: Apply the settings here alone, to the local copy, whoever prepared the row.
-        """
+        """Rewrite one row, or block it, unless it was sent or cancelled; ``alone``: anew."""
         entry = self._care.entry(seq)
         redactor, body = self._policy.redactor, None
         if not alone and entry.redactor.partition("+")[2] != redactor.partition("+")[2]:
@@ -332,10 +292,7 @@ class Rescan:
         )
 
     def all_rows(self, *, alone: bool = False) -> dict[int, Rescanned]:
-        """Rescan every row that was not sent; return the outcome of each by its ``seq``.
-
-        What may have been sent before its file was damaged is not released by the way.
-        """
+        """Rescan every row that was not sent, but none that may have been before a damage."""
         return {seq: self._unless_lost(seq, alone) for seq in self._care.seqs(*_NOT_SENT)}
 
     def _unless_lost(self, seq: int, alone: bool) -> Rescanned:  # noqa: FBT001 - passed on

@@ -35,12 +35,7 @@ class _Solved(NamedTuple):
 
 
 class Estimating:
-    """Estimates whether runs did their task. Each kind of run is solved once per told run.
-
-    Args:
-        table: Of the file; it is the state, the same for all processes.
-        embedder: Compares runs; None without one.
-    """
+    """Estimates whether runs did their task. Each kind of run is solved once per told run."""
 
     def __init__(self, table: EstimateTable, embedder: Embedder | None) -> None:
         self._table = table
@@ -50,11 +45,7 @@ class Estimating:
     def of(
         self, seq: int, kind: Kind, own: Features, vector: Vector | None
     ) -> tuple[float | None, StoredEstimate | None]:
-        """Estimate the success of a run from those before it; outside of transactions.
-
-        Returns:
-            From 0 to 1, None where nothing is known; and what `save` stores.
-        """
+        """Return the probability of success, None where nothing is known, and what to `save`."""
         solved = self._current(seq, kind, own)
         if solved is None:
             return None, None

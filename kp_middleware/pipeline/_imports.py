@@ -29,16 +29,7 @@ from kp_middleware.traces import ReasoningTrace
 
 
 class Wanted(NamedTuple):
-    """The runs to import.
-
-    Attributes:
-        format: The name of a format, or ``auto``.
-        paths: Files and folders.
-        since_s: Runs that began earlier, in epoch seconds, are left out; None: none are.
-        domain: Of all of them, or None: that of the settings.
-        whole_sessions: Whether a session is one run.
-        shareable: Whether they may leave if they clear; else they are private.
-    """
+    """The runs to import; those that began before ``since_s`` are left out."""
 
     format: str
     paths: tuple[Path, ...]
@@ -49,11 +40,7 @@ class Wanted(NamedTuple):
 
     @classmethod
     def of(cls, format_: str, paths: Iterable[str | Path], **how: Any) -> Self:
-        """Return what is wanted; without a path, from where the tool of the format keeps its runs.
-
-        Raises:
-            ValueError: If there is no such format, file or folder: its text says what to name.
-        """
+        """Return what is wanted, by default from where the tool keeps its runs; else ValueError."""
         if format_ not in {"auto", *FORMATS}:
             raise ValueError(f"{format_!r} is no format: there are {', '.join([*FORMATS, 'auto'])}")
         named = tuple(map(Path, paths))
@@ -100,15 +87,6 @@ class Import:
 
     What is read waits in a file without a name, because runs are written and scored in the order
     of their times. What is written stays, also where the import is stopped.
-
-    Args:
-        store: Of the traces.
-        settings: Say how much is kept of a run, and what is taken out.
-        embedder: Measures novelty, or None.
-        wanted: Which runs.
-
-    Attributes:
-        formats: Counts of files by format.
     """
 
     def __init__(

@@ -47,16 +47,7 @@ _NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
 
 
 class Intake:
-    """Writes finished runs to the file.
-
-    Runs that wait in their thread are joined with what follows, and ended when nothing does.
-
-    Args:
-        store: Of the runs.
-        settings: Say what is kept of a run, what is filled in, and how long a part waits.
-        policy: What is taken out.
-        clock: Epoch seconds.
-    """
+    """Writes finished runs; what waits in its thread is joined with what follows, or ended."""
 
     def __init__(
         self,
@@ -75,14 +66,7 @@ class Intake:
         self._said: set[str] = set()
 
     def keep(self, run: Recorder | ReasoningTrace | Owned | ThreadEnd) -> list[int]:
-        """Write a run to the file without its secrets, unless it has no step.
-
-        Returns:
-            The places of what has changed: what of it is over waits to be scored.
-
-        Raises:
-            DatabaseError, sqlite3.OperationalError: If it could not be written: try again.
-        """
+        """Write a run without its secrets, unless it has no step; return what has changed."""
         if isinstance(run, ThreadEnd):
             with self._store.transaction():
                 changed = [self._end(paused, run) for paused in self._store.paused(run.thread)]
@@ -95,11 +79,7 @@ class Intake:
         return changed
 
     def bring_in(self, run: RecordedRun) -> tuple[int, ReasoningTrace] | None:
-        """Write a run of another tool, or what has been added to it since it was written.
-
-        Returns:
-            Its place and its clean document if it waits to be scored, else None.
-        """
+        """Write a run of another tool, or what was added to it; None if it need not be scored."""
         failed, known = None, privacy.KnownSecrets()
         try:
             clean = self._without_secrets(run, known)
@@ -164,10 +144,7 @@ class Intake:
         return []
 
     def _write_part(self, run: RecordedRun, known: privacy.KnownSecrets) -> list[int]:
-        """Write a run, joined with the one that it continues: one trace, with the id of the first.
-
-        The ids of the others lead to it: programs were told them before.
-        """
+        """Write a run, joined with the one it continues: one trace, to which both ids lead."""
         earlier = self._before(run)
         if earlier is None:
             whole = self._alone(run)
@@ -180,12 +157,11 @@ class Intake:
         return [self._record(whole, earlier.seq, aliases)]
 
     def _before(self, run: RecordedRun) -> PausedRun | None:
-        """Return the paused run that this one continues, or None.
+        """Return the paused run of the same thread that this one continues, or None.
 
-        It is of the same thread: the run whose question is answered, else the newest that waits for
-        a turn, or for a person and has the same agent. Where the agent begins anew instead,
-        LangGraph drops its questions: they are only marked as left, because another agent without
-        a name may have asked them.
+        It is the one whose question is answered, else the newest that waits for a turn, or for a
+        person and has the same agent. Where the agent begins anew instead, LangGraph drops its
+        questions: they are only marked, because another agent without a name may have asked them.
         """
         if run.part is None:
             return None

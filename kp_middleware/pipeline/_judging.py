@@ -60,14 +60,7 @@ class _Question:
 
 
 class Judging:
-    """Asks each run's judge once, one at a time.
-
-    While an answer that is late is still being worked on, no other run's judge is asked: a judge
-    that hangs leaves one thread behind, not one for each run.
-
-    Args:
-        on_answer: Called on the judge's thread when it has answered.
-    """
+    """Asks each run's judge once, one at a time: one that hangs leaves one thread behind."""
 
     def __init__(self, on_answer: Callable[[], None]) -> None:
         self._on_answer = on_answer
@@ -88,11 +81,7 @@ class Judging:
         return run in self._judges
 
     def told(self, run: str, trace: ReasoningTrace) -> float | None:
-        """Return the probability of success that the run's judge tells, or None if none does.
-
-        Raises:
-            JudgeNotReadyError: If it has not answered yet.
-        """
+        """Return the probability of success that the run's judge tells, or None if none does."""
         question = self._question
         if question is None or (question.is_answered.is_set() and question.trace_id != trace.id):
             question = _Question(self._judges[run], trace, self._on_answer)

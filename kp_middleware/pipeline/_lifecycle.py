@@ -22,13 +22,7 @@ _ending: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
 
 
 def start_daemon(name: str, work: Callable[[], None], *, ends: bool = False) -> threading.Thread:
-    """Begin to work in the background.
-
-    Args:
-        name: Of the thread.
-        work: What it does.
-        ends: Whether it ends soon when it is told to: then the end of the program waits for it.
-    """
+    """Begin to work in the background; the program's end waits for what ``ends`` soon."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     if ends:
         _ending.add(thread)
@@ -39,8 +33,7 @@ def start_daemon(name: str, work: Callable[[], None], *, ends: bool = False) -> 
 def wait_for_ends(timeout_s: float) -> None:
     """Wait for the threads that were told to end.
 
-    Python stops daemon threads wherever they are; inside a library of C++, such as the embedding
-    model's, that aborts the whole program.
+    A daemon thread that Python stops inside the embedding model's library aborts the program.
     """
     deadline = time.monotonic() + timeout_s
     for thread in list(_ending):
@@ -110,12 +103,6 @@ class Retention:
     """Removes traces that are too old, once an hour.
 
     A clock that jumps forward while we run makes nothing older than a day more than it is.
-
-    Args:
-        store: Of the traces.
-        days: How old a trace becomes; None means any age.
-        clock: Epoch seconds; may be set while we run.
-        steady: Seconds, of a clock that nobody sets.
     """
 
     def __init__(

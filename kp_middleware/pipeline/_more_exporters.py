@@ -25,13 +25,7 @@ _UNFINISHED: Final = frozenset({"recorded", "paused"})
 
 
 class MoreExporter(NamedTuple):
-    """An exporter beside the outbox.
-
-    Attributes:
-        exporter: Takes the runs.
-        send: ``cleared`` for what may leave by the gate, or ``all`` that is not private.
-        since: The first run that it is given began at this instant, or later.
-    """
+    """An exporter beside the outbox; ``since`` is when the first run that it is given began."""
 
     exporter: OwnExporter
     send: Literal["cleared", "all"]
@@ -46,12 +40,7 @@ class MoreExporter(NamedTuple):
         send: Literal["cleared", "all"],
         since: str,
     ) -> "MoreExporter":
-        """Return one of a user's.
-
-        Raises:
-            TypeError: If the exporter is not callable.
-            ValueError: If ``send`` is neither ``cleared`` nor ``all``.
-        """
+        """Return one of a user's; raises as `KnowledgePulse.add_exporter`."""
         if send not in {"cleared", "all"}:
             raise ValueError(f'send is "cleared" or "all", this is {send!r}')
         named: Any = name or getattr(exporter, "name", None)
@@ -106,11 +95,7 @@ def _may_leave(
 def prepared(
     run: Run, document: str, attempts: int, *, settings: Settings, policy: privacy.Policy
 ) -> ExportedRun:
-    """Return what leaves of a run: redacted as for the outbox, and scanned as it leaves.
-
-    Raises:
-        RedactionError: If it is not certain that the rest is clean.
-    """
+    """Return what leaves of a run: redacted as for the outbox, and scanned as it leaves."""
     trace = ReasoningTrace.model_validate_json(document)
     level = trace.metadata.privacy_level
     redacted = privacy.redact_trace(trace, level=level, policy=policy).trace

@@ -108,20 +108,7 @@ _PATIENCE_S: Final = 10.0  # with a worker that keeps no run for so long, and do
 
 
 class Pipeline:
-    """Take finished runs from the agents' threads, and end with the process.
-
-    No thread is started before the first run.
-
-    Args:
-        store: Keeps the runs.
-        settings: Of the pipeline.
-        embedder: Measures novelty, or None.
-        gate: The user's own rule for what may leave, or None.
-        exporter: Where runs go in place of the registry, or None.
-
-    Attributes:
-        closed: Whether nothing more is taken.
-    """
+    """Take finished runs from the agents' threads; no thread is started before the first."""
 
     def __init__(
         self,
@@ -304,11 +291,7 @@ class Pipeline:
 
 
 def _start_afresh_in_the_child() -> None:
-    """Restart the workers after a fork, which copies locks but no threads.
-
-    Connections of the parent are closed by `Database`, whose hook runs first: it was imported
-    before.
-    """
+    """Restart the workers after a fork, which copies locks but no threads."""
     for pipeline in still_open():
         pipeline.start_in_a_child()
 

@@ -15,13 +15,7 @@ from kp_middleware.traces import ReasoningTrace
 
 
 class ThreadEnd(NamedTuple):
-    """The end of a thread: no further run follows.
-
-    Attributes:
-        thread: The fingerprint of its id.
-        success: Whether its task was done, or None where nobody says.
-        confidence: How sure of it, 0 to 1, or None.
-    """
+    """The end of a thread, named by its fingerprint: no further run follows."""
 
     thread: str
     success: bool | None
@@ -35,14 +29,7 @@ class ThreadEnd(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """Feedback on a run, given after its end.
-
-    Attributes:
-        trace_id: Of the run's trace.
-        success: Whether its task was done, or None where nothing is said of it.
-        confidence: How sure of it, 0 to 1, or None where nothing is said of it.
-        given_at_s: Epoch seconds.
-    """
+    """Feedback on a run, given after its end; None where nothing is said of it."""
 
     trace_id: str
     success: bool | None
@@ -101,8 +88,7 @@ _Waiting: TypeAlias = tuple[FinishedRun, int]
 class RunQueue:
     """First in, first out; bounded by bytes.
 
-    The agent's thread counts under a lock and puts. The lock and the queue are reentrant, because a
-    finalizer may end a run in the middle.
+    The lock and the queue are reentrant: a finalizer may end a run in the middle.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -231,10 +217,7 @@ class RunQueue:
     ) -> None:
         """Return when no run is in memory alone, or none can be kept, or none was for so long.
 
-        Args:
-            since_s: Monotonic seconds: what was before does not count.
-            patience_s: With a worker that may only be slow.
-            patience_in_trouble_s: With one that has failed and tries again.
+        ``since_s`` is monotonic; in trouble, a worker has failed and tries again.
         """
         with self._changed:
             while self.waiting and not self._stuck:

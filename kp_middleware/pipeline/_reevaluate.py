@@ -36,13 +36,7 @@ _LEFT: Final = ("sent", "sending")
 
 
 class Reevaluation:
-    """Evaluates stored runs again, and lets the outbox follow. Nothing is sent twice.
-
-    Args:
-        store: Of the traces.
-        dispatch: Queues what clears now.
-        gate: Today's.
-    """
+    """Evaluates stored runs again, and lets the outbox follow. Nothing is sent twice."""
 
     def __init__(
         self,
@@ -62,14 +56,7 @@ class Reevaluation:
         return cls(store, dispatch, gate_of(settings))
 
     def learn(self, feedback: Feedback) -> bool:
-        """Store feedback, and evaluate the run again if it has a score.
-
-        Returns:
-            False if the trace was told the same before: nothing changes.
-
-        Raises:
-            TraceNotFoundError: If no trace has this id.
-        """
+        """Store feedback and evaluate the run again; False if it was told the same before."""
         with self._store.transaction():
             before = self._store.belief(feedback.trace_id)
             if before is None:
@@ -100,14 +87,7 @@ class Reevaluation:
         before: PastRun,
         p_success: float | None = None,
     ) -> bool:
-        """Store another evaluation of a scored trace, and all that follows but what takes long.
-
-        Must be in a transaction. The outbox's row follows also where only success and confidence
-        have changed in the row of the trace.
-
-        Returns:
-            Whether it has to be queued, after the transaction.
-        """
+        """Store another evaluation in a transaction; return whether to queue it after that."""
         verdict, leaves = self._delivered(seq, evaluation.verdict, before)
         told = evaluation._replace(verdict=verdict)
         self._store.save_evaluation(seq, told, p_success=p_success)

@@ -32,12 +32,8 @@ ROUNDING: Final = 1e-6  # of a similarity: it depends on where in memory a vecto
 class Replayed(NamedTuple):
     """One run, and what it would be today.
 
-    Attributes:
-        run: As it was read.
-        today: What an evaluation needs to know of it; None where it was not asked for, or cannot be
-            had.
-        vector: Float32, little-endian, where it had none by today's embedder and has one now.
-        seen: What an estimate reads of it; None where `today` is.
+    ``today`` and ``seen`` are None where they were not asked for, or cannot be had; ``vector`` is
+    set where it had none by today's embedder.
     """
 
     run: PastRun
@@ -55,16 +51,7 @@ class Seen(NamedTuple):
 
 
 class Replay:
-    """Takes runs in the order in which they were recorded, as if each had ended just then.
-
-    Args:
-        settings: Today's.
-        embedder: Today's, loaded; None means novelty is 0.5.
-        document: The ReasoningTrace at a place, as JSON.
-
-    Attributes:
-        unread: The ids of those whose document cannot be read.
-    """
+    """Takes runs in the order of recording; ``unread`` are the ids of those that cannot be read."""
 
     def __init__(
         self,
@@ -89,11 +76,7 @@ class Replay:
             self._cache.add(_from_bytes(vector), key, embedder=self._name or "")
 
     def of(self, runs: Sequence[PastRun]) -> Iterator[Replayed]:
-        """Replay the next runs; those not selected are only remembered.
-
-        Raises:
-            EmbedderError: If the model cannot be used.
-        """
+        """Replay the next runs; those not selected are only remembered."""
         traces = {run.seq: trace for run in runs if (trace := self._read(run)) is not None}
         unembedded = [traces[run.seq] for run in runs if run.seq in traces and not run.vector]
         vectors = self._embedded(unembedded)

@@ -50,16 +50,6 @@ class Rescoring:
     way or was rejected keeps its score; it only gets a vector and features, so that others are
     compared with it. What was embedded before it was cut off is not embedded again.
 
-    Args:
-        store: Of the runs; for a dry run, to read from it is enough.
-        settings: Today's.
-        embedder: Today's; None means novelty is 0.5.
-        selection: Which runs.
-        dry_run: Count what would become of them, and write nothing.
-
-    Attributes:
-        counts: What became of the runs so far.
-
     Raises:
         EmbedderUnavailableError: If there is no model: nothing is changed then.
         EmbedderNotReadyError: If it is on its way.
@@ -98,11 +88,7 @@ class Rescoring:
         return self._replay.unread
 
     def steps(self) -> Iterator[int]:
-        """Rescore in short steps; yield how many of the selected runs each has done.
-
-        Raises:
-            DatabaseError, sqlite3.Error: If the file cannot be used: what is done is done.
-        """
+        """Rescore in short steps; yield how many of the selected runs each has done."""
         self._replay.remember(self._runs.before(self._done + 1, self._settings.cache_size))
         while runs := self._runs.after(self._done, _BATCH):
             replayed = self._replay.of(runs)
@@ -140,11 +126,7 @@ class Rescoring:
         return p
 
     def _place_vector(self, now: PastRun, new: bytes | None) -> None:
-        """Give a run the vector that it lacks, and keep the vectors in the order of the runs.
-
-        That is the order in which caches forget them: what is written for an older run must not
-        stand behind a newer one's.
-        """
+        """Give a run the vector it lacks; vectors stay in the order of runs, as caches forget."""
         if now.vector_seq is None:
             if new is not None:
                 self.counts["embedded"] += 1
@@ -180,12 +162,7 @@ class Rescoring:
     ) -> Evaluation:
         """Evaluate a run by how it ended as far as is known now: there may have been feedback.
 
-        Args:
-            now: What is stored.
-            today: What is measured anew.
-            ending: How it ended.
-            p: The probability of success, as it is estimated today.
-            p_then: The same with what was told before the first feedback: it is ranked by that.
+        It is ranked by ``p_then``, the estimate with what was told before the first feedback.
         """
         weights = self._replay.weights(now.domain)
         run = today.ended(success=ending.success, confidence=ending.confidence)
@@ -199,10 +176,7 @@ class Rescoring:
         return self._reevaluation.evaluate(now.seq, run, weights, now)
 
     def _stands(self, now: PastRun, evaluation: Evaluation) -> bool:
-        """Return whether neither score nor decision would change.
-
-        What a day had no room for does not go another day because it was scored again.
-        """
+        """Return whether neither score nor decision would change; a day's limit stays met."""
         score, verdict = evaluation
         if not _is_as_before(now, score):
             return False

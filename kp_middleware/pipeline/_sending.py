@@ -45,16 +45,7 @@ _WORTH_WAITING_S: Final = 60.0  # past a deadline: what is due sooner may come s
 class SendingWorker:
     """Sends what is in the outbox: only where there is a key, or an exporter of the user's.
 
-    While the file cannot be used, nothing more is sent; one warning says why.
-
-    Args:
-        store: Of the runs.
-        settings: Of the pipeline.
-        exporter: Where they go.
-        outbox_of: Returns what is to be sent, in the sending thread; by default the outbox.
-
-    Attributes:
-        trouble: Why nothing is sent now, and what to do about it; None if all is well.
+    ``trouble`` says why nothing is sent now, and what to do about it; None if all is well.
     """
 
     def __init__(
@@ -88,11 +79,7 @@ class SendingWorker:
                     self._thread = start_daemon("kp-sending", self._work)
 
     def stop(self, timeout_s: float) -> None:
-        """Stop after the trace in hand; the others stay in the outbox.
-
-        A trace that the registry says nothing to until the time is over is given back: the next
-        process sends it at once.
-        """
+        """Stop after the trace in hand; one that the registry is silent to is given back."""
         self._stopping.set()
         self._wake.set()
         thread = self._thread  # it takes itself off when it ends
@@ -110,12 +97,7 @@ class SendingWorker:
             )
 
     def wait_until_sent(self, deadline: float, look: Callable[[], None] = lambda: None) -> None:
-        """Return when all is sent, or the time is over; at once if nothing goes for much longer.
-
-        Args:
-            deadline: On the monotonic clock.
-            look: Called about once a second meanwhile.
-        """
+        """Return when all is sent, or the time is over; at once if nothing goes for much longer."""
         while (left_s := deadline - time.monotonic()) > 0:
             with self._resting:
                 may_end = partial(self._rests_until_after, deadline + _WORTH_WAITING_S)
@@ -216,11 +198,7 @@ def destination(settings: Settings, exporter: Registry | OwnExporter | None) -> 
 
 
 def shared_link(settings: Settings) -> Link | None:
-    """Return a connection to the shared log; None where there is none.
-
-    Raises:
-        MissingExtraError: If psycopg is not installed.
-    """
+    """Return a connection to the shared log; None where there is none."""
     if settings.shared is None:
         return None
     with no_fork():
@@ -246,18 +224,9 @@ def shared_pace(registry: Registry, settings: Settings, link: Link | None) -> Sh
 
 
 def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> str | None:
-    """Send until all is sent, or the time is over; end early if nothing goes for much longer.
+    """Send until all is sent or the time is over; return why the file could not be used, or None.
 
-    Programs that send meanwhile share the pace, and no trace is sent by two. The request in hand
-    when the time is over has its own time to end.
-
-    Args:
-        settings: Of whoever waits.
-        timeout_s: How long to go on.
-        look: Called about once a second.
-
-    Returns:
-        Why the file could not be used, and what to do about it; None if it could.
+    Ends early if nothing goes for much longer. ``look`` is called about once a second.
 
     Raises:
         KnowledgePulseError: If nothing may be sent by these settings.
@@ -278,10 +247,6 @@ def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> 
 def check_key(registry: Registry, settings: Settings) -> bool:
     """Ask whether the registry knows the key, and whether that may write.
 
-    Args:
-        registry: Whom to ask, and with which key.
-        settings: Say where the pace is kept.
-
     Returns:
         False if it knows the key, and cannot be asked for more while sending pauses.
 
@@ -301,13 +266,8 @@ def check_key(registry: Registry, settings: Settings) -> bool:
 class Reconciliation(NamedTuple):
     """The comparison of a file's outbox with its registry.
 
-    Attributes:
-        registry: Its URL.
-        agent_id: Whose documents were compared.
-        there: How many that were sent from the file are there.
-        missing: The rows of those that are not.
-        of_others: How many were sent for another agent, or for none: they are not in its export.
-        unknown: How many are there that the file has not sent.
+    ``missing`` are the rows of what was sent and is not there; ``of_others`` counts what was sent
+    for another agent or none, ``unknown`` what is there and was not sent from the file.
     """
 
     registry: str
@@ -319,11 +279,7 @@ class Reconciliation(NamedTuple):
 
 
 def reconcile(settings: Settings, outbox: OutboxAdmin) -> Reconciliation:
-    """Compare what was sent from a file with what its registry has of the user's agent.
-
-    Raises:
-        KnowledgePulseError: If the registry cannot be asked, with what to do.
-    """
+    """Compare what was sent from a file with what its registry has of the user's agent."""
     url, agent_id = settings.registry_url, settings.agent_id
     if agent_id is None:
         raise KnowledgePulseError("set KP_AGENT_ID to the API key's agent")
@@ -343,11 +299,7 @@ def reconcile(settings: Settings, outbox: OutboxAdmin) -> Reconciliation:
 
 
 def _registry(settings: Settings, remedy: str) -> Registry:
-    """Return the user's registry.
-
-    Raises:
-        KnowledgePulseError: If there is no API key; the remedy says what to do.
-    """
+    """Return the user's registry; without an API key, raise with the remedy."""
     if settings.api_key is None:
         raise KnowledgePulseError(remedy)
     try:

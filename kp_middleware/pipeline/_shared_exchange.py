@@ -49,14 +49,7 @@ _REFUSED: Final = ("22", "23", "54")  # classes of SQLSTATE: this row, not the s
 
 
 class Exchange:
-    """One pass: what waits in the file goes to the log, and what is there comes here.
-
-    Args:
-        store: Of the runs; of this thread alone.
-        settings: Of the pipeline.
-        gate: The user's own, or None.
-        exporter: Where runs go; None if this program sends none.
-    """
+    """One pass: what waits in the file goes to the log, and what is there comes here."""
 
     def __init__(
         self,
@@ -95,12 +88,7 @@ class Exchange:
         self._pull_at_s = self._beat_at_s = 0.0
 
     def run(self) -> bool:
-        """Do what there is to do; return whether more is left that can be done at once.
-
-        Raises:
-            SharedLogError: If the log cannot be used now.
-            DatabaseError, sqlite3.Error: If the file cannot be used now.
-        """
+        """Do what there is to do; return whether more is left that can be done at once."""
         if not self._runs.take_lease(_LEASE_S):
             return False
         try:

@@ -26,17 +26,11 @@ _LAST_PATIENCE_S: Final = 0.3  # where a process ends
 
 
 class SharedPace:
-    """A ``PaceKeeper``: one process sends at a time, and all of them at one pace.
+    """Lets one process send at a time, and all of them at one pace. Nothing here raises.
 
     What is going to be asked is in the file before it is asked: where no file can be used, nothing
-    is sent. Nothing here raises.
-
-    Args:
-        table: What all processes know.
-        beside: The same next to the file of traces, for where the first cannot be used: a process
-            that sends can write there, so that all of one file still keep one pace.
-        longest_request_s: Who is silent for this and half a minute has lost its turn.
-        clock: Epoch seconds; may be set while we run.
+    is sent. Where ``table`` cannot be used, ``beside``, next to the file of traces, is: who sends
+    can write there. Who is silent for ``longest_request_s`` and half a minute has lost its turn.
     """
 
     def __init__(
@@ -100,8 +94,7 @@ class SharedPace:
     def settle_and_release(self, answer: Change, /) -> None:
         """Note what the last answer may have meant, and let others have their turn.
 
-        Where the file is locked our turn ends by itself, and the request counts as one that nobody
-        has seen the answer to.
+        Where the file is locked, our turn ends by itself, and the request counts as unanswered.
         """
 
         def end(pace: Pace, now: float) -> Pace:

@@ -28,15 +28,7 @@ _luck: Final = random.Random().random  # noqa: S311 - spreads attempts; a progra
 class SharedWorker:
     """The thread ``kp-shared``: one process of a file at a time ships for all.
 
-    Args:
-        store: Of the runs.
-        settings: Of the pipeline.
-        gate: The user's own, or None.
-        exporter: Where runs go; None if this program sends none.
-        on_due: Called when any host has something to send.
-
-    Attributes:
-        trouble: Why the shared log cannot be used now, and what to do; None if all is well.
+    ``trouble`` says why the shared log cannot be used now, and what to do.
     """
 
     def __init__(

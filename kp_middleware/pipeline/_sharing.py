@@ -24,10 +24,6 @@ class Sharing:
 
     What a fixed threshold withholds here it would withhold with all that other hosts know: novelty
     only falls. So only what would clear asks, and all runs where a share or another gate decides.
-
-    Args:
-        runs: Of the file.
-        gate: Decides.
     """
 
     def __init__(self, runs: SharedRuns, gate: Gate) -> None:
@@ -37,11 +33,7 @@ class Sharing:
 
     @classmethod
     def of(cls, store: Store, settings: Settings, gate: Gate) -> Self | None:
-        """Return one where several hosts share a log, else None.
-
-        Raises:
-            TypeError: If the store is one of the user's own.
-        """
+        """Return one where several hosts share a log, else None; a user's own store raises."""
         if settings.shared is None:
             return None
         if not isinstance(store, SqliteStore):
@@ -78,16 +70,8 @@ class Sharing:
 class Candidate(NamedTuple):
     """A run that asks, read and redacted before the log is locked.
 
-    Attributes:
-        asking: As it was measured.
-        trace: Its document, with the ending as it is known now.
-        ending: How it ended.
-        body: What would leave of it; None if it is not certain that this is clean.
-        redactions: What its placeholders stand for: JSON counts by label.
-        why_not: Why there is no body.
-        facts: As they stand in the log.
-        delivery: Why it stays all the same where it clears: a key of `DELIVERY`, or None.
-        run: What the formula reads, but for the nearest.
+    ``body`` is what would leave, None where it is not certainly clean: ``why_not`` says why.
+    ``delivery`` is a key of `DELIVERY`; ``run`` lacks the nearest.
     """
 
     asking: Asking
@@ -102,13 +86,7 @@ class Candidate(NamedTuple):
 
 
 class Documents:
-    """Redacts runs as they would leave, and makes rows of the log of them.
-
-    Args:
-        settings: Say how documents are shared.
-        policy: What is taken out of them.
-        pod: The name of the file.
-    """
+    """Redacts runs as they would leave, and makes rows of the log of them."""
 
     def __init__(self, settings: Settings, policy: Policy, pod: str) -> None:
         self._settings = settings
@@ -189,11 +167,7 @@ class Documents:
 
 
 def with_score(body: bytes, score: float) -> bytes:
-    """Return a prepared body with another score, which needs no redaction.
-
-    >>> with_score(b'{"metadata":{"quality_score":0.5}}', 0.25)
-    b'{"metadata":{"quality_score":0.25}}'
-    """
+    """Return a prepared body with another score, which needs no redaction."""
     document = json.loads(body)
     if document["metadata"]["quality_score"] == score:
         return body

@@ -52,11 +52,6 @@ class NextRun:
     in vain. So we come to its runs only when they have waited for a moment under our eyes; where
     we meet another process all the same, we go on at another place. What waits when we begin may
     be a dead process's: that we do at once.
-
-    Args:
-        store: Of the file.
-        luck: From 0 to 1, the other place.
-        steady: Seconds, of a clock that nobody sets.
     """
 
     def __init__(
@@ -159,11 +154,7 @@ class Stages:
         self._estimating = None if table is None else Estimating(table, embedder)
 
     def keep(self, run: FinishedRun) -> None:
-        """Write a run, if it has a step, to the file without its secrets, or what is told of one.
-
-        Raises:
-            DatabaseError, sqlite3.OperationalError: If it could not be written: try again.
-        """
+        """Write a run, if it has a step, without its secrets, or what is told of one."""
         if isinstance(run, Feedback):
             self._learn(run)
         else:
@@ -174,13 +165,10 @@ class Stages:
     def score_next(self, *, at_once: bool = False) -> bool:
         """Score a run that waits, ours first, or do what else is left; False if nothing is, now.
 
-        Args:
-            at_once: Also runs that another process may be about to score.
+        ``at_once`` includes runs that another process may be about to score.
 
         Raises:
-            EmbedderNotReadyError: If it waits for the model.
-            JudgeNotReadyError: If it waits for a judge.
-            DatabaseError, sqlite3.OperationalError: If the file cannot be used now.
+            EmbedderNotReadyError, JudgeNotReadyError: If it waits for the model, or for a judge.
         """
         seq = self._next.oldest(at_once=at_once)
         if seq is not None:
@@ -189,14 +177,7 @@ class Stages:
         return self._dispatch.queue_left() or self.end_overdue()
 
     def bring_in(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
-        """Write runs of other tools in their order and score them; yield how many are done.
-
-        While some are embedded, the next are redacted and written.
-
-        Raises:
-            EmbedderNotReadyError: If the model is being downloaded; what is written waits.
-            DatabaseError, sqlite3.OperationalError: If the file cannot be used now.
-        """
+        """Write runs of other tools in their order and score them; yield how many are done."""
         written: deque[tuple[int, ReasoningTrace]] = deque()
         taken = 0
 

@@ -37,18 +37,7 @@ _RESCUE_AGAIN_S: Final = 60.0
 
 
 class FileTrouble:
-    """The worker's state while its file cannot be used.
-
-    Args:
-        queue: Who waits for it is told.
-        db: The file.
-        mend: Rescues it; None where there was nothing to rescue, or another process does.
-        is_silent: Whether somebody else says what is wrong.
-
-    Attributes:
-        is_there: Whether the file could not be used the last time.
-        words: Why it cannot, and what to do about it; None if it can.
-    """
+    """The worker's state while its file cannot be used; ``words`` say why, and what to do."""
 
     def __init__(
         self,
@@ -123,7 +112,6 @@ class ScoringWorker:
 
     Keeping goes before scoring: what is in the file, a crash cannot take. While the file cannot be
     used, runs wait in the queue; one warning says why.
-
     """
 
     def __init__(
