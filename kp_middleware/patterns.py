@@ -3,35 +3,14 @@ r"""Patterns that users write, such as ``/ACME-\d+/``, in the syntax of RE2.
 RE2 takes time in proportion to the text, whatever the pattern: no pattern can hang the agent.
 """
 
-from collections.abc import Iterator
+import re
 from functools import cache
-from typing import Protocol
+from typing import TypeAlias
 
 from kp_middleware.errors import MissingExtraError
 
-
-class Match(Protocol):
-    """The place where a pattern was found."""
-
-    def span(self, group: int = 0, /) -> tuple[int, int]:
-        """Return the start and end of a group; -1 if it took no part."""
-
-
-class Pattern(Protocol):
-    """A compiled pattern."""
-
-    @property
-    def groups(self) -> int:
-        """The number of groups."""
-
-    def finditer(self, text: str, /) -> Iterator[Match]:
-        """Yield each match, from left to right."""
-
-    def search(self, text: str, /) -> Match | None:
-        """Return the first match, or None."""
-
-    def fullmatch(self, text: str, /) -> Match | None:
-        """Return the match if it is the whole text, or None."""
+Pattern: TypeAlias = re.Pattern[str]
+"""RE2's own has the same methods."""
 
 
 def is_pattern(text: str) -> bool:

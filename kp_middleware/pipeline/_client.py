@@ -168,10 +168,14 @@ class KnowledgePulse(Reading):
         Raises:
             TypeError: If a confidence is not a function.
         """
-        if function is None:
-            naming = Naming(name, objective, domain, extractors_of(confidence), owner)
-            return lambda function: self._capture(function, naming)
-        return self._capture(function, Naming())
+        naming = Naming(name, objective, domain, extractors_of(confidence), owner)
+
+        def record(function: Any) -> Any:
+            if not self.settings.enabled:
+                return function
+            return captured(function, lambda: self.start_recording("python"), naming)
+
+        return record if function is None else record(function)
 
     @overload
     def tool(self, function: F, /) -> F: ...
@@ -186,9 +190,11 @@ class KnowledgePulse(Reading):
             function: With ``@kp.tool``; or use ``@kp.tool(name="search")``.
             name: Of the tool; by default the function's.
         """
-        if function is None:
-            return lambda function: self._tool(function, name)
-        return self._tool(function, name)
+
+        def record(function: Any) -> Any:
+            return recorded_tool(function, name) if self.settings.enabled else function
+
+        return record if function is None else record(function)
 
     def add_exporter(
         self,
@@ -369,14 +375,6 @@ class KnowledgePulse(Reading):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _capture(self, function: F, naming: Naming) -> F:
-        if not self.settings.enabled:
-            return function
-        return captured(function, lambda: self.start_recording("python"), naming)
-
-    def _tool(self, function: F, name: str | None) -> F:
-        return recorded_tool(function, name) if self.settings.enabled else function
 
 
 def _renew_the_lock() -> None:

@@ -72,8 +72,16 @@ class Dispatch:
 
     def queue(self, seq: int, trace: ReasoningTrace, score: float) -> None:
         """Put a trace that cleared into the outbox; after a crash, whoever starts next does it."""
+        redactor = self._policy.redactor
         try:
-            self._add(seq, self._prepared(trace, score))
+            leaving = self._prepared(trace, score)
+            with self._store.transaction():
+                if isinstance(leaving, str):
+                    self._outbox.add_blocked(seq, leaving, redactor=redactor)
+                else:
+                    body, redactions = leaving
+                    self._outbox.add(seq, body, redactor=redactor, redactions=redactions)
+                self._outbox.sync(seq)
         except BaseException:
             self._caught_up, self._looked_until = False, min(self._looked_until, seq - 1)
             raise
@@ -111,14 +119,6 @@ class Dispatch:
     def _awaits_confirmation(self, ending: Ending) -> bool:
         return self._settings.forward_only == "confirmed" and not ending.is_confirmed
 
-    def any_pending(self) -> bool:
-        """Return whether an outbox item waits to be sent, and may be."""
-        return self._sends and self._outbox.any_pending()
-
-    def sync(self, seq: int) -> None:
-        """Let the outbox item of a trace follow after the trace has changed."""
-        self._outbox.sync(seq)
-
     def _prepared(self, trace: ReasoningTrace, score: float) -> Prepared | str:
         """Return the payload, or why there is none; slow, so call it outside transactions."""
         try:
@@ -129,15 +129,13 @@ class Dispatch:
             logger.warning("trace %s stays here: %s", trace.id, error)
             return str(error)
 
-    def _add(self, seq: int, leaving: Prepared | str) -> None:
-        redactor = self._policy.redactor
-        with self._store.transaction():
-            if isinstance(leaving, str):
-                self._outbox.add_blocked(seq, leaving, redactor=redactor)
-            else:
-                body, redactions = leaving
-                self._outbox.add(seq, body, redactor=redactor, redactions=redactions)
-            self._outbox.sync(seq)
+    def any_pending(self) -> bool:
+        """Return whether an outbox item waits to be sent, and may be."""
+        return self._sends and self._outbox.any_pending()
+
+    def sync(self, seq: int) -> None:
+        """Let the outbox item of a trace follow after the trace has changed."""
+        self._outbox.sync(seq)
 
 
 def prepare_payload(

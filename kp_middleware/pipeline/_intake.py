@@ -4,19 +4,15 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Collection
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from kp_middleware import privacy
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.pipeline._clean import (
-    OpenSecrets,
-    without_known,
-    without_secrets,
-    without_words,
-)
 from kp_middleware.pipeline._queue import Owned, ThreadEnd
 from kp_middleware.recording import (
     Limits,
@@ -31,7 +27,7 @@ from kp_middleware.recording import (
 from kp_middleware.runs import RecordedRun, ThreadPart, fingerprint
 from kp_middleware.settings import Settings
 from kp_middleware.storage import PausedRun, Store
-from kp_middleware.traces import ReasoningTrace
+from kp_middleware.traces import Outcome, ReasoningTrace, Step, Task
 
 logger = logging.getLogger("kp_middleware")
 
@@ -41,28 +37,30 @@ _THERE: Final = (
 )
 _VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
 _LEVELS: Final = ("aggregated", "federated", "private")  # that which removes most first
-
-
+_MOST_SECRETS: Final = 10_000
+_UNREDACTED: Final = "(not kept: it could not be redacted)"
+_SPOKEN_FACTS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
+_UNSPOKEN_METADATA: Final = {
+    "task_domain": "general",
+    "agent_id": None,
+    "framework": None,
+    "validated_by": None,
+}
+_UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "facts": (), "part": None}
 _NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
 
 
 class Intake:
     """Writes finished runs; what waits in its thread is joined with what follows, or ended."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        policy: privacy.Policy,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, store: Store, settings: Settings, policy: privacy.Policy) -> None:
         self._store = store
         self._settings = settings
         self._limits = Limits.of(settings)
         self._policy = policy
-        self._clock = clock
         self._waits_s = {"human": settings.paused_ttl_s, "turn": settings.thread_idle_s}
-        self._secrets = OpenSecrets()
+        self._secrets: dict[str, privacy.KnownSecrets] = {}
+        """Of threads in which a run waits, by fingerprint: they are never written."""
         self._said: set[str] = set()
 
     def keep(self, run: Recorder | ReasoningTrace | Owned | ThreadEnd) -> list[int]:
@@ -85,7 +83,7 @@ class Intake:
             clean = self._without_secrets(run, known)
         except RedactionError as error:
             logger.warning("trace %s is kept without its texts: %s", run.trace.id, error)
-            clean, failed = without_words(run), error
+            clean, failed = _without_words(run), error
         with self._store.transaction():
             stored = self._store.reading(run.trace.id)
             if stored is not None and not stored.says_less_than(run):
@@ -100,7 +98,7 @@ class Intake:
         if self.next_end_in_s() > 0:
             return []
         with self._store.transaction():
-            overdue = self._store.overdue(instant(self._clock()))
+            overdue = self._store.overdue(instant(time.time()))
             changed = [self._end(paused, _NOBODY_SAYS) for paused in overdue]
         self._forget_secrets()
         return changed
@@ -108,17 +106,22 @@ class Intake:
     def next_end_in_s(self) -> float:
         """Return the seconds until the next waiting run times out; infinity if none waits."""
         until = self._store.next_overdue()
-        return math.inf if until is None else max(0.0, epoch_s(until) - self._clock())
+        return math.inf if until is None else max(0.0, epoch_s(until) - time.time())
 
     def _keep(self, recorded: RecordedRun, *, is_ours: bool) -> list[int]:
-        known = self._secrets.of(recorded)
+        thread = None if recorded.part is None else recorded.part.thread
+        known = self._secrets.get(thread or "") or privacy.KnownSecrets()
         try:
             clean = self._without_secrets(recorded, known)
             kept = self._write(clean, known, is_ours=is_ours)
         except RedactionError as error:
             logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
-            return self._write(without_words(recorded), known, is_ours=is_ours, failed=error)
-        self._secrets.keep(recorded, known)
+            return self._write(_without_words(recorded), known, is_ours=is_ours, failed=error)
+        if thread is not None and known:
+            self._secrets.pop(thread, None)
+            self._secrets[thread] = known
+            while sum(map(len, self._secrets.values())) > _MOST_SECRETS:
+                del self._secrets[next(iter(self._secrets))]
         return kept
 
     def _write(
@@ -133,7 +136,8 @@ class Intake:
         with self._store.transaction():
             if (stored := self._store.reading(run.trace.id)) is not None:
                 if not is_ours:
-                    self._say_that_it_is_there(run)
+                    shield.count("submit: a trace with the id of one in the file")
+                    self._warn_once(_THERE, _THERE, run.trace.id)
                     return []
                 if not stored.is_of(run):  # else it was written, and is tried again
                     run = _under_another_id(run)
@@ -152,7 +156,7 @@ class Intake:
         parts = (earlier.run, run)  # in the order of their start, not of writing
         first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
         whole = joined(first, second, self._limits)
-        whole = without_known(whole, policy=self._policy, known=known)
+        whole = _without_known(whole, policy=self._policy, known=known)
         aliases = {earlier.run.trace.id, run.trace.id} - {whole.trace.id}
         return [self._record(whole, earlier.seq, aliases)]
 
@@ -182,7 +186,7 @@ class Intake:
 
     def _alone(self, run: RecordedRun) -> RecordedRun | None:
         """Return a run that nothing waits for as a whole run; None if it is not one."""
-        if run.part is None or not run.part.follows or _waits(run):
+        if run.part is None or not run.part.follows or run.part.awaits is not None:
             return run
         whole = alone(run) if run.shape.steps else None
         return None if whole is None else self._with_its_objective(whole, run.part)
@@ -200,7 +204,7 @@ class Intake:
     def _record(self, run: RecordedRun, seq: int | None, aliases: Collection[str] = ()) -> int:
         until = None
         if run.part is not None and run.part.awaits is not None:
-            until = instant(self._clock() + self._waits_s[run.part.awaits])
+            until = instant(time.time() + self._waits_s[run.part.awaits])
         return self._store.record(run, seq=seq, until=until, aliases=aliases)
 
     def _end(self, paused: PausedRun, end: ThreadEnd) -> int:
@@ -216,7 +220,8 @@ class Intake:
     def _forget_secrets(self) -> None:
         """Forget the secrets of threads in which no run waits."""
         if self._secrets:
-            self._secrets.forget_all_but(self._store.paused_threads())
+            threads = self._store.paused_threads()
+            self._secrets = {one: self._secrets[one] for one in self._secrets if one in threads}
 
     def _recorded_run(self, run: Recorder | ReasoningTrace | Owned) -> RecordedRun | None:
         settings = self._settings
@@ -228,31 +233,26 @@ class Intake:
                 privacy_level=settings.privacy_level,
                 agent_id=settings.agent_id,
             )
-        if isinstance(run, Owned):
-            owner = fingerprint(run.owner)
-            return bounded(_as_strict_as(settings, run.trace), self._limits).model_copy(
-                update={"owner": owner}
-            )
-        return bounded(_as_strict_as(settings, run), self._limits)
+        trace, owner = run if isinstance(run, Owned) else (run, None)
+        recorded = bounded(_as_strict_as(settings, trace), self._limits)
+        if owner is None:
+            return recorded
+        return recorded.model_copy(update={"owner": fingerprint(owner)})
 
-    def _say_that_it_is_there(self, run: RecordedRun) -> None:
-        """Count a document that was submitted twice; log the first."""
-        shield.count("submit: a trace with the id of one in the file")
-        if _THERE not in self._said:
-            self._said.add(_THERE)
-            logger.warning(_THERE, run.trace.id)
+    def _warn_once(self, kind: str, words: str, fact: object) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
+            logger.warning(words, fact)
 
     def _without_secrets(self, run: RecordedRun, known: privacy.KnownSecrets) -> RecordedRun:
         """Return the redacted run; rules whose package is missing are left to the outbox."""
         try:
-            return without_secrets(run, self._policy, known)
+            return _without_secrets(run, self._policy, known)
         except RedactionError as error:
             if error.reason not in privacy.ENGINE_TROUBLE:
                 raise
-            if error.where not in self._said:
-                self._said.add(error.where)
-                logger.warning("nothing will be sent: %s", error)
-            return without_secrets(run, self._policy.without_packages(), known)
+            self._warn_once(error.where, "nothing will be sent: %s", error)
+            return _without_secrets(run, self._policy.without_packages(), known)
 
 
 def _as_strict_as(settings: Settings, trace: ReasoningTrace) -> ReasoningTrace:
@@ -273,5 +273,65 @@ def _under_another_id(run: RecordedRun) -> RecordedRun:
     return run.model_copy(update={"trace": run.trace.model_copy(update={"id": another})})
 
 
-def _waits(run: RecordedRun) -> bool:
-    return run.part is not None and run.part.awaits is not None
+def _without_secrets(
+    run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets
+) -> RecordedRun:
+    """Return the run redacted: a secret found in one place is removed everywhere."""
+    redact = partial(
+        privacy.redact_jsonable, _facts(run), level="private", policy=policy, known=known
+    )
+    beside, count = redact(), len(known)
+    redacted = privacy.redact_trace(run.trace, level="private", policy=policy, known=known)
+    return _cleaned(run, redact() if len(known) > count else beside, redacted)
+
+
+def _without_known(
+    run: RecordedRun, *, policy: privacy.Policy, known: privacy.KnownSecrets
+) -> RecordedRun:
+    """Remove known secrets from a run that was written before all of them were known."""
+    if not known:
+        return run
+    beside = privacy.spread_in_jsonable(_facts(run), level="private", policy=policy, known=known)
+    redacted = privacy.spread_in_trace(run.trace, level="private", policy=policy, known=known)
+    return _cleaned(run, beside, redacted)
+
+
+def _facts(run: RecordedRun) -> dict[str, object]:
+    facts = {name: getattr(run, name) for name in _SPOKEN_FACTS}
+    return {**facts, "names": _names(run)}
+
+
+def _names(run: RecordedRun) -> list[str]:
+    """Return the distinct names of the steps' agents, parents and models."""
+    named = ((step.agent, step.parent, step.model) for step in run.facts)
+    return [*dict.fromkeys(name for names in named for name in names if name is not None)]
+
+
+def _cleaned(
+    run: RecordedRun, beside: privacy.RedactedValue, redacted: privacy.RedactedTrace
+) -> RecordedRun:
+    cleaned = {**beside.value, "trace": redacted.trace}
+    names: dict[str | None, str | None] = {None: None}
+    names.update(zip(_names(run), cleaned.pop("names"), strict=True))
+    cleaned["facts"] = tuple(
+        step._replace(agent=names[step.agent], parent=names[step.parent], model=names[step.model])
+        for step in run.facts
+    )
+    counts = Counter(run.redactions) + Counter(beside.counts) + Counter(redacted.counts)
+    return run.model_copy(update={**cleaned, "redactions": dict(counts)})
+
+
+def _without_words(run: RecordedRun) -> RecordedRun:
+    """Return the run without any text, for when redaction fails."""
+    trace = run.trace
+    bare = trace.model_copy(
+        update={
+            "task": Task(objective=_UNREDACTED),
+            "steps": tuple(Step(step_id=step.step_id, type=step.type) for step in trace.steps),
+            "outcome": Outcome(result_summary="", confidence=trace.outcome.confidence),
+            "source_skill": None,
+            "knowledge_graph_delta": None,
+            "metadata": trace.metadata.model_copy(update=_UNSPOKEN_METADATA),
+        }
+    )
+    return run.model_copy(update={**dict.fromkeys(_SPOKEN_FACTS), **_UNSPOKEN_FACTS, "trace": bare})

@@ -53,10 +53,7 @@ class MoreExporter(NamedTuple):
         )
 
     def _cursor(self, store: Store, settings: Settings) -> ExportCursor:
-        if not isinstance(store, SqliteStore):
-            raise TypeError(
-                "add_exporter reads the file: it does not work with a store of your own"
-            )
+        assert isinstance(store, SqliteStore)  # noqa: S101 - `Pipeline.add_exporter` has looked
         policy = privacy.Policy.of(settings)
         dispatch = Dispatch(store, settings, policy, self.exporter)
 

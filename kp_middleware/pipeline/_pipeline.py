@@ -229,28 +229,32 @@ class Pipeline:
             on_queued=self._start_sending if self._shared is None else self._shared.start,
             on_step=self._start_more,
         )
-        self._more_senders = [self._worker_of(one) for one in self._more]
+        self._more_senders = [one.worker(self._store, self._settings) for one in self._more]
 
     def _make_sender(self) -> SendingWorker | None:
-        if self._settings.visibility == "private" or self._settings.problems:
-            return None
-        exporter = self._exporter or self._registry()
+        exporter = self._destination()
         return None if exporter is None else SendingWorker(self._store, self._settings, exporter)
 
-    def _registry(self) -> Registry | None:
-        api_key, settings = self._settings.api_key, self._settings
-        if api_key is None or settings.visibility == "private" or settings.problems:
+    def _destination(self) -> Registry | OwnExporter | None:
+        """Return where runs go; None if this program sends none."""
+        settings = self._settings
+        if settings.visibility == "private" or settings.problems:
             return None
-        return Registry(settings.registry_url, api_key, agent_id=settings.agent_id)
+        if self._exporter is not None or settings.api_key is None:
+            return self._exporter
+        return Registry(settings.registry_url, settings.api_key, agent_id=settings.agent_id)
 
     def _make_shared(self) -> SharedWorker | None:
         if self._settings.shared is None:
             return None
         if not isinstance(self._store, SqliteStore):
             raise TypeError("shared reads the file: a store of your own has none")
-        exporter = self._exporter or self._registry()
         return SharedWorker(
-            self._store, self._settings, self._gate, exporter, on_due=self._start_sending
+            self._store,
+            self._settings,
+            self._gate,
+            self._destination(),
+            on_due=self._start_sending,
         )
 
     def add_exporter(self, more: MoreExporter) -> None:
@@ -263,10 +267,7 @@ class Pipeline:
             )
         if self._settings.visibility != "private" and not self._settings.problems:
             self._more.append(more)
-            self._more_senders.append(self._worker_of(more))
-
-    def _worker_of(self, more: MoreExporter) -> SendingWorker:
-        return more.worker(self._store, self._settings)
+            self._more_senders.append(more.worker(self._store, self._settings))
 
     def _start_more(self) -> None:
         if self._shared is not None:

@@ -1,29 +1,33 @@
-"""Rescore: evaluate what was scored before again, by today's settings."""
+"""Rescore: take stored runs in the order of recording, and evaluate them by today's settings."""
 
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
 
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run
 from kp_middleware.core.formula import Score, Weights
 from kp_middleware.embedding import (
     Embedder,
+    Scorer,
+    Vector,
+    VectorCache,
+    embed_many,
+    embedded_text,
 )
+from kp_middleware.estimate import Features, features
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._estimating import Estimating
+from kp_middleware.pipeline._estimating import Estimating, kind_of
 from kp_middleware.pipeline._reevaluate import Reevaluation
-from kp_middleware.pipeline._replay import ROUNDING, Replay, Replayed
 from kp_middleware.settings import Settings
-from kp_middleware.storage import (
-    PastRun,
-    Selection,
-    SqliteStore,
-)
+from kp_middleware.storage import Kind, PastRun, Selection, SqliteStore
+from kp_middleware.traces import ReasoningTrace
 
 Became: TypeAlias = Literal[
     "changed",  # its score, or what the gate said
@@ -40,7 +44,21 @@ Became: TypeAlias = Literal[
 
 _BATCH: Final = 64  # documents in memory at once: 20 KB each, 1 MiB at most
 _AT_ONCE: Final = 8  # runs in one transaction: 4 ms
+_ROUNDING: Final = 1e-6  # of a similarity: it depends on where in memory a vector lies
 _GIVE_WAY_S: Final = 0.001  # others want to write, too
+
+
+class _Replayed(NamedTuple):
+    """One run, and what it would be today.
+
+    The rest is None where it was not asked for, or cannot be had: what the formula and the estimate
+    read, and a vector where the run had none by today's embedder.
+    """
+
+    run: PastRun
+    today: Run | None = None
+    seen: tuple[Kind, Features, Vector | None] | None = None
+    new_vector: Vector | None = None
 
 
 class Rescoring:
@@ -68,11 +86,17 @@ class Rescoring:
         self.counts: Counter[Became] = Counter()
         self._store = store
         self._settings = settings
-        self._selection = selection or Selection()
-        self._runs = store.past_runs(self._selection, name, dry_run=dry_run)
-        self._replay = Replay(settings, embedder, self._runs.document)
+        self._runs = store.past_runs(selection or Selection(), name, dry_run=dry_run)
+        self._embedder, self._name = embedder, name
+        self._now_ms = 0
+        self._cache = VectorCache(
+            settings.cache_size, ttl_ms=settings.cache_ttl_ms, clock=lambda: self._now_ms
+        )
+        self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._estimating = Estimating(store.estimates(), embedder) if settings.estimate else None
         self._is_dry_run = dry_run
+        self.unread: list[str] = []
+        """The ids of runs with an unreadable document, which keep their score."""
         self._reevaluation = Reevaluation.of(store, settings)
         self._cleared: list[int] = []
         self._done = (self._runs.first() or 1) - 1
@@ -82,62 +106,110 @@ class Rescoring:
         """Return how many of the selected runs are still to be scored."""
         return self._runs.count(after=self._done)
 
-    @property
-    def unread(self) -> Sequence[str]:
-        """The ids of runs with an unreadable document, which keep their score."""
-        return self._replay.unread
-
     def steps(self) -> Iterator[int]:
         """Rescore in short steps; yield how many of the selected runs each has done."""
-        self._replay.remember(self._runs.before(self._done + 1, self._settings.cache_size))
+        for before in self._runs.before(self._done + 1, self._settings.cache_size):
+            self._now_ms = before.added_at_ms
+            self._remember(before.key, before.vector)
         while runs := self._runs.after(self._done, _BATCH):
-            replayed = self._replay.of(runs)
+            replayed = self._replayed(runs)
             while some := [*islice(replayed, _AT_ONCE)]:
                 yield self._write(some)
                 time.sleep(_GIVE_WAY_S)
 
-    def _write(self, some: list[Replayed]) -> int:
-        with self._writing():
+    def _replayed(self, runs: Sequence[PastRun]) -> Iterator[_Replayed]:
+        """Compare each run with those before it; those not selected are only remembered."""
+        traces = {run.seq: trace for run in runs if (trace := self._read(run)) is not None}
+        unembedded = [traces[run.seq] for run in runs if run.seq in traces and not run.vector]
+        vectors = self._embedded(unembedded)
+        for run in runs:
+            self._now_ms = run.ended_ms
+            trace = traces.get(run.seq)
+            if trace is not None:
+                yield self._compared(run, trace, vectors)
+            else:
+                if run.vector is not None:
+                    self._remember(run.id, run.vector)
+                yield _Replayed(run)
+
+    def _read(self, run: PastRun) -> ReasoningTrace | None:
+        if not run.is_selected:
+            return None
+        try:
+            return ReasoningTrace.model_validate_json(self._runs.document(run.seq) or "")
+        except ValueError:
+            self.unread.append(run.id)
+            return None
+
+    def _embedded(self, traces: list[ReasoningTrace]) -> Iterator[Vector]:
+        embedder = self._embedder
+        if embedder is None:
+            return iter(())
+        return embed_many((embedded_text(trace, embedder) for trace in traces), embedder)
+
+    def _compared(
+        self, run: PastRun, trace: ReasoningTrace, vectors: Iterator[Vector]
+    ) -> _Replayed:
+        vector = None if run.vector is None else np.frombuffer(run.vector, dtype="<f4")
+        new = None
+        if vector is None and self._embedder is not None:
+            vector = new = self._cache.unit(next(vectors))
+        then = None if run.score is None else run.score.nearest
+        is_gone = run.score and run.nearest_seq is None and run.score.embedder == self._name
+        today = self._scorer.compare(
+            trace,
+            vector,
+            replace(run.shape, types=trace.shape.types),
+            known=then if is_gone else None,
+        )
+        if (near := today.nearest) and then and _are_alike([then.similarity], [near.similarity]):
+            today = replace(today, nearest=near._replace(similarity=then.similarity))
+        return _Replayed(run, today, (kind_of(trace), features(trace), vector), new)
+
+    def _remember(self, key: str, vector: bytes) -> None:
+        self._cache.add(np.frombuffer(vector, dtype="<f4"), key, embedder=self._name or "")
+
+    def _write(self, some: list[_Replayed]) -> int:
+        with nullcontext() if self._is_dry_run else self._store.transaction():
             count = sum(map(self._take, some))
             self._done = some[-1].run.seq
         while self._cleared:
             self._reevaluation.queue(self._cleared.pop(0))
         return count
 
-    def _writing(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._is_dry_run else self._store.transaction()
-
-    def _take(self, replayed: Replayed) -> bool:
+    def _take(self, replayed: _Replayed) -> bool:
         """Store the outcome of a run; return whether it is one of the selected."""
         now = self._runs.run(replayed.run.seq)
         if now is None or now.recorded != replayed.run.recorded:
             self.counts["overtaken"] += replayed.run.is_selected
         else:
-            self._place_vector(now, replayed.vector)
+            self._place_vector(now, replayed.new_vector)
             if now.is_selected:
                 self.counts.update(self._became(now, replayed, self._estimate(replayed)))
         return replayed.run.is_selected
 
-    def _estimate(self, replayed: Replayed) -> float | None:
+    def _estimate(self, replayed: _Replayed) -> float | None:
         if self._estimating is None or replayed.seen is None:
             return None
         p, estimate = self._estimating.of(replayed.run.seq, *replayed.seen)
-        self._estimating.save(replayed.run.seq, replayed.seen.features, estimate)
+        self._estimating.save(replayed.run.seq, replayed.seen[1], estimate)
         return p
 
-    def _place_vector(self, now: PastRun, new: bytes | None) -> None:
+    def _place_vector(self, now: PastRun, new: Vector | None) -> None:
         """Give a run the vector it lacks; vectors stay in the order of runs, as caches forget."""
         if now.vector_seq is None:
             if new is not None:
                 self.counts["embedded"] += 1
                 if not self._is_dry_run:
-                    self._last_vector = self._runs.add_vector(now, new)
+                    self._last_vector = self._runs.add_vector(
+                        now, new.astype("<f4", copy=False).tobytes()
+                    )
         elif now.vector_seq > self._last_vector or self._is_dry_run:
             self._last_vector = now.vector_seq
         else:
             self._last_vector = self._runs.move_vector(now)
 
-    def _became(self, now: PastRun, replayed: Replayed, p: float | None) -> Iterator[Became]:
+    def _became(self, now: PastRun, replayed: _Replayed, p: float | None) -> Iterator[Became]:
         """Yield what becomes of a selected run; it is decided on here."""
         if now.has_left or replayed.run.has_left:
             yield "left"
@@ -164,7 +236,7 @@ class Rescoring:
 
         It is ranked by ``p_then``, the estimate with what was told before the first feedback.
         """
-        weights = self._replay.weights(now.domain)
+        weights = self._scorer.weights(now.domain)
         run = today.ended(success=ending.success, confidence=ending.confidence)
         ranked = replace(run, p_success=p_then, is_stated=ending.is_stated)
         stays = p_then == now.p_success and _is_measured_alike(now, run, weights)
@@ -178,7 +250,10 @@ class Rescoring:
     def _stands(self, now: PastRun, evaluation: Evaluation) -> bool:
         """Return whether neither score nor decision would change; a day's limit stays met."""
         score, verdict = evaluation
-        if not _is_as_before(now, score):
+        before = now.score
+        if before is None or before.embedder != score.embedder:
+            return False
+        if not _are_alike((before.value, *_measures(before)), (score.value, *_measures(score))):
             return False
         if self._settings.max_per_day is not None and now.gate == verdict.gate:
             return True
@@ -210,16 +285,6 @@ class Rescoring:
                 yield "cancelled"
 
 
-def _is_as_before(run: PastRun, score: Score) -> bool:
-    """Return whether rescoring a run has changed nothing that is stored."""
-    then = run.score
-    return (
-        then is not None
-        and then.embedder == score.embedder
-        and _are_alike((then.value, *_measures(then)), (score.value, *_measures(score)))
-    )
-
-
 def _is_measured_alike(run: PastRun, today: Run, weights: Weights) -> bool:
     """Return whether all but the outcome is measured and weighed as it was."""
     if run.score is None or run.rank_key is None:
@@ -233,4 +298,4 @@ def _measures(score: Score) -> tuple[float, ...]:
 
 
 def _are_alike(then: Sequence[float], now: Sequence[float]) -> bool:
-    return all(abs(before - after) <= ROUNDING for before, after in zip(then, now, strict=True))
+    return all(abs(before - after) <= _ROUNDING for before, after in zip(then, now, strict=True))

@@ -12,7 +12,7 @@ from typing import Final
 from kp_middleware import privacy
 from kp_middleware.asked import openings
 from kp_middleware.core.endings import Ending
-from kp_middleware.core.evaluation import Evaluation, Run, Terms, evaluate
+from kp_middleware.core.evaluation import Terms, evaluate
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, gate_of
 from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
@@ -38,8 +38,6 @@ from kp_middleware.traces import ReasoningTrace
 logger = logging.getLogger("kp_middleware")
 
 _EVERY: Final = 100  # runs that stay: one look takes a millisecond
-
-
 _luck: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
 _MOMENT_S: Final = 1.0
 _MOST_OF_OURS: Final = 10_000  # beyond, the file still knows of them
@@ -143,11 +141,11 @@ class Stages:
         self._withheld = 0
         self._warn_once = WarnOnce()
         policy = privacy.Policy.of(settings)
-        self._intake = Intake(store, settings, policy)
-        self._dispatch = Dispatch(store, settings, policy, exporter)
-        self._reevaluation = Reevaluation(store, self._dispatch, self._gate)
+        self.intake = Intake(store, settings, policy)
+        self.dispatch = Dispatch(store, settings, policy, exporter)
+        self.next = NextRun(store)
+        self._reevaluation = Reevaluation(store, self.dispatch, self._gate)
         self._retention = Retention(store, settings.retention_days)
-        self._next = NextRun(store)
         self._judging = Judging(on_answer)
         self._sharing = Sharing.of(store, settings, self._gate)
         table = store.estimates() if settings.estimate else None
@@ -158,7 +156,7 @@ class Stages:
         if isinstance(run, Feedback):
             self._learn(run)
         else:
-            self._add(self._intake.keep(run))
+            self._add(self.intake.keep(run))
             if isinstance(run, Recorder) and run.confidence_estimate.judge is not None:
                 self._judging.expect(run.thread_id or run.trace_id, run.confidence_estimate.judge)
 
@@ -170,11 +168,11 @@ class Stages:
         Raises:
             EmbedderNotReadyError, JudgeNotReadyError: If it waits for the model, or for a judge.
         """
-        seq = self._next.oldest(at_once=at_once)
+        seq = self.next.oldest(at_once=at_once)
         if seq is not None:
             self._score(seq)
             return True
-        return self._dispatch.queue_left() or self.end_overdue()
+        return self.dispatch.queue_left() or self.end_overdue()
 
     def bring_in(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
         """Write runs of other tools in their order and score them; yield how many are done."""
@@ -185,7 +183,7 @@ class Stages:
             nonlocal taken
             for run in runs:
                 taken += 1
-                if one := self._intake.bring_in(run):
+                if one := self.intake.bring_in(run):
                     written.append(one)
                     yield one[1]
 
@@ -197,26 +195,14 @@ class Stages:
 
     def score_ours(self) -> bool:
         """Score the next run that we wrote; False if none waits. Raises as `score_next`."""
-        seq = self._next.ours()
+        seq = self.next.ours()
         if seq is not None:
             self._score(seq)
         return seq is not None
 
     def end_overdue(self) -> bool:
         """End the first run that has waited too long for what follows; False if none has."""
-        return self._add(self._intake.end_overdue())
-
-    def count_dropped(self, count: int) -> None:
-        """Store in the file how many runs were dropped because the queue was full."""
-        self._store.count_dropped(count)
-
-    def next_in_s(self) -> float:
-        """Return the seconds until there may be a run to score again; infinity if none waits."""
-        return self._next.in_s()
-
-    def next_end_in_s(self) -> float:
-        """Return the seconds until the next waiting run times out; infinity if none waits."""
-        return self._intake.next_end_in_s()
+        return self._add(self.intake.end_overdue())
 
     def remove_old(self) -> bool:
         """Remove a few traces that are too old; False if there are none."""
@@ -225,13 +211,9 @@ class Stages:
             self._cache.reload()  # it may remember their vectors
         return removed
 
-    def any_pending(self) -> bool:
-        """Return whether an outbox item waits to be sent."""
-        return self._dispatch.any_pending()
-
     def _add(self, seqs: list[int]) -> bool:
         for seq in seqs:
-            self._next.add(seq)
+            self.next.add(seq)
         return bool(seqs)
 
     def _score(
@@ -289,7 +271,7 @@ class Stages:
         try:
             with self._store.transaction():
                 if not self._store.is_recorded(seq):
-                    self._next.go_elsewhere()  # another process was first
+                    self.next.go_elsewhere()  # another process was first
                     return
                 ending = self._ending(seq, own, p, estimate)
                 p_success = ending.p_success(p)
@@ -299,9 +281,12 @@ class Stages:
                     p_success=p_success,
                     is_stated=ending.is_stated,
                 )
-                evaluation = self._evaluated(seq, trace, run)
-                blocking_reason = self._dispatch.blocking_reason(
-                    trace.metadata.visibility, ending, trace.metadata.created_at
+                metadata = trace.metadata
+                history = self._store.history(seq, metadata.task_domain)
+                weights = self._scorer.weights(metadata.task_domain)
+                evaluation = evaluate(run, history, Terms(weights, self._gate, self._warn_of_gate))
+                blocking_reason = self.dispatch.blocking_reason(
+                    metadata.visibility, ending, metadata.created_at
                 )
                 took_ms = (time.perf_counter() - started) * 1000
                 if self._sharing is not None and self._sharing.asks(trace, evaluation.verdict):
@@ -322,7 +307,7 @@ class Stages:
         if evaluation.verdict.decision == "withhold" and trace.metadata.visibility != "private":
             self._warn_of_withheld()
         if leaves:
-            self._dispatch.queue(seq, trace, evaluation.score.value)
+            self.dispatch.queue(seq, trace, evaluation.score.value)
 
     def _warn_of_withheld(self) -> None:
         """Warn now and then if no recent run of the file has cleared the gate."""
@@ -376,12 +361,6 @@ class Stages:
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
             self._warn_once.warn("a run is recalled by its words alone, the embedder failed", error)
             return None
-
-    def _evaluated(self, seq: int, trace: ReasoningTrace, run: Run) -> Evaluation:
-        domain = trace.metadata.task_domain
-        history = self._store.history(seq, domain)
-        weights = self._scorer.weights(domain)
-        return evaluate(run, history, Terms(weights, self._gate, self._warn_of_gate))
 
     def _warn_of_gate(self, error: BaseException) -> None:
         self._warn_once.warn("a run stays here, the gate failed", error)

@@ -237,7 +237,7 @@ class ScoringWorker:
     def _keep(self, run: FinishedRun) -> bool:
         evaluation = self._open()
         if untold := self._queue.untold:
-            evaluation.count_dropped(untold)
+            self._store.count_dropped(untold)
             self._queue.told(untold)
         try:
             evaluation.keep(run)
@@ -263,19 +263,19 @@ class ScoringWorker:
                     scored = evaluation.end_overdue()
                 else:
                     scored = evaluation.score_next()
-                    left_in_s = evaluation.next_in_s()
+                    left_in_s = evaluation.next.in_s()
         except EmbedderNotReadyError as error:
             logger.debug("runs wait to be scored: %s", error)
             self._queue.ours_done()
             looks_in_s = _LOOK_AGAIN_S
         except JudgeNotReadyError:
             left_in_s = _LOOK_AGAIN_S
-        if evaluation.any_pending():
+        if evaluation.dispatch.any_pending():
             self._on_queued()
         if not scored:
             if left_in_s == math.inf:
                 self._queue.all_done(asks)
-            self._idle_s = min(left_in_s, looks_in_s, evaluation.next_end_in_s() + _TICK_S)
+            self._idle_s = min(left_in_s, looks_in_s, evaluation.intake.next_end_in_s() + _TICK_S)
         return scored
 
     def _remove_old(self) -> bool:
