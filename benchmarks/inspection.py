@@ -66,10 +66,7 @@ ARGUMENTS: Final = {
 }  # fmt: skip
 VARIANTS: Final = {
     "backup": ["--force"],
-    "calibrate": [
-        "", "--step 0.1", "--step 0.1 -d law", "--threshold 0.8", "--threshold 0.3",
-        "--step 0.1 --weights finance", "--weights finance --threshold 0.8",
-    ],
+    "calibrate": ["", "-d law", "--threshold 0.8"],
     "diff": [""],
     "export": ["--force --as-recorded"],
     "list": [

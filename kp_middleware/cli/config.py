@@ -13,7 +13,7 @@ import click
 
 from kp_middleware import locations
 from kp_middleware.cli.console import Row
-from kp_middleware.cli.options import Completed, DefaultGroup, complete_threshold, items
+from kp_middleware.cli.options import Completed, DefaultGroup, items
 from kp_middleware.cli.rows import Output, json_option, output_options, print_json
 from kp_middleware.cli.user_settings import named_file, typed_settings, wrong_settings
 from kp_middleware.views.wording import cut, one_line
@@ -43,19 +43,13 @@ def _complete_setting(_: click.Context, __: click.Parameter, start: str) -> Comp
     return items(descriptions(), start)
 
 
-def _complete_value(context: click.Context, parameter: click.Parameter, start: str) -> Completed:
-    if context.params.get("name") == "threshold":
-        return complete_threshold(context, parameter, start)
-    return []
-
-
 _setting_argument: Callable[[Any], Any] = click.argument(
     "name", metavar="NAME", shell_complete=_complete_setting
 )
 
 
 @config.command("list")
-@output_options(columns=_COLUMNS)
+@output_options()
 @click.pass_context
 def list_(context: click.Context, *, output: Output) -> None:
     """List all settings with their values, sources and descriptions.
@@ -92,7 +86,7 @@ def get(context: click.Context, *, name: str, as_json: bool) -> None:
 
 @config.command("set")
 @_setting_argument
-@click.argument("value", shell_complete=_complete_value)
+@click.argument("value")
 @json_option
 def set_(*, name: str, value: str, as_json: bool) -> None:
     """Check a setting and write it to settings.toml.
@@ -139,14 +133,7 @@ def descriptions() -> dict[str, str]:
 
 
 def write_setting(path: Path, name: str, text: str) -> Any:
-    """Check a value as `Settings` does, write it, and return it in JSON form.
-
-    The file is for the user alone (mode 0600), as is its folder if that is new.
-
-    Raises:
-        click.ClickException: If it is wrong, or is not to be set here; the file is as it was.
-        SettingsFileError: If the file cannot be read.
-    """
+    """Check a value as `Settings` does, write it with mode 0600, and return it in JSON form."""
     import tomlkit
 
     if name in _ELSEWHERE:

@@ -27,23 +27,13 @@ T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 """One row of output, by column name."""
 
-FOUND: Final = 3
-"""Exit code: ``doctor`` or ``redact --check`` found something; ``outbox send`` left something."""
-
-EMPTY: Final = 4
-"""Exit code: nothing matched, and ``--fail-empty`` was given."""
-
-UNREACHABLE: Final = 5
-"""Exit code: the registry cannot be reached."""
-
-BLOCKED: Final = 6
-"""Exit code: redaction keeps something from being sent."""
-
+# Exit codes
+FOUND: Final = 3  # `doctor` or `redact --check` found something; `outbox send` left something
+EMPTY: Final = 4  # nothing matched, and --fail-empty was given
+UNREACHABLE: Final = 5  # the registry cannot be reached
+BLOCKED: Final = 6  # redaction keeps something from being sent
 INTERRUPTED: Final = 130
-"""Exit code: Ctrl-C."""
-
-BROKEN_PIPE: Final = 141
-"""Exit code: the reader of the output is gone, as after ``| head``."""
+BROKEN_PIPE: Final = 141  # the reader of the output is gone, as after `| head`
 
 _PIPE_WIDTH: Final = 100
 _TABLE_IN_PIPE: Final = 160
@@ -51,7 +41,7 @@ _GAP: Final = 2
 _TEXT_SHARE: Final = 0.3  # of the width, for the column that is cut
 _PATIENCE_S: Final = 0.5
 _BLANKS: Final = re.compile(r" +((?:\x1b\[[\d;]*m)*)$", re.MULTILINE)
-_HEADS: Final = {
+_HEADS: Final = {  # as the pages have them, of columns in words or with a unit
     "success": "outcome",
     "started_at": "started",
     "duration_ms": "took",
@@ -59,8 +49,6 @@ _HEADS: Final = {
     "mean_ms": "mean",
     "max_ms": "longest",
 }
-"""Headings as the pages have them, of columns that a table shows in words or with a unit."""
-
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _WIDEST_BAR: Final = 50
 
@@ -69,6 +57,9 @@ class Figure(str):
     """A number as text, such as ``4.8%``: never cut, and justified as numbers are."""
 
     __slots__ = ()
+
+
+_NUMBERS: Final = (int, float, Figure)
 
 
 def prepare_streams() -> None:
@@ -144,11 +135,11 @@ def grid(*columns: Mapping[str, Any], gap: int = _GAP) -> "Table":
     return table
 
 
-def named(pairs: Iterable[tuple[str, str]], *, indent: int = 2, name_width: int = 20) -> "Table":
+def named(pairs: Iterable[tuple[str, str]]) -> "Table":
     """Return rows of a name and a text that wraps beside it."""
-    table = grid({"width": indent + name_width, "no_wrap": True}, {"overflow": "fold"}, gap=0)
+    table = grid({"width": 22, "no_wrap": True}, {"overflow": "fold"}, gap=0)
     for name, text in pairs:
-        table.add_row(plain(" " * indent + name.replace("_", " ")), plain(text))
+        table.add_row(plain(f"  {name.replace('_', ' ')}"), plain(text))
     return table
 
 
@@ -176,16 +167,9 @@ def print_table(
 ) -> None:
     """Print a table as wide as the terminal.
 
-    Numbers and ids are never cut. A text in the last column gets what is left, at least three
-    tenths; a name in the first one wraps. Columns without a value are left out, and of the others
-    those that do not fit, from the right.
-
-    Args:
-        rows: By column name.
-        columns: Which to show.
-        headers: Whether to name the columns.
-        all_columns: Print all of them, in lines longer than the terminal if need be.
-        widths: Fixed widths, for rows that are printed one by one.
+    Numbers and ids are never cut; a text in the last column is, to what is left or three tenths,
+    and a name in the first one wraps. Columns without a value are left out, and those that do not
+    fit, from the right. ``widths`` are for rows that are printed one by one.
     """
     from rich.table import Table
     from rich.text import Text
@@ -214,7 +198,7 @@ def print_table(
         wraps = name == text and name != columns[-1]
         table.add_column(
             Text(heads[name]),
-            justify="right" if _is_numeric(rows, name) else "left",
+            justify="right" if any(isinstance(row[name], _NUMBERS) for row in rows) else "left",
             no_wrap=not wraps,
             overflow="fold" if wraps else "ellipsis",
             width=wide[name],
@@ -275,7 +259,12 @@ class Progress:
         if not self._wanted or time.monotonic() - self._started < _PATIENCE_S:
             return
         if self._bar is None:
-            self._bar = _bar()
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+            columns = (BarColumn(24), MofNCompleteColumn(), "{task.description}")
+            console = Console(stderr=True)
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
             self._bar.add_task(self._what)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total)
@@ -284,14 +273,7 @@ class Progress:
 def progress(
     items: Iterable[T], *, total: int | None, what: str, size: Callable[[T], int] = lambda _: 1
 ) -> Iterator[T]:
-    """Yield the items, and show how many are done.
-
-    Args:
-        items: An item is done when the next one is asked for.
-        total: The sum of all sizes; None if unknown.
-        what: What is counted: ``traces removed``.
-        size: How many an item stands for.
-    """
+    """Yield the items, and show how many are done; ``size``: how many an item stands for."""
     done = 0
     with Progress(what) as bar:
         for item in items:
@@ -312,13 +294,7 @@ def bar(share: float, width: int) -> str:
 def histogram(
     bins: Sequence[tuple[float, int]], threshold: float | None, width: int
 ) -> Iterator[str]:
-    """Yield a line for each bin, the lowest first; the one that the threshold is in says so.
-
-    Args:
-        bins: The least score of each, and how many runs it has.
-        threshold: From 0 to 1; None if there is none.
-        width: Of the terminal, in characters.
-    """
+    """Yield a line for each bin, the lowest score first; the one with the threshold says so."""
     told = "" if threshold is None else f"  ← threshold {exact(threshold)}"
     room = max(min(width - 18 - len(told), _WIDEST_BAR), 1)
     most = max((runs for _, runs in bins), default=0) or 1
@@ -340,15 +316,6 @@ def sparkline(values: Sequence[float | None]) -> str:
     )
 
 
-def _bar() -> "Bar":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
-    return Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-
-
 def _fitting(
     columns: Sequence[str], wide: Mapping[str, int], text: str | None, room: int
 ) -> Sequence[str]:
@@ -364,10 +331,6 @@ def _fitting(
         told = f"no room for {', '.join(left_out)}: --json shows them"
         hint(drawn(plain(told), width=room).rstrip())
     return kept
-
-
-def _is_numeric(rows: Sequence[Row], column: str) -> bool:
-    return any(isinstance(row[column], int | float | Figure) for row in rows)
 
 
 def _may_be_cut(rows: Sequence[Row], column: str) -> bool:

@@ -1,8 +1,5 @@
 """The command that shows the main job: a real agent, the real model, a local registry."""
 
-import os
-import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
@@ -75,15 +72,8 @@ def _tell(path: Path, rows: Sequence[Row], stored: int) -> None:
         f"\nAll {len(rows)} runs are in {path}\n"
         f"{stored} of them were sent to a registry on this machine; reason says why or why not.\n\n"
         "Now look at the one with the highest score:\n\n"
-        f"  {_command()} --db {path} show @best"
+        f"  kp-middleware --db {path} show @best"
     )
-
-
-def _command() -> str:
-    """Return the command that starts this program here."""
-    if shutil.which("kp-middleware"):
-        return "kp-middleware"
-    return f"{os.path.relpath(sys.executable)} -m kp_middleware"
 
 
 def _demo_agent() -> Callable[[KnowledgePulse], None]:

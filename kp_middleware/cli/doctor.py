@@ -14,7 +14,6 @@ import click
 
 from kp_middleware.cli.console import FOUND, UNREACHABLE
 from kp_middleware.cli.rows import json_option, print_json
-from kp_middleware.cli.spans_untold import untold
 from kp_middleware.cli.user_settings import file_trouble, named_file, typed_settings
 from kp_middleware.core.gates import gate_of
 from kp_middleware.embedding import describe_source, shared_embedder
@@ -44,15 +43,7 @@ _SOUNDNESS: Final = {
 
 
 class Finding(NamedTuple):
-    """The finding of one check.
-
-    Attributes:
-        check: What was looked at.
-        ok: Whether it is usable.
-        detail: What was found, and what to do if it is not usable.
-        try_later: Whether waiting may be all that is to be done: the registry cannot be reached.
-        warning: Whether it is usable, but wants a look.
-    """
+    """The finding of one check; ``try_later``: the registry or log cannot be reached."""
 
     check: str
     ok: bool
@@ -86,11 +77,7 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
 
 
 def _examine(db: Path | None) -> Iterator[Finding]:
-    """Check settings, file, gate, model, redaction and registry, one after another.
-
-    Args:
-        db: The file of traces, where it was named on the command line.
-    """
+    """Check settings, file, gate, model, redaction, registry and log, one after another."""
     settings = typed_settings({"db": db} if db else {})
     path = settings.db.expanduser()
     if settings.problems:
@@ -106,8 +93,6 @@ def _examine(db: Path | None) -> Iterator[Finding]:
         yield Finding("gate", ok=True, detail=f"{gate_of(settings).name} from now on")
     yield _model(settings)
     yield _redaction(Policy.of(settings))
-    if amiss := untold():
-        yield Finding("spans", ok=True, detail="; ".join(amiss), warning=True)
     if not settings.problems:
         yield _registry(settings)
     if settings.shared is not None:

@@ -121,11 +121,7 @@ class PastRuns:
 
 
 def server(served: PastRuns) -> "MCPServer":
-    """Return the server with its tools.
-
-    Raises:
-        MissingExtraError: If mcp is not installed.
-    """
+    """Return the server with its tools."""
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.types import ToolAnnotations

@@ -1,10 +1,8 @@
 """Options and arguments that several commands have, and what the shell completes for them."""
 
-import math
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -14,8 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kp_middleware.cli.console import keep_flag
-from kp_middleware.cli.user_settings import FILE, file_of, read_settings
-from kp_middleware.core.formula import DEFAULT_THRESHOLD, PROFILES
+from kp_middleware.cli.user_settings import FILE, file_of
 from kp_middleware.instants import instant
 from kp_middleware.storage import STATES, Filters, domain_names, tool_names, trace_ids
 from kp_middleware.views.wording import one_line, short_id
@@ -24,12 +21,6 @@ Completed: TypeAlias = list[CompletionItem]
 Command: TypeAlias = Callable[..., Any]
 
 _NEWEST_AND_BEST: Final = {"@last": "the newest run", "@best": "the run with the highest score"}
-_THRESHOLDS: Final = {  # without a blank, at which a shell would divide it
-    "top10%": "the best tenth of each domain",
-    "top5%": "the best twentieth of each domain",
-    "top20%": "the best fifth of each domain",
-    f"{DEFAULT_THRESHOLD:g}": "as the protocol specifies",
-}
 _HELP_WIDTH: Final = 60
 _FLAGS: Final = {
     ("--no-color",): "Disable colour, as NO_COLOR and TERM=dumb do.",
@@ -66,22 +57,8 @@ def complete_domain(context: click.Context, _: click.Parameter, start: str) -> C
     return _names(domain_names(file_of(context), start))
 
 
-def complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
-    """Return the tools that were used."""
+def _complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
     return _names(tool_names(file_of(context), start))
-
-
-def complete_threshold(_: click.Context, __: click.Parameter, start: str) -> Completed:
-    """Return shares, and the protocol's own threshold."""
-    return items(_THRESHOLDS, start.replace(" ", ""))
-
-
-def complete_profile(context: click.Context, _: click.Parameter, start: str) -> Completed:
-    """Return the protocol's profiles and the user's own; these only if the settings are usable."""
-    names = dict.fromkeys(PROFILES, "")
-    with suppress(click.ClickException):
-        names |= dict.fromkeys(read_settings(file_of(context)).profiles, "yours")
-    return items(names, start)
 
 
 def items(told: dict[str, str], start: str) -> Completed:
@@ -123,19 +100,7 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args)
 
 
-class NumberRange(click.FloatRange):
-    """Fractions within bounds; ``nan`` is within none."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number, or fail with a usage error."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number", param, ctx)
-        return number
-
-
-UNIT: Final = NumberRange(0, 1)
-"""From 0 to 1."""
+UNIT: Final = click.FloatRange(0, 1)
 
 
 def common_options(*, hidden: bool = False) -> list[click.Option]:
@@ -269,7 +234,6 @@ weights_option = click.option(
     "--weights",
     "profile",
     metavar="PROFILE",
-    shell_complete=complete_profile,
     help="Use the weights of this profile: default, code, finance … or your own.",
 )
 
@@ -283,7 +247,7 @@ _FILTERS: Final = (
         type=_State([state.replace(" ", "-") for state in STATES]),
         help="Only runs in this state; failed: could not be scored.",
     ),
-    click.option("--tool", shell_complete=complete_tool, help="Only runs that used this tool."),
+    click.option("--tool", shell_complete=_complete_tool, help="Only runs that used this tool."),
     click.option("--failed", is_flag=True, help="Only runs whose task failed."),
     click.option(
         "--slower",

@@ -16,7 +16,6 @@ from kp_middleware import locations
 from kp_middleware.cli.console import BLOCKED, FOUND, Progress, Row, hint
 from kp_middleware.cli.options import (
     DefaultGroup,
-    NumberRange,
     complete_trace_id,
     limit_option,
     trace_id_argument,
@@ -96,7 +95,7 @@ def _kind_options(command: Any) -> Any:
 @outbox.command("list")
 @limit_option()
 @_kind_options
-@output_options(columns=_COLUMNS)
+@output_options()
 @pass_db
 def list_(db: Path, /, *, limit: int, output: Output, **kinds: bool) -> None:
     """List the outbox, newest first. Flags combine.
@@ -232,7 +231,7 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=NumberRange(0),
+    type=click.FloatRange(0),
     default=300,
     show_default=True,
     metavar="SECONDS",
@@ -374,10 +373,7 @@ def _tell(results: Sequence[str], *, as_json: bool = False) -> None:
 
 
 def _with_reason(item: OutboxItemSummary, obstacles: Obstacles) -> OutboxItemSummary:
-    """Add why an item waits: its own last problem, else the last one of its registry.
-
-    One that is being sent says so: its program may have been killed.
-    """
+    """Add why an item waits: another sends it, its own last problem, or its registry's."""
     if item.state not in _WAITING:
         return item
     if item.state == "sending" and item.claimed_until and item.claimed_until > instant(time.time()):

@@ -37,29 +37,14 @@ _FORMATS: Final = {
 _FIELDS: Final = (*RunSummary._fields[: RunSummary._fields.index("snippet")], "success_source")
 _NOISE: Final = 1e-9  # less than this is the last bits of a sum
 
-COLUMNS: Final = (
-    "id",
-    "score",
-    "success",
-    "state",
-    "started_at",
-    "duration_ms",
-    "tokens",
-    "domain",
+COLUMNS: Final = (  # of a run; a narrow terminal leaves out those before the objective
+    *("id", "score", "success", "state", "started_at", "duration_ms", "tokens", "domain"),
     "objective",
 )
-"""The columns of a run; a narrow terminal leaves out those before the objective."""
 
 
 class Output(NamedTuple):
-    """The requested format and columns of rows.
-
-    Attributes:
-        format: ``json``, ``nl``, ``csv``, ``tsv`` or ``table``.
-        columns: Only these; empty means those that the command chose, or all as JSON.
-        headers: Whether CSV, TSV and tables name the columns first.
-        fail_empty: Whether the command fails if there is no row.
-    """
+    """The requested format and columns of rows; no columns: the command's choice."""
 
     format: str
     columns: tuple[str, ...] = ()
@@ -76,14 +61,7 @@ class Output(NamedTuple):
     ) -> None:
         """Print each row as it arrives; a table needs all of them first.
 
-        Args:
-            rows: By column name.
-            columns: What a table and text show; JSON has every key of the rows.
-            for_people: How a table shows a row.
-            all_columns: Whether a table shows all of them on a narrow terminal too.
-
-        Raises:
-            click.UsageError: If a column is asked for that the rows do not have.
+        ``columns`` are those of a table and text: JSON has every key of the rows.
         """
         rows = iter(rows)
         first = next(rows, None)
@@ -121,22 +99,22 @@ class Output(NamedTuple):
             yield {name: row[name] for name in self.columns} if self.columns else row
 
     def _print_text(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        line = _csv_line if self.format == "csv" else _tsv_line
-        if self.headers:
-            put(line(columns))
-        for row in rows:
-            put(line([as_text(row[name]) for name in columns]))
+        texts = ([as_text(row[name]) for name in columns] for row in rows)
+        is_safe = self.format == "csv" and not sys.stdout.isatty()
+        for line in chain([columns] if self.headers else [], texts):
+            cells = line if is_safe else [*map(one_line, line)]
+            put(_line(cells) if self.format == "csv" else "\t".join(cells) + "\n")
 
 
-def output_options(
-    *, in_pipe: str = "tsv", columns: Sequence[str] = ()
-) -> Callable[[Command], Command]:
-    """Add the options that say how rows are wanted; the command gets them as ``output``.
+def _line(cells: Iterable[str]) -> str:
+    """Return a line of CSV."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
 
-    Args:
-        in_pipe: The format in a pipe, unless one was asked for.
-        columns: What the shell completes for ``-c``.
-    """
+
+def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
+    """Add the options that say how rows are wanted; the command gets them as ``output``."""
     told = _FORMATS | {in_pipe: f"{_FORMATS[in_pipe].removesuffix('.')}: the default in a pipe."}
     if in_pipe == "table":
         told["table"] = "Text: the default."
@@ -150,9 +128,6 @@ def output_options(
             "--column",
             multiple=True,
             callback=_columns,
-            shell_complete=lambda _context, _option, start: [
-                name for name in columns if name.startswith(start)
-            ],
             help="Columns to print: -c id,score. Repeatable.",
         ),
         click.option("--headers/--no-headers", default=True, help="Print a header row."),
@@ -256,34 +231,12 @@ def _print_array(rows: Iterator[Row]) -> None:
     click.echo("[]" if start == "[" else "]")
 
 
-def _tsv_line(cells: Iterable[str]) -> str:
-    return "\t".join(map(one_line, cells)) + "\n"
-
-
-def _csv_line(cells: Iterable[str]) -> str:
-    """Return a line of CSV; on a terminal, without control characters."""
-    line = io.StringIO()
-    on_terminal = sys.stdout.isatty()
-    csv.writer(line, lineterminator="\n").writerow(map(one_line, cells) if on_terminal else cells)
-    return line.getvalue()
-
-
-_BESIDE: Final = ("-wal", "-shm", "-journal")
-"""The suffixes of the files that SQLite keeps beside a database; the last writes may be in them."""
+_BESIDE: Final = ("-wal", "-shm", "-journal")  # SQLite's; the last writes may be in them
 
 
 @contextmanager
 def new_file(file: Path, *, db: Path, force: bool) -> Iterator[Path]:
-    """Yield an empty file of mode 0600 beside this one; it takes its name at the end of the block.
-
-    Args:
-        file: What is wanted.
-        db: The trace database, which is never replaced.
-        force: Whether an existing file may be replaced.
-
-    Raises:
-        click.ClickException: If it exists, is not a regular file, or cannot be written.
-    """
+    """Yield an empty file of mode 0600 beside this one, which takes its place in the end."""
     file = resolved(file)
     _refuse(file, db.expanduser().resolve(), force=force)
     with _told(file):
@@ -299,11 +252,7 @@ def new_file(file: Path, *, db: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder of mode 0700 beside this one, whose name it takes in the end.
-
-    Raises:
-        click.ClickException: If it exists and is not an empty folder, or cannot be written.
-    """
+    """Yield an empty folder of mode 0700 beside this one, whose name it takes in the end."""
     folder = resolved(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise click.UsageError(f"{folder} exists and is not an empty folder: choose another")
@@ -335,8 +284,6 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _refuse(file: Path, db: Path, *, force: bool) -> None:
-    if file.name == "-":
-        raise click.UsageError("this cannot go to standard output: name a file")
     if file == db or file in {Path(f"{db}{suffix}") for suffix in _BESIDE}:
         raise click.UsageError(f"{file} is part of the trace database: choose another name")
     if file.exists() and not file.is_file():

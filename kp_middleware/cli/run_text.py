@@ -1,7 +1,7 @@
 """One run as text: its score as a waterfall and in words, its steps, a comparison."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -43,14 +43,7 @@ _AROUND: Final = 2  # equal steps shown beside a difference
 
 
 def run_parts(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Parts":
-    """Yield what was asked, how it scored, where it went, and its steps.
-
-    Args:
-        run: The run.
-        steps: How many steps at the most; None means all.
-        width: Of the terminal, in characters.
-        cost: In words; empty if it is not known.
-    """
+    """Yield what was asked, how it scored, where it went, and its steps; None: all of them."""
     view = view_trace(run)
     yield plain(cut(one_line(run.objective), 3 * width))
     facts = filter(None, (*view.facts, cost))
@@ -100,7 +93,7 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
     yield ""
     if why.score is None:
         yield "What is known of it"
-        yield named(_known(why))
+        yield named(_known(why.known))
         return
     yield "Why"
     yield _sum(why)
@@ -142,13 +135,7 @@ def comparison_parts(left: Run, right: Run, width: int) -> "Parts":
 
 
 def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -> "Table":
-    """Return a row for each part of a score; its bar begins where the one before it ended.
-
-    Args:
-        lines: The parts, and the score last.
-        threshold: Marked in each row by ┆, from 0 to 1; None if there is none.
-        width: Of the terminal; a narrow one has room for the numbers alone.
-    """
+    """Return a row for each part of a score; its bar begins where the one before it ended."""
     working = min(max(len(line.working) for line in lines), 36 if width >= 100 else 24)
     room = min(width - _NAME - working - 18, _WIDEST_BAR)
     draws = room >= _NARROWEST_BAR
@@ -220,12 +207,8 @@ def _verdict(why: Explanation) -> str:
         return f"It has no score: {one_line(why.delivery_status)}."
     if why.threshold is None or why.margin is None:
         return f"It scores {why.score:.3f}."
-    bar, margin = short_bar(why.threshold), distance(why.margin)
-    if why.margin >= 0 and not why.cleared:
-        told = f"is no more than {bar}, and those just as good had gone"
-    else:
-        told = f"{'reaches' if why.margin >= 0 else 'is below'} {bar} by {margin}"
-    told = f"It scores {why.score:.3f}: that {told}."
+    verb, bar = "reaches" if why.cleared else "is below", short_bar(why.threshold)
+    told = f"It scores {why.score:.3f}: that {verb} {bar} by {distance(why.margin)}."
     score, then = why.recorded_score, why.recorded_threshold
     if then is not None and (why.score, why.threshold) != (score, then):
         told += f" (As it was scored: {score:.3f} against {short_bar(then)}, which stays.)"
@@ -246,23 +229,18 @@ def _sum(why: Explanation) -> "Table":
 
 
 def _question(why: Explanation, threshold: float) -> str:
-    if why.cleared:
-        aim = f"stay below {short_bar(threshold)}"
-    else:
-        verb = "reach" if why.enough == threshold else "score more than"
-        aim = f"{verb} {short_bar(threshold)}"
-    return f"To {aim}, one of these alone would have to be"
+    verb = "stay below" if why.cleared else "reach"
+    return f"To {verb} {short_bar(threshold)}, one of these alone would have to be"
 
 
-def _known(why: Explanation) -> Iterator[tuple[str, str]]:
-    known = why.known
-    kinds = f": {', '.join(known.kinds)}" if known.kinds else ""
-    how = outcome(known_success(known.success, known.success_source))
-    yield "steps", f"{known.steps:,}{kinds}"
-    yield "recoveries", f"{known.recoveries:,} from errors"
-    yield "tools", f"{known.tools:,} different"
-    yield "confidence", f"{known.confidence:.3f} ({known.confidence_source})"
-    yield "outcome", f"{how} ({known.success_source})"
+def _known(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    kinds = f": {', '.join(known['kinds'])}" if known["kinds"] else ""
+    how = outcome(known_success(known["success"], known["success_source"]))
+    yield "steps", f"{known['steps']:,}{kinds}"
+    yield "recoveries", f"{known['recoveries']:,} from errors"
+    yield "tools", f"{known['tools']:,} different"
+    yield "confidence", f"{known['confidence']:.3f} ({known['confidence_source']})"
+    yield "outcome", f"{how} ({known['success_source']})"
 
 
 def _fact(fact: Fact, value: Any) -> str:

@@ -57,7 +57,7 @@ _SORTED: Final = {  # the column that shows it
 @filter_options
 @click.option("--near", is_flag=True, help="Sort by distance to the threshold, nearest first.")
 @click.option("--sort", type=click.Choice([*_SORTED]), help="Sort by this, the highest first.")
-@output_options(columns=COLUMNS)
+@output_options()
 @pass_db
 def list_(
     db: Path, *, limit: int, filters: Filters, near: bool, sort: str | None, output: Output
@@ -100,7 +100,7 @@ def list_(
 @click.command()
 @limit_option(10, least=0, told="Number of past runs to print first.")
 @click.option("--follow/--no-follow", "follows", default=True, help="Wait for new runs, or exit.")
-@output_options(columns=COLUMNS)
+@output_options()
 @pass_db
 def tail(db: Path, *, limit: int, follows: bool, output: Output) -> None:
     """Print runs as they end. Ctrl-C stops.
@@ -205,7 +205,7 @@ def show_(
 @click.command()
 @trace_id_argument()
 @limit_option(10)
-@output_options(columns=_SIMILAR)
+@output_options()
 @pass_db
 def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
     """List the runs most similar to one, by embedding.
@@ -251,13 +251,7 @@ def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
 def follow(
     db: Path, *, first: int = 0, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[RunSummary]:
-    """Yield the runs of a file as they end, each once, for ever; wait for it if need be.
-
-    Args:
-        db: The file.
-        first: So many of the last that have ended come first.
-        sleep: Waits for so many seconds.
-    """
+    """Yield the last ``first`` runs that ended, then each as it ends, for ever."""
     if not db.exists():
         hint(f"waiting for {db}: a program that records creates it")
         first = sys.maxsize  # of a new file, all is new

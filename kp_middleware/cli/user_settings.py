@@ -32,10 +32,7 @@ _ANY_TEXT: Final = {"KP_AGENT_ID", "KP_DOMAIN", "KP_MODEL_PATH", "KP_TRACING"}
 
 
 def pass_db(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass the trace database to a command, as its first argument.
-
-    If the settings that name it are unusable, say which one is used instead.
-    """
+    """Pass the trace database to a command; say which it is where settings name it wrongly."""
 
     @wraps(command)
     def run(*values: Any, **more: Any) -> Any:
@@ -62,12 +59,7 @@ def named_file(context: click.Context) -> Path | None:
 
 
 def read_settings(db: Path) -> "Settings":
-    """Return the settings for a file of traces.
-
-    Raises:
-        click.ClickException: If anything that is set is wrong: an answer by other settings than the
-            user's would be a wrong one.
-    """
+    """Return the settings for a file; fail if any is wrong: the answer would be, too."""
     if problems := settings_problems(but={"db"}):
         raise click.ClickException("; ".join(problems))
     return typed_settings({"db": db})
@@ -84,22 +76,14 @@ def file_trouble(db: Path) -> str | None:
 
 
 def open_to_write(db: Path) -> Database:
-    """Open an existing file to change it: a mistyped name must not become a file.
-
-    Raises:
-        click.ClickException: If the file is the default one only because another is named wrongly.
-    """
+    """Open an existing file to change it: a mistyped name must not become a file."""
     refuse_a_doubtful_file()
     History.open(db).close()
     return Database(db)
 
 
 def refuse_a_doubtful_file() -> None:
-    """Change nothing while ``KP_DB`` or ``settings.toml`` names no usable file.
-
-    Raises:
-        click.ClickException: If so, and ``--db`` names none.
-    """
+    """Change nothing while ``KP_DB`` or ``settings.toml`` names no usable file."""
     context = click.get_current_context()
     if named_file(context) is None and (doubt := _file_and_doubt()[1]):
         raise click.ClickException(f"{one_line(doubt)}; nothing is changed")
@@ -113,12 +97,7 @@ def hint_at_another_gate(history: History, settings: "Settings") -> None:
 
 
 def profile_weights(db: Path, profile: str) -> Weights:
-    """Return what each signal counts in a profile, of the protocol's or the user's own.
-
-    Raises:
-        click.ClickException: If a setting is wrong.
-        click.UsageError: If there is none of this name.
-    """
+    """Return what each signal counts in a profile, of the protocol's or the user's own."""
     profiles = {**PROFILES, **read_settings(db).profiles}
     if profile not in profiles:
         raise click.UsageError(f"no such profile: {profile} (choose from {', '.join(profiles)})")
@@ -141,11 +120,7 @@ def wait_for_model(embedder: "Embedder | None") -> None:
 
 
 def typed_settings(keywords: Mapping[str, Any]) -> "Settings":
-    """Return the settings with these keywords, whatever else is wrong.
-
-    Raises:
-        click.ClickException: If one of the keywords is wrong.
-    """
+    """Return the settings with these keywords, whatever else is wrong."""
     from pydantic import ValidationError
 
     from kp_middleware.setting_values import problem_in_words
@@ -160,11 +135,7 @@ def typed_settings(keywords: Mapping[str, Any]) -> "Settings":
 
 
 def settings_problems(*, but: Collection[str] = ()) -> list[str]:
-    """Return what is wrong with what is set outside of programs, each in one line with its source.
-
-    Args:
-        but: Settings that do not matter, because they were typed.
-    """
+    """Return what is wrong with what is set outside of programs, each in one line."""
     from kp_middleware.settings import Settings
 
     problems = Settings.as_far_as_usable().problems

@@ -26,18 +26,13 @@ class Run:
     """The input of an evaluation: what is known of a run.
 
     Attributes:
-        shape: Its steps.
-        confidence: The agent's own, from 0 to 1.
-        success: Whether the task was done.
         nearest: The most similar run before it; None if there was none.
         embedder: The fingerprint of the embedder; None means nothing was compared.
-        measured: Its signals as they were measured before: only the outcome is measured again. None
-            measures all four.
+        measured: Its signals of before: only the outcome is measured again. None: all four.
         p_success: The probability that the task was done, 1 or 0 where somebody told; None where
             nothing is known.
         is_stated: Whether the confidence is the agent's own, not assumed or estimated.
-        key: The rank key by which it was ranked first, before more was told of it; None: it is
-            ranked now.
+        key: The rank key by which it was ranked first; None: it is ranked now.
         first_ending: Success and confidence as they were known then; None: as now.
         was_chosen: Whether the gate chose it then; None where that is to be found out.
     """
@@ -86,10 +81,7 @@ class Verdict(NamedTuple):
     """A gate's decision on a run, as it is stored.
 
     Attributes:
-        gate: Its name, with its setting.
         threshold: The score that it asked for; None where a share ranked the run.
-        decision: ``forward`` or ``withhold``.
-        reason: Why.
         key: The rank key by which the run was ranked first.
         bar: The rank key that a share asked for; None where none ranked it.
         credit: How many runs the share owes after this one; None of other gates.
@@ -120,13 +112,7 @@ class Evaluation(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The settings of an evaluation.
-
-    Attributes:
-        weights: Of the run's domain.
-        gate: Decides.
-        report: Is told why a gate failed to decide: the run stays.
-    """
+    """Weights and gate of an evaluation; ``report`` is told why a gate failed to decide."""
 
     weights: Weights
     gate: Gate
@@ -139,11 +125,6 @@ def evaluate(run: Run, history: GateHistory, settings: Terms) -> Evaluation:
     Where more was told of a run since it was ranked, it is decided on by what is known now, but
     counts towards the share as it did then: those after it keep their decisions. What a share did
     not choose then does not go later, or more would go than were asked for.
-
-    Args:
-        run: What was measured of it.
-        history: The decisions before it.
-        settings: Weights and gate.
     """
     weights = settings.weights
     score = then = score_run(run, weights)
@@ -170,11 +151,7 @@ def score_run(run: Run, weights: Weights) -> Score:
 
 
 def decide(score: Score, key: float, history: GateHistory, settings: Terms) -> Verdict:
-    """Return the gate's verdict; a run is withheld if its gate fails.
-
-    Raises:
-        Exception: What the history failed with: that is not the gate's fault, and may pass.
-    """
+    """Return the gate's verdict: withhold if it fails. What the history fails with is raised."""
     gate = settings.gate
     history.rank_key = key
     try:

@@ -29,14 +29,7 @@ _AFTER_FAILURE: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The steps of a run as the formula counts them, also where only a part of them is kept.
-
-    Attributes:
-        steps: Number of steps, at least 1.
-        types: The types among them.
-        tools: Number of different tool names.
-        recoveries: Number of ``error_recovery`` steps.
-    """
+    """The steps of a run as the formula counts them, also where only a part is kept."""
 
     steps: int
     types: frozenset[str]
@@ -149,14 +142,7 @@ class Score:
 
 
 def measure(shape: Shape, *, similarity: float | None, confidence: float, success: bool) -> Signals:
-    """Return the four signals of a run.
-
-    Args:
-        shape: Its steps.
-        similarity: Cosine similarity to the nearest run before it; None if nothing was compared.
-        confidence: The agent's own, from 0 to 1.
-        success: Whether the task was done.
-    """
+    """Return the four signals of a run; a similarity of None: nothing was compared."""
     return Signals(
         complexity=complexity(shape),
         novelty=novelty(similarity),
@@ -218,11 +204,7 @@ def fired_rules(shape: Shape, *, success: bool) -> tuple[str, ...]:
 def combine(
     signals: Signals, weights: Weights, rules: tuple[str, ...]
 ) -> tuple[float, tuple[Adjustment, ...]]:
-    """Weigh the signals and apply the rules, each to the result of the one before.
-
-    Returns:
-        The score, from 0 to 1, and the effect of each rule.
-    """
+    """Weigh the signals, and apply the rules, each to the result of the one before."""
     (c, n, d, o), (of_c, of_n, of_d, of_o) = signals, weights
     score = c * of_c + n * of_n + d * of_d + o * of_o
     adjustments: list[Adjustment] = []
@@ -233,13 +215,7 @@ def combine(
 
 
 class Parts(NamedTuple):
-    """The parts of a score, to compute what another signal or other weights would give.
-
-    Attributes:
-        signals: The four measures.
-        weights: What each counts.
-        rules: The names of the rules that fired, in order.
-    """
+    """The parts of a score, to compute what another signal or other weights would give."""
 
     signals: Signals
     weights: Weights
@@ -260,12 +236,9 @@ class Parts(NamedTuple):
         return self._replace(signals=replace(self.signals, **{signal: value}))
 
     def least(self, signal: str, threshold: float) -> float | None:
-        """Return the lowest value of a signal that reaches a threshold, the others unchanged.
+        """Return the lowest value of a signal that reaches a threshold; None if not even 1 does.
 
         The score never falls when a signal rises, so halving finds it to the last bit.
-
-        Returns:
-            From 0 to 1, 0 if any value does; None if not even 1 does.
         """
         if self.changed(signal, 1.0).score < threshold:
             return None

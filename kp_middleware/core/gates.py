@@ -6,7 +6,7 @@ Reasons are codes with arguments; they are put into words where they are shown.
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from kp_middleware.core.formula import Score
 from kp_middleware.core.share import WARM_UP, Choice, Ranking, choose, considered
@@ -113,20 +113,6 @@ class Gate(Protocol):
         """Decide whether to forward a run."""
 
 
-class SettingsGate(Gate, Protocol):
-    """A gate made from settings, which can also decide without a reason, for many runs."""
-
-    @property
-    def last(self) -> int:
-        """Of how many of a domain's last runs it needs the ranking; 0 for none."""
-
-    def choose(self, score: float, key: float, ranking: Ranking) -> Choice:
-        """Choose by score, rank key and the runs before: the check behind `decide`."""
-
-    def has_room(self, history: GateHistory) -> bool:
-        """Return whether what it chose may go today."""
-
-
 class Threshold:
     """A gate that forwards runs with at least a given score.
 
@@ -134,7 +120,7 @@ class Threshold:
     'threshold 0.75'
     """
 
-    last = 0
+    last = 0  # it needs no ranking
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
@@ -149,7 +135,7 @@ class Threshold:
         return Decision("withhold", Reason(ReasonCode.BELOW_THRESHOLD, args), self.threshold)
 
     def choose(self, score: float, key: float, ranking: Ranking) -> Choice:  # noqa: ARG002
-        """Choose what reaches the threshold."""
+        """Choose by score alone, as `decide` does."""
         return Choice(score >= self.threshold, 0.0, self.threshold, 0.0, is_ranked=False)
 
     def has_room(self, history: GateHistory) -> bool:  # noqa: ARG002 - any gate's
@@ -158,15 +144,10 @@ class Threshold:
 
 
 class TopShare:
-    """A gate that forwards the best share of each domain's runs, by their rank keys.
+    """A gate that forwards the best share (0.01 to 1) of each domain's runs, by their rank keys.
 
     The protocol's own threshold holds until the domain has 10 runs. Of runs with the same key the
-    first ones go. See `kp_middleware.core.share`.
-
-    Args:
-        share: From 0.01 to 1.
-        stored_as: The name that is stored with its decisions, by which it finds its credit; None
-            means its own.
+    first ones go. Its credit is found by the name that is ``stored_as``.
 
     >>> TopShare(0.1).name
     'top 10%'
@@ -244,6 +225,10 @@ class DailyLimit:
     def has_room(self, history: GateHistory) -> bool:
         """Return whether fewer than the limit were forwarded in the last 24 hours."""
         return history.forwarded_in_a_day() < self._most
+
+
+SettingsGate: TypeAlias = Threshold | TopShare | DailyLimit
+"""A gate made from settings, which can also choose without a reason, for many runs."""
 
 
 class GateSettings(Protocol):

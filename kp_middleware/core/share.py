@@ -37,14 +37,7 @@ def rank_key(
     """Return the key, 0 to 1, by which a share ranks a run: P² · calm.
 
     Calm is the score with complexity reversed, and no reward for recoveries: struggling is no
-    merit here.
-
-    Args:
-        signals: Of the run; the outcome's is not used.
-        weights: Of its domain.
-        single_tool: Whether the rule of this name fires.
-        p_success: The probability that it did its task; None where nothing is known.
-        confidence: The agent's own, from 0 to 1; None where it said nothing.
+    merit here. A probability or a confidence of None: nothing is known, or was said.
     """
     calm = (
         -weights.complexity * signals.complexity
@@ -122,12 +115,8 @@ class Ranking:
 class Choice(NamedTuple):
     """The place of a run in a share.
 
-    Attributes:
-        goes: Whether the gate chooses it.
-        level: The share of the last runs that may go now, from 0 to 1.
-        bar: The lowest key of this share; 0 if all may go, 1 if none may.
-        credit: After this run.
-        is_ranked: False in the warm-up, when the protocol's threshold decides.
+    ``level`` is the share of the last runs that may go now, ``bar`` its lowest key, ``credit`` what
+    is owed after this run. In the warm-up, when none is ranked, the threshold decides.
     """
 
     goes: bool
@@ -138,16 +127,10 @@ class Choice(NamedTuple):
 
 
 def choose(share: float, ranking: Ranking, *, key: float, score: float) -> Choice:
-    """Choose whether a run is in a share.
+    """Choose whether a run is in a share, from 0.01 to 1.
 
     With the credit kept from run to run, from the end of the warm-up on fewer than 11 runs too
     many or too few go in any stretch, for any keys.
-
-    Args:
-        share: From 0.01 to 1.
-        ranking: Of the runs before it, with the credit.
-        key: Its rank key.
-        score: Its score, which decides in the warm-up.
     """
     runs, credit = len(ranking), ranking.credit
     if runs < WARM_UP:

@@ -3,12 +3,10 @@
 import heapq
 import json
 from collections.abc import Callable, Collection, Iterator
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
-from kp_middleware.core.formula import SIGNALS, Parts, Signals, Weights
 from kp_middleware.core.replay import ScoredRun
 from kp_middleware.database import connect
 from kp_middleware.errors import TraceNotFoundError
@@ -34,10 +32,9 @@ from kp_middleware.storage._shared_runs import SharedRuns, Unshared
 
 _ALL: Final = Filters()
 _EPOCH_MS: Final = "CAST(round((julianday({}) - 2440587.5) * 86400000) AS INTEGER)"
-_DECIDED: Final = "seq, domain, score, visibility = 'private', verdict IS 'forwarded'"
 _SCORED: Final = f"""
-    SELECT {_DECIDED}, rank_key, {_EPOCH_MS.format("started_at")},
-           {_EPOCH_MS.format("coalesce(decided_at, started_at)")},
+    SELECT domain, score, rank_key, {_EPOCH_MS.format("started_at")},
+           {_EPOCH_MS.format("coalesce(decided_at, started_at)")}, visibility = 'private',
            iif(success AND coalesce(success_source, 'assumed') = 'assumed', NULL, success)
     FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
 """
@@ -179,27 +176,6 @@ class History(Listing, Overviews, Maintenance):
     def scored_runs(self) -> list[ScoredRun]:
         """Return all scored runs in the order of recording, to replay the gate."""
         return [*map(ScoredRun._make, self._run(_SCORED))]
-
-    def decided_runs(
-        self, *, domain: str | None = None, since: str | None = None, weights: Weights | None = None
-    ) -> list[ScoredRun]:
-        """Return the scored runs, with these weights, to hold against other thresholds."""
-        sql = f"""
-            SELECT {_DECIDED}{"" if weights is None else f", {', '.join(SIGNALS)}, rules"}
-            FROM traces {"INDEXED BY traces_counted" if weights is None else "NOT INDEXED"}
-            WHERE score IS NOT NULL AND (:domain IS NULL OR domain = :domain)
-              AND (:since IS NULL OR started_at >= :since)
-        """
-        rows = self._run(sql, {"domain": domain, "since": since})
-        if weights is None:
-            return [*map(ScoredRun._make, rows)]
-        rules = cache(lambda text: tuple(rule["rule"] for rule in json.loads(text)))
-        return [
-            ScoredRun(
-                seq, domain, Parts(Signals(*signals), weights, rules(fired)).score, private, cleared
-            )
-            for seq, domain, _, private, cleared, *signals, fired in rows
-        ]
 
     def outbox(self, *, limit: int, states: Collection[str] = ()) -> list[OutboxItemSummary]:
         """Return the newest outbox items without their bodies; no states means any state."""

@@ -29,15 +29,7 @@ FACTS: Final = (
 
 
 class Pair(NamedTuple):
-    """A step of both runs, or of one of them.
-
-    Attributes:
-        place: ``same`` in both, or only ``left`` or ``right``.
-        left: Its ``step_id`` there; None where it is not.
-        right: The same of the other run.
-        type: What kind of step it is.
-        tool: Which tool it used; None for none.
-    """
+    """A step of both runs, or of one; ``left`` and ``right`` are its numbers there, or None."""
 
     place: Place
     left: int | None
@@ -55,17 +47,7 @@ class Fact(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one part adds to each score, or the scores themselves.
-
-    Attributes:
-        part: A signal, a rule, or ``score``.
-        left: The amount; None where the trace has no such part.
-        right: The same of the other.
-        difference: Right minus left, a part that is missing counting as 0; None where one has no
-            score.
-        left_working: How the left amount comes about; empty where there is none.
-        right_working: The same of the other.
-    """
+    """What a signal or rule adds to each score, or the scores; None where there is none."""
 
     part: str
     left: float | None

@@ -16,13 +16,7 @@ BEING_SENT: Final = "being sent by another program, or that was killed: then aga
 
 
 class Pause(NamedTuple):
-    """A registry that takes nothing now, or whose last request met a problem.
-
-    Attributes:
-        registry: Its URL.
-        pace: The pace of the agent whose request met it.
-        until: The end of the pause in epoch seconds; None means until the user acts.
-    """
+    """A registry that takes nothing until an epoch second; None: until the user acts."""
 
     registry: str
     pace: Pace
@@ -39,14 +33,10 @@ class Sending(NamedTuple):
     """The backlog of one registry, and how long it will take to send.
 
     Attributes:
-        registry: Its URL.
-        waiting: How many traces.
         next_at: When the next request may be made, in epoch seconds; None: now.
         takes_s: From then on, where nothing else goes wrong and a program is running.
-        busy: Whether a program is sending to it.
         interval_s: At the pace that the registry has named, or the free tier's.
         claimed_until: Until when one of them is another program's to send, or None.
-        stopped: Whether nothing is sent until the user acts.
     """
 
     registry: str
@@ -102,13 +92,7 @@ class Sending(NamedTuple):
 
 
 class Obstacles(NamedTuple):
-    """The obstacles to sending the runs of one file, as far as this machine knows.
-
-    Attributes:
-        sending: For each registry that something waits for.
-        pauses: Those of these registries.
-        login: Why the login of the reference command line is not used, or None.
-    """
+    """The obstacles to sending the runs of one file, as far as this machine knows."""
 
     sending: Sequence[Sending]
     pauses: Sequence[Pause]

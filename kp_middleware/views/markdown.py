@@ -14,12 +14,7 @@ _TITLE: Final = 120
 
 
 def markdown(run: Run, *, steps: int | None) -> Iterator[str]:
-    """Yield the lines of a run as Markdown, to paste into a chat: its texts stay texts.
-
-    Args:
-        run: The run.
-        steps: How many steps at the most; None means all.
-    """
+    """Yield the lines of a run as Markdown: its texts stay texts. None: all steps."""
     title = shortened(run.objective, _TITLE)
     yield f"# {_code(title)}"
     yield ""

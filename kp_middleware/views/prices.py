@@ -22,13 +22,7 @@ class Price(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """What runs cost by run, by day and by model; what has no price is not in it.
-
-    Attributes:
-        runs: The cost of each run of which all tokens have a price, by ``seq``.
-        days: The cost of each day; likewise ``models``.
-        unpriced: The models without a price.
-    """
+    """What runs cost by ``seq``, day and model; what has no price is not in it."""
 
     runs: Mapping[int, float]
     days: Mapping[str, float]
@@ -38,13 +32,7 @@ class Spending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The prices of models.
-
-    Attributes:
-        models: By the name of the model.
-        currency: Of all of them.
-        problem: Why there are none although there is a file; empty where nothing is wrong.
-    """
+    """The prices of models; ``problem``: why there are none although there is a file."""
 
     models: Mapping[str, Price] = field(default_factory=dict)
     currency: str = "USD"

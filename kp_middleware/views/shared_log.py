@@ -10,13 +10,7 @@ from kp_middleware.storage import Unshared
 class SharedLogView(NamedTuple):
     """The state of the shared log, and what waits here for it.
 
-    Attributes:
-        url: Without the password; None if it is not set here.
-        state: In one line; None if it could not be asked.
-        problem: Why it could not, and what to do; None if it could.
-        to_ship: How many runs wait to be appended.
-        asking: How many would clear, and ask there.
-        since: When the first of them began, or None.
+    The URL has no password. ``since`` is when the first of the waiting runs began.
     """
 
     url: str | None

@@ -13,17 +13,7 @@ MOST_CALLS: Final = 100
 
 
 class Call(NamedTuple):
-    """A call of a model or a tool.
-
-    Attributes:
-        kind: ``model``, ``tool``, or ``error`` for one that failed.
-        name: The model or the tool.
-        agent: The subagent that made it; empty for the run's own.
-        start_ms: From the beginning of the run.
-        length_ms: How long it took.
-        step: The number of its step.
-        tokens: In and out; None if they were not told.
-    """
+    """A call of a model or a tool; ``start_ms`` is from the beginning of the run."""
 
     kind: CallKind
     name: str
@@ -42,14 +32,7 @@ class Call(NamedTuple):
 class Timeline(NamedTuple):
     """The timed calls of a run in the order of their starts, at most 100.
 
-    Attributes:
-        calls: The calls.
-        total_ms: The length of the run.
-        models_ms: How long at least one model was at work.
-        tools_ms: The same of tools.
-        waiting_ms: How long neither was.
-        gaps: When neither was: the beginning and the end of each, from the beginning of the run.
-        left_out: How many more calls there are.
+    ``models_ms`` and ``tools_ms`` are how long at least one was at work; in the gaps, neither was.
     """
 
     calls: tuple[Call, ...]

@@ -46,13 +46,7 @@ _ONE_LINE: Final = 72
 
 
 class ScoreLine(NamedTuple):
-    """One line of the sum behind a score.
-
-    Attributes:
-        part: A signal, a rule, or ``score``.
-        working: How the number comes about.
-        amount: What it adds to the score.
-    """
+    """One line of the sum behind a score: a signal, a rule, or ``score``."""
 
     part: str
     working: str
@@ -61,19 +55,9 @@ class ScoreLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """One step of a run.
+    """One step of a run; a text is empty where there is none or it is not known.
 
-    Attributes:
-        number: The position in the run.
-        kind: As the protocol names it; ``user`` for what a person said, ``error`` for what ended
-            the run.
-        name: The same for people.
-        about: The agent, the tool and the model, where there are any.
-        at: When it began, from the beginning of the run; empty if that is not known.
-        duration: How long it took; empty where it was not timed.
-        content: What was thought or said.
-        input: The arguments of a call, as JSON.
-        output: What came back.
+    ``kind`` is the protocol's, ``user`` for what a person said, or ``error`` for what ended it.
     """
 
     number: int
@@ -89,22 +73,9 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class TraceView:
-    """One run as pages and the report show it.
+    """One run as pages and the report show it; a text is empty where there is none.
 
-    Attributes:
-        title: What was asked, cut where it is long; never blank.
-        objective: All of it; empty where the title has all.
-        facts: Domain, start, duration, success, steps, framework, agent and model.
-        estimate: What was estimated of its success; empty where nothing was.
-        feedback: What was learned of it after its end.
-        score: From 0 to 1; None where it was not scored.
-        threshold: What its gate asked for; None where it asked for nothing.
-        is_cleared: Whether the score passed.
-        sum: What each signal and rule adds, rounded so that they add up.
-        gate: The gate and what it asked for; None without a decision.
-        delivery_status: Where it was sent, or why it was not.
-        redactions: How many of each kind were removed, the most first.
-        result: What came out; empty where nothing did.
+    ``sum`` is rounded so that it adds up; ``objective`` is empty where the title has all of it.
     """
 
     id: str
@@ -180,10 +151,7 @@ def run_as_json(run: Run) -> dict[str, Any]:
 
 
 def arithmetic(run: Run) -> list[ScoreLine]:
-    """Return each signal times its weight, each rule, and the score; empty without a score.
-
-    The amounts before the last add up to it, except for what clamping to 0..1 takes away.
-    """
+    """Return each signal times its weight, each rule, and the score; empty without a score."""
     if run.scoring is None:
         return []
     signals = [_signal(run.scoring, part) for part in SIGNALS]

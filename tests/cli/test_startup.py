@@ -104,7 +104,7 @@ def test_a_command_that_reads_loads_nothing_heavy(names, command, agent, db, tmp
 
 
 @pytest.mark.parametrize(
-    "words", [["calibrate"], ["redact"], ["calibrate", "--step", "0.1", "--weights", "code"]]
+    "words", [["calibrate"], ["redact"], ["show", "@last", "--why", "--weights", "code"]]
 )
 def test_a_mistyped_setting_is_told_wherever_settings_matter(words, agent, type_command):
     agent("one")

@@ -8,7 +8,6 @@ from typing import get_args
 import pages
 import pytest
 
-from kp_middleware.core.alternatives import _KINDS, RECOVERY
 from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, STEP_TYPES
 from kp_middleware.database import connect
 from kp_middleware.storage import _rescue
@@ -59,8 +58,6 @@ def test_the_file_takes_every_kind_of_step(connection):
 
 def test_every_kind_of_step_has_a_name_a_reason_and_a_part_in_the_score():
     assert STEP_NAMES.keys() == KINDS
-    assert {*STEP_TYPES} == KINDS
-    assert {*_KINDS, RECOVERY} == KINDS
     assert {*STEP_TYPES} == KINDS
 
 

@@ -44,7 +44,6 @@ COMMANDS = {
     "diff": ["diff", "@best", "@last", "--json"],
     "stats": ["stats", "--json"],
     "stats-by-domain": ["stats", "--by", "domain", "--json"],
-    "what-if": ["calibrate", "--step", "0.01", "--json"],
     "calibrate": ["calibrate", "--json"],
     "tools": ["stats", "--by", "tool", "--json"],
     "sql": ["sql", "select state, count(*) from traces group by state", "--json"],

@@ -6,11 +6,10 @@ from contextlib import closing
 import pytest
 
 from kp_middleware import ReasoningTrace, Step
-from kp_middleware.core.gates import make_gate
-from kp_middleware.core.replay import Trial
 from kp_middleware.database import connect
 from kp_middleware.instants import epoch_ms, instant
 from kp_middleware.storage import History
+from kp_middleware.views.thresholds import calibrated
 
 DAY_S = 24 * 3600
 BEGAN_S = 1.76e9
@@ -36,7 +35,7 @@ def decided(pulse, db):
             "SELECT domain, sum(decision = 'forward') FROM traces"
             " WHERE visibility <> 'private' GROUP BY domain"
         )
-        return dict(went.fetchall()), Trial(History(opened[-1]).scored_runs())
+        return dict(went.fetchall()), History(opened[-1]).scored_runs()
 
     yield submit
     [connection.close() for connection in opened]
@@ -66,9 +65,9 @@ def run(confidence, domain, began_s, *, private=False):
     return trace.model_copy(update={"metadata": trace.metadata.model_copy(update=facts)})
 
 
-def tried(trial, threshold, most=None):
-    (outcome,) = trial.outcomes([make_gate(threshold, most)])
-    return outcome
+def tried(trial, threshold, most=None, **asked):
+    found = calibrated(trial, now=threshold, most=most, **asked)
+    return next(one for one in found.settings if one.setting == threshold)
 
 
 FILES = {
@@ -111,10 +110,11 @@ def test_only_what_is_asked_for_is_counted_and_all_is_looked_back_on(decided, db
             (half,),
         ).fetchone()
         runs_of_file = History(connection).scored_runs()
-    law, late = Trial(runs_of_file, domain="law"), Trial(runs_of_file, since_ms=epoch_ms(half))
+    late = calibrated(runs_of_file, now="top 10%", since_ms=epoch_ms(half))
 
-    assert dict(tried(law, "top 10%").domains) == {"law": went["law"]}
-    assert (late.runs, tried(late, "top 10%").let_through) == since
+    assert dict(tried(runs_of_file, "top 10%", domain="law").domains) == {"law": went["law"]}
+    assert late.runs == since[0]
+    assert tried(runs_of_file, "top 10%", since_ms=epoch_ms(half)).let_through == since[1]
 
 
 def test_a_day_has_room_for_so_many(decided, db):
@@ -125,7 +125,7 @@ def test_a_day_has_room_for_so_many(decided, db):
             " seq || ' hours')",
             (BEGAN_S,),
         )
-        trial = Trial(History(connection).scored_runs())
+        trial = History(connection).scored_runs()
 
     assert tried(trial, 0.0, 7).let_through == 3 * 7
 
@@ -136,24 +136,27 @@ def test_how_many_of_them_succeeded_is_counted(decided):
 
     _, trial = decided([good, bad])
 
-    assert tried(trial, 0.0)[:2] == (2, 1)
+    assert (tried(trial, 0.0).let_through, tried(trial, 0.0).succeeded) == (2, 1)
 
 
 def test_the_scores_of_each_domain_are_described(decided, db):
     _, trial = decided([run(place / 10, "law", BEGAN_S + place * DAY_S) for place in range(11)])
 
-    (law,) = trial.domains()
+    found = calibrated(trial, now=0.0)
+    (law,) = found.domains
 
     with closing(connect(db, read_only=True)) as connection:
         scores = sorted((run.score for run in History(connection).scored_runs()), reverse=True)
     assert law[:2] == ("law", 11)
     assert law[2:5] == (scores[5], scores[1], scores[0])
     assert sum(law.bins) == 11
-    assert trial.days == 10
+    assert found.days == 10
 
 
 def test_a_file_without_scores_has_nothing_to_try(decided):
     _, trial = decided([])
 
-    assert (trial.runs, trial.days, trial.domains()) == (0, 1, [])
-    assert tried(trial, "top 10%") == (0, 0, {}, 0, 0)
+    found = calibrated(trial, now=0.0)
+
+    assert (found.runs, found.days, found.domains, found.recommended) == (0, 1, [], None)
+    assert {(one.let_through, one.share, one.known) for one in found.settings} == {(0, 0, 0)}

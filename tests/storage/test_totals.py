@@ -4,9 +4,7 @@ import pytest
 from stored_runs import scored, verdict
 
 from kp_middleware.core.evaluation import Evaluation
-from kp_middleware.core.formula import Weights
 from kp_middleware.storage import History, ScoreSlices, Slice
-from kp_middleware.views.thresholds import Scores
 
 GROUPS = """
     SELECT {key}, count(*) AS traces, coalesce(sum(decision = 'forward'), 0) AS cleared,
@@ -100,25 +98,10 @@ def test_statistics_and_thresholds_are_read_from_indices_alone(connection):
     history = History(connection)
 
     steps = plans(connection, history.totals)
-    steps += plans(connection, history.decided_runs)
 
     read = plans(connection, history.scores)
     assert any("traces USING INDEX traces_counted" in step for step in read)
     assert over_all_rows(steps) == []
-
-
-@pytest.mark.parametrize("weights", [None, Weights(0.1, 0.2, 0.3, 0.4)], ids=["given", "anew"])
-def test_what_is_private_never_changes(connection, keep, weights):
-    for decision in ("forward", "withhold"):
-        keep("private", score=0.5, decision=decision, visibility="private")
-        keep("may leave", score=0.5, decision=decision)
-    history = History(connection)
-
-    scores = Scores(history.decided_runs(weights=weights))
-
-    changed = [*scores.effect(0.1).newly_go.nearest, *scores.effect(0.9).newly_stay.nearest]
-    runs = history.runs_at([run.seq for run in changed])
-    assert [run.objective for run in runs] == ["may leave", "may leave"]
 
 
 def test_domains_that_come_to_share_a_name_are_added_up():

@@ -90,7 +90,7 @@ def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided):
     assert run_as_json(trace)["verdict"] == "warming_up"
     assert gate_in_words(trace) == "top 10%, its bar for this run 0.75"
     assert "To reach 0.75, " in told(trace)
-    assert explain_score(trace).enough == 0.75
+    assert explain_score(trace).threshold == 0.75
 
 
 def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided):
@@ -139,7 +139,7 @@ def test_another_threshold_can_be_asked_about_whatever_the_gate_was(decided):
 
     account = explain_score(trace, threshold=0.9)
 
-    assert (account.cleared, account.enough, account.other_reason) == (False, 0.9, None)
+    assert (account.cleared, account.threshold, account.other_reason) == (False, 0.9, None)
     assert "To reach 0.9, one of these" in told(trace, threshold=0.9)
 
 

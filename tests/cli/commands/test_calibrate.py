@@ -90,6 +90,51 @@ def test_some_runs_only_can_be_asked_about(fill, calibrate):
     assert calibrate("-d", "no such")["domains"] == []
 
 
+def test_other_thresholds_and_shares_are_tried_too(fill, calibrate):
+    fill([0.5] * 24 + [0.625])
+
+    found = calibrate("--threshold", "0.625", "--threshold", "Top 40 %", "--threshold", "0.7")
+
+    assert [row["setting"] for row in found["settings"][:4]] == [0.625, "top 40%", 0.7, 0.75]
+    assert of(found, 0.625)["let_through"] == 1
+    assert of(found, "top 40%")["let_through"] > 1
+
+
+@pytest.mark.parametrize("threshold", ["nan", "inf", "-inf", "1.1", "much", "top 0%"])
+def test_a_threshold_that_is_none_is_refused(fill, type_command, threshold):
+    fill([0.5])
+
+    assert type_command("calibrate", "--threshold", threshold).exit_code in {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("since", "count"),
+    [
+        ("2026-11-02T12:00", 1),
+        ("2026-11-02T11:59:59", 2),
+        ("2026-11-02", 2),
+        ("2026-11-02T13:00+01:00", 1),
+        ("2026-11-01", 3),
+        ("1h", 0),
+    ],
+)
+def test_since_is_to_the_second(db, calibrate, since, count):
+    for instant in ("2026-11-01T23:00:00.000Z", "2026-11-02T11:59:59.500Z", "2026-11-02T12:00:00Z"):
+        put(db, run("one", step("thought"), instant=instant), with_value(0.5))
+
+    assert calibrate("--since", since)["runs"] == count
+
+
+@pytest.mark.parametrize("since", ["tomorrow", "7", "9" * 400 + "d", "2026-13-01", "2026-13"])
+def test_a_moment_that_is_none_is_an_error_with_examples(fill, type_command, since):
+    fill([0.5])
+
+    result = type_command("calibrate", "--since", since)
+
+    assert result.exit_code == 2
+    assert "is not a date (2026-11-01, 2026-11, yesterday) or an age (30s, 5m, 36h" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("values", "best"),
     [
@@ -124,10 +169,10 @@ def test_what_is_private_is_left_out_and_that_is_said(fill, calibrate, db):
 def test_a_share_is_rounded_once(fill, db):
     fill([0.9] * 8 + [0.1] * 157)
 
-    for words in (["calibrate"], ["calibrate", "--step", "0.1"]):
-        told = typed("--db", str(db), *words)
-        assert " 4.8%" in told
-        assert " 4.9%" not in told
+    told = typed("--db", str(db), "calibrate")
+
+    assert " 4.8%" in told
+    assert " 4.9%" not in told
 
 
 def test_a_person_sees_it_with_the_command_to_type(fill, db):

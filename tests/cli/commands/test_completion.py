@@ -12,13 +12,6 @@ import click
 import pytest
 
 from kp_middleware.cli import main
-from kp_middleware.cli.options import (
-    complete_domain,
-    complete_profile,
-    complete_tool,
-    complete_trace_id,
-)
-from kp_middleware.core.gates import top_share
 from kp_middleware.database import connect
 from kp_middleware.storage import domain_names, tool_names, trace_ids
 
@@ -60,10 +53,9 @@ def short_ids(agent, type_command):
 
 
 COMPLETERS = {
-    **dict.fromkeys(("ID", "A", "B"), complete_trace_id),
-    "PROFILE": complete_profile,
-    "domain": complete_domain,
-    "tool": complete_tool,
+    **dict.fromkeys(("ID", "A", "B"), "complete_trace_id"),
+    "tool": "_complete_tool",
+    "domain": "complete_domain",
 }
 
 
@@ -79,10 +71,10 @@ def all_commands(group=main, path=()):
 
 
 @pytest.mark.parametrize("command", [*all_commands()])
-def test_each_id_domain_tool_and_profile_has_what_completes_it(command):
+def test_each_id_domain_and_tool_has_what_completes_it(command):
     named = [param for param in command.params if {param.name, param.metavar} & {*COMPLETERS}]
 
-    offered = [param._custom_shell_complete for param in named]
+    offered = [param._custom_shell_complete.__name__ for param in named]
 
     assert offered == [COMPLETERS.get(p.metavar) or COMPLETERS[p.name] for p in named]
 
@@ -176,43 +168,11 @@ def test_settings_complete_with_what_they_do(complete):
     assert offered["threshold"].startswith("What a score must reach to leave this machine, 0 to 1")
 
 
-@pytest.mark.parametrize("words", [["config", "set", "threshold"], ["calibrate", "--set"]])
-def test_thresholds_complete_without_a_blank(complete, words):
-    offered = complete(*words, "top1")
-
-    assert offered == {"top10%": "the best tenth of each domain"}
-    assert top_share(*offered) == 0.1
-
-
-def test_other_settings_have_no_thresholds(complete):
-    assert complete("config", "set", "domain", "t") == {}
-
-
 @pytest.mark.parametrize(
     ("group", "commands"), [("outbox", {"list", "show", "retry"}), ("config", {"list", "set"})]
 )
 def test_the_commands_of_a_group_complete(complete, group, commands):
     assert commands <= {*complete(group, "")}
-
-
-@pytest.mark.parametrize("command", ["show", "calibrate"])
-def test_profiles_complete_with_those_of_the_user(complete, command, home):
-    settings = home / ".config" / "kp-middleware" / "settings.toml"
-    settings.parent.mkdir(parents=True)
-    weights = "complexity = 1\nnovelty = 0\ntool_diversity = 0\noutcome_confidence = 0\n"
-    settings.write_text(f"[profiles.custom]\n{weights}")
-
-    assert [*complete(command, "--weights", "cu")] == ["customer_service", "custom"]
-
-
-@pytest.mark.parametrize("content", ["[profiles.custom]\nnovelty = 'much'", "profiles = "])
-def test_the_protocol_s_profiles_complete_where_the_settings_are_wrong(complete, home, content):
-    settings = home / ".config" / "kp-middleware" / "settings.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(content)
-
-    assert "custom" not in complete("show", "--weights", "")
-    assert "finance" in complete("show", "--weights", "")
 
 
 def test_a_file_that_is_not_known_completes_nothing_and_says_nothing(complete, home):
@@ -222,17 +182,6 @@ def test_a_file_that_is_not_known_completes_nothing_and_says_nothing(complete, h
 
     assert [*complete("show", "")] == ["@last", "@best"]
     assert complete("list", "-d", "") == complete("list", "--tool", "") == {}
-
-
-@pytest.mark.parametrize(
-    ("command", "start", "columns"),
-    [
-        ("list", "s", ["score", "success", "state", "started_at"]),
-        ("similar", "si", ["similarity"]),
-    ],
-)
-def test_columns_complete(complete, command, start, columns):
-    assert [*complete(command, "-c", start)] == columns
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")

@@ -86,7 +86,7 @@ Why
   single tool                        -0.100  all its tool calls are of one tool
 
 To reach 0.75, one of these alone would have to be
-  complexity          cannot alone: at most 0.327
+  complexity          cannot alone: at most 0.351
   novelty             cannot alone: at most 0.537
   tool diversity      cannot alone: at most 0.614
   outcome confidence  cannot alone: at most 0.479
@@ -116,7 +116,7 @@ Why
   outcome confidence  0.900 × 0.45 = 0.405   the agent's confidence of 0.900; outcome: succeeded
 
 To reach 0.75, one of these alone would have to be
-  complexity          0.600 instead of 0.280: a first recovery from an error; that makes 0.773
+  complexity          0.600 instead of 0.280
   novelty             0.756 instead of 0.500: the nearest earlier run would have to be at most 0.244
                       like it
   tool diversity      cannot alone: at most 0.686
@@ -148,8 +148,7 @@ Why
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
 
 To stay below 0.75, one of these alone would have to be
-  complexity          3 steps instead of 7, with no thoughts or recoveries from errors; that makes
-                      0.742
+  complexity          cannot alone: at least 0.786
   novelty             cannot alone: at least 0.756
   tool diversity      cannot alone: at least 0.773
   outcome confidence  a failure, with its confidence of 0.800; that makes 0.508
