@@ -12,9 +12,7 @@ from contextvars import ContextVar
 from functools import cache, partial
 from typing import Final, TypeAlias, cast
 
-from kp_langchain._callbacks import EventKwargs, callback, parent_of
 from kp_langchain._handler import KPCallbackHandler
-from kp_langchain._registry import run_id_here
 from kp_langchain._root import Scope
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Recording, extractors_of, shield
@@ -52,8 +50,8 @@ def enable(
     extractors_of(confidence)  # what is wrong is told now, not when a run begins
     if _allowed():
         _install()
-        make = partial(_make, kp, domain=domain, confidence=confidence, scope=scope)
-        _switch.everywhere = cache(make)
+        make = partial(KPCallbackHandler, kp, domain=domain, confidence=confidence, scope=scope)
+        _switch.everywhere = cache(shield(make))
 
 
 def disable() -> None:
@@ -84,11 +82,9 @@ def recording_runs(
     Example:
         ``with recording_runs(kp): agent.invoke(inputs)``
     """
-    if not _allowed():
-        yield KPCallbackHandler(_Off())
-        return
     _install()
-    handler = KPCallbackHandler(kp, domain=domain, confidence=confidence, scope=scope)
+    taker = kp if _allowed() else _Off()
+    handler = KPCallbackHandler(taker, domain=domain, confidence=confidence, scope=scope)
     token = _of_block.set(handler)
     try:
         yield handler
@@ -108,23 +104,6 @@ class _Off:
         """Return None: nothing is recorded."""
 
 
-_begin_chain: Final = KPCallbackHandler.on_chain_start.__wrapped__  # type: ignore[attr-defined]
-
-
-class _ProcessHandler(KPCallbackHandler):
-    """A handler that ignores the rest of runs begun before it was enabled."""
-
-    @callback
-    def on_chain_start(self, said: object, inputs: object, run_id: int, about: EventKwargs) -> None:
-        """Begin a chain, a graph or a node, unless its run began before recording did."""
-        parent_id = parent_of(about)
-        is_part = parent_id is not None and parent_id == run_id_here()
-        if is_part and self._runs.get(parent_id) is None and not self._runs.is_over(parent_id):
-            self._runs.ignore(run_id)
-        else:
-            _begin_chain(self, said, inputs, run_id, about)
-
-
 class _Switch:
     """A substitute for the ContextVar that LangChain expects, of which it only reads the value.
 
@@ -137,13 +116,6 @@ class _Switch:
     def get(self) -> KPCallbackHandler | None:
         """Return the handler of the current block, else that of the process, or None."""
         return _of_block.get() or self.everywhere()
-
-
-@shield
-def _make(
-    kp: Recording | None, *, domain: str | None, confidence: Confidences, scope: Scope
-) -> KPCallbackHandler:
-    return _ProcessHandler(kp, domain=domain, confidence=confidence, scope=scope)
 
 
 @cache

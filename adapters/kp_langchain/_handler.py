@@ -4,14 +4,13 @@ It is called in the agent's own thread or event loop, and so does little: no sco
 network, and nothing is kept of the objects that it is shown.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from kp_langchain._callbacks import parent_of
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import Failure, Recording, RootSpan, Span, shield
+from kp_middleware.recording import Failure, Recording, RootSpan, Span, shield, text_of
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
@@ -21,15 +20,31 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
-from kp_langchain._callbacks import EventKwargs, callback
 from kp_langchain._langgraph import failure_of, is_node, resumption_of, watch_graphs
-from kp_langchain._messages import result_of, text_of
-from kp_langchain._registry import Roots, runs_of
+from kp_langchain._messages import result_of
+from kp_langchain._registry import EventKwargs, Roots, parent_of, runs_of
 from kp_langchain._root import Scope
 from kp_langchain._turns import told_beside, turn_of
 
 if TYPE_CHECKING:
     from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
+
+
+def callback(method: Callable[..., None]) -> Callable[..., None]:
+    """Adapt LangChain's callback signature to ``method(self, *told, run_id, about)``; never raise.
+
+    The run's id is given as an integer: hashing a UUID takes longer than all the rest.
+    """
+    what = method.__qualname__
+
+    def hook(self: object, *args: Any, run_id: UUID, **about: Any) -> None:
+        try:
+            method(self, *args, run_id.int, about)
+        except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+            shield.swallow(what, error)
+
+    hook.__name__, hook.__qualname__, hook.__doc__ = method.__name__, what, method.__doc__
+    return hook
 
 
 class KPCallbackHandler(BaseCallbackHandler):
@@ -126,8 +141,8 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run.is_root:
             run.root.rest(outputs, run, about.get("inputs"))
             self._go_on(run.root)
-        elif run.paused or run.paused_inside:
-            run.rest(is_node=is_node(about.get("tags")))
+        elif run.parent is not None and (run.paused or run.paused_inside):
+            run.parent.paused_inside |= not is_node(about.get("tags"))  # after a node it went on
         if run.ends_trace:
             run.root.succeed(outputs)
 
@@ -219,17 +234,7 @@ class KPCallbackHandler(BaseCallbackHandler):
             return
         tool = (serialized or about).get("name") or "tool"
         call_id = about.get("tool_call_id")
-        inputs = about.get("inputs")
-        announced = run.conversation.begin(run, tool, call_id, inputs)
-        run.use(tool, announced or call_id)
-        if announced is None:
-            run.after = run.root.recorder.note(
-                "tool_call",
-                tool=tool,
-                input={"input": said} if inputs is None else inputs,
-                place=run.place,
-                call_id=run.step_call_id,
-            )
+        run.begin_tool(tool, call_id, about.get("inputs"), {"input": said})
         if run.is_root:
             run.root.set_objective(f"{tool} {said}")
 
@@ -267,13 +272,7 @@ class KPCallbackHandler(BaseCallbackHandler):
             run.tells = False
             return
         run.use(str(about.get("name") or "retriever"), None)
-        run.after = run.root.recorder.note(
-            "tool_call",
-            tool=run.tool,
-            input={"query": query},
-            place=run.place,
-            call_id=run.step_call_id,
-        )
+        run.note_call({"query": query})
         if run.is_root:
             run.root.set_objective(query)
 

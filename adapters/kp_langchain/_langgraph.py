@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from kp_middleware.recording import GIVEN_UP, Failure, bounded_text, causes
+from kp_middleware.recording import GIVEN_UP, Failure, bounded_name, causes
 
 _told: Final[dict[type[BaseCallbackHandler], type[BaseCallbackHandler]]] = {}
 
@@ -28,12 +28,7 @@ def watch_graphs(handler: BaseCallbackHandler) -> None:
 
 
 class Resumption(NamedTuple):
-    """The input that resumes a waiting graph.
-
-    Attributes:
-        decision: What a person decided, or None where the graph was only told to go on.
-        questions: Ids of the interrupts that are answered; none: of whatever was asked last.
-    """
+    """What a person decided, None to just go on, and the interrupts' ids, if they are named."""
 
     decision: object | None = None
     questions: tuple[str, ...] = ()
@@ -68,36 +63,28 @@ def _alone(decisions: Mapping[str, object]) -> object:
     return next(iter(decisions.values())) if len(decisions) == 1 else dict(decisions)
 
 
-_NAME_BYTES: Final = 256
-
-
 def agent_inside(
     metadata: Mapping[str, object], own: object, around: str | None, within: str = ""
 ) -> str | None:
-    """Return the name of the nested agent that a run belongs to, or None for the root's.
+    """Return the name of the nested agent that a run belongs to, or None for the root's ``own``.
 
-    An agent without a name goes by the tool that it runs in, a subgraph by its node.
-
-    Args:
-        metadata: Of the run.
-        own: The name of the root's agent, or None.
-        around: The tool that the run is inside of, or None.
-        within: Where the root itself runs, in the words of LangGraph.
+    An agent without a name goes by the tool ``around`` it, a subgraph by its node; ``within`` is
+    the root's own namespace.
 
     >>> agent_inside({"langgraph_checkpoint_ns": "billing:1f|model:2e"}, own=None, around=None)
     'billing'
     """
     agent = metadata.get("lc_agent_name")
     if agent is not None and agent != own:
-        return bounded_text(str(agent), _NAME_BYTES)
+        return bounded_name(agent)
     if around is not None:
-        return bounded_text(around, _NAME_BYTES)
+        return bounded_name(around)
     namespace = metadata.get("langgraph_checkpoint_ns")
     if not isinstance(namespace, str) or "|" not in namespace:
         return None
     inside = namespace.removeprefix(f"{within}|").split("|")[:-1]
     nodes = [node.partition(":")[0] for node in inside if not node.isdigit()]  # those count calls
-    return bounded_text("/".join(nodes), _NAME_BYTES) if nodes else None
+    return bounded_name("/".join(nodes)) if nodes else None
 
 
 def namespace_of(metadata: Mapping[str, object]) -> str:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from kp_langchain._turns import said_in
-from kp_middleware.recording import Message, newest_first
+from kp_middleware.recording import Message, fields_of, newest_first, text_of
 
 QUOTE: Final = "kp_past_run"
 """The ``lc_source`` of a message that quotes a past run: nobody said it."""
@@ -61,30 +61,6 @@ def messages_of(value: object) -> Sequence[object]:
     return [] if value is None else [value]
 
 
-def text_of(content: object) -> str:
-    """Return the text of a message's content: a string as it is, blocks one per line.
-
-    >>> text_of([{"type": "text", "text": "Here:"}, {"type": "image", "url": "…"}]).splitlines()
-    ['Here:', '[image]']
-    """
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(text for block in content if (text := _block_text(block)))
-
-
-def _block_text(block: object) -> str:
-    match block:
-        case str():
-            return block
-        case {"type": "text", "text": str(text)}:
-            return text
-        case {"type": str(kind)}:
-            return f"[{kind}]"
-    return ""
-
-
 def _from_mapping(message: Mapping[object, object]) -> Message:
     role = str(message.get("role") or message.get("type") or "")
     call_id = message.get("tool_call_id")
@@ -104,13 +80,10 @@ _MOST_PARTS: Final = 100  # of a list that a tool gave: it may be a million numb
 
 
 def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
-    """Return the result of one call from a message, a Command, a list of these, or any value.
+    """Return the text of a call's result, or the value itself, and whether the tool says it failed.
 
-    An artifact beside the message is for the program, not for the model, and is left out.
-
-    Returns:
-        Its text, or the value itself where the tool gave no message; and whether the tool says
-        that it failed. A plain tuple, because one is made for each call.
+    The output is a message, a Command, a list of these, or any value. A message's artifact is for
+    the program, not for the model, and is left out.
     """
     message = output if isinstance(output, ToolMessage) else _message_in(output, call_id)
     if message is not None:
@@ -138,18 +111,6 @@ def _messages_of_command(command: object) -> list[ToolMessage]:
 
 _MAX_FIELDS: Final = 100
 _MAX_MESSAGES: Final = 100
-
-
-def fields_of(value: object) -> Mapping[str, object] | None:
-    """Return a mapping itself, or the fields of a dataclass or a pydantic model; else None."""
-    if isinstance(value, Mapping):
-        return value
-    for name in ("__dataclass_fields__", "model_fields"):
-        fields = getattr(type(value), name, None)
-        if isinstance(fields, Mapping):
-            shown = [name for name, field in fields.items() if getattr(field, "repr", True)]
-            return {name: getattr(value, name, None) for name in shown}
-    return None
 
 
 def told_by(fields: Mapping[str, object]) -> object | None:
@@ -209,7 +170,7 @@ def objective_of(inputs: object) -> object | None:
         return inputs or None
     if isinstance(text := getattr(inputs, "text", None), str) and text:
         return text
-    fields = fields_of(inputs)
+    fields = inputs if isinstance(inputs, Mapping) else fields_of(inputs)
     if fields is None:
         return None
     for key in SAYS_IT:
@@ -235,12 +196,7 @@ _BESIDE: Final = frozenset((*SAYS_IT, "context", "history"))
 
 
 class Answer(NamedTuple):
-    """The final answer of a run.
-
-    Attributes:
-        result: The final answer, or None where the output names none.
-        structured: The structured response, or None where there is none.
-    """
+    """The final answer of a run, and its structured response; None where there is none."""
 
     result: object | None
     structured: object | None
@@ -252,7 +208,8 @@ def answer_of(output: object) -> Answer:
     >>> answer_of({"question": "1+2", "answer": "3", "confidence": 0.9})
     Answer(result='3', structured=None)
     """
-    structured = _field(output, "structured_response")
+    name = "structured_response"
+    structured = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
     return Answer(_result(output) if structured is None else structured, structured)
 
 
@@ -304,7 +261,3 @@ def _last_said(messages: Sequence[object]) -> str | None:
 
 def _text(message: object) -> str:
     return said_by(message) if isinstance(message, BaseMessage) else read(message).text
-
-
-def _field(value: object, name: str) -> object | None:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

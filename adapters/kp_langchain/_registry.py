@@ -3,13 +3,12 @@
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 from langchain_core.runnables.config import var_child_runnable_config
 
-from kp_langchain._callbacks import EventKwargs
 from kp_langchain._langgraph import agent_inside
 from kp_langchain._root import Root, Scope
 from kp_middleware.confidence import Confidences
@@ -23,13 +22,16 @@ from kp_middleware.recording import (
     Span,
     SpanId,
     SpanTree,
-    bounded_text,
+    bounded_name,
     captured_recorder,
     extractors_of,
     place_here,
     register_finder,
     shield,
 )
+
+EventKwargs: TypeAlias = Mapping[str, Any]
+"""A callback's keyword arguments except ``run_id``: ``parent_run_id``, ``name``, ``tags``, …"""
 
 _lock = threading.RLock()
 _runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictionary()
@@ -39,6 +41,12 @@ def runs_of(kp: Recording) -> SpanTree:
     """Return the live runs of a pipeline, shared by its handlers."""
     with _lock:
         return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
+
+
+def parent_of(about: EventKwargs) -> int | None:
+    """Return the id of the parent run, or None."""
+    parent_id: UUID | None = about.get("parent_run_id")
+    return None if parent_id is None else parent_id.int
 
 
 def run_id_here() -> int | None:
@@ -71,23 +79,11 @@ register_finder(run_here)
 at_fork(after_in_child=_start_afresh)
 
 
-_NAME_BYTES: Final = 256
-
 logger: Final = logging.getLogger("kp_middleware")
 
 
 class Roots:
-    """A factory of runs: in the trace of an enclosing run, or as the root of a new one.
-
-    Args:
-        kp: Makes the recorders.
-        domain: Of every trace, or None for the pipeline's.
-        confidence: Tell from a root's output how sure the agent is.
-        scope: What one trace holds.
-
-    Attributes:
-        last_trace_id: Of the root that began last; None before the first.
-    """
+    """A factory of runs: in the trace of an enclosing run, or as the root of a new one."""
 
     def __init__(
         self, kp: Recording, *, domain: str | None, confidence: Confidences, scope: Scope
@@ -102,8 +98,7 @@ class Roots:
 
     def begin(self, run_id: int, about: EventKwargs, *, is_model: bool = False) -> Span | None:
         """Begin a model, a tool or a retriever; return None if its parent is unknown."""
-        parent: UUID | None = about.get("parent_run_id")
-        parent_id = None if parent is None else parent.int
+        parent_id = parent_of(about)
         run = self._runs.join(run_id, parent_id)
         if run is None:
             run = self._begin_alone(run_id, parent_id, about)
@@ -111,7 +106,7 @@ class Roots:
                 return None
         root = run.root
         recorder = root.recorder
-        run.after, run.started_s = recorder.last_step, recorder.clock()
+        run.after = recorder.last_step
         metadata = about.get("metadata")
         if run.parent is not None:
             run.tells, run.agent = True, run.around
@@ -119,17 +114,15 @@ class Roots:
                 if recorder.thread_id is None and run.around is None:
                     root.set_thread(metadata)
                 run.agent = agent_inside(metadata, root.agent_name, run.around, root.within)
-        if is_model and metadata:
-            _name_model(run, metadata)
+        if is_model:
+            run.started_s = recorder.clock()
+            if metadata:
+                _name_model(run, metadata)
         return run
 
     @shield
     def go_on(self, over: RootSpan) -> None:
-        """Make runs that outlive their root, in the background, roots of their own.
-
-        Args:
-            over: That has ended.
-        """
+        """Make runs that outlive their root, in the background, roots of their own."""
         roots: dict[SpanId, Root] = {}
         for key, run in self._runs.outliving(over):
             recorder = self._kp.start_recording(over.recorder.framework)
@@ -147,13 +140,7 @@ class Roots:
                     run.after = told or run.after
 
     def open(self, run_id: int, parent_id: int | None, about: EventKwargs) -> Span | None:
-        """Begin a run without a recorded parent as a root, unless known or inside an ignored one.
-
-        Args:
-            run_id: Its own.
-            parent_id: Of a run that we were not told of, or None.
-            about: ``name``, ``metadata`` and ``tags``, as LangChain gives them.
-        """
+        """Begin a run without a recorded parent as a root, unless it is known or ignored."""
         if not self._runs.is_new(run_id, parent_id):
             return None
         metadata = about.get("metadata") or {}
@@ -200,11 +187,11 @@ class Roots:
 def _name_model(run: Span, metadata: Mapping[str, object]) -> None:
     recorder = run.root.recorder
     if (source := metadata.get("lc_source")) is not None:  # a middleware's own, not the agent's
-        run.internal, run.agent = True, bounded_text(str(source), _NAME_BYTES)
+        run.internal, run.agent = True, bounded_name(source)
     if (name := metadata.get("ls_model_name")) is not None:
         run.model = str(name)
         if recorder.model is None and not run.internal:
-            recorder.model = bounded_text(run.model, _NAME_BYTES)
+            recorder.model = bounded_name(name)
 
 
 def _framework(metadata: Mapping[str, object], name: object) -> str:

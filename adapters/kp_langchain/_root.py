@@ -1,6 +1,6 @@
 """One root run: its objective and its outcome."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ from kp_middleware.recording import (
     Recorder,
     RootSpan,
     Span,
-    bounded_text,
+    bounded_name,
     shield,
 )
 
@@ -29,28 +29,24 @@ _conversation: Final = partial(Conversation, role_of, read)
 Scope: TypeAlias = Literal["run", "thread"]
 """The extent of one trace: one root run, or all runs of a thread."""
 
-_NAME_BYTES: Final = 256
 _MAX_TAGS: Final = 32
 _INTERNAL_TAGS: Final = ("seq:step", "graph:step", "map:key", "retry:attempt", "langsmith:")
 _UNNAMED: Final = ("LangGraph", "Runnable")
 
 
 class Root(RootSpan):
-    """A root run being recorded.
-
-    Attributes:
-        within: Where in a graph it runs itself: in the background of another root, or in its child.
-        follows: Whether it goes on with an earlier run that waited for a human.
-    """
+    """A root run being recorded; it may run ``within`` a graph, in another root's background."""
 
     def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
         super().__init__(recorder, owned=owned, conversation=_conversation)
         self.within = ""
-        self.follows = False
         self._is_turn = owned and scope == "thread"
         self._asked = not owned
         self._around: object = None
         self._goes_on = self._began_late = self._is_unnamed = False
+
+    failure_of = staticmethod(failure_of)
+    questions_in = staticmethod(questions_in)
 
     @shield
     def introduce(self, name: object, metadata: Mapping[str, object], tags: Sequence[str]) -> None:
@@ -67,11 +63,9 @@ class Root(RootSpan):
             recorder.owner = str(owner)
         name = self.agent_name or name
         if isinstance(name, str) and not name.startswith(_UNNAMED):
-            recorder.agent_name = bounded_text(name, _NAME_BYTES)
+            recorder.agent_name = bounded_name(name)
         recorder.tags = tuple(
-            bounded_text(tag, _NAME_BYTES)
-            for tag in tags[:_MAX_TAGS]
-            if not tag.startswith(_INTERNAL_TAGS)
+            bounded_name(tag) for tag in tags[:_MAX_TAGS] if not tag.startswith(_INTERNAL_TAGS)
         )
 
     def begin_late(self, tool: str | None, around: object) -> None:
@@ -95,7 +89,7 @@ class Root(RootSpan):
         self.within = namespace_of(metadata).rpartition("|")[0]
         self.agent_name = metadata.get("lc_agent_name")
         if self.agent_name is not None and self.agent_name != self._around:
-            self.recorder.agent_name = bounded_text(str(self.agent_name), _NAME_BYTES)
+            self.recorder.agent_name = bounded_name(self.agent_name)
 
     def resume(self, resumption: Resumption, inputs: object, conversation: Conversation) -> None:
         """Note a human's decision, and the calls that may still need a result."""
@@ -103,8 +97,8 @@ class Root(RootSpan):
         notes = self.recorder.thread_notes
         waited_here = notes.awaits is not None
         conversation.expect(notes.go_on(resumption.questions))
-        self.follows = conversation.follows = not waited_here
-        notes.repeats_calls = notes.repeats_calls or self.follows
+        conversation.follows = not waited_here
+        notes.repeats_calls = notes.repeats_calls or not waited_here
         self.one_conversation = waited_here
         self.record_decision(resumption, inputs)
 
@@ -143,14 +137,6 @@ class Root(RootSpan):
             self.record_late(ended_well=True)
         self.pause(span)
 
-    def failure_of(self, error: BaseException) -> Failure:
-        """Classify an error, LangGraph's own among them."""
-        return failure_of(error)
-
-    def questions_in(self, error: BaseException) -> Iterable[object]:
-        """Return LangGraph's interrupts in the exception that paused a span."""
-        return questions_in(error)
-
     def pause(self, span: Span) -> None:
         """Note that the thread waits for a human or its next turn, if it does."""
         if span.paused or span.paused_inside:
@@ -161,7 +147,7 @@ class Root(RootSpan):
 
     def fail(self, error: BaseException) -> None:
         """End with an error."""
-        is_given_up = self.failure_of(error) is Failure.GIVEN_UP
+        is_given_up = failure_of(error) is Failure.GIVEN_UP
         if not (is_given_up and self._began_late and not self.recorder.log.count):
             super().fail(error)  # else it was cancelled with what began it
 

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kp_middleware.recording import ServedResult, ToolCall, Turn
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import LLMResult
-
 
 _OPENING: Final = re.compile(r"<think(?:ing)?>")
 _CLOSING: Final = re.compile(r"</think(?:ing)?>")
@@ -29,14 +28,6 @@ _CUT: Final = frozenset(
 """The providers' finish reasons that mean an incomplete answer, in lower case."""
 
 
-class Said(NamedTuple):
-    """The content of a message, in whichever of the providers' forms."""
-
-    reasoning: str
-    text: str
-    served: tuple[ToolCall | ServedResult, ...] = ()
-
-
 def turn_of(response: "LLMResult | None") -> Turn:
     """Return the first candidate of a model's response, or an empty turn."""
     if response is None or not response.generations or not response.generations[0]:
@@ -46,13 +37,10 @@ def turn_of(response: "LLMResult | None") -> Turn:
     message: BaseMessage | None = getattr(generation, "message", None)
     if message is not None:
         return _turn_in(message, totals)
-    said = _split_thinking(generation.text)
-    tokens = _tokens(totals.get("token_usage"))
     return Turn(
-        said.reasoning,
-        said.text,
+        *_split_thinking(generation.text),
         model=totals.get("model_name"),
-        tokens=tokens,
+        tokens=_tokens(totals.get("token_usage")),
         unfinished=_cut(generation.generation_info or {}),
     )
 
@@ -64,7 +52,8 @@ def _turn_in(message: "BaseMessage", totals: Mapping[str, Any]) -> Turn:
     if isinstance(content, str) and "<think" not in content and not message.additional_kwargs:
         reasoning, text = "", content  # nearly always
     else:
-        reasoning, text, served = said_in(message)
+        said = said_in(message)
+        reasoning, text, served = said.reasoning, said.text, said.served
     calls = _calls(message)
     usage = getattr(message, "usage_metadata", None) or totals.get("token_usage")
     return Turn(
@@ -97,10 +86,10 @@ def _cut(about: Mapping[str, Any]) -> str | None:
     return None
 
 
-def said_in(message: "BaseMessage") -> Said:
+def said_in(message: "BaseMessage") -> Turn:
     """Return the reasoning and text of a message, and the steps of its provider's tools."""
     content = message.content
-    said = _split_thinking(content) if isinstance(content, str) else _from_blocks(content)
+    said = Turn(*_split_thinking(content)) if isinstance(content, str) else _from_blocks(content)
     extra = message.additional_kwargs
     if not extra or said.reasoning:
         return said
@@ -108,9 +97,10 @@ def said_in(message: "BaseMessage") -> Said:
     return said._replace(reasoning=_reasoning({"type": "reasoning", "summary": beside}))
 
 
-def _split_thinking(text: str) -> Said:
+def _split_thinking(text: str) -> tuple[str, str]:
+    """Return the reasoning in a text, and the rest."""
     if "<think" not in text:
-        return Said("", text)
+        return "", text
     thoughts: list[str] = []
     spoken: list[str] = []
     told = 0
@@ -122,10 +112,10 @@ def _split_thinking(text: str) -> Said:
         thoughts.append(text[opening.end() : closing.start()].strip())
         told = closing.end()
     spoken.append(text[told:].strip())
-    return Said("\n\n".join(thoughts), "\n".join(filter(None, spoken)))
+    return "\n\n".join(thoughts), "\n".join(filter(None, spoken))
 
 
-def _from_blocks(blocks: list[str | dict[str, object]]) -> Said:
+def _from_blocks(blocks: list[str | dict[str, object]]) -> Turn:
     texts: list[str] = []
     thoughts: list[str] = []
     served: list[ToolCall | ServedResult] = []
@@ -139,9 +129,8 @@ def _from_blocks(blocks: list[str | dict[str, object]]) -> Said:
             thoughts.append(thought)
         elif step := _served(block, names):
             served.append(step)
-    inline, text, _ = _split_thinking("".join(texts))
-    reasoning = "\n\n".join([*thoughts, inline] if inline else thoughts)
-    return Said(reasoning, text, tuple(served))
+    inline, text = _split_thinking("".join(texts))
+    return Turn("\n\n".join(filter(None, [*thoughts, inline])), text, served=tuple(served))
 
 
 def _reasoning(block: object) -> str:

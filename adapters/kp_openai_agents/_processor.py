@@ -16,6 +16,7 @@ from kp_middleware.spans import (
     arguments,
     asked_in,
     fields,
+    handoff_to,
     messages_in,
     problem_in,
     results_in,
@@ -26,6 +27,7 @@ from kp_middleware.spans import (
 _SCOPE: Final = Scope(
     "openai_agents", "openai_agents", "RunConfig(trace_include_sensitive_data=True)"
 )
+_SDK_CLASSES: Final = {"TaskSpanData": "task", "TurnSpanData": "turn"}
 _KINDS: Final[dict[str, Kind]] = {
     "agent": "agent",
     "response": "model",
@@ -122,9 +124,6 @@ def _kind_of(data: Any) -> Kind | None:
     return _KINDS.get(said) if isinstance(said, str) else None
 
 
-_SDK_CLASSES: Final = {"TaskSpanData": "task", "TurnSpanData": "turn"}
-
-
 def _name_of(data: Any) -> str:
     name = getattr(data, "name", None)
     return name if isinstance(name, str) else ""
@@ -136,9 +135,7 @@ def _read(data: Any, *, with_input: bool) -> Reading:
     if kind == "model":
         return _read_model(data, with_input=with_input)
     if said == "handoff":
-        to_agent = str(getattr(data, "to_agent", None) or "another agent")
-        tool = f"transfer_to_{to_agent.lower().replace(' ', '_')}"
-        return Reading("tool", tool, given={}, result=f"to {to_agent}")
+        return handoff_to(str(getattr(data, "to_agent", None) or "another agent"))
     if kind == "tool":
         given, result = getattr(data, "input", None), getattr(data, "output", None)
         told = None if given is None else arguments(_plain(given))

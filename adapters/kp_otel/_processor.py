@@ -1,21 +1,14 @@
 """The span processor: it copies what each span tells, and holds it until its run is over."""
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 from weakref import WeakSet
 
 from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import (
-    Here,
-    Recording,
-    current_recorder,
-    register_finder,
-    shield,
-)
-from kp_middleware.spans import Attributes, Event, HeldRuns, Reading, kept, kind_of, read
-from kp_otel._frameworks import scope_of
+from kp_middleware.recording import Here, Recording, current_recorder, register_finder, shield
+from kp_middleware.spans import Attributes, Event, HeldRuns, Reading, Scope, kept, kind_of, read
 
 try:
     from opentelemetry import trace
@@ -25,6 +18,15 @@ try:
 except ModuleNotFoundError as exc:
     raise MissingExtraError("otel") from exc
 
+_OPENINFERENCE: Final = "openinference.instrumentation."
+_NAMES: Final = {"gcp.vertex.agent": "google_adk", "strands.telemetry.tracer": "strands"}
+_SWITCHES: Final = {
+    "agent_framework": "ENABLE_SENSITIVE_DATA=true",
+    "google_adk": "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental and "
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT",
+    "pydantic_ai": "InstrumentationSettings(include_content=True)",
+    "openai_agents": "RunConfig(trace_include_sensitive_data=True)",
+}
 _TOLD_BY_LANGCHAIN: Final = frozenset(
     {
         "openinference.instrumentation.langchain",
@@ -150,6 +152,24 @@ def enable(
         trace.set_tracer_provider(provider)
     provider.add_span_processor(processor)
     return processor
+
+
+@lru_cache(256)
+def scope_of(name: str) -> Scope:
+    """Return an instrumentation by its name.
+
+    >>> scope_of("openinference.instrumentation.smolagents").framework
+    'smolagents'
+    """
+    short = name.removeprefix(_OPENINFERENCE).removeprefix("opentelemetry.instrumentation.")
+    framework = _NAMES.get(short, short.partition(".")[0].replace("-", "_")) or "opentelemetry"
+    scope = Scope(
+        name,
+        framework,
+        is_of_agents=name.startswith(_OPENINFERENCE),
+        leaves_open=framework == "smolagents",
+    )
+    return scope._replace(switch=_SWITCHES.get(framework, scope.switch))
 
 
 def _size_of(attributes: Attributes) -> int:

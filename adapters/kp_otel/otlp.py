@@ -91,20 +91,47 @@ class _Part(NamedTuple):
     call: Step | None = None
 
 
+class _Told(NamedTuple):
+    """A span before it has an id; the problem of one that failed."""
+
+    name: str
+    attributes: Mapping[str, Any]
+    began_ns: int
+    ended_ns: int
+    problem: str | None
+
+
 def spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
     """Yield the spans of a run, that of its agent first."""
+    root: SpanContext | None = None
+    for number, told in enumerate(_told(run)):
+        context = SpanContext(
+            _id(run.trace_id, 16),
+            _id(f"{run.trace_id} {number}", 8),
+            is_remote=False,
+            trace_flags=TraceFlags(TraceFlags.SAMPLED),
+        )
+        yield ReadableSpan(
+            told.name,
+            context=context,
+            parent=root,
+            resource=resource,
+            attributes={key: value for key, value in told.attributes.items() if value is not None},
+            status=Status() if told.problem is None else Status(StatusCode.ERROR, told.problem),
+            instrumentation_scope=_SCOPE,
+            start_time=told.began_ns,
+            end_time=told.ended_ns,
+        )
+        root = root or context
+
+
+def _told(run: ExportedRun) -> Iterator[_Told]:
     trace = ReasoningTrace.model_validate_json(run.body)
     began_ns = _ns(epoch_s(run.started_at))
     ended_ns = began_ns + int((run.duration_ms or 0) * 1e6)
-    made = _Spans(run, resource)
-    own = made.span(
-        f"invoke_agent {run.agent_name or trace.metadata.framework or 'agent'}",
-        _agent(run, trace),
-        began_ns,
-        ended_ns,
-        problem=None if trace.metadata.success or run.state == "incomplete" else run.error_type,
-    )
-    yield own
+    name = f"invoke_agent {run.agent_name or trace.metadata.framework or 'agent'}"
+    is_well = trace.metadata.success or run.state == "incomplete"
+    yield _Told(name, _agent(run, trace), began_ns, ended_ns, None if is_well else run.error_type)
     asked = [trace.task.objective]
     for part in _parts(list(zip(trace.steps, _facts(run, trace), strict=True))):
         first, facts = part.steps[0]
@@ -121,43 +148,7 @@ def spans_of(run: ExportedRun, resource: Resource) -> Iterator[ReadableSpan]:
             continue
         attributes |= {"gen_ai.agent.name": facts.agent} if facts.agent else {}
         problem = first.output_summary or "" if first.type == "error_recovery" else None
-        yield made.span(name, attributes, at_ns, at_ns + int(latency_ms * 1e6), problem=problem)
-
-
-class _Spans:
-    def __init__(self, run: ExportedRun, resource: Resource) -> None:
-        self._run, self._resource = run, resource
-        self._root: SpanContext | None = None
-        self._count = 0
-
-    def span(
-        self,
-        name: str,
-        attributes: Mapping[str, Any],
-        began_ns: int,
-        ended_ns: int,
-        *,
-        problem: str | None,
-    ) -> ReadableSpan:
-        context = SpanContext(
-            _id(self._run.trace_id, 16),
-            _id(f"{self._run.trace_id} {self._count}", 8),
-            is_remote=False,
-            trace_flags=TraceFlags(TraceFlags.SAMPLED),
-        )
-        root, self._root = self._root, self._root or context
-        self._count += 1
-        return ReadableSpan(
-            name,
-            context=context,
-            parent=root,
-            resource=self._resource,
-            attributes={key: value for key, value in attributes.items() if value is not None},
-            status=Status() if problem is None else Status(StatusCode.ERROR, problem),
-            instrumentation_scope=_SCOPE,
-            start_time=began_ns,
-            end_time=ended_ns,
-        )
+        yield _Told(name, attributes, at_ns, at_ns + int(latency_ms * 1e6), problem)
 
 
 def _facts(run: ExportedRun, trace: ReasoningTrace) -> Sequence[StepFacts]:

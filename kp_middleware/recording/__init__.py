@@ -19,9 +19,18 @@ from kp_middleware.recording._conversation import (
     ToolCall,
     Turn,
     newest_first,
+    text_of,
 )
 from kp_middleware.recording._decorators import Naming, captured, recorded_tool
-from kp_middleware.recording._limits import Limits, bounded_text, causes, holds_cuts, jsonable
+from kp_middleware.recording._limits import (
+    Limits,
+    bounded_name,
+    bounded_text,
+    causes,
+    fields_of,
+    holds_cuts,
+    jsonable,
+)
 from kp_middleware.recording._recorder import (
     GIVEN_UP,
     Recorder,
@@ -29,8 +38,9 @@ from kp_middleware.recording._recorder import (
     current_trace,
 )
 from kp_middleware.recording._resume import alone, ended, joined
+from kp_middleware.recording._root_span import RootSpan
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._spans import Failure, RootSpan, Span, SpanId
+from kp_middleware.recording._spans import Failure, Span, SpanId
 from kp_middleware.recording._steps import LateNote, ModelCall, is_marker
 from kp_middleware.recording._tree import Recording, SpanTree
 
@@ -59,6 +69,7 @@ __all__ = [
     "alone",
     "assemble",
     "bounded",
+    "bounded_name",
     "bounded_text",
     "captured",
     "captured_recorder",
@@ -67,6 +78,7 @@ __all__ = [
     "current_trace",
     "ended",
     "extractors_of",
+    "fields_of",
     "holds_cuts",
     "inside",
     "is_marker",
@@ -78,4 +90,5 @@ __all__ = [
     "recorded_tool",
     "register_finder",
     "shield",
+    "text_of",
 ]

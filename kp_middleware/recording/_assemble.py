@@ -1,14 +1,20 @@
 """Assembly of the frozen document of a run, recorded here or elsewhere, within its limits."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, takewhile
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from kp_middleware.core.endings import default_confidence
 from kp_middleware.instants import instant
 from kp_middleware.recording._context import Place
-from kp_middleware.recording._limits import NAME_BYTES, Limits, bounded_text, jsonable, size_bytes
+from kp_middleware.recording._limits import (
+    NAME_BYTES,
+    BoundedCopy,
+    Limits,
+    bounded_name,
+    bounded_text,
+    size_bytes,
+)
 from kp_middleware.recording._recorder import OWN_CALL_IDS, Recorder
 from kp_middleware.recording._steps import BESIDE, ModelCall, StepFields, StepLog
 from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, fingerprint
@@ -18,9 +24,9 @@ from kp_middleware.traces import (
     KnowledgeGraphDelta,
     Metadata,
     Outcome,
+    Part,
     PrivacyLevel,
     ReasoningTrace,
-    Relationship,
     Step,
     Task,
     Visibility,
@@ -37,16 +43,10 @@ def assemble(
     privacy_level: PrivacyLevel,
     agent_id: str | None,
 ) -> RecordedRun | None:
-    """Assemble the run of a recorder, or return None if it has no step and resumes no other run.
+    """Assemble the run of a finished recorder, or return None if it has no step and follows none.
 
     A run without steps that resumes another has ``shape.steps`` 0 and one placeholder step.
-
-    Args:
-        recorder: The recorder of a finished run.
-        domain: The default domain, if the recorder has none.
-        visibility: The visibility of the document.
-        privacy_level: The level of redaction before the document is sent.
-        agent_id: The agent's id at the registry, or None.
+    ``domain`` counts if the recorder has none.
     """
     if recorder.write is not None:
         write, recorder.write, recorder.later_bytes = recorder.write, None, 0
@@ -55,16 +55,17 @@ def assemble(
         return None
     logged = recorder.log.steps()
     steps = [_document_fields(step) for step in logged]
-    metadata = _present(
-        created_at=instant(recorder.started_at_s),
-        agent_id=agent_id,
-        framework=_name(recorder.framework),
-        task_domain=_name(recorder.domain) or domain,
-        success=bool(recorder.success),
-        quality_score=0,
-        visibility=visibility,
-        privacy_level=privacy_level,
-    )
+    metadata = {
+        "created_at": instant(recorder.started_at_s),
+        "framework": bounded_name(recorder.framework),
+        "task_domain": _name(recorder.domain) or domain,
+        "success": bool(recorder.success),
+        "quality_score": 0,
+        "visibility": visibility,
+        "privacy_level": privacy_level,
+    }
+    if agent_id is not None:
+        metadata["agent_id"] = agent_id
     run = RecordedRun(
         trace=_document(recorder, metadata, steps),
         shape=recorder.log.shape(),
@@ -74,7 +75,7 @@ def assemble(
         agent_name=_name(recorder.agent_name),
         model=_name(recorder.model),
         thread_id=_name(recorder.thread_id),
-        tags=tuple(bounded_text(str(tag), NAME_BYTES) for tag in recorder.tags),
+        tags=tuple(map(bounded_name, recorder.tags)),
         input_tokens=recorder.input_tokens,
         output_tokens=recorder.output_tokens,
         facts=tuple(_facts(step, recorder) for step in logged),
@@ -113,7 +114,7 @@ def numbered(steps: Iterable[StepFields]) -> tuple[Step, ...]:
 
 
 def _document_fields(step: StepFields) -> StepFields:
-    """Return a copy with only the document's fields, and the latency to the microsecond."""
+    """Return the document's fields alone, the latency to the microsecond."""
     fields = {name: value for name, value in step.items() if name not in BESIDE}
     if "latency_ms" in fields:
         fields["latency_ms"] = round(fields["latency_ms"], 3)
@@ -171,15 +172,10 @@ def _calls(logged: Sequence[StepFields]) -> dict[int, str]:
 
 
 def _name(given: object) -> str | None:
-    """Return a name given by a user or a framework, of any type, as bounded text."""
-    return None if given is None else bounded_text(str(given), NAME_BYTES)
+    return None if given is None else bounded_name(given)
 
 
-def _present(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-T = TypeVar("T")
+P = TypeVar("P", bound=Part)
 
 _MOST_VALIDATORS: Final = 100
 
@@ -189,62 +185,48 @@ def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
 
     Parts within the limits are unchanged.
     """
-    log = StepLog(limits)
+    log, most = StepLog(limits), limits.field_bytes
     for step in trace.steps:
-        fields = _step(step, limits.field_bytes)
+        tool = None if step.tool is None else _cut(step.tool, NAME_BYTES)
+        kept = _cut(step, most).model_copy(update={"tool": tool})
+        fields = kept.model_dump(exclude={"step_id"})
         log.append(fields, _size_bytes(fields))
     steps = numbered(log.steps())
     as_it_was = tuple(
         step.model_copy(update={"step_id": at}) for at, step in enumerate(trace.steps)
     )
+    said = trace.metadata.validated_by
+    said = None if said is None else tuple(map(bounded_name, said[:_MOST_VALIDATORS]))
     changes = {
-        "metadata": _metadata(trace.metadata),
-        "task": _cut(trace.task, limits, "objective", "input_schema"),
+        "metadata": _cut(trace.metadata, NAME_BYTES).model_copy(update={"validated_by": said}),
+        "task": _cut(trace.task, most),
         "steps": trace.steps if steps == as_it_was else steps,
-        "outcome": _cut(trace.outcome, limits, "result_summary"),
-        "source_skill": _text(trace.source_skill, limits.field_bytes),
-        "knowledge_graph_delta": _delta(trace.knowledge_graph_delta, limits.field_bytes),
+        "outcome": _cut(trace.outcome, most),
+        "knowledge_graph_delta": _delta(trace.knowledge_graph_delta, most),
     }
     assumed = default_confidence(success=trace.metadata.success)
     return RecordedRun(
-        trace=trace.model_copy(update=changes),
+        trace=_cut(trace, most).model_copy(update=changes),
         shape=log.shape(),
         confidence_source="assumed" if trace.outcome.confidence == assumed else "said",
         success_source=trace.metadata.success_source or "said",
     )
 
 
-def _step(step: Step, limit_bytes: int) -> StepFields:
-    given = {
-        "type": step.type,
-        "content": _text(step.content, limit_bytes),
-        "tool": None if step.tool is None else _names(step.tool.model_dump()),
-        "input": _object(step.input, limit_bytes),
-        "output_summary": _text(step.output_summary, limit_bytes),
-        "latency_ms": step.latency_ms,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+def _cut(part: P, limit_bytes: int) -> P:
+    """Return a part of a document with its own texts and objects cut to a size."""
+    changes: dict[str, object] = {}
+    for name, value in part:
+        if isinstance(value, str):
+            changes[name] = bounded_text(value, limit_bytes)
+        elif isinstance(value, dict) and _json_bytes(value) > limit_bytes:
+            changes[name] = BoundedCopy(limit_bytes).of_mapping(value)
+    return part.model_copy(update=changes)
 
 
 def _size_bytes(step: StepFields) -> int:
     texts = size_bytes(step.get("content", "")) + size_bytes(step.get("output_summary", ""))
     return texts + (_json_bytes(step["input"]) if "input" in step else 0)
-
-
-def _text(text: str | None, limit_bytes: int) -> str | None:
-    return None if text is None else bounded_text(text, limit_bytes)
-
-
-def _names(named: dict[str, Any]) -> dict[str, Any]:
-    return {name: bounded_text(value, NAME_BYTES) for name, value in named.items()}
-
-
-def _object(value: dict[str, Any] | None, limit_bytes: int) -> dict[str, Any] | None:
-    """Return a small enough object unchanged, even if too deep, since redaction refuses that."""
-    if value is None or _json_bytes(value) <= limit_bytes:
-        return value
-    copied = jsonable(value, limit_bytes)
-    return copied if isinstance(copied, dict) else {"value": copied}
 
 
 def _json_bytes(value: object) -> int:
@@ -254,51 +236,14 @@ def _json_bytes(value: object) -> int:
         return 0  # so deep that redaction refuses it
 
 
-def _metadata(metadata: Metadata) -> Metadata:
-    names = {"agent_id": metadata.agent_id, "framework": metadata.framework}
-    names = {name: _text(value, NAME_BYTES) for name, value in names.items()}
-    said = metadata.validated_by
-    if said is not None:
-        said = tuple(bounded_text(name, NAME_BYTES) for name in said[:_MOST_VALIDATORS])
-    return metadata.model_copy(
-        update={
-            **names,
-            "task_domain": bounded_text(metadata.task_domain, NAME_BYTES),
-            "validated_by": said,
-        }
-    )
-
-
-def _cut(part: Any, limits: Limits, text: str, schema: str | None = None) -> Any:
-    changes: dict[str, object] = {text: bounded_text(getattr(part, text), limits.field_bytes)}
-    if schema is not None:
-        changes[schema] = _object(getattr(part, schema), limits.field_bytes)
-    return part.model_copy(update=changes)
-
-
 def _delta(delta: KnowledgeGraphDelta | None, limit_bytes: int) -> KnowledgeGraphDelta | None:
+    """Return a delta, or the number of its parts if it is too large."""
     if delta is None:
         return None
-    entities = (Entity(**_names(entity.model_dump())) for entity in delta.entities)
-    facts = (
-        Relationship(
-            fact=bounded_text(said.fact, limit_bytes // 2),
-            valid_from=bounded_text(said.valid_from, NAME_BYTES),
-        )
-        for said in delta.relationships
-    )
-    return KnowledgeGraphDelta(
-        entities=_first(entities, limit_bytes, lambda words: Entity(name=words, type="cut")),
-        relationships=_first(
-            facts, limit_bytes, lambda words: Relationship(fact=words, valid_from="")
-        ),
-    )
-
-
-def _first(items: Iterable[T], limit_bytes: int, marker: Callable[[str], T]) -> tuple[T, ...]:
-    """Return the first items that fit, and a marker with the total if some do not."""
-    given = [*items]
-    totals = accumulate(len(str(item)) for item in given)
-    fitting = sum(1 for _ in takewhile(lambda total: total <= limit_bytes, totals))
-    cut = [marker(f"… [cut: {len(given)} in all]")] if fitting < len(given) else []
-    return (*given[:fitting], *cut)
+    entities = tuple(_cut(entity, NAME_BYTES) for entity in delta.entities)
+    facts = tuple(_cut(fact, limit_bytes) for fact in delta.relationships)
+    kept = KnowledgeGraphDelta(entities=entities, relationships=facts)
+    if len(kept.model_dump_json()) <= limit_bytes:
+        return kept
+    cut = Entity(name=f"… [cut: {len(entities) + len(facts)} in all]", type="cut")
+    return KnowledgeGraphDelta(entities=(cut,), relationships=())

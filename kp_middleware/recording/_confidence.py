@@ -16,9 +16,7 @@ Extractor: TypeAlias = Confidence | OfRun
 
 
 def extractors_of(given: Confidences) -> tuple[Extractor, ...]:
-    """Return the extractors in order: the result's own ``confidence`` field, then those given.
-
-    An async function is a `Judge`.
+    """Return the result's own ``confidence`` field, and those given: an async one is a `Judge`.
 
     The field is left out if a given extractor reads it, because that one knows its scale.
 
@@ -41,13 +39,9 @@ def extractors_of(given: Confidences) -> tuple[Extractor, ...]:
 
 
 class ConfidenceEstimate:
-    """The confidence of one run's agent.
-
-    Args:
-        extractors: See `extractors_of`; None means only the result's own field.
+    """The confidence of one run's agent; without extractors, the result's own field.
 
     Attributes:
-        is_own_field_alone: True if nothing but the result's own field is read.
         listens: True if log-probabilities are extracted, so that each answer of a model counts.
         judge: The first judge that is asked about the run when it is in the file, or None.
     """
@@ -62,29 +56,19 @@ class ConfidenceEstimate:
         self._heard: dict[bool, float | None] = {}
 
     def hear(self, answer: object, *, inside: bool) -> None:
-        """Store the confidence of a model's answer, from the mean of its log-probabilities.
-
-        Args:
-            answer: An answer as `log_probabilities` takes it.
-            inside: True inside a tool, where an answer counts only if no other model answered.
-        """
+        """Store the confidence of an answer; that ``inside`` a tool counts if no other does."""
         self._heard[inside] = confidence_by(log_probabilities, answer)
 
     def of(self, *results: object) -> float | None:
-        """Return the confidence, 0 to 1, of the first extractor that finds one, or None.
+        """Return the confidence that the first extractor finds in the run's result, or None.
 
-        Args:
-            results: The run's result, last; before it, parts of it whose fields count like its own.
+        Before the result there may be parts of it, whose fields count like its own.
         """
         said = (self._say(extractor, results) for extractor in self._in_turn)
         return next((sure for sure in said if sure is not None), None)
 
     def told_by(self, run: RecordedRun) -> RecordedRun:
-        """Return the run with the outcome that the first extractor of the whole run finds.
-
-        The run as it is if the program said how it ended, if it did not come to its end, or if no
-        extractor can tell. Called on the worker's thread.
-        """
+        """Return the run with the outcome that extractors of a whole run find, if none is said."""
         if run.success_source != "assumed" or not run.complete:
             return run
         read = (
@@ -130,10 +114,7 @@ def probability_by(extractor: OfRun, trace: ReasoningTrace) -> float | None:
 
 
 def _own_field(result: object) -> float | None:
-    """Return the ``confidence`` field of a result if it is a number from 0 to 1, else None.
-
-    Other values are not failures, because nobody configured this extractor.
-    """
+    """Return the ``confidence`` field of a result if it is a number from 0 to 1, else None."""
     stated = result.get(_OWN) if isinstance(result, Mapping) else getattr(result, _OWN, None)
     if isinstance(stated, bool) or not isinstance(stated, int | float):
         return None

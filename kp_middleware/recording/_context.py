@@ -2,9 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar, copy_context
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -19,12 +19,7 @@ R = TypeVar("R")
 
 
 class Place(NamedTuple):
-    """The place of a step in a run.
-
-    Attributes:
-        agent: The inner agent that took the step, or None for the run's own agent.
-        parent: The id of the tool call around the step, or None.
-    """
+    """The place of a step: its inner agent, or None for the run's own; the call id around it."""
 
     agent: str | None = None
     parent: str | None = None
@@ -38,7 +33,6 @@ class Here(NamedTuple):
 
 
 Finder: TypeAlias = Callable[[], Here | None]
-"""A function that returns the current run by a framework's own means, or None."""
 
 _current: ContextVar["Recorder | None"] = ContextVar("kp_middleware_recorder", default=None)
 _place: ContextVar[Place | None] = ContextVar("kp_middleware_place", default=None)
@@ -48,10 +42,9 @@ _finders: list[Finder] = []
 def current_recorder() -> "Recorder | None":
     """Return the recorder of the current run, or None."""
     recorder = captured_recorder()
-    if recorder is not None:
-        return recorder
-    found = _found()
-    return None if found is None else found.recorder
+    if recorder is None and (found := _found()) is not None:
+        return found.recorder
+    return recorder
 
 
 def captured_recorder() -> "Recorder | None":
@@ -112,30 +105,16 @@ def propagate_context(function: Callable[P, R]) -> Callable[P, R]:
     ('nobody', 'somebody')
     """
     context = copy_context()
-    if _is_async(function):
-        return cast(Callable[P, R], _coroutine(cast(Any, function), context))
-    return _plain(function, context)
 
-
-def _plain(function: Callable[P, R], context: Context) -> Callable[P, R]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         return context.copy().run(function, *args, **kwargs)
 
-    return call
-
-
-def _coroutine(
-    function: Callable[P, Coroutine[Any, Any, R]], context: Context
-) -> Callable[P, Coroutine[Any, Any, R]]:
     @wraps(function)
-    async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        body = function(*args, **kwargs)
+    async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+        body: Any = function(*args, **kwargs)
         return await asyncio.create_task(body, context=context.copy())
 
-    return call
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
     called = inspect.getattr_static(type(function), "__call__", None)  # of a callable object
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    return cast(Callable[P, R], call_async) if is_async else call

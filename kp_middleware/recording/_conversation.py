@@ -36,11 +36,8 @@ class Turn(NamedTuple):
     """One turn of a model.
 
     Attributes:
-        reasoning: Its reasoning.
-        text: Its answer.
         calls: The tools that it wants to be run.
         served: The calls and results of its provider's own tools, in order.
-        model: The model's name, or None.
         tokens: The numbers of input and output tokens, or None.
         message_id: The id of its message, or None.
         unfinished: The provider's word for why no run can end with it, or None.
@@ -70,7 +67,6 @@ class Message(NamedTuple):
     Attributes:
         role: ``user``, ``assistant``, ``system``, ``tool`` or another name.
         text: Its text; pictures and the like are named in brackets.
-        id: Its id, or None.
         call_id: The id of the tool call that it answers, or None.
         name: The name of the tool that it comes from, or None.
         failed: True if it reports that a tool failed.
@@ -92,8 +88,7 @@ class Conversation:
         read: Returns a framework's message as a `Message`.
 
     Attributes:
-        follows: True if the run resumes an earlier one and no model has spoken since: calls may
-            have been announced earlier.
+        follows: True if the run resumes an earlier one and no model has spoken since.
     """
 
     def __init__(
@@ -181,7 +176,7 @@ class Conversation:
         else:
             tail = [(self._role_of(message), message) for message in newest_first(messages)][::-1]
         results = (self._new(role, message, None) for role, message in tail)
-        return [message for message in results if message is not None]
+        return [result for result in results if result is not None]
 
     def asked(self, messages: Sequence[object]) -> str:
         """Return the texts of the user since the last assistant message."""
@@ -255,6 +250,29 @@ class Conversation:
                 return tail[::-1], said
             tail.append((role, message))
         return tail[::-1], None
+
+
+def text_of(content: object) -> str:
+    """Return the text of a message's content: a text as it is, blocks one per line.
+
+    >>> text_of([{"type": "text", "text": "Here:"}, {"type": "image"}]).splitlines()
+    ['Here:', '[image]']
+    """
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else ()
+    return "\n".join(said for block in blocks if (said := _block_text(block)))
+
+
+def _block_text(block: object) -> str:
+    match block:
+        case str():
+            return block
+        case {"text": str(said)}:
+            return said
+        case {"type": str(kind)}:
+            return f"[{kind[:40]}]"
+    return ""
 
 
 def newest_first(messages: Sequence[object]) -> Iterable[object]:

@@ -8,16 +8,11 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from kp_middleware.recording._confidence import ConfidenceEstimate, Extractor
-from kp_middleware.recording._context import (
-    Place,
-    current_recorder,
-    inside,
-    place_here,
-)
-from kp_middleware.recording._limits import BoundedCopy, jsonable
+from kp_middleware.recording._context import Place, current_recorder, inside, place_here
+from kp_middleware.recording._limits import BoundedCopy
 from kp_middleware.recording._recorder import GIVEN_UP, Recorder, current_trace
 from kp_middleware.recording._shield import shield
 
@@ -32,10 +27,7 @@ class Naming:
     """The names and settings of a captured function's runs.
 
     Attributes:
-        name: The agent's name; by default, the function's.
         objective: The parameter that holds the objective; by default, the first text argument.
-        domain: The domain, which selects the weights of the score; by default, the pipeline's.
-        confidence: Extractors of the confidence from a result that does not state it.
         owner: The parameter that holds the owner.
     """
 
@@ -54,15 +46,12 @@ def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) 
     signature = _signature(function)
 
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
-        call = _Call(function, _arguments(function, signature, args, kwargs) or {})
+        call = _Call(function, _arguments(signature, args, kwargs) or {})
         outer = current_recorder()
-        if outer is not None:
-            return _Run(outer, call, agent=naming.name or call.name)
-        recorder = start()
-        if recorder is None:
-            return _Run(current_trace(), call, agent=naming.name or call.name)
-        _introduce(recorder, call, naming)
-        return _Run(recorder, call)
+        if outer is None and (recorder := start()) is not None:
+            _introduce(recorder, call, naming)
+            return _Run(recorder, call)
+        return _Run(outer or current_trace(), call, agent=naming.name or call.name)
 
     return instrument(function, watch)
 
@@ -74,8 +63,8 @@ def recorded_tool(function: F, name: str | None) -> F:
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
         recorder = current_recorder()
         if recorder is None:
-            return _ToolUse(None, "", {})
-        call = _Call(function, _arguments(function, signature, args, kwargs) or {})
+            return Watch(None, None)
+        call = _Call(function, _arguments(signature, args, kwargs) or {})
         return _ToolUse(recorder, name or call.name, call.arguments)
 
     return instrument(function, watch)
@@ -92,73 +81,78 @@ class _Call:
         return f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
 
 
-class _Yields:
-    """The items of a generator, up to a limit in bytes."""
+class Watch:
+    """A watch on one call, which never raises: outside any run, it records nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder | None, place: Place | None) -> None:
+        self._current, self._inside = recorder, place
         self._copy = BoundedCopy(_YIELDED_BYTES)
         self._items: list[Any] = []
         self._count = 0
         self._only_texts = True
 
-    def add(self, item: object) -> None:
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context manager to enter whenever the function's own body runs."""
+        return inside(self._current, self._inside)
+
+    @shield
+    def yielded(self, item: object) -> None:
+        """Copy an item that a generator yielded."""
         self._count += 1
         self._only_texts = self._only_texts and isinstance(item, str)
         if self._copy.left_bytes > 0:
             self._items.append(self._copy.of(item))
 
-    def or_result(self, result: object) -> object:
+    def _all_yielded(self, result: object = None) -> object:
+        """Return what a generator yielded, or else the result."""
         if not self._items:
             return result
         cut = len(self._items) < self._count
         items = [*self._items, *([f"… [cut: {self._count} items in all]"] if cut else [])]
         return "".join(items) if self._only_texts else items
 
+    def returned(self, result: object) -> None:
+        """Note the end of the call with a result."""
 
-class _Run:
+    def raised(self, error: BaseException) -> None:
+        """Note the end of the call with an error."""
+
+
+class _Run(Watch):
     """A call of a captured function: a run of its own, or part of the run around it."""
 
     def __init__(self, recorder: Recorder, call: _Call, *, agent: str | None = None) -> None:
-        self._recorder = recorder
-        self._call = call
-        self._is_root = agent is None
         around = None if agent is None else place_here()
         parent = None if around is None else around.parent
-        self._place = None if agent is None else Place(agent, parent)
+        super().__init__(recorder, None if agent is None else Place(agent, parent))
+        self._recorder, self._call, self._is_root = recorder, call, agent is None
         self._steps_before = recorder.log.count
-        self._yields = _Yields()
-
-    def running(self) -> AbstractContextManager[None]:
-        return inside(self._recorder, self._place)
-
-    @shield
-    def yielded(self, item: object) -> None:
-        self._yields.add(item)
 
     @shield
     def returned(self, result: object) -> None:
-        result = self._yields.or_result(result)
-        if self._recorder.log.count == self._steps_before:
+        result, recorder = self._all_yielded(result), self._recorder
+        if recorder.log.count == self._steps_before:
             summary = "None" if result is None else result
-            self._recorder.note("thought", str(self._call), place=self._place)
-            self._recorder.note("observation", output_summary=summary, place=self._place)
+            recorder.note("thought", str(self._call), place=self._inside)
+            recorder.note("observation", output_summary=summary, place=self._inside)
         if self._is_root:
             self._conclude(result)
-            self._recorder.extract_confidence(result)
-            self._recorder.finish()
+            recorder.extract_confidence(result)
+            recorder.finish()
 
     @shield
     def raised(self, error: BaseException) -> None:
+        recorder = self._recorder
         if isinstance(error, GeneratorExit) and not self._is_root:
             self.returned(None)  # the caller stopped iterating
             return
-        if self._recorder.log.count == self._steps_before:
-            self._recorder.note("thought", str(self._call), place=self._place)
+        if recorder.log.count == self._steps_before:
+            recorder.note("thought", str(self._call), place=self._inside)
         if self._is_root:
-            self._conclude(self._yields.or_result(None))
-            self._recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
-        elif not self._recorder.has_just_noted(error):
-            self._recorder.error(error)
+            self._conclude(self._all_yielded())
+            recorder.finish(error, complete=not isinstance(error, GIVEN_UP))
+        elif not recorder.has_just_noted(error):
+            recorder.error(error)
 
     @shield
     def _conclude(self, result: object) -> None:
@@ -166,54 +160,38 @@ class _Run:
             self._recorder.outcome(result)
 
 
-class _ToolUse:
-    """A tool call inside a run; outside any run, it records nothing."""
+class _ToolUse(Watch):
+    """A tool call inside a run."""
 
-    def __init__(self, recorder: Recorder | None, name: str, arguments: dict[str, Any]) -> None:
-        self._recorder = recorder
-        self._name = name
-        self._started = perf_counter()
-        self._yields = _Yields()
-        self._place, self._call_id = place_here(), ""
-        if recorder is not None:
-            self._call_id = recorder.new_call_id()
-            recorder.note(
-                "tool_call", tool=name, input=arguments, place=self._place, call_id=self._call_id
-            )
-
-    def running(self) -> AbstractContextManager[None]:
-        agent = None if self._place is None else self._place.agent
-        return inside(self._recorder, Place(agent, self._call_id))
-
-    @shield
-    def yielded(self, item: object) -> None:
-        self._yields.add(item)
+    def __init__(self, recorder: Recorder, name: str, arguments: dict[str, Any]) -> None:
+        self._recorder, self._name, self._started = recorder, name, perf_counter()
+        self._call_id, self._place = recorder.new_call_id(), place_here() or Place()
+        super().__init__(recorder, Place(self._place.agent, self._call_id))
+        recorder.note(
+            "tool_call", tool=name, input=arguments, place=self._place, call_id=self._call_id
+        )
 
     @shield
     def returned(self, result: object) -> None:
-        if self._recorder is not None:
-            result = self._yields.or_result(result)
-            summary = "None" if result is None else result
-            took_ms = self._latency_ms()
-            self._recorder.note(
-                "observation", None, self._name, summary, took_ms, self._place, self._call_id
-            )
+        result = self._all_yielded(result)
+        said = "None" if result is None else result
+        took_ms = self._latency_ms()
+        self._recorder.note(
+            "observation", None, self._name, said, took_ms, self._place, self._call_id
+        )
 
     @shield
     def raised(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):
             self.returned(None)  # the caller stopped iterating
-        elif self._recorder is not None and not self._recorder.has_just_noted(error):
+        elif not self._recorder.has_just_noted(error):
+            took_ms, place, call_id = self._latency_ms(), self._place, self._call_id
             self._recorder.error(
-                error,
-                tool=self._name,
-                latency_ms=self._latency_ms(),
-                place=self._place or Place(),
-                call_id=self._call_id,
+                error, tool=self._name, latency_ms=took_ms, place=place, call_id=call_id
             )
 
     def _latency_ms(self) -> float:
-        return round((perf_counter() - self._started) * 1000, 3)
+        return (perf_counter() - self._started) * 1000
 
 
 def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
@@ -229,66 +207,26 @@ def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
     recorder.set_objective(next(texts, str(call)))
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+def _signature(function: Any) -> inspect.Signature | None:
+    is_wrapped = isinstance(function, classmethod | staticmethod)
     try:
-        return inspect.signature(_function_of(function))
+        return inspect.signature(function.__func__ if is_wrapped else function)
     except (TypeError, ValueError):
         return None  # a builtin may have none
 
 
 @shield
 def _arguments(
-    function: Callable[..., Any],
-    signature: inspect.Signature | None,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments by name, without a method's ``self`` or ``cls``, as bounded JSON."""
     named: Mapping[str, Any] = {"args": args, **kwargs}
     if signature is not None:
         with suppress(TypeError):  # wrong arguments: the call itself will raise
             named = signature.bind_partial(*args, **kwargs).arguments
-    if args and _is_receiver(args[0], function):
-        named = dict(list(named.items())[1:])
-    copied = jsonable(named, _ARGUMENT_BYTES)
-    return copied if isinstance(copied, dict) else {"args": copied}
-
-
-def _is_receiver(first: object, function: Callable[..., Any]) -> bool:
-    """Return whether the first argument is the ``self`` or ``cls`` of this function."""
-    owner: Any = first if issubclass(type(first), type) else type(first)
-    name = getattr(function, "__name__", "")
-    members = (vars(kind)[name] for kind in owner.__mro__ if name in vars(kind))
-    return any(
-        _innermost(member) is _innermost(function)
-        for member in members
-        if not isinstance(member, staticmethod)
-    )
-
-
-def _innermost(function: Any) -> Any:
-    return inspect.unwrap(_function_of(function))
-
-
-def _function_of(method: Any) -> Any:
-    """Return the function that a classmethod or staticmethod wraps, else the method itself."""
-    return method.__func__ if isinstance(method, classmethod | staticmethod) else method
-
-
-class Watch(Protocol):
-    """A watch on one call. Its methods do not raise."""
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context manager to enter whenever the function's own body runs."""
-
-    def yielded(self, item: object, /) -> None:
-        """Take an item that the body yielded."""
-
-    def returned(self, result: object, /) -> None:
-        """Take the result that the body returned; the call has ended."""
-
-    def raised(self, error: BaseException, /) -> None:
-        """Take the error that the body raised; the call has ended."""
+    if next(iter(named), None) in {"self", "cls"}:
+        named = dict([*named.items()][1:])
+    return BoundedCopy(_ARGUMENT_BYTES).of_mapping(named)
 
 
 def instrument(function: F, watch: Callable[[tuple[Any, ...], dict[str, Any]], Watch]) -> F:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 NAME_BYTES: Final = 256
-"""The limit of a name: of a tool, an agent or a class."""
-
 _MOST_FIELD_BYTES: Final = 1_000_000  # a text of more than 2**20 characters cannot be redacted
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -29,14 +27,7 @@ _CUT: Final = re.compile(r'… \[cut: \d+ |"…": ?"cut: \d+ |"<[\w.]+: left out
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits at capture, so that no run can exhaust the agent's memory.
-
-    Attributes:
-        field_bytes: Size of one text or one input, in UTF-8.
-        steps: Number of steps of a trace, at least 2; a longer run keeps its first and last steps
-            and a marker between them, which counts as one.
-        trace_bytes: Size of a trace; a larger run keeps its beginning and its end, half of it each.
-    """
+    """Limits of a text or input, and of a trace, so that no run can exhaust the agent's memory."""
 
     field_bytes: int = 64 * 1024
     steps: int = 1000
@@ -71,6 +62,11 @@ def bounded_text(text: str, limit_bytes: int) -> str:
     if len(kept) < len(text):
         return f"{kept}… [cut: {len(text)} characters in all]"
     return kept
+
+
+def bounded_name(given: object) -> str:
+    """Return the name of a tool, an agent or a class, of any type, as bounded text."""
+    return bounded_text(str(given), NAME_BYTES)
 
 
 def holds_cuts(document: str) -> bool:
@@ -130,7 +126,7 @@ class BoundedCopy:
             return f"<unreadable {_class_name(value)}>"
 
     def of_mapping(self, value: object) -> dict[str, Any]:
-        """Return the copy of a value as an object; anything else is put under ``value``."""
+        """Return the copy of a mapping; anything else is put under ``value``."""
         copied = self.of(value)
         return copied if type(copied) is dict else {"value": copied}
 
@@ -207,32 +203,27 @@ class BoundedCopy:
             return self._int(int(value))
         if isinstance(value, Real):  # numpy's scalars, fractions
             return self._float(float(value))
-        names = _field_names(value)
-        if names is None:
+        shown = fields_of(value)
+        if shown is None:
             return self._text(f"<{_class_name(value)}>")
-        return self._mapping(_fields(value, names), len(names), depth)
+        return self._mapping(shown.items(), len(shown), depth)
 
 
 def _class_name(value: object) -> str:
     """Return the class name of any object, without calling its metaclass, which may raise."""
-    name = type.__repr__(type(value)).removeprefix("<class '").removesuffix("'>")
-    return bounded_text(name, NAME_BYTES)
+    return bounded_name(type.__repr__(type(value)).removeprefix("<class '").removesuffix("'>"))
 
 
-def _field_names(value: object) -> list[str] | None:
+def fields_of(value: object) -> dict[str, Any] | None:
     """Return the fields that the ``repr`` of a dataclass or pydantic model shows, else None."""
-    if isinstance(value, type):
+    kind = type(value)
+    if is_dataclass(kind):
+        names = [field.name for field in fields(kind) if field.repr]
+    elif isinstance(known := getattr(kind, "model_fields", None), dict):
+        names = [name for name, field in known.items() if getattr(field, "repr", True)]
+    else:
         return None
-    if is_dataclass(value):
-        return [field.name for field in fields(value) if field.repr]
-    model_fields = getattr(type(value), "model_fields", None)
-    if isinstance(model_fields, dict):
-        return [name for name, field in model_fields.items() if getattr(field, "repr", True)]
-    return None
-
-
-def _fields(value: object, names: list[str]) -> Iterable[tuple[str, Any]]:
-    return ((name, getattr(value, name, None)) for name in names)
+    return {name: getattr(value, name, None) for name in names}
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

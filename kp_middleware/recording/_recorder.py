@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import count
 from time import perf_counter, time
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kp_middleware.recording._confidence import ConfidenceEstimate
 from kp_middleware.recording._context import Place, current_recorder, place_here
@@ -20,6 +20,7 @@ from kp_middleware.recording._limits import (
     NAME_BYTES,
     BoundedCopy,
     Limits,
+    bounded_name,
     bounded_text,
     causes,
     error_text,
@@ -32,7 +33,6 @@ from kp_middleware.recording._steps import (
     Late,
     LateNote,
     ModelCall,
-    Noted,
     StepFields,
     StepLog,
     ThreadNotes,
@@ -50,7 +50,6 @@ _MAX_ERRORS: Final = 20
 _MAX_TOOLS: Final = 64
 
 Sink: TypeAlias = Callable[["Recorder"], None]
-"""A function that takes the recorder of a finished run; it is quick and does not raise."""
 
 
 class Recorder:
@@ -66,7 +65,8 @@ class Recorder:
         self._lock = threading.RLock()  # the garbage collector may end another run during a note
         self.clock: Callable[[], float] = perf_counter
         self.clock_started_s = self.clock()
-        self._errors: deque[Noted] = deque(maxlen=_MAX_ERRORS)
+        # errors are known by their `__dict__`: an id may be reused
+        self._errors: deque[tuple[dict[str, Any], StepFields]] = deque(maxlen=_MAX_ERRORS)
         self._tools: dict[str, StepFields] = {}
         self.log = StepLog(limits)
         self.last_step = BEGINNING
@@ -131,7 +131,7 @@ class Recorder:
         call = ModelCall(model, input_tokens, output_tokens, latency_ms)
         self.note("thought", content, took=call, place=place_here())
         if model is not None:
-            self.model = bounded_text(str(model), NAME_BYTES)
+            self.model = bounded_name(model)
         if input_tokens is not None or output_tokens is not None:
             self.used_tokens(input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
 
@@ -183,14 +183,14 @@ class Recorder:
         place = place_here() if place is None else place
         step = self.note("error_recovery", None, tool, said, latency_ms, place, call_id)
         if step is not None and isinstance(error, BaseException):
-            self._errors.append(Noted(vars(error), step))
+            self._errors.append((vars(error), step))
 
     def has_just_noted(self, error: BaseException) -> bool:
         """Return whether this error is the last step, and so is propagating out of the run."""
-        noted = self._errors[-1] if self._errors else None
-        return (
-            noted is not None and noted.step is self.last_step and noted.attributes is vars(error)
-        )
+        if not self._errors:
+            return False
+        attributes, step = self._errors[-1]
+        return step is self.last_step and attributes is vars(error)
 
     @shield
     def outcome(
@@ -221,11 +221,7 @@ class Recorder:
 
     @shield
     def extract_confidence(self, *results: object) -> None:
-        """Extract the confidence from the run's result, unless it is set already.
-
-        Args:
-            results: The run's result, last; before it, parts of it whose fields count like its own.
-        """
+        """Extract the confidence from the run's result, unless it is set already."""
         if self.confidence is None and not self.finished:
             self.confidence = self.confidence_estimate.of(*results)
             self.is_extracted = self.confidence is not None
@@ -277,17 +273,10 @@ class Recorder:
         self._sink(self)
 
     def finish_later(self, write: Callable[[], object], size_bytes: int) -> None:
-        """Hand the run over; ``write`` notes its steps and finishes it, on a worker's thread."""
+        """Hand the run over; ``write`` notes its steps and finishes it on a worker's thread."""
         self.write, self.later_bytes = shield(write), size_bytes
         sink, self._sink = self._sink, lambda _: None
         sink(self)
-
-    @shield
-    def _fail(self, error: BaseException, *, is_noted: bool) -> None:
-        self.error_type = type(error).__name__
-        self.success = False
-        if not is_noted:
-            self._end_with(error)
 
     def _stop(self) -> None:
         """Assume the outcome of a run without error or stated success: success if complete."""
@@ -297,15 +286,19 @@ class Recorder:
         self.success = self.complete
         self.is_success_assumed = True
 
-    def _end_with(self, error: BaseException) -> None:
-        latest = {id(noted.attributes): noted.step for noted in self._errors}
+    @shield
+    def _fail(self, error: BaseException, *, is_noted: bool) -> None:
+        self.error_type = type(error).__name__
+        self.success = False
+        if is_noted:
+            return
+        latest = {id(attributes): step for attributes, step in self._errors}
         fatal = [latest[own] for cause in causes(error) if (own := id(vars(cause))) in latest]
         may_go_on = self.thread_notes.awaits is not None
         if not fatal:
             kind: StepType = "error_recovery" if may_go_on else "observation"
             text, size = self._sized_text(error_text(error))
-            step = {"type": kind, "at": self.clock(), "output_summary": text}
-            self.log.append(step, size)
+            self.log.append({"type": kind, "at": self.clock(), "output_summary": text}, size)
         elif not may_go_on:
             for step in fatal:
                 self.log.demote(step)
@@ -321,9 +314,7 @@ class Recorder:
         call_id: str | None = None,
         input: Mapping[str, object] | None = None,
     ) -> StepFields | None:
-        """Add a step, unless the run is finished: the fast path for adapters.
-
-        It never raises, whatever the values.
+        """Add a step, unless the run is finished: the fast path for adapters, which never raises.
 
         Args:
             kind: The type of the step.
@@ -371,11 +362,7 @@ class Recorder:
 
     @shield
     def repeat_call(self, call_id: str, other: "Recorder") -> StepFields | None:
-        """Copy a tool call from another recorder, whose run ended before the call's result.
-
-        Returns:
-            The step as it is stored, or None if the other recorder has no such call.
-        """
+        """Copy a tool call from a recorder whose run ended before the result; return the step."""
         found = other.log.call(call_id)
         if found is None:
             return None
@@ -386,10 +373,7 @@ class Recorder:
 
     @shield
     def note_late(self, notes: Iterable[LateNote]) -> None:
-        """Insert steps that are reported late, each after its step ``after``.
-
-        Steps after the same step keep their order.
-        """
+        """Insert steps that are reported late, each after its step ``after``."""
         late = [self._late(note) for note in notes]
         with self._lock:
             if late and not self.finished:
@@ -403,20 +387,17 @@ class Recorder:
         if note.tool is not None:
             step["tool"] = self._tool(note.tool)
         if note.call_id is not None:
-            step["call_id"] = bounded_text(note.call_id, NAME_BYTES)
+            step["call_id"] = bounded_name(note.call_id)
         return step, size, note.after
 
     def _tool(self, name: str | tuple[str, str]) -> StepFields:
         """Return the tool of a step, an object that steps with the same tool share."""
         if isinstance(name, tuple):
-            names = (bounded_text(str(part), NAME_BYTES) for part in name)
-            return dict(zip(("name", "mcp_server"), names, strict=True))
-        if type(name) is not str or len(name) > NAME_BYTES:
-            return {"name": bounded_text(str(name), NAME_BYTES)}
-        if len(self._tools) == _MAX_TOOLS:
-            self._tools.clear()
-        known = self._tools[name] = {"name": bounded_text(name, NAME_BYTES)}
-        return known
+            return dict(zip(("name", "mcp_server"), map(bounded_name, name), strict=True))
+        tool = {"name": bounded_name(name)}
+        if type(name) is str and len(name) <= NAME_BYTES and len(self._tools) < _MAX_TOOLS:
+            self._tools[name] = tool
+        return tool
 
     def _sized_text(self, value: object) -> tuple[str, int]:
         """Return a value as bounded text, and its size in bytes."""

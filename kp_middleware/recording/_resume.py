@@ -26,8 +26,7 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
     """Join the part of a run that paused, ``first``, and the part that resumed it, ``second``.
 
     The result is ``first``'s document with ``second``'s outcome. The input of ``second`` is a step,
-    unless it only resumed. A tool call that the pause interrupted is repeated from its beginning,
-    and an open question is asked again: each is one step. The limits of a run apply to the whole.
+    unless it only resumed. A call or question that the second part repeats is one step.
     """
     before = _placed(first)
     news = [*_turn(second), *_news(second, _part_of(first), [placed.step for placed in before])]
@@ -57,13 +56,9 @@ def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedR
 def ended(
     run: RecordedRun, *, success: bool | None = None, confidence: float | None = None
 ) -> RecordedRun:
-    """End a paused run that nothing resumed; one that waits for a person is not complete.
+    """End a paused run that nothing resumed; with a ``success`` it is complete.
 
-    Args:
-        run: The paused run.
-        success: Whether its task was done; if given, the run is complete.
-        confidence: The confidence, 0 to 1; None keeps what the agent said or, if it said nothing,
-            the default for ``success``.
+    Without a confidence, what the agent said stays, or else it is the default for ``success``.
     """
     trace = run.trace
     sources: dict[str, Source] = {}
@@ -85,8 +80,7 @@ def ended(
 def alone(run: RecordedRun) -> RecordedRun | None:
     """Return a part whose earlier parts are missing, or None if it has no steps of its own.
 
-    Results of calls that it did not make are left out: they are in another trace, or their calls
-    are unknown.
+    Results of calls that it did not make are left out.
     """
     kept = [*_news(run, ThreadPart(thread=""), [])]
     if all(placed.step.type == "observation" and placed.step.tool is None for placed in kept):
@@ -163,12 +157,7 @@ def _bounded(
 ) -> list[_Placed]:
     """Return the first and the last steps, as `StepLog` keeps them, with a marker between.
 
-    Args:
-        before: The steps of the first part.
-        news: The steps of the second part.
-        gap: The position of steps left out of the first part, where the beginning ends, or None.
-        count: The total number of steps.
-        limits: The limits of a run.
+    ``gap`` is the position of steps left out of the first part, ``count`` the total of all.
     """
     steps = [*before, *news]
     sizes = [_size_bytes(placed.step) for placed in steps]

@@ -24,7 +24,7 @@ class Shield:
         at_fork(after_in_child=self._renew_lock)  # a thread that the child lost may hold it
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """Wrap a function so that it returns None instead of raising."""
+        """Wrap a function so that it returns None instead of raising an `Exception`."""
         name = getattr(function, "__qualname__", type(function).__qualname__)
 
         @wraps(function)
@@ -50,13 +50,8 @@ class Shield:
         """Count a failure of recording, and log the first of its kind."""
         kind = f"{what}: {type(error).__name__}"
         if self.count(kind):
-            logger.warning(
-                "%s (%s); more of this kind are counted, not logged",
-                told,
-                kind,
-                exc_info=error,
-            )
+            words = "%s (%s); more of this kind are counted, not logged"
+            logger.warning(words, told, kind, exc_info=error)
 
 
 shield = Shield()
-"""The process's shield, which the decorators, the recorder and every adapter use."""

@@ -26,10 +26,7 @@ class ModelCall(NamedTuple):
 
 
 StepFields: TypeAlias = dict[str, Any]
-"""A step of the document without its ``step_id``: plain JSON, never null.
-
-`BESIDE` lists the keys that are not in the document.
-"""
+"""A step of the document without its ``step_id``, and what `BESIDE` lists: plain JSON, no null."""
 
 BESIDE: Final = ("at", "place", "call_id", "model_call")
 """The keys of a step that are not in the document."""
@@ -39,12 +36,10 @@ STEP_OVERHEAD_BYTES: Final = 64
 
 _MARKER: Final = re.compile(r"\[\d+ of \d+ steps left out here\]")
 
-
 BEGINNING: Final[StepFields] = {}
 """A sentinel for the step before the first."""
 
-_Entry: TypeAlias = tuple[StepFields, int]
-"""A step and its size in bytes: a plain tuple for speed, because each note makes one."""
+_Entry: TypeAlias = tuple[StepFields, int]  # a step and its size in bytes
 
 Late: TypeAlias = tuple[StepFields, int, StepFields]
 """A step reported late, its size in bytes, and the step before it, or `BEGINNING`."""
@@ -85,7 +80,7 @@ class StepLog:
         return self._head_bytes + self._tail_bytes
 
     def append(self, step: StepFields, size_bytes: int) -> None:
-        """Append a step, whose texts and input take ``size_bytes``."""
+        """Append a step; ``size_bytes`` is that of its texts and its input."""
         size_bytes += STEP_OVERHEAD_BYTES
         if (
             not self._tail
@@ -100,11 +95,7 @@ class StepLog:
         self._shorten_tail()
 
     def insert(self, late: Iterable[Late]) -> None:
-        """Insert steps reported late after their preceding steps, in one pass.
-
-        If the preceding step is not in the log, the late step is left out if others were, and is
-        last otherwise.
-        """
+        """Insert late steps after those before them: where those are left out, so are they."""
         following: dict[int, list[_Entry]] = defaultdict(list)
         for step, size_bytes, after in late:
             following[id(after)].append((step, size_bytes + STEP_OVERHEAD_BYTES))
@@ -127,20 +118,20 @@ class StepLog:
         return next((step for step in calls if step["type"] == "tool_call"), None)
 
     def demote(self, step: StepFields) -> None:
-        """Turn the step of an error that ended the run from a recovery into an observation."""
+        """Turn a recovery into an observation: its error ended the run."""
         if all(kept is not step for kept in self._kept()):
             self._left_out[step["type"]] -= 1
             self._left_out["observation"] += 1
         step["type"] = "observation"
 
     def steps(self) -> list[StepFields]:
-        """Return the steps that are kept, with a marker and the count of those left out."""
+        """Return the steps that are kept, with a marker for those left out."""
         left_out = self._left_out.total()
         gap = [marker(left_out, self.count)] if left_out else []
         return [step for step, _ in self._head] + gap + [step for step, _ in self._tail]
 
     def shape(self) -> Shape:
-        """Return the true counts, including the steps that are not kept."""
+        """Return the true counts, those left out included."""
         types = self._left_out + Counter(step["type"] for step in self._kept())
         return Shape(
             steps=self.count,
@@ -150,7 +141,7 @@ class StepLog:
         )
 
     def tools(self) -> set[str]:
-        """Return the names of all tools, including those of steps that are not kept."""
+        """Return the names of all tools, those left out included."""
         kept = {step["tool"]["name"] for step in self._kept() if "tool" in step}
         return kept | self._left_out_tools
 
@@ -227,12 +218,7 @@ class ThreadNotes:
     """An adapter's notes of a recorder's part in its thread; see `ThreadPart`.
 
     Attributes:
-        agent: The agent's own name, or None.
-        follows: True if the run resumes a paused one.
         overheard: True if its objective was stated before it resumed, and not by its own input.
-        answers: The ids of the questions that its input answers.
-        awaits: The reason why it waits at its end, or None.
-        questions: The ids of the questions that it asked at its end.
         repeats_calls: True if steps may repeat those of an earlier part, with the same call ids.
         heard: The input whose decision is noted already, as it passes through several spans.
         owed: The tool calls without a result at its end: the tools' names by call id.
@@ -253,24 +239,13 @@ class ThreadNotes:
         self.awaits, self.questions, self.owed = awaits, questions, owed
 
     def go_on(self, answers: tuple[str, ...] = ()) -> Mapping[str, str]:
-        """Resume a run that paused, in this recorder or in an earlier one.
-
-        Returns:
-            The tool calls without a result, if they are in this recorder.
-        """
+        """Resume a run that paused; return its calls without a result if this recorder has them."""
         if self.awaits is None:
             self.follows, self.answers = True, answers
             return {}
         owed = self.owed
         self.awaits, self.questions, self.owed = None, (), {}
         return owed
-
-
-class Noted(NamedTuple):
-    """An error with a step, identified by its ``__dict__``, because its ``id`` may be reused."""
-
-    attributes: dict[str, Any]
-    step: StepFields
 
 
 class LateNote(NamedTuple):

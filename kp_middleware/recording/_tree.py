@@ -1,7 +1,7 @@
 """The tree of live spans: the seam that an adapter of any framework feeds."""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -10,11 +10,11 @@ from kp_middleware.recording._confidence import ConfidenceEstimate, extractors_o
 from kp_middleware.recording._context import current_recorder, place_here
 from kp_middleware.recording._conversation import Message, Turn
 from kp_middleware.recording._recorder import Recorder
-from kp_middleware.recording._spans import RootSpan, Span, SpanId
+from kp_middleware.recording._root_span import RootSpan
+from kp_middleware.recording._spans import Span, SpanId
 
 _MAX_ROOTS: Final = 2048
 _REMEMBERED: Final = 4096  # spans at least, enough to recognise late reports
-
 
 Kind: TypeAlias = Literal["agent", "model", "tool", "chain"]
 """The kind of a span; ``chain`` is any other, which has no step of its own."""
@@ -215,7 +215,7 @@ class SpanTree:
     def leave_to_the_parent(self) -> None:
         """Drop all spans in a forked child: a span inside a parent's span is a root there."""
         self._lock = threading.RLock()
-        self._over.update(self._live)
+        self._over.add(*self._live)
         self._live, self._roots = {}, {}
 
     def __len__(self) -> int:
@@ -243,8 +243,7 @@ class SpanTree:
             root = parent.root
             span = self._live[span_id] = Span(root, chat, parent)
             root.span_ids.add(span_id)
-            root.begun += 1
-            span.number = root.begun
+            span.number = root.begun = root.begun + 1
             return span
 
     def is_new(self, span_id: SpanId, parent_id: SpanId | None) -> bool:
@@ -274,10 +273,8 @@ class SpanTree:
     def end(self, span_id: SpanId, *, streamed: bool = False) -> Span | None:
         """End a span, and with a root the spans left in it; return None if it was not live.
 
-        Args:
-            span_id: The id of the span.
-            streamed: True for a chain's stream. If closed early, it ends before the spans inside
-                it, which still report their output: its trace ends with the last of them.
+        A ``streamed`` chain that is closed early ends before the models and tools inside it, which
+        still report their output: its trace ends with the last of them.
         """
         with self._lock:
             run = self._live.pop(span_id, None)
@@ -366,7 +363,7 @@ class SpanTree:
             return None
         oldest, oldest_key = next(iter(self._roots.items()))
         self._live.pop(oldest_key, None)
-        self._ignored.update((oldest_key, *oldest.span_ids))
+        self._ignored.add(oldest_key, *oldest.span_ids)
         self._close(oldest)
         return oldest
 
@@ -380,7 +377,7 @@ class SpanTree:
 
     def _leave(self, keys: set[SpanId]) -> list[Span]:
         """Mark spans as ended, and return those that were live."""
-        self._over.update(keys)
+        self._over.add(*keys)
         return [run for key in keys if (run := self._live.pop(key, None)) is not None]
 
 
@@ -394,14 +391,8 @@ class Remembered:
     def __contains__(self, key: SpanId) -> bool:
         return key in self._last or key in self._before
 
-    def add(self, key: SpanId) -> None:
-        """Add an id."""
-        self._last.add(key)
-        if len(self._last) > _REMEMBERED:
-            self._before, self._last = self._last, set()
-
-    def update(self, keys: Iterable[SpanId]) -> None:
-        """Add several ids."""
+    def add(self, *keys: SpanId) -> None:
+        """Add ids."""
         self._last.update(keys)
         if len(self._last) > _REMEMBERED:
             self._before, self._last = self._last, set()

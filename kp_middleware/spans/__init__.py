@@ -1,5 +1,6 @@
 """What others tell: spans, in the dialects of OpenTelemetry, and messages."""
 
+from kp_middleware.recording import text_of
 from kp_middleware.spans._dialects import kept, kind_of, read
 from kp_middleware.spans._fields import (
     Fields,
@@ -12,13 +13,20 @@ from kp_middleware.spans._fields import (
     objects,
     parsed,
     text,
-    text_of,
     time_s,
     tokens,
 )
 from kp_middleware.spans._held import HeldRuns
 from kp_middleware.spans._held_span import ROOTS, HeldSpan, Scope, roots_in, split
-from kp_middleware.spans._reading import Attributes, Event, Kind, Problem, Reading, problem_in
+from kp_middleware.spans._reading import (
+    Attributes,
+    Event,
+    Kind,
+    Problem,
+    Reading,
+    handoff_to,
+    problem_in,
+)
 from kp_middleware.spans._replay import replay
 from kp_middleware.spans._said import (
     Said,
@@ -46,6 +54,7 @@ __all__ = [
     "asked_in",
     "fields",
     "first_text",
+    "handoff_to",
     "kept",
     "kind_of",
     "last_text",

@@ -56,12 +56,7 @@ def _openllmetry_kind(attributes: Attributes) -> Kind | None:
 
 
 def kept(attributes: Attributes, *, with_input: bool) -> dict[str, Any]:
-    """Return the attributes that a reading needs, to hold them until a run is over.
-
-    Args:
-        attributes: Those of a span that has ended.
-        with_input: True if the messages that a model was given are needed.
-    """
+    """Return the attributes that a reading needs, to hold them until a run is over."""
     left_out = _NOT_READ if with_input else _NO_INPUT
     return {
         key: value[:_MOST_CHARACTERS] if type(value) is str else value
@@ -82,14 +77,8 @@ def read(
 ) -> Reading:
     """Return the reading of a span that has ended.
 
-    Args:
-        name: The name of the span.
-        attributes: Its attributes; unknown ones are ignored.
-        events: Its events.
-        kind: Its kind if it was known at its start.
-        failed: True if its status is an error.
-        description: The description of its status.
-        with_input: True if the messages that a model was given are to be read.
+    ``failed`` and ``description`` are its status, ``kind`` counts if the attributes tell none, and
+    ``with_input`` reads the messages that a model was given.
     """
     kind = kind_of(attributes) or kind
     if kind is None:

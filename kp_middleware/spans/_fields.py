@@ -112,25 +112,3 @@ def arguments(value: object) -> Fields:
     if isinstance(given, dict):
         return given
     return {} if given is None or given == "" else {"input": given}
-
-
-def text_of(content: object) -> str:
-    """Return the text of a message's content: a text as it is, blocks one per line.
-
-    >>> text_of([{"type": "text", "text": "Here:"}, {"type": "image"}]).splitlines()
-    ['Here:', '[image]']
-    """
-    if isinstance(content, str):
-        return content
-    return "\n".join(said for block in listed(content) if (said := _block_text(block)))
-
-
-def _block_text(block: object) -> str:
-    match block:
-        case str():
-            return block
-        case {"text": str(said)}:
-            return said
-        case {"type": str(kind)}:
-            return f"[{kind[:40]}]"
-    return ""

@@ -43,15 +43,7 @@ def kind_of(attributes: Attributes) -> Kind | None:
 def read(
     kind: Kind, name: str, attributes: Attributes, events: Sequence[Event], *, with_input: bool
 ) -> Reading:
-    """Return the reading of a span.
-
-    Args:
-        kind: The kind of the span.
-        name: The name of the span.
-        attributes: The attributes of the span.
-        events: The events of the span.
-        with_input: True if the messages that a model was given are to be read.
-    """
+    """Return the reading of a span."""
     talk = first_text(attributes, "gen_ai.conversation.id") or None
     if kind == "model":
         model = first_text(attributes, "gen_ai.response.model", "gen_ai.request.model")

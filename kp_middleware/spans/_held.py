@@ -47,20 +47,11 @@ _MOST_ASKED: Final = 3  # the first may tell nothing of a user
 
 
 class HeldRuns:
-    """The runs whose spans are told one by one: feed it with `start` and `finish`.
+    """The runs whose spans are told one by one: feed it with `start` and `finish`, from any thread.
 
-    It may be called from any thread. A run is recorded when its root has ended and no span in it
-    is open, or 5 s later, or when 1,000 other spans have begun. Of an open run at most 16 MB are
-    held: what its spans tell later is left out.
-
-    Args:
-        kp: The pipeline that records the runs.
-        domain: The domain, which selects the weights of the score; None means the pipeline's.
-        confidence: Extractors of the confidence from a run's result.
-        grace_s: Seconds that a run waits for its last spans after its root has ended.
-
-    Attributes:
-        without_content: The number of runs that told nothing that was said, and were not recorded.
+    A run is recorded when its root has ended and no span in it is open, or 5 s later, or when 1,000
+    other spans have begun. Of an open run at most 16 MB are held: what its spans tell later is left
+    out, and so is a run ``without_content``, which told nothing that was said.
     """
 
     def __init__(
@@ -105,10 +96,7 @@ class HeldRuns:
         kind: Kind | None = None,
         read: Callable[[], Reading] | None = None,
     ) -> None:
-        """Begin a span, of which often no more is known than where it is.
-
-        What ``read`` returns counts if the span never ends.
-        """
+        """Begin a span; what ``read`` returns counts if it never ends."""
         over: list[HeldSpan] = []
         outer = current_recorder() if parent_id not in self._held else None
         place = place_here() if outer is not None else None
@@ -143,12 +131,7 @@ class HeldRuns:
     ) -> None:
         """End a span; with the last one of a run, the run is recorded.
 
-        Args:
-            span_id: The id of the span.
-            kind: Its kind, or None if it is still unknown.
-            read: Returns what it told, later and on another thread.
-            at_s: The end in seconds since the epoch.
-            size_bytes: The size of what it told.
+        ``read`` is called later, on another thread, and returns what the span told.
         """
         with self._lock:
             span = self._held.get(span_id)

@@ -14,8 +14,6 @@ class Scope(NamedTuple):
     """The instrumentation that tells spans.
 
     Attributes:
-        name: As it calls itself.
-        framework: Stored with its runs.
         switch: The setting by which it tells what was said.
         is_of_agents: Whether all its spans are those of agents, also where they do not say so.
         leaves_open: Whether it never ends the span of an agent whose model failed.
@@ -32,15 +30,12 @@ class HeldSpan:
     """A span, from its start until its run is over.
 
     Attributes:
-        id, parent: The id, and the span around it, or None.
         number: The position among all spans that began.
-        scope, name: The instrumentation, and the span's name.
         kind: The kind as far as it is known.
         started_s, ended_s: Epoch seconds; None if it has not ended.
         size_bytes: The size of what it told.
         held_bytes: If it has no parent, the size of what is held of those inside it.
         read: Returns its reading, until that is read.
-        inside: The spans inside it, by id.
         outer, place: For a span without a parent, the captured run that it began in.
         recorder: The recorder of a run that was asked for before its end.
         asked: If it is an agent, the number of models in it whose input was kept.
@@ -67,7 +62,7 @@ class HeldSpan:
         self.ended_s: float | None = None
         self.size_bytes = self.held_bytes = 0
         self.read: Callable[[], Reading] | None = None
-        self._reading: Reading | None = None
+        self._reading = Reading(None)
         self.inside: dict[int | str, HeldSpan] = {}
         self.outer: Recorder | None = None
         self.place: Place | None = None
@@ -82,16 +77,11 @@ class HeldSpan:
         self.kind = kind or self.kind
 
     @property
-    def reading(self) -> Reading | None:
-        """The reading at its end, or None."""
+    def reading(self) -> Reading:
+        """What it told at its end."""
         if self.read is not None:
             self._reading, self.read = self.read(), None
         return self._reading
-
-    @property
-    def failed(self) -> bool:
-        """True if it has ended with an error."""
-        return self.reading is not None and self.reading.problem is not None
 
     def is_bracket(self) -> bool:
         """Return whether it is a chain without a model and a tool in it, and so is no run."""
@@ -146,7 +136,7 @@ def roots_in(top: HeldSpan) -> Iterator[HeldSpan]:
 def split(root: HeldSpan) -> list[HeldSpan]:
     """Return the runs in a root that is only a bracket around several, as the SDK's trace is."""
     parts = [span for span in root.inside.values() if span.kind in ROOTS]
-    if len(parts) < 2 or root.kind != "agent" or root.reading is None or root.reading.name:
+    if len(parts) < 2 or root.kind != "agent" or root.ended_s is None or root.reading.name:
         return [root]
     asked = sorted((part for part in parts if _asked(part)), key=lambda span: span.number)
     if len(asked) < 2 or len({_asked(part) for part in asked}) < 2:
@@ -166,8 +156,7 @@ def split(root: HeldSpan) -> list[HeldSpan]:
 
 
 def _asked(part: HeldSpan) -> str:
-    readings = (span.reading for span in part.all())
-    return next((one.asked for one in readings if one is not None and one.asked), "")
+    return next((span.reading.asked for span in part.all() if span.reading.asked), "")
 
 
 def left_by(span: HeldSpan) -> Problem | None:
@@ -176,9 +165,7 @@ def left_by(span: HeldSpan) -> Problem | None:
     if not span.scope.leaves_open or span.ended_s is not None or last is None:
         return None
     models = (one for one in (last, *last.inside.values()) if one.kind == "model")
-    if last.reading is None or not any(one.failed for one in models):
-        return None
-    return last.reading.problem
+    return last.reading.problem if any(one.reading.problem for one in models) else None
 
 
 def is_left_over(parent: HeldSpan, scope: Scope, name: str, at_s: float, grace_s: float) -> bool:
@@ -194,4 +181,4 @@ def is_left_over(parent: HeldSpan, scope: Scope, name: str, at_s: float, grace_s
     if not inside or any(span.ended_s is None for span in inside):
         return False
     last = max(inside, key=lambda span: span.ended_s or 0.0)
-    return last.failed or at_s - (last.ended_s or 0.0) > grace_s
+    return last.reading.problem is not None or at_s - (last.ended_s or 0.0) > grace_s

@@ -2,15 +2,8 @@
 
 from typing import Any, Final
 
-from kp_middleware.spans._fields import (
-    Fields,
-    arguments,
-    fields,
-    first_text,
-    parsed,
-    text,
-)
-from kp_middleware.spans._reading import Attributes, Kind, Reading
+from kp_middleware.spans._fields import Fields, arguments, fields, first_text, parsed, text
+from kp_middleware.spans._reading import Attributes, Kind, Reading, handoff_to
 from kp_middleware.spans._said import (
     Said,
     asked_in,
@@ -38,7 +31,7 @@ def kind_of(attributes: Attributes) -> Kind | None:
 
 
 def read(kind: Kind, name: str, attributes: Attributes, *, with_input: bool) -> Reading:
-    """Return the reading of a span; see the GenAI conventions' for the arguments."""
+    """Return the reading of a span."""
     if kind == "model":
         model = first_text(attributes, "llm.model_name")
         given = _messages(attributes, "input") if with_input else []
@@ -51,9 +44,7 @@ def read(kind: Kind, name: str, attributes: Attributes, *, with_input: bool) -> 
         return Reading(kind, model, turn, asked_in(given), results=results_in(given))
     if kind in {"tool", "retriever"}:
         if name.startswith(_HANDOFF):
-            agent = name.removeprefix(_HANDOFF)
-            tool = f"transfer_to_{agent.lower().replace(' ', '_')}"
-            return Reading(kind, tool, given={}, result=f"to {agent}")
+            return handoff_to(name.removeprefix(_HANDOFF))
         return Reading(
             kind,
             first_text(attributes, "tool.name") or name,

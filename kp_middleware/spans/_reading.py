@@ -40,17 +40,13 @@ class Reading(NamedTuple):
         kind: The kind, or None if it is no span of an agent.
         name: The name of the agent, the model or the tool; empty if unknown.
         turn: The turn of a model.
-        asked: The user's texts since the last turn of a model, among those given to this one.
-        results: The results of tools since then, likewise.
-        call_id: The id of a tool's call.
+        asked, results: The user's texts, and tools' results, since the last turn of a model.
         given: The arguments of a tool, or None if they are not told.
-        result: The result of a tool, or None.
         failed: True if the result of a tool says that it failed.
         answer: The answer of an agent, or None.
         output: The raw output of an agent, used where no model said anything.
         task: The task of an agent, as its user gave it.
         conversation: The id of the conversation.
-        problem: The error that ended it.
         complete: Whether an agent came to its result, or None if it does not tell.
     """
 
@@ -69,6 +65,12 @@ class Reading(NamedTuple):
     conversation: str | None = None
     problem: Problem | None = None
     complete: bool | None = None
+
+
+def handoff_to(agent: str) -> Reading:
+    """Return the reading of a handoff, which is a call of a tool."""
+    tool = f"transfer_to_{agent.lower().replace(' ', '_')}"
+    return Reading("tool", tool, given={}, result=f"to {agent}")
 
 
 def problem_of(attributes: Attributes, events: Iterable[Event], description: object) -> Problem:

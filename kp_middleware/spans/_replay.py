@@ -10,25 +10,17 @@ from kp_middleware.recording import (
     SpanTree,
     ToolCall,
     Turn,
-    bounded_text,
+    bounded_name,
 )
 from kp_middleware.spans._held_span import HeldSpan, left_by
 from kp_middleware.spans._reading import CANCELLED, Problem, Reading
 from kp_middleware.spans._said import Result
 
-_NOTHING = Reading(None)
-_NAME_BYTES = 256
-
 
 def replay(root: HeldSpan, recorder: Recorder) -> bool:
-    """Record a run.
+    """Record a run, unless its spans tell nothing that was said; return whether they do.
 
-    Args:
-        root: The root of the run.
-        recorder: The recorder of the run, or of the run around it.
-
-    Returns:
-        False if its spans tell nothing that was said: it is not recorded.
+    The recorder is the run's own, or that of the run around it.
     """
     spans = _heard(root)
     works = any(span.kind in {"model", "tool", "retriever"} for span in spans)
@@ -39,10 +31,7 @@ def replay(root: HeldSpan, recorder: Recorder) -> bool:
 
 
 def _tells(span: HeldSpan) -> bool:
-    told = span.reading
-    if told is None:
-        return False
-    turn = told.turn
+    told, turn = span.reading, span.reading.turn
     return bool(
         told.asked
         or told.task
@@ -89,6 +78,8 @@ class _Replay:
         self._has_tools = any(span.kind in {"tool", "retriever"} for span in spans)
         self._tree = SpanTree(_Nowhere())
         self._owned = root.outer is None
+        self._owner = RootSpan(recorder, owned=self._owned)
+        self._owner.place = root.place
         self._pending: dict[int, list[ToolCall]] = {}
         self._calls = 0
         self._has_objective = False
@@ -106,51 +97,45 @@ class _Replay:
         if not self._owned:
             now = clock()
             recorder.clock = lambda: now  # the run around this one keeps its start
-        owner = RootSpan(recorder, owned=self._owned)
-        owner.place = root.place
-        top = self._tree.open(root.id, owner)
+        top = self._tree.open(root.id, self._owner)
         try:
             recorder.at(root.started_s)
-            self._note_what_only_the_root_tells(owner, top)
-            opened = [self._write(span, owner) for span in self._spans if span is not root]
+            self._note_what_only_the_root_tells(top)
+            opened = [span for span in self._spans if span is not root and self._write(span)]
             for span in reversed(opened):
-                if span is not None:
-                    self._tree.finish(span.id)
-            self._end(owner)
+                self._tree.finish(span.id)
+            self._end()
         finally:
             if not self._owned:
                 recorder.clock = clock
             elif not recorder.finished:  # by an error of ours: what was noted is kept
-                top.root.give_up()
+                self._owner.give_up()
 
-    def _note_what_only_the_root_tells(self, owner: RootSpan, top: Span) -> None:
-        told = self._root.reading or _NOTHING
-        is_asked = any(
-            one.reading.asked for one in self._spans if one.kind == "model" and one.reading
-        )
+    def _note_what_only_the_root_tells(self, top: Span) -> None:
+        told = self._root.reading
+        is_asked = any(one.reading.asked for one in self._spans if one.kind == "model")
         if asked := told.task or ("" if is_asked else told.asked):
-            owner.record_history((Message("user", asked),), top)
+            self._owner.record_history((Message("user", asked),), top)
             self._has_objective = True
 
-    def _write(self, span: HeldSpan, owner: RootSpan) -> HeldSpan | None:
-        """Write the steps of a span, and return it if it stays open for those inside it."""
-        told = span.reading or _NOTHING
-        around = next((one for one in span.above() if self._counts(one)), self._root)
+    def _write(self, span: HeldSpan) -> bool:
+        """Write the steps of a span, and return whether it stays open for those inside it."""
         if not self._counts(span):
-            return None
+            return False
+        around = next((one for one in span.above() if self._counts(one)), self._root)
         if span.kind == "agent":
-            name = told.name or ("" if _tool_around(span) is None else self._agent_name(span))
+            is_own = _tool_around(span) is None
+            name = span.reading.name or ("" if is_own else self._agent_name(span))
             self._tree.start(span.id, around.id, "agent", name, at_s=span.started_s)
-            return span
-        if span.kind == "model":
-            self._write_model(span, around, told, owner)
-            return None
-        self._write_tool(span, around, told, owner)
-        return span
+        elif span.kind == "model":
+            self._write_model(span, around)
+        else:
+            self._write_tool(span, around)
+        return span.kind != "model"
 
     def _agent_name(self, span: HeldSpan) -> str:
         """Return the name of a nameless agent in a tool: its span's, if none inside has one."""
-        named = (one.reading.name for one in span.all() if one.kind == "agent" and one.reading)
+        named = (one.reading.name for one in span.all() if one.kind == "agent")
         return next((name for name in named if name), span.name)
 
     def _counts(self, span: HeldSpan) -> bool:
@@ -170,10 +155,8 @@ class _Replay:
                 return _tool_around(span) is None
         return False
 
-    def _write_model(
-        self, span: HeldSpan, around: HeldSpan, told: Reading, owner: RootSpan
-    ) -> None:
-        place = self._place(around)
+    def _write_model(self, span: HeldSpan, around: HeldSpan) -> None:
+        told, place = span.reading, self._place(around)
         asked = "" if self._has_objective else told.asked
         messages = (Message("user", asked),) if asked and self._owned else ()
         self._has_objective = self._has_objective or bool(asked)
@@ -184,10 +167,10 @@ class _Replay:
         if live is not None and live.place == self._root.place and not self._has_tools:
             self._write_results(told.results)
         turn = None if told.turn is None else self._with_ids(told.turn, span)
-        problem = None if told.problem is None else self._error(told.problem, owner)
+        problem = None if told.problem is None else self._error(told.problem)
         says = turn is not None and (turn.thoughts or turn.calls)
         if problem is not None and live is not None and turn is not None and says:
-            owner.record_turn(turn, live)
+            self._owner.record_turn(turn, live)
         self._tree.finish(span.id, turn=turn, error=problem, at_s=self._turn_ended_s(span))
 
     def _turn_ended_s(self, span: HeldSpan) -> float | None:
@@ -232,9 +215,9 @@ class _Replay:
                 self._last_text, self._is_answered = turn.text, True
         return turn._replace(calls=tuple(calls))
 
-    def _announced(self, span: HeldSpan, told: Reading) -> ToolCall | None:
+    def _announced(self, span: HeldSpan) -> ToolCall | None:
         """Return the call that a tool answers: by its id, its arguments, or else its name."""
-        tool = _tool_around(span)
+        told, tool = span.reading, _tool_around(span)
         pending = self._pending.get(tool.number if tool else 0, [])
         named = [call for call in pending if call.name == _name(span)]
         found = (
@@ -246,8 +229,8 @@ class _Replay:
             pending.remove(found)
         return found
 
-    def _write_tool(self, span: HeldSpan, around: HeldSpan, told: Reading, owner: RootSpan) -> None:
-        call = self._announced(span, told)
+    def _write_tool(self, span: HeldSpan, around: HeldSpan) -> None:
+        told, owner, call = span.reading, self._owner, self._announced(span)
         place = self._place(around)
         name = _name(span) if call is None else call.name
         live = self._tree.start(
@@ -263,7 +246,7 @@ class _Replay:
             return
         self._recorder.at(span.ended_s)
         if told.problem is not None:
-            live.end_with(self._error(told.problem, owner))
+            live.end_with(self._error(told.problem))
         else:
             live.conversation.end(live.tool, live.call_id)
             if told.failed:
@@ -278,33 +261,33 @@ class _Replay:
             if is_answer:
                 self._last_result = told.result
 
-    def _error(self, problem: Problem, owner: RootSpan) -> BaseException:
-        kind = bounded_text(problem.type, _NAME_BYTES) or "Error"
-        return owner.error_named(kind, problem.message, cause=problem.cause or kind)
+    def _error(self, problem: Problem) -> BaseException:
+        kind = bounded_name(problem.type) or "Error"
+        return self._owner.error_named(kind, problem.message, cause=problem.cause or kind)
 
-    def _end(self, owner: RootSpan) -> None:
+    def _end(self) -> None:
         root, recorder = self._root, self._recorder
-        told = root.reading or _NOTHING
+        told = root.reading
         if self._owned:
-            named = [told.name, *(one.reading.name for one in self._own_agents() if one.reading)]
+            named = [told.name, *(one.reading.name for one in self._own_agents())]
             name = next(filter(None, named), root.name)
-            recorder.agent_name = bounded_text(name, _NAME_BYTES) or None
+            recorder.agent_name = bounded_name(name) or None
             if told.conversation:
-                recorder.thread_id = bounded_text(told.conversation, _NAME_BYTES)
+                recorder.thread_id = bounded_name(told.conversation)
         left = left_by(root)
         if left is not None and self._owned:
             recorder.at(self._ended_s())
-            recorder.finish(self._error(left, owner), complete=False)
+            recorder.finish(self._error(left), complete=False)
             return
         problem = self._problem()
         if problem is not None and problem.type not in CANCELLED:
-            self._tree.finish(root.id, error=self._error(problem, owner), at_s=self._ended_s())
+            self._tree.finish(root.id, error=self._error(problem), at_s=self._ended_s())
             return
         why = self._cancelled()
         if why is not None and self._owned:
             recorder.unfinished = why
         complete = why is None and self._is_complete(told)
-        outputs = [one.reading.output for one in self._own_agents()[::-1] if one.reading]
+        outputs = [one.reading.output for one in self._own_agents()[::-1]]
         said = (told.answer, self._last_result, self._last_text, told.output, *outputs)
         output = next(filter(None, said), None)
         self._tree.finish(root.id, output, complete=complete, at_s=self._ended_s())
@@ -318,13 +301,11 @@ class _Replay:
 
     def _problem(self) -> Problem | None:
         """Return the error of the root, or of an agent that is not below a tool."""
-        own = [self._root, *self._own_agents()]
-        return next(
-            (one.reading.problem for one in own if one.reading and one.reading.problem), None
-        )
+        problems = (one.reading.problem for one in (self._root, *self._own_agents()))
+        return next(filter(None, problems), None)
 
     def _cancelled(self) -> str | None:
-        problems = (span.reading.problem for span in self._spans if span.reading is not None)
+        problems = (span.reading.problem for span in self._spans)
         return next((one.type for one in problems if one and one.type in CANCELLED), None)
 
     def _is_complete(self, told: Reading) -> bool:
@@ -350,7 +331,7 @@ def _next_tools_s(spans: list[HeldSpan]) -> dict[int, float]:
 
 
 def _name(span: HeldSpan) -> str:
-    return span.reading.name if span.reading is not None and span.reading.name else span.name
+    return span.reading.name or span.name
 
 
 def _tool_around(span: HeldSpan) -> HeldSpan | None:

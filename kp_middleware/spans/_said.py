@@ -7,7 +7,7 @@ LangChain's messages, and the parts of OpenTelemetry's GenAI conventions.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kp_middleware.recording import ToolCall, Turn
+from kp_middleware.recording import ToolCall, Turn, text_of
 from kp_middleware.spans._fields import (
     Fields,
     arguments,
@@ -18,7 +18,6 @@ from kp_middleware.spans._fields import (
     objects,
     parsed,
     text,
-    text_of,
     tokens,
 )
 
@@ -51,16 +50,7 @@ class Result(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What one message says.
-
-    Attributes:
-        role: ``user``, ``assistant``, ``system``, ``tool``, or another.
-        thoughts: The reasoning and the texts, in order.
-        texts: Those of them that are spoken.
-        calls, results: Of tools.
-        model: That wrote it, or None.
-        read, written: Its tokens, or None.
-    """
+    """What one message says: the ``thoughts`` are its reasoning and its texts, in order."""
 
     role: str
     thoughts: tuple[str, ...] = ()
@@ -75,9 +65,7 @@ class Said(NamedTuple):
 def said_in(given: object, role: str = "") -> Said | None:
     """Return what a message or an item says, or None if it is none.
 
-    Args:
-        given: The message.
-        role: That of a message which does not say its own.
+    ``role`` is that of a message which does not say its own.
 
     >>> said_in({"role": "user", "content": [{"type": "text", "text": "An egg?"}]}).texts
     ('An egg?',)
@@ -216,11 +204,9 @@ def _result(message: Fields) -> Result:
 
 
 def messages_in(value: object, role: str) -> list[Said]:
-    """Return the messages of a request, a response, a state, or a list of messages.
+    """Return the messages of a request, a response, a state, a list, or a JSON text of one.
 
-    Args:
-        value: Or a JSON text of it; any other text is what ``role`` said.
-        role: ``user`` for what was given, ``assistant`` for what came.
+    Any other text is what ``role`` said: ``user`` for what was given, ``assistant`` for what came.
     """
     body = parsed(value)
     told = fields(body)
@@ -259,11 +245,7 @@ def turn_of(
 ) -> Turn:
     """Return the turn of a model that answered with these messages.
 
-    Args:
-        messages: The answer.
-        model: Its name, or None: that which the messages tell.
-        read: The number of tokens that it read, if it is one.
-        written: The number of tokens that it wrote.
+    Its name and the tokens ``read`` and ``written`` are by default those that the messages tell.
     """
     said = list(messages)
     texts = [one for message in said for one in message.texts]

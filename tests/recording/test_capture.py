@@ -389,13 +389,13 @@ def agent_class(capture):
 
         @capture
         @staticmethod
-        def above_staticmethod(cls, question):  # noqa: PLW0211 - it misleads on purpose
-            return (cls, question)
+        def above_staticmethod(kind, question):
+            return (kind, question)
 
         @staticmethod
         @capture
-        def below_staticmethod(cls, question):  # noqa: PLW0211
-            return (cls, question)
+        def below_staticmethod(kind, question):
+            return (kind, question)
 
         @capture
         def __call__(self, question):
@@ -435,8 +435,8 @@ def test_a_static_method_is_told_with_all_its_arguments(notebook, capture, name)
     assert getattr(agent, name)(agent, "why") == (agent, "why")
     assert getattr(agent(), name)("x", question="why") == ("x", "why")
     assert [line(run.trace.steps[0]) for run in notebook.runs] == [
-        f'thought {name}({{"cls": "<type>", "question": "why"}})',
-        f'thought {name}({{"cls": "x", "question": "why"}})',
+        f'thought {name}({{"kind": "<type>", "question": "why"}})',
+        f'thought {name}({{"kind": "x", "question": "why"}})',
     ]
 
 

@@ -82,16 +82,6 @@ def test_a_run_that_is_going_on_is_recorded_to_its_end(notebook):
     assert notebook.run.complete is True
 
 
-def test_the_rest_of_a_run_that_had_begun_before_is_not_recorded(adding, notebook):
-    switching_on = RunnableLambda(lambda _: kp_langchain.enable(notebook))
-
-    (switching_on | RunnableLambda(lambda _: adding.invoke(GO))).invoke("early")
-    RunnableLambda(lambda _: adding.invoke(GO)).invoke("late")
-
-    assert notebook.story == STORY
-    assert notebook.trace.task.objective == "late"
-
-
 @pytest.mark.usefixtures("enabled")
 def test_a_run_in_a_function_that_langsmith_traces_is_recorded(adding, notebook):
     with tracing_context(parent=RunTree(name="outer"), enabled=False):
