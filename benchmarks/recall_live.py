@@ -26,7 +26,7 @@ from _small_model import SmallModel, small_model
 
 from kp_middleware import KnowledgePulse, Run
 from kp_middleware.privacy import Policy
-from kp_middleware.recall import digest, quote
+from kp_middleware.recall import recalled
 
 WAYS = ("nothing", "recalled", "failed", "unrelated")
 
@@ -76,7 +76,7 @@ def asked(model: SmallModel, task: Task, past: Past | None) -> Outcome:
 
 
 def quoted(run: Run) -> str:
-    return quote(run, digest(run, Policy(), age_days=3), age_days=3)
+    return recalled(run, Policy()).as_message()
 
 
 def same(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:

@@ -4,10 +4,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForRetrieverRun,
-    CallbackManagerForRetrieverRun,
-)
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool, StructuredTool
@@ -52,16 +49,8 @@ class KPRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return [_document(one) for one in self.kp.recall(query, **self._terms)]
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return [_document(one) for one in await self.kp.arecall(query, **self._terms)]
-
-    @property
-    def _terms(self) -> dict[str, Any]:
-        return self.model_dump(include={"k", "domain", "owner", "max_age_days"})
+        terms = self.model_dump(include={"k", "domain", "owner", "max_age_days"})
+        return [_document(one) for one in self.kp.recall(query, **terms)]
 
 
 def recall_past_runs(
@@ -82,12 +71,7 @@ def recall_past_runs(
     def recall(task: str) -> str:
         return quotes(kp.recall(task, **terms)) or NOTHING
 
-    async def arecall(task: str) -> str:
-        return quotes(await kp.arecall(task, **terms)) or NOTHING
-
-    return StructuredTool.from_function(
-        recall, arecall, name="recall_past_runs", description=_ABOUT
-    )
+    return StructuredTool.from_function(recall, name="recall_past_runs", description=_ABOUT)
 
 
 def _document(one: "Recalled") -> Document:

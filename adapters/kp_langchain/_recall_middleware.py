@@ -1,6 +1,7 @@
 """The agent middleware that quotes a past run before the task. Needs langchain."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from kp_langchain._messages import QUOTE, read, role_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelRequest, ModelResponse
     from langgraph.runtime import Runtime
 
-    from kp_middleware import KnowledgePulse, Recalled
+    from kp_middleware import KnowledgePulse
 
 _TURNS = 3
 
@@ -72,16 +73,12 @@ class KPRecallMiddleware(Middleware):
     def before_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
         """Look for a past run."""
         terms = self._for(runtime)
-        tasks = _tasks(state)
-        return _update(next(filter(None, (self._kp.recall(one, **terms) for one in tasks)), []))
+        found = next(filter(None, (self._kp.recall(one, **terms) for one in _tasks(state))), [])
+        return {"kp_quote": quotes(found)}  # an empty one, too: a thread's state has the last one's
 
     async def abefore_agent(self, state: RecallState, runtime: "Runtime[Any]") -> dict[str, Any]:
         """Look for a past run, without blocking the event loop."""
-        terms = self._for(runtime)
-        found: list[Recalled] = []
-        for task in _tasks(state):
-            found = found or await self._kp.arecall(task, **terms)
-        return _update(found)
+        return await asyncio.to_thread(self.before_agent, state, runtime)
 
     def wrap_model_call(
         self,
@@ -110,10 +107,6 @@ def _tasks(state: RecallState) -> list[str]:
     """Return the last turns of people, in which a task often becomes clear; then the last alone."""
     said = [read(message).text for message in state["messages"] if role_of(message) == "user"]
     return [*dict.fromkeys(["\n".join(said[-_TURNS:]), *said[-1:]])]
-
-
-def _update(found: "Sequence[Recalled]") -> dict[str, Any]:
-    return {"kp_quote": quotes(found)}  # an empty one, too: a thread's state has the last turn's
 
 
 def _quoting(request: "ModelRequest[Any]") -> "ModelRequest[Any]":

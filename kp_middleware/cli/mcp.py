@@ -1,6 +1,5 @@
 """The command that serves past runs to agents over the Model Context Protocol."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -8,17 +7,13 @@ import click
 
 from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.embedding import shared_embedder
-from kp_middleware.errors import MissingExtraError, RedactionError, TraceNotFoundError
-from kp_middleware.instants import epoch_s
+from kp_middleware.errors import MissingExtraError
 from kp_middleware.privacy import Policy
-from kp_middleware.recall import Memory, digest, question, quote
-from kp_middleware.runs import fingerprint
-from kp_middleware.storage import History, Run
+from kp_middleware.recall import Memory, question
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-_DAY_S: Final = 24 * 3600
 _LONG: Final = 4000
 _MOST: Final = 3
 _INSTRUCTIONS: Final = (
@@ -50,19 +45,14 @@ def mcp(db: Path, *, owner: str | None, unconfirmed: bool) -> None:
     if not settings.recall:
         raise click.ClickException("recall is off: see KP_RECALL")
     memory = Memory(db, shared_embedder(settings.embedder), Policy.of(settings))
-    served = PastRuns(db, memory, Policy.of(settings), owner=owner, unconfirmed=unconfirmed)
-    server(served).run("stdio")
+    server(PastRuns(memory, owner=owner, unconfirmed=unconfirmed)).run("stdio")
 
 
 class PastRuns:
     """The tools of the server; a docstring is what an agent reads of one."""
 
-    def __init__(
-        self, db: Path, memory: Memory, policy: Policy, *, owner: str | None, unconfirmed: bool
-    ) -> None:
-        self._db = db
+    def __init__(self, memory: Memory, *, owner: str | None, unconfirmed: bool) -> None:
         self._memory = memory
-        self._policy = policy
         self._owner = owner
         self._unconfirmed = unconfirmed
 
@@ -89,35 +79,10 @@ class PastRuns:
         return self._told(trace_id, max_tokens=_LONG, observations=observations)
 
     def _told(self, trace_id: str, *, max_tokens: int, observations: bool = False) -> str:
-        run = self._run(trace_id)
+        run = self._memory.one(trace_id, owner=self._owner)
         if run is None:
             return f"There is no run {trace_id!r}, or its id is not complete."
-        age_days = max(0, int((time.time() - epoch_s(run.started_at)) // _DAY_S))
-        try:
-            told = digest(
-                run,
-                self._policy,
-                age_days=age_days,
-                max_tokens=max_tokens,
-                observations=observations,
-            )
-        except RedactionError as error:
-            return f"This run cannot be told: {error}."
-        return quote(run, told, age_days=age_days)
-
-    def _run(self, trace_id: str) -> Run | None:
-        """Return a run that may be served; None if it is another owner's."""
-        if trace_id.startswith("@"):
-            return None
-        with History.open(self._db) as history:
-            try:
-                run = history.run(history.find(trace_id))
-            except TraceNotFoundError:
-                return None
-            if self._owner is None and not history.has_owners():
-                return run
-        is_ours = self._owner is not None and run.owner == fingerprint(self._owner)
-        return run if is_ours else None
+        return run.as_message(max_tokens, observations=observations)
 
 
 def server(served: PastRuns) -> "MCPServer":

@@ -1,7 +1,6 @@
 """Recall of runs that succeeded at a task like the one at hand, quoted as data."""
 
-from kp_middleware.recall._digest import digest, quote
 from kp_middleware.recall._ranking import packed
-from kp_middleware.recall._recall import Found, Memory, Recalled, question
+from kp_middleware.recall._recall import Found, Memory, Recalled, question, recalled
 
-__all__ = ["Found", "Memory", "Recalled", "digest", "packed", "question", "quote"]
+__all__ = ["Found", "Memory", "Recalled", "packed", "question", "recalled"]

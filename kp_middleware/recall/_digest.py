@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from html import escape
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import Policy, check_clean, redact_jsonable
 from kp_middleware.storage import Run, StepRecord
 
@@ -28,23 +30,18 @@ _UNSEEN: Final = re.compile(
 _BRACKETS: Final = str.maketrans(
     dict.fromkeys("\uff1c\ufe64", "&lt;") | dict.fromkeys("\uff1e\ufe65", "&gt;")
 )
-LEVEL: Final = "aggregated"
+_LEVEL: Final = "aggregated"
+_UNTOLD: Final = "(what it did cannot be told: {})"
 _READ_CHARS: Final = 1000  # of a text, before redaction: as much as is ever shown of it
 _READ_CALLS: Final = 60
+_ID_CHARS: Final = 100
 _VALUE_CHARS: Final = 200
 _CALLS_OF_FORM: Final = 3
 _CHARS_PER_TOKEN: Final = 3.5
 
 
 class Call(NamedTuple):
-    """A tool call; without a tool, an error outside of one.
-
-    Attributes:
-        tool: The name of the tool.
-        input: Its arguments.
-        error: The error that it ended with; None if it worked.
-        output: What it returned.
-    """
+    """A tool call; without a tool, an error outside of one."""
 
     tool: str
     input: Any = None
@@ -53,52 +50,54 @@ class Call(NamedTuple):
 
 
 def digest(
-    run: Run,
-    policy: Policy,
-    *,
-    age_days: int,
-    max_tokens: int = 400,
-    observations: bool = False,
+    run: Run, policy: Policy, *, age_days: int, max_tokens: int = 400, observations: bool = False
 ) -> str:
-    """Return what a run did, redacted as at the outbox door; what is left out is said.
+    """Return what a run did; what is left out is said."""
+    return _digest(run, clean_parts(run, policy, observations=observations), age_days, max_tokens)
 
-    Args:
-        run: The run.
-        policy: The user's redaction policy.
-        age_days: The age of the run.
-        max_tokens: The length in tokens, of about 3.5 characters.
-        observations: Whether to tell what tools returned: words of strangers may be in it.
 
-    Raises:
-        RedactionError: If it is not certain that the rest is clean: then nothing may be told.
+def quote(
+    run: Run, policy: Policy, *, age_days: int, max_tokens: int = 400, observations: bool = False
+) -> str:
+    """Return its digest as a message: a sentence that it is a record, then a block of data."""
+    clean = clean_parts(run, policy, observations=observations)
+    named = {
+        "id": clean["id"],
+        "succeeded": str(run.success).lower(),
+        "known_by": run.success_source or "assumed",
+        "age_days": str(age_days),
+    }
+    attributes = " ".join(f'{name}="{_escaped(_line(told))}"' for name, told in named.items())
+    text = _escaped(_digest(run, clean, age_days, max_tokens), quote=False)
+    return f"{_RECORD}\n<past_run {attributes}>\n{text}\n</past_run>"
+
+
+def clean_parts(run: Run, policy: Policy, *, observations: bool = False) -> dict[str, Any]:
+    """Return what is told of a run, redacted as at the outbox door: a secret goes from all parts.
+
+    Where it is not certain that the rest is clean, that is all that is told.
     """
     calls = _calls(run.steps)
     last = [call if observations else call._replace(output=None) for call in calls[-_READ_CALLS:]]
-    clean = _clean(run, policy, last)
-    room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
-    share = min(_READ_CHARS, room // 5)
-    width = min(_READ_CHARS, room // 9)
-    before = [f"Task: {_cut(_line(clean['objective']), share)}"]
-    if asked := " / ".join(_cut(_line(said), share // 2) for said in clean["asked_later"]):
-        before.append(f"Asked later: {_cut(asked, share)}")
-    after = [f"Result: {_cut(_line(clean['result']), share)}"] if clean["result"] else []
-    after.append(_ending(run, age_days))
-    room -= sum(len(line) + 1 for line in before + after) + 24
-    named = " ".join([clean["objective"], *clean["asked_later"]])
-    told_calls = _told_calls([Call(**call) for call in clean["calls"]], named, width)
-    kept = _last_calls(told_calls, room)
-    if missing := len(calls) - sum(one.calls for one in kept):
-        before.append(f"(calls left out: {missing})")
-    return "\n".join([*before, *(one.text for one in kept), *after])
+    told = {
+        "id": run.id[:_ID_CHARS],
+        "objective": run.objective[:_READ_CHARS],
+        "asked_later": _asked_later(run.steps),
+        "calls": [call._asdict() for call in last],
+        "result": (run.result_summary or "")[:_READ_CHARS],
+    }
+    try:
+        clean: dict[str, Any] = redact_jsonable(told, level=_LEVEL, policy=policy).value
+        check_clean(json.dumps(clean).encode(), level=_LEVEL, policy=policy)
+    except RedactionError as error:
+        clean = dict.fromkeys(told, "") | {"objective": _UNTOLD.format(error)}
+    return {**clean, "made": len(calls)}
 
 
-def told_objective(run: Run, policy: Policy) -> str:
-    """Return the beginning of what was asked, redacted as the digest is.
-
-    Raises:
-        RedactionError: If it is not certain that the rest is clean.
-    """
-    return str(_clean(run, policy, _calls(run.steps)[-_READ_CALLS:])["objective"])
+def warm_up(policy: Policy) -> None:
+    """Load what the first digest needs: half a second of work."""
+    with suppress(RedactionError):
+        redact_jsonable("task", level=_LEVEL, policy=policy)
 
 
 def is_form(run: Run) -> bool:
@@ -113,29 +112,22 @@ def is_form(run: Run) -> bool:
     )
 
 
-def quote(run: Run, text: str, *, age_days: int) -> str:
-    """Return a digest as a message: a sentence that it is a record, then a block of data."""
-    named = {
-        "id": run.id[:100],
-        "succeeded": str(run.success).lower(),
-        "known_by": run.success_source or "assumed",
-        "age_days": str(age_days),
-    }
-    attributes = " ".join(f'{name}="{_escaped(_line(told))}"' for name, told in named.items())
-    return f"{_RECORD}\n<past_run {attributes}>\n{_escaped(text, quote=False)}\n</past_run>"
-
-
-def _clean(run: Run, policy: Policy, calls: Sequence[Call]) -> dict[str, Any]:
-    """Return what is told of a run; a secret in one part of it goes from all."""
-    told = {
-        "objective": run.objective[:_READ_CHARS],
-        "asked_later": _asked_later(run.steps),
-        "calls": [call._asdict() for call in calls],
-        "result": (run.result_summary or "")[:_READ_CHARS],
-    }
-    clean: dict[str, Any] = redact_jsonable(told, level=LEVEL, policy=policy).value
-    check_clean(json.dumps(clean).encode(), level=LEVEL, policy=policy)
-    return clean
+def _digest(run: Run, clean: dict[str, Any], age_days: int, max_tokens: int) -> str:
+    room = max(200, int(max_tokens * _CHARS_PER_TOKEN))
+    share = min(_READ_CHARS, room // 5)
+    width = min(_READ_CHARS, room // 9)
+    before = [f"Task: {_cut(_line(clean['objective']), share)}"]
+    if asked := " / ".join(_cut(_line(said), share // 2) for said in clean["asked_later"]):
+        before.append(f"Asked later: {_cut(asked, share)}")
+    after = [f"Result: {_cut(_line(clean['result']), share)}"] if clean["result"] else []
+    after.append(_ending(run, age_days))
+    room -= sum(len(line) + 1 for line in before + after) + 24
+    named = " ".join([clean["objective"], *clean["asked_later"]])
+    told_calls = _told_calls([Call(**call) for call in clean["calls"]], named, width)
+    kept = _last_calls(told_calls, room)
+    if missing := clean["made"] - sum(one.calls for one in kept):
+        before.append(f"(calls left out: {missing})")
+    return "\n".join([*before, *(one.text for one in kept), *after])
 
 
 class _Told(NamedTuple):

@@ -4,17 +4,16 @@ import math
 import re
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kp_middleware.asked import own_part, without_recalled
 from kp_middleware.embedding import Embedder, MiniLMEmbedder
-from kp_middleware.errors import EmbedderError, RedactionError
+from kp_middleware.errors import EmbedderError, TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
-from kp_middleware.privacy import Policy, redact_jsonable
-from kp_middleware.recall._digest import LEVEL, digest, is_form, quote, told_objective
+from kp_middleware.privacy import Policy
+from kp_middleware.recall._digest import clean_parts, digest, is_form, quote, warm_up
 from kp_middleware.recall._ranking import Cosines, bar, cosines, fit, order, rating, telling_of
 from kp_middleware.runs import fingerprint
 from kp_middleware.storage import Candidate, History, Question, Run, no_fork
@@ -22,7 +21,6 @@ from kp_middleware.storage import Candidate, History, Question, Run, no_fork
 _MOST: Final = 200  # runs that are ranked
 _COMPARED: Final = 24  # of which each word is compared
 _DAY_S: Final = 24 * 3600
-_UNTOLD: Final = "(what it did cannot be told: {})"
 _WAIT_S: Final = 0.05  # for a lock on the file: the agent waits meanwhile
 
 
@@ -51,10 +49,7 @@ class Recalled:
     @property
     def objective(self) -> str:
         """What it was asked, redacted as at the outbox door."""
-        try:
-            return told_objective(self._run, self._policy)
-        except RedactionError as error:
-            return _UNTOLD.format(error)
+        return str(clean_parts(self._run, self._policy)["objective"])
 
     def digest(self, max_tokens: int = 400, *, observations: bool = False) -> str:
         """Return what it did, redacted as at the outbox door.
@@ -63,33 +58,33 @@ class Recalled:
             max_tokens: The length, in tokens of about 3.5 characters.
             observations: Whether to tell what tools returned: words of strangers may be in it.
         """
-        try:
-            return digest(
-                self._run,
-                self._policy,
-                age_days=self.age_days,
-                max_tokens=max_tokens,
-                observations=observations,
-            )
-        except RedactionError as error:
-            return _UNTOLD.format(error)
+        options: Any = {"max_tokens": max_tokens, "observations": observations}
+        return digest(self._run, self._policy, age_days=self.age_days, **options)
 
     def as_message(self, max_tokens: int = 400, *, observations: bool = False) -> str:
         """Return the digest quoted as data, to be given to an agent as a message of a person."""
-        told = self.digest(max_tokens, observations=observations)
-        return quote(self._run, told, age_days=self.age_days)
+        options: Any = {"max_tokens": max_tokens, "observations": observations}
+        return quote(self._run, self._policy, age_days=self.age_days, **options)
+
+
+def recalled(run: Run, policy: Policy, similarity: float = 0.0) -> Recalled:
+    """Return a run of the file as one that is recalled."""
+    source = run.success_source or "assumed"
+    if source == "assumed" and run.confidence_source == "estimated":
+        source = "estimated"
+    return Recalled(
+        trace_id=run.id,
+        similarity=similarity,
+        success=run.success,
+        success_source=source,
+        age_days=max(0, int((time.time() - epoch_s(run.started_at)) // _DAY_S)),
+        _run=replace(run, success_source=source),
+        _policy=policy,
+    )
 
 
 class Found(NamedTuple):
-    """A run that is like a task, and whether it is recalled.
-
-    Attributes:
-        seq: The ``seq`` of its trace.
-        cosines: Of what people said there and the task.
-        shared: The words that it shares with the task.
-        told: How telling those are.
-        bar: What its fit must reach; infinite if it is too far from the task.
-    """
+    """A run that is like a task: how well it fits, and the bar that it must reach for it."""
 
     seq: int
     cosines: Cosines
@@ -103,6 +98,11 @@ class Found(NamedTuple):
         return self.cosines.mean
 
     @property
+    def similarity(self) -> float:
+        """The cosine for people, from -1 to 1; 0 without vectors."""
+        return 0.0 if math.isnan(self.cosine) else max(-1.0, min(self.cosine, 1.0))
+
+    @property
     def fit(self) -> float:
         """How well it fits: how telling the shared words are, by the cosine."""
         return fit(self.told, self.cosine)
@@ -114,13 +114,7 @@ class Found(NamedTuple):
 
 
 class Memory:
-    """The past runs of one file.
-
-    Args:
-        path: Of the file.
-        embedder: Compares tasks; None compares words alone.
-        policy: What is taken out of digests.
-    """
+    """The past runs of one file; without an embedder, words alone tell how like a task they are."""
 
     def __init__(self, path: Path, embedder: Embedder | None, policy: Policy) -> None:
         self._path = path
@@ -130,28 +124,36 @@ class Memory:
     def warm_up(self) -> None:
         """Load what the first recall and the first digest need: it takes a second or two."""
         self._cosines("task", [])
-        with suppress(RedactionError):
-            redact_jsonable("task", level=LEVEL, policy=self._policy)
+        warm_up(self._policy)
 
     def recall(self, task: str, allowed: Question, *, k: int = 1) -> list[Recalled]:
-        """Return the runs that fit a task, the best first.
-
-        Raises:
-            DatabaseError: If the file cannot be read now; it is not waited for.
-        """
+        """Return the runs that fit a task, the best first. Raises DatabaseError, without a wait."""
         return [run for found, run in self.nearest(task, allowed, k=k) if found.fits]
 
     def nearest(self, task: str, allowed: Question, *, k: int) -> list[tuple[Found, Recalled]]:
-        """Return the runs that are most like a task, with what tells whether they fit.
-
-        Raises:
-            DatabaseError: If the file cannot be read now; it is not waited for.
-        """
+        """Return the runs that are most like a task, with what tells whether they fit."""
         if not self._path.exists():
             return []
         with no_fork(), History.open(self._path, wait_s=_WAIT_S) as history:
             found = self.look(history, task, allowed, k=k)
-            return [(one, self._recalled(history, one)) for one in found]
+            return [
+                (one, recalled(history.run(one.seq), self._policy, one.similarity)) for one in found
+            ]
+
+    def one(self, trace_id: str, *, owner: str | None) -> Recalled | None:
+        """Return a run by the beginning of its id; None if there is none, or it is another's."""
+        if trace_id.startswith("@"):
+            return None
+        with History.open(self._path) as history:
+            try:
+                run = history.run(history.find(trace_id))
+            except TraceNotFoundError:
+                return None
+            if owner is None:
+                is_ours = not history.has_owners()
+            else:
+                is_ours = run.owner == fingerprint(owner)
+        return recalled(run, self._policy) if is_ours else None
 
     def has_a_success(self) -> bool:
         """Return whether any run of the file is known or estimated to have succeeded."""
@@ -186,22 +188,6 @@ class Memory:
             )
             for one in found[:k]
         ]
-
-    def _recalled(self, history: History, found: Found) -> Recalled:
-        run = history.run(found.seq)
-        source = run.success_source or "assumed"
-        if source == "assumed" and run.confidence_source == "estimated":
-            source = "estimated"
-        age_s = time.time() - epoch_s(run.started_at)
-        return Recalled(
-            trace_id=run.id,
-            similarity=0.0 if math.isnan(found.cosine) else max(-1.0, min(found.cosine, 1.0)),
-            success=run.success,
-            success_source=source,
-            age_days=max(0, int(age_s // _DAY_S)),
-            _run=replace(run, success_source=source),
-            _policy=self._policy,
-        )
 
     def _cosines(self, task: str, found: Sequence[Candidate]) -> list[Cosines]:
         """Return how like a task each run is; without a model that is here, NaN."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step, StepRecord, Tool
 from kp_middleware.privacy import Policy
-from kp_middleware.recall import digest, quote
+from kp_middleware.recall import recalled
 from kp_middleware.testing import StandInEmbedder
 
 BREAKING_OUT = (
@@ -118,10 +118,10 @@ def test_whatever_a_run_holds_its_quote_is_one_block_of_bounded_length(past, tex
     )
     run = replace(past, objective=objective, result_summary=result, steps=steps)
 
-    told = digest(run, Policy(), age_days=1, max_tokens=max_tokens)
+    found = recalled(run, Policy())
 
-    assert len(told) <= max(200, 3.5 * max_tokens)
-    assert is_one_block(quote(run, told, age_days=1))
+    assert len(found.digest(max_tokens)) <= max(200, 3.5 * max_tokens)
+    assert is_one_block(found.as_message(max_tokens))
 
 
 def test_what_tools_returned_is_told_only_where_it_is_asked_for(kp):
@@ -146,6 +146,31 @@ def test_contacts_and_secrets_are_out_as_at_the_door_of_the_outbox(kp):
 
     assert "[REDACTED:email]" in found.digest()
     assert not re.search(r"anna@|hunter2|203\.0", found.as_message())
+
+
+SECRET = "ghp_" + "x7Kq" * 9
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(deny=("Bluebird",))], ids=["plain", "denied"])
+def test_each_field_that_reaches_a_model_is_redacted(past, policy):
+    hidden = f"anna@example.org {SECRET}" if not policy.deny else f"Bluebird {SECRET}"
+    steps = (
+        StepRecord(number=0, type="tool_call", tool=hidden, input={hidden: [hidden]}),
+        StepRecord(number=1, type="error_recovery", tool=hidden, content=hidden),
+        StepRecord(number=2, type="tool_call", tool="t", input={}),
+        StepRecord(number=3, type="observation", tool="t", output_summary=hidden),
+        StepRecord(number=4, type="error_recovery", content=hidden),
+        StepRecord(number=5, type="observation", content=hidden),
+    )
+    run = replace(
+        past, id=f"kp:trace:{hidden}", objective=hidden, result_summary=hidden, steps=steps
+    )
+
+    found = recalled(run, policy)
+
+    told = found.as_message(4000, observations=True)
+    assert told.count("REDACTED") >= 8
+    assert not re.search("anna@|Bluebird|x7Kq", told + found.digest() + found.objective)
 
 
 def test_what_the_user_denies_is_out_too(db, kp):
@@ -186,7 +211,7 @@ def test_parallel_calls_find_their_errors_by_their_ids(past):
         StepRecord(number=3, type="observation", tool="get", output_summary="1", call_id="a"),
     )
 
-    told = digest(replace(past, steps=steps), Policy(), age_days=0)
+    told = recalled(replace(past, steps=steps), Policy()).digest()
 
     assert told.splitlines()[1:3] == [
         'Call: {"name": "get", "arguments": {"n": 1}}',
@@ -201,7 +226,7 @@ def test_a_value_that_the_task_named_is_a_gap_to_be_filled(past):
         StepRecord(number=1, type="observation", content="All 12, and take part X."),
     )
 
-    told = digest(replace(past, steps=steps), Policy(), age_days=0).splitlines()[2]
+    told = recalled(replace(past, steps=steps), Policy()).digest().splitlines()[2]
 
     arguments = '{"order": …, "lines": [{"count": …, "part": …}], "fast": true, "note": null}'
     assert told == f'Call: {{"name": "pay", "arguments": {arguments}}}'

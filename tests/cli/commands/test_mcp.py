@@ -64,7 +64,7 @@ def answers(server, questions):
 def asked(db, *questions, owner=None, unconfirmed=False):
     """What the server answers in this process."""
     memory = Memory(db, None, Policy())
-    served = PastRuns(db, memory, Policy(), owner=owner, unconfirmed=unconfirmed)
+    served = PastRuns(memory, owner=owner, unconfirmed=unconfirmed)
     return answers(server(served), questions)[1]
 
 
