@@ -149,11 +149,8 @@ class Memory:
                 run = history.run(history.find(trace_id))
             except TraceNotFoundError:
                 return None
-            if owner is None:
-                is_ours = not history.has_owners()
-            else:
-                is_ours = run.owner == fingerprint(owner)
-        return recalled(run, self._policy) if is_ours else None
+            theirs = history.has_owners() if owner is None else run.owner != fingerprint(owner)
+        return None if theirs else recalled(run, self._policy)
 
     def has_a_success(self) -> bool:
         """Return whether any run of the file is known or estimated to have succeeded."""
