@@ -178,7 +178,8 @@ def _start(url: str) -> Iterator[Row]:
 
     with psycopg.connect(url) as connection:
         began_s = time.perf_counter()
-        connection.execute("SELECT seq, id, vector FROM kp.log ORDER BY seq").fetchall()
+        query = "SELECT seq, id, vector FROM kp.log ORDER BY seq"
+        connection.execute(query, binary=True).fetchall()
         floor_s = time.perf_counter() - began_s
     link = Link(url, "bench")
     began_s, place, known = time.perf_counter(), None, 0

@@ -267,8 +267,14 @@ def _waiting(found: Row) -> "Iterator[RenderableType]":
         if found[name]:
             told = f"the oldest from {minute(found['waiting_since'][name])} UTC"
             if name != "pending" or not any(one["stopped"] for one in found["sending"]):
-                told = f"{words}; {told}"
+                asking = found["shared"]["asking"] if name == "unscored" and found["shared"] else 0
+                told = f"{_unless_asking(words, found[name], asking)}; {told}"
             yield indented(told, f"{name:<11}{found[name]:>8,}  ")
+
+
+def _unless_asking(words: str, count: int, asking: int) -> str:
+    told = [f"{asking:,} would clear, and wait for the shared log"] if asking else []
+    return "; ".join([*told, words] if asking < count else told)
 
 
 def _exporters(found: list[Row]) -> "Iterator[RenderableType]":

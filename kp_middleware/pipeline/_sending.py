@@ -6,7 +6,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -123,17 +123,16 @@ class SendingWorker:
 
     def _work(self) -> None:
         try:
+            link = shared_link(self._settings)
             with (
                 closing(self._store.apart()) as store,
                 closing(self._exporter),
+                nullcontext() if link is None else closing(link),
             ):
-                link = shared_link(self._settings)
                 outbox = self._outbox_of(store) or self._usual_outbox(store, link)
                 pace = self._pace(link)
                 self._sender = Sender(outbox, self._exporter, pace=pace, clock=time.time)
                 self._go_on(self._sender)
-                if link is not None:
-                    link.close()
         except MissingExtraError as error:
             self.trouble = str(error)
             logger.warning("nothing is sent: %s", error)

@@ -158,11 +158,12 @@ class Exchange:
         self._runs.begin_anew(there, self._log.check(Place()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
-        with no_fork():
-            rows = [(seq, row) for seq in seqs if (row := self._row(seq)) is not None]
+        if not seqs:
+            return
         batch: list[tuple[int, SharedRun]] = []
         size = 0
-        for seq, row in rows:
+        for seq, run in self._runs.runs(seqs, self._pod):
+            row = self._row(run)
             size += len(row.body or "") + len(row.vector or b"")
             if size > _MOST_BYTES and batch:
                 self._ship_some(batch)
@@ -187,14 +188,11 @@ class Exchange:
         else:
             self._runs.shipped(places)
 
-    def _row(self, seq: int) -> SharedRun | None:
-        found = self._runs.run(seq, self._pod)
-        if found is None:
-            return None
-        run, document = found
-        body = None
+    def _row(self, run: SharedRun) -> SharedRun:
+        """Return a run with its document as it is shared."""
+        document, body = run.body, None
         if document is not None and self._documents.are_redacted:
-            with suppress(ValueError):  # it cannot be read: its score is shared alone
+            with no_fork(), suppress(ValueError):  # it cannot be read: its score is shared alone
                 trace = ReasoningTrace.model_validate_json(document)
                 redacted = self._documents.redacted(trace, run.score)
                 body = None if isinstance(redacted, str) else redacted[0]
@@ -205,9 +203,9 @@ class Exchange:
         """Tell the log what was learnt of runs since; what clears only now may meet the limit."""
         for seq in self._runs.to_revise(_AT_ONCE):
             told = self._runs.told(seq)
-            with no_fork():
-                row = self._row(seq)
-            if row is None or self._is_revised(seq, replace(row, vector=None)):
+            found = self._runs.runs([seq], self._pod)
+            row = replace(self._row(found[0][1]), vector=None) if found else None
+            if row is None or self._is_revised(seq, row):
                 self._runs.revised(seq, told)
                 continue
             score, verdict = row.evaluation
@@ -231,8 +229,7 @@ class Exchange:
         return not isinstance(self._gate, DailyLimit) or self._gate.has_room(history)
 
     def _decide(self, asking: Sequence[Asking]) -> None:
-        with no_fork():
-            found = [one for asks in asking if (one := self._candidate(asks)) is not None]
+        found = [one for asks in asking if (one := self._candidate(asks)) is not None]
         if found:
             self._decide_some(found)
 
@@ -272,7 +269,8 @@ class Exchange:
     def _candidate(self, asking: Asking) -> Candidate | None:
         """Read and redact a run that asks; None if it cannot be read."""
         try:
-            return self._read(asking)
+            with no_fork():
+                return self._read(asking)
         except TROUBLE:
             raise
         except Exception as error:

@@ -154,7 +154,7 @@ def decide(
         with bounded(connection) as pipeline:
             locked = connection.execute(_LOCK)
             asked = connection.execute(_ANSWERED, ([*ids],))  # an earlier attempt may end just now
-            since = connection.execute(VECTORS, (place.seq, _ANY, pod))
+            since = connection.execute(VECTORS, (place.seq, _ANY, pod), binary=True)
             pipeline.sync()
             answers = {run.id: (seq, run) for seq, run in map(_answer, asked.fetchall())}
             head = locked.fetchall()[0][0]

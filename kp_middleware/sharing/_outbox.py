@@ -63,9 +63,12 @@ _RETRY: Final = f"""
     WHERE state = 'pending' AND {_OURS} AND attempts < {_TRIED_OFTEN} AND next_attempt_at > now()
 """
 _STATES: Final = """
-    SELECT id, state, reason, attempts, http_status, last_error,
+    SELECT id, 'gone', NULL, 0, NULL, NULL, NULL, NULL FROM kp.log g
+    WHERE id = ANY(%(ids)s) AND kind = 'gone'
+      AND NOT EXISTS (SELECT 1 FROM kp.outbox o WHERE o.id = g.id)
+    UNION ALL SELECT id, state, reason, attempts, http_status, last_error,
       to_char(sent_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), remote_id
-    FROM kp.outbox WHERE id = ANY(%s)
+    FROM kp.outbox WHERE id = ANY(%(ids)s)
 """
 _CANCEL: Final = """
     UPDATE kp.outbox SET state = 'cancelled', body = NULL
@@ -75,7 +78,8 @@ _CANCEL: Final = """
 
 def item_states(link: Link, ids: Sequence[str]) -> list[ItemState]:
     """Return what became of items of any agent, by the ids of their traces."""
-    rows = link.exchange(lambda connection: connection.execute(_STATES, ([*ids],)).fetchall())
+    asked = {"ids": [*ids]}
+    rows = link.exchange(lambda connection: connection.execute(_STATES, asked).fetchall())
     return [ItemState(*row) for row in rows]
 
 

@@ -51,7 +51,7 @@ def pull(link: Link, pod: str, place: Place | None, *, newest: int) -> Pulled:
             head, end, _ = _head(connection, place)
             first = max(0 if place is None else place.seq, head - newest)
             until = min(head, first + _AT_ONCE)
-            rows = connection.execute(VECTORS, (first, until, pod)).fetchall()
+            rows = connection.execute(VECTORS, (first, until, pod), binary=True).fetchall()
             reached = Place(head, end) if until == head else _place_at(connection, until)
             told = first if place is None else place.seq  # of what is older, too
             gone = connection.execute(_GONE, (told, until)).fetchall()

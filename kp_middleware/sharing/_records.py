@@ -98,7 +98,10 @@ class SharedItem(NamedTuple):
 
 
 class ItemState(NamedTuple):
-    """What became of an item of the shared outbox; times are instants."""
+    """What became of an item of the shared outbox; times are instants.
+
+    The state is ``gone`` where its run was deleted in the log.
+    """
 
     id: str
     state: str

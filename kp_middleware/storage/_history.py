@@ -63,7 +63,8 @@ class History(Listing, Overviews, Maintenance):
     def run(self, seq: int) -> Run:
         """Return one run with its steps, outbox item and feedback."""
         (row,) = self._named(
-            "SELECT t.*, n.id AS nearest_id, n.objective AS nearest_objective"
+            "SELECT t.*, coalesce(n.id, t.nearest_id) AS nearest_id,"
+            " n.objective AS nearest_objective"
             " FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq WHERE t.seq = ?",
             (seq,),
         )

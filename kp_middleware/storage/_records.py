@@ -173,7 +173,8 @@ class Scoring:
         weights: The weights of the signals.
         rules: The adjustments of the weighted sum, in order.
         embedder: The fingerprint of the model; None if novelty was not measured.
-        nearest_id: The most similar earlier run; None if there was none, or it was removed.
+        nearest_id: The most similar earlier run, of any host; None if there was none, or it was
+            removed.
         nearest_similarity: Its similarity, -1 to 1; None if there was no run to compare with.
         p_success: The probability of success when it was ranked, 1 or 0 if it was known; None if
             nothing was known.

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.sharing import ItemState, LoggedVector, Place, SharedItem, SharedRun
+from kp_middleware.storage._store import CANCELLED_BY_HAND
 
 _TO_SHIP: Final = -1
 _ASKS: Final = -2
@@ -38,8 +39,8 @@ _PLAIN: Final = (
     *("threshold", "gate", "decision", "reason_code", "reason_args", "rank_key", "bar", "credit"),
     *("chosen", "scorer", "embedder", "nearest_similarity"),
 )
-_RUN: Final = f"""
-    SELECT {", ".join(f"t.{name}" for name in _PLAIN)},
+_RUNS: Final = f"""
+    SELECT t.seq, {", ".join(f"t.{name}" for name in _PLAIN)},
       {", ".join(f"t.{name}" for name in SIGNALS)},
       {", ".join(f"t.{name}_weight" for name in SIGNALS)},
       {", ".join(f"t.{name}" for name in _FACTS)},
@@ -49,7 +50,7 @@ _RUN: Final = f"""
        ORDER BY v.seq DESC LIMIT 1)
     FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq
       LEFT JOIN documents d ON d.trace_seq = t.seq
-    WHERE t.seq = ?
+    WHERE t.seq IN (SELECT value FROM json_each(?)) ORDER BY t.seq
 """
 
 
@@ -99,11 +100,17 @@ class SharedRuns(Queries):
         return found
 
     def take_lease(self, seconds: float) -> bool:
-        """Take or renew the lease of the one process that ships; return whether we have it."""
+        """Take or renew the lease of the one process that ships; return whether we have it.
+
+        One that ends later than a lease can was taken before the clock was set back.
+        """
         now = time.time()
+        holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
+        if holder == self._us and now + seconds / 2 < until <= now + seconds:
+            return True
         with transaction(self._connection):
             holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
-            if holder != self._us and now < until < now + 10 * seconds:
+            if holder != self._us and now < until <= now + seconds:
                 return False
             self._set(_LEASE, json.dumps([self._us, now + seconds]))
         return True
@@ -186,17 +193,18 @@ class SharedRuns(Queries):
                 self._run("DELETE FROM vectors WHERE key = ? AND trace_seq IS NULL", (id_,))
                 self._run("DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", (id_,))
 
-    def run(self, seq: int, pod: str) -> tuple[SharedRun, str | None] | None:
-        """Return a scored run as a row of the log, and its document; None if it is gone."""
-        row = self._row(_RUN, (seq,))
-        if row is None:
-            return None
+    def runs(self, seqs: Sequence[int], pod: str) -> list[tuple[int, SharedRun]]:
+        """Return scored runs as rows of the log, with their documents as they are here."""
+        rows = self._run(_RUNS, (json.dumps(seqs),))
+        return [(seq, self._as_shared(row, pod)) for seq, *row in rows]
+
+    def _as_shared(self, row: Sequence[Any], pod: str) -> SharedRun:
         plain, signals, weights, facts, rest = _parts(row, len(_PLAIN), 4, 4, len(_FACTS), 4)
         nearest, body, decided_at, vector = rest
         values = dict(zip(_PLAIN, plain, strict=True))
         chosen = values.pop("chosen")
         values["success"] = bool(values["success"])
-        run = SharedRun(
+        return SharedRun(
             **values,
             pod=pod,
             signals=tuple(signals),
@@ -206,8 +214,8 @@ class SharedRuns(Queries):
             vector=vector,
             facts=json.dumps(dict(zip(_FACTS, facts, strict=True))),
             decided_at=decided_at,
+            body=body,
         )
-        return run, body
 
     def facts(self, seq: int) -> str:
         """Return the facts of a run as they stand in the log: JSON."""
@@ -217,9 +225,10 @@ class SharedRuns(Queries):
     def shipped(self, places: Mapping[str, int]) -> None:
         """Note the places of runs in the log."""
         with transaction(self._connection):
-            self._connection.executemany(
-                "UPDATE traces SET shared_seq = ? WHERE id = ?",
-                ((seq, id_) for id_, seq in places.items()),
+            self._run(
+                "UPDATE traces SET shared_seq = p.value ->> 1 FROM json_each(?) p"
+                " WHERE id = p.value ->> 0",
+                (json.dumps([*places.items()]),),
             )
 
     def keep_here(self, seq: int) -> None:
@@ -354,22 +363,24 @@ class SharedRuns(Queries):
         )
 
     def note(self, items: Sequence[ItemState]) -> None:
-        """Note what became of items in the shared outbox; what was sent there is sent here."""
-        ended = [one for one in items if one.state not in {"pending", "sending", "cancelled"}]
+        """Note what became of items in the shared outbox.
+
+        What was sent there is sent here; what was deleted there is not sent from here either.
+        """
+        gone = {"state": "cancelled", "reason": CANCELLED_BY_HAND}
+        ended = [
+            (one._replace(**gone) if one.state == "gone" else one, one.state)
+            for one in items
+            if one.state not in {"pending", "sending", "cancelled"}
+        ]
         over = [one for one in items if one.state not in {"pending", "sending"}]
         with transaction(self._connection):
             self._connection.executemany(
                 "UPDATE outbox SET state = ?, reason = ?, attempts = ?, http_status = ?,"
                 " last_error = ?, sent_at = ?, remote_id = ?, claimed_by = NULL"
                 f" WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?) AND {_IS_THERE}"
-                f" AND (? = 'sent' OR (state = 'pending' AND claimed_by = {_AS_IT_IS}))",
-                (
-                    (
-                        *(one.state, one.reason, one.attempts, one.http_status, one.last_error),
-                        *(one.sent_at, one.remote_id, one.id, one.state),
-                    )
-                    for one in ended
-                ),
+                f" AND (? IN ('sent', 'gone') OR (state = 'pending' AND claimed_by = {_AS_IT_IS}))",
+                ((*told[1:], told.id, state) for told, state in ended),
             )
             self._connection.executemany(
                 "UPDATE outbox SET claimed_by = NULL"

@@ -215,7 +215,8 @@ def _novelty(scoring: Scoring) -> str:
     if scoring.nearest_similarity is None:
         return "there was nothing to compare with: 0.5 is assumed"
     similarity = f"{scoring.nearest_similarity:.3f}"
-    if scoring.nearest_id is None or scoring.nearest_objective is None:
+    if scoring.nearest_id is None:
         return f"the nearest earlier run was {similarity} like it, and is removed since"
-    objective = cut(one_line(scoring.nearest_objective), _QUOTED)
+    told = scoring.nearest_objective
+    objective = "another host's" if told is None else cut(one_line(told), _QUOTED)
     return f"{similarity} like {short_id(scoring.nearest_id)}, the nearest before it: {objective}"

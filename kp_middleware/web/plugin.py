@@ -293,7 +293,7 @@ async def theme(datasette: "Datasette", request: "Request") -> Response:
 
 def _beside(run: Run, beside: AdjacentTraces, links: Addresses) -> tuple[tuple[str, str], ...]:
     """Return the ways to what is beside a run: its neighbours, its conversation, its rows."""
-    nearest = run.scoring and run.scoring.nearest_id
+    nearest = run.scoring and run.scoring.nearest_seq and run.scoring.nearest_id
     ways = {
         "← Earlier": beside.earlier and links.trace(beside.earlier),
         "Later →": beside.later and links.trace(beside.later),

@@ -65,6 +65,19 @@ def test_what_is_cancelled_on_its_host_is_sent_by_no_other(hosts, shared, regist
     assert len(registry.documents) == 1
 
 
+def test_what_is_deleted_in_the_log_waits_nowhere(hosts, registry, start):
+    [(id,)] = hosts[0].rows("SELECT id FROM traces")
+    hosts[1].command("shared", "delete", id)
+    try_the_key_again(hosts[0])
+    end([start(hosts[0], record, [2], flush_s=10)])
+
+    assert hosts[0].rows("SELECT state FROM outbox ORDER BY trace_seq") == [
+        ("cancelled",),
+        ("sent",),
+    ]
+    assert len(registry.documents) == 1
+
+
 def test_what_was_cancelled_is_sent_where_it_is_retried(hosts, registry, start):
     hosts[0].command("outbox", "cancel", "@last")
     hosts[0].command("outbox", "retry", "@last")
