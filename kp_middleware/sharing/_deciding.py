@@ -38,12 +38,7 @@ _ANY: Final = 2**62
 
 
 class FleetHistory:
-    """The decisions before a run, of all hosts: see `GateHistory`.
-
-    Attributes:
-        rank_key: The run's own.
-        trouble: The error that the history failed with, to tell it from one of the gate.
-    """
+    """A `GateHistory` of all hosts; its ``trouble`` is told from an error of the gate."""
 
     def __init__(self, known: "LockedLog", domain: str) -> None:
         self.rank_key = 0.0
@@ -71,12 +66,7 @@ class FleetHistory:
 
 
 class LockedLog:
-    """What is known while the log is locked; it asks the server once for each domain and gate.
-
-    Attributes:
-        answered: Runs that were decided on before.
-        newer: The vectors of other pods since the place.
-    """
+    """What is `Known` while the log is locked; it asks once for each domain and gate."""
 
     def __init__(
         self,

@@ -89,12 +89,8 @@ def shown(url: str) -> str:
 class Link:
     """A connection that opens on demand, for one thread at a time.
 
-    A process that was forked never uses or closes what its parent opened.
-
-    Args:
-        url: Of the database; it may hold a password.
-        pod: Who connects, as the server's administrators see it.
-        writes: Whether a standby will not do.
+    A process that was forked never uses or closes what its parent opened. A standby will do unless
+    it ``writes``.
     """
 
     def __init__(self, url: str, pod: str, *, writes: bool = True) -> None:

@@ -11,14 +11,7 @@ from kp_middleware.sharing._records import Decided, Known, Place, Pulled, Shared
 
 
 class PostgresLog:
-    """A `SharedLog` in the schema ``kp`` of a PostgreSQL database.
-
-    Args:
-        link: To the database.
-        pod: Whose runs are ours: the name of the local file.
-        newest: With how many of the newest runs ours are compared.
-        items: Where the bodies of forwarded runs go; None if nothing is sent from here.
-    """
+    """A `SharedLog` in PostgreSQL; without ``items`` nothing is sent from here."""
 
     def __init__(
         self, link: Link, pod: str, *, newest: int, items: SharedOutbox | None = None

@@ -92,12 +92,6 @@ class SharedOutbox:
     """The outbox items of one agent at one registry, of all hosts: an `Outbox`.
 
     A row keeps its id and idempotency key, so that one in doubt may be posted again.
-
-    Args:
-        link: To the shared log.
-        registry: The registry's URL.
-        agent_id: The agent that the API key is registered for, or None.
-        agent: Whose bucket it is: see `agent_named`.
     """
 
     def __init__(self, link: Link, *, registry: str, agent_id: str | None, agent: str) -> None:

@@ -25,12 +25,6 @@ class PaceOfAll:
     """The rate limit state of one agent, for the processes of all hosts.
 
     Its clock is the server's: each change measures how far it is from ours.
-
-    Args:
-        link: To the shared log.
-        registry: The registry's URL.
-        agent_id: The agent's id; if it is None, the key's hash identifies the agent.
-        key_hash: The hash of the API key.
     """
 
     def __init__(self, link: Link, *, registry: str, agent_id: str | None, key_hash: str) -> None:

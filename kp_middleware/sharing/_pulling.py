@@ -70,14 +70,7 @@ def check(link: Link, place: Place) -> int:
 
 
 class PulledRuns(NamedTuple):
-    """Some runs of all pods since a place, with their documents.
-
-    Attributes:
-        runs: In the order of the log.
-        gone: Ids of runs that were deleted.
-        place: The place reached.
-        head: The last place there is.
-    """
+    """Some runs of all pods with their documents, the place reached, and the last there is."""
 
     runs: Sequence[LoggedRun]
     gone: Sequence[str]

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRun:
-    """A scored run as a row of ``kp.log``; the fields are its columns, and say the same there.
-
-    Attributes:
-        body: Its document, redacted as set; None if it is not shared.
-        redactor: The rules that the document was redacted by.
-    """
+    """A scored run as a row of ``kp.log``, with its document if that is shared."""
 
     id: str
     pod: str
@@ -80,15 +75,7 @@ class SharedRun:
 
 
 class SharedItem(NamedTuple):
-    """A body for the shared outbox.
-
-    Attributes:
-        id: Of the trace, which is in the log.
-        body: Exactly the bytes to post.
-        redactor: The rules that it was redacted by.
-        redactions: What its placeholders stand for: JSON counts by label.
-        idempotency_key: Of these bytes.
-    """
+    """A body for the shared outbox, exactly as it is posted; ``redactions`` are JSON."""
 
     id: str
     body: bytes
@@ -124,12 +111,9 @@ class LoggedVector(NamedTuple):
 
 
 class LoggedRun(NamedTuple):
-    """A row of the log, as a copy is made of it.
+    """A row of the log with its place, and what is known of that run now.
 
-    Attributes:
-        seq: Its place.
-        kind: ``run``, or ``revision`` where more was told of an earlier one.
-        run: What is known of it now.
+    The kind is ``revision`` where more was told of an earlier one, else ``run``.
     """
 
     seq: int
@@ -154,13 +138,7 @@ class Place(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """What other pods have appended since a place.
-
-    Attributes:
-        vectors: Of their runs, the oldest first.
-        gone: Ids of runs that were deleted.
-        place: The place reached.
-    """
+    """What other pods have appended, ids that were deleted, and the place reached."""
 
     vectors: Sequence[LoggedVector]
     gone: Sequence[str]
@@ -200,10 +178,7 @@ class SharedLog(Protocol):
         """Append runs that stay local; return the place of each, also if it was there before."""
 
     def pull(self, place: Place | None) -> Pulled:
-        """Return what other pods have appended since a place.
-
-        Args:
-            place: Where to go on; None begins with the newest rows.
+        """Return what other pods have appended since a place; None begins with the newest rows.
 
         Raises:
             LogChangedError: If the log has changed before the place.
@@ -212,11 +187,7 @@ class SharedLog(Protocol):
     def decide(
         self, ids: Sequence[str], place: Place, judge: Callable[[Known], Sequence[Decided]]
     ) -> Mapping[str, int]:
-        """Lock the log, let a function decide on runs, and append what it decided.
-
-        Returns:
-            The place of each run, also of those that were decided on before.
-        """
+        """Lock the log, let a function decide, and append that; return the place of each run."""
 
     def pace(self, registry: str, agent_id: str | None, key_hash: str) -> "PaceOfAll":
         """Return the rate limit that all hosts keep for one agent."""

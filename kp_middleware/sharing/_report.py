@@ -32,16 +32,7 @@ _TRY: Final = "UPDATE kp.heads SET head = head WHERE stream = 'main'"
 
 
 class Pod(NamedTuple):
-    """What one pod tells of itself, each half minute.
-
-    Attributes:
-        name: Of its file.
-        version: Of kp-middleware.
-        settings: By which it decides, in words.
-        place: Up to where it has pulled.
-        waiting: How many runs wait there.
-        since: When the first of them began, or None.
-    """
+    """What one pod tells of itself each half minute; runs wait there ``since`` the first began."""
 
     name: str
     version: str
@@ -52,15 +43,7 @@ class Pod(NamedTuple):
 
 
 class FleetStatus(NamedTuple):
-    """The state of the shared log.
-
-    Attributes:
-        server: The version of PostgreSQL.
-        pods: How many have been there in the last two minutes.
-        newest_s: The age of the newest row; None if there is none.
-        rows: How many rows there are.
-        waiting: How many runs wait to be sent.
-    """
+    """The state of the shared log: pods of the last two minutes, the newest row's age or None."""
 
     server: str
     pods: int
@@ -77,15 +60,7 @@ class FleetStatus(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """What a look at the server from here has found.
-
-    Attributes:
-        server: The version of PostgreSQL.
-        round_trip_s: The time of the fastest of some questions.
-        ahead_s: How far its clock is ahead of ours.
-        is_encrypted: Whether the connection is.
-        settings: By which the pods of the last two minutes decide, by the name of each.
-    """
+    """What a look from here has found; ``settings`` are those of each pod of the last minutes."""
 
     server: str
     round_trip_s: float

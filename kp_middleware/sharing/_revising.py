@@ -46,13 +46,7 @@ _GONE: Final = (
 
 
 def revise(link: Link, run: SharedRun, has_room: Callable[[GateHistory], bool]) -> bool:
-    """Write what is known of a run now; return False if it clears now, and the day's limit is met.
-
-    Args:
-        link: To the log.
-        run: As it is now, without its vector.
-        has_room: Says whether what clears only now may go, by the history of all hosts.
-    """
+    """Write what is known of a run now; return False if it clears now, and there is no room."""
 
     def work(connection: Connection) -> bool:
         with bounded(connection) as pipeline:
