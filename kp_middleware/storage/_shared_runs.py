@@ -227,7 +227,7 @@ class SharedRuns(Queries):
         with transaction(self._connection):
             self._run(
                 "UPDATE traces SET shared_seq = p.value ->> 1 FROM json_each(?) p"
-                " WHERE id = p.value ->> 0",
+                " WHERE traces.id = p.value ->> 0",
                 (json.dumps([*places.items()]),),
             )
 
