@@ -163,4 +163,5 @@ def test_a_run_of_another_host_is_named_as_the_nearest(file):
 
     told = CliRunner().invoke(main, ["show", "@last", "--why", "--db", str(file)])
 
-    assert "0.500 like 1339c0de, the nearest before it: another host's" in told.output
+    words = " ".join(told.output.split())
+    assert "0.500 like 1339c0de, the nearest before it: another host's" in words
