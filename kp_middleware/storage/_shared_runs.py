@@ -367,12 +367,7 @@ class SharedRuns(Queries):
 
         What was sent there is sent here; what was deleted there is not sent from here either.
         """
-        gone = {"state": "cancelled", "reason": CANCELLED_BY_HAND}
-        ended = [
-            (one._replace(**gone) if one.state == "gone" else one, one.state)
-            for one in items
-            if one.state not in {"pending", "sending", "cancelled"}
-        ]
+        ended = [one for one in items if one.state not in {"pending", "sending", "cancelled"}]
         over = [one for one in items if one.state not in {"pending", "sending"}]
         with transaction(self._connection):
             self._connection.executemany(
@@ -380,7 +375,13 @@ class SharedRuns(Queries):
                 " last_error = ?, sent_at = ?, remote_id = ?, claimed_by = NULL"
                 f" WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?) AND {_IS_THERE}"
                 f" AND (? IN ('sent', 'gone') OR (state = 'pending' AND claimed_by = {_AS_IT_IS}))",
-                ((*told[1:], told.id, state) for told, state in ended),
+                (
+                    (
+                        *(("cancelled", CANCELLED_BY_HAND) if one.state == "gone" else one[1:3]),
+                        *(*one[3:], one.id, one.state),
+                    )
+                    for one in ended
+                ),
             )
             self._connection.executemany(
                 "UPDATE outbox SET claimed_by = NULL"
