@@ -230,9 +230,10 @@ class Walk:
         for key, member in value.items():
             shown = key if isinstance(key, str) and self._stays(key) else self._key(key, place)
             name, blank = self._book.member(shown)
-            if _plainly(key) in _TELLABLE or key in _TELLABLE_SECRET:
+            may_be_secret = key in _TELLABLE_SECRET and value.keys().isdisjoint(_OF_MESSAGES)
+            if may_be_secret or _plainly(key) in _TELLABLE:
                 told = self._told(value) if told is None else told
-                if self._tells(told, key, value):
+                if self._book.blanks(told) if may_be_secret else told:
                     name, blank = self._book.member(told)
             if key in DESCRIBING and is_schema is None:
                 is_schema = place.blank != DENIED and _is_json_schema(value)
@@ -253,21 +254,15 @@ class Walk:
 
     def _stays(self, value: object) -> bool:
         """Return whether nothing can be found in a value, whatever its key."""
+        if isinstance(value, str):
+            return is_harmless(value, self._book)
         if value is None or isinstance(value, bool):
             return True
         if self._book.adds:
             return False
-        if isinstance(value, str):
-            return is_harmless(value, self._book)
         if isinstance(value, float):
             return not value.is_integer()
         return isinstance(value, int) and abs(value) < _SHORT_NUMBER
-
-    def _tells(self, told: str, key: object, value: Mapping[Any, object]) -> bool:
-        """Return whether the name given by a sibling applies to this member."""
-        if key in _TELLABLE_SECRET:
-            return self._book.blanks(told) != "" and not any(map(value.__contains__, _OF_MESSAGES))
-        return told != ""
 
     def _told(self, members: Mapping[Any, object]) -> str:
         """Return the name of the value in ``{"name": "DB_PASSWORD", "value": …}``."""
