@@ -378,7 +378,8 @@ class SharedRuns(Queries):
                 (
                     (
                         *(("cancelled", CANCELLED_BY_HAND) if one.state == "gone" else one[1:3]),
-                        *(*one[3:], one.id, one.state),
+                        *(one.attempts, one.http_status, one.last_error),
+                        *(one.sent_at, one.remote_id, one.id, one.state),
                     )
                     for one in ended
                 ),
