@@ -173,8 +173,7 @@ def _column(value: float, width: int) -> int:
 
 def _steps(run: Run, most: int | None, width: int) -> "Parts":
     first, last = chosen_steps(run, most)
-    places = [*range(len(first)), *range(len(run.steps) - len(last), len(run.steps))]
-    shown = [view_step(run, place) for place in places]
+    shown = [view_step(run, step) for step in (*first, *last)]
     names = [one_line(" ".join(dict.fromkeys((step.name, *step.about)))) for step in shown]
     texts = [one_line(step.content or step.output or step.input) for step in shown]
     name = min(max(map(width_of, names), default=0), 2 * _NAME, width // 3)

@@ -114,7 +114,7 @@ def view_trace(run: Run) -> TraceView:
         gate=gate_in_words(run),
         delivery_status=delivery_status(run),
         redactions=(*removed,),
-        steps=tuple(view_step(run, place) for place in range(len(run.steps))),
+        steps=tuple(view_step(run, step) for step in run.steps),
         result=run.result_summary or "",
     )
 
@@ -287,9 +287,8 @@ def _tokens(run: Run) -> str | None:
     return f"{run.input_tokens or 0:,} tokens in, {run.output_tokens or 0:,} out"
 
 
-def view_step(run: Run, place: int) -> StepView:
-    """Return what pages show of the step at this place."""
-    step = run.steps[place]
+def view_step(run: Run, step: StepRecord) -> StepView:
+    """Return what pages show of a step."""
     kind: str = step.type
     if ended_it(run, step):
         kind = "error"

@@ -25,7 +25,6 @@ from kp_middleware.views.timeline import timeline
 from kp_middleware.views.trace import view_trace
 from kp_middleware.views.wording import (
     distance,
-    in_hundredths,
     share,
     shortened,
 )
@@ -52,7 +51,6 @@ from kp_middleware.web.trace_map import MostAlike, trace_map
 NO_PRICES: Final = Prices()
 _CELL: Final = 100
 _LAST_DAYS: Final = 7
-_NEAR: Final = 5  # hundredths
 
 
 class Total(NamedTuple):
@@ -187,7 +185,6 @@ def gate_html(scores: ScoreSlices, last: LastDecisions, links: Links) -> Markup:
         curve=threshold_curve(scores, links),
         private=_private(scores),
         is_fixed=scores.threshold is not None,
-        by_domain=_by_domain(scores.leaving, links) if scores.leaving.traces else Table(),
         domains=scores_by_domain(scores, links),
     )
 
@@ -246,26 +243,3 @@ def _private(scores: ScoreSlices) -> str:
     leaving = scores.leaving
     private, reach = scores.traces - leaving.traces, scores.above - leaving.above
     return never_leave(private, reach) if private else ""
-
-
-def _by_domain(scores: ScoreSlices, links: Links) -> Table:
-    """Count at the threshold, or else at the bar of the best tenth, and on either side of it."""
-    now = _best_tenth(scores) / 100 if scores.threshold is None else scores.threshold
-    hundredth = round(100 * now)
-    near = {max(0, hundredth - _NEAR), min(100, hundredth + _NEAR)}
-    columns = {at / 100: [scores.of(name).reaching(at) for name in scores.domains] for at in near}
-    columns[now] = [
-        of.reaching(hundredth) if scores.threshold is None else of.above
-        for of in map(scores.of, scores.domains)
-    ]
-    rows = []
-    for place, name in enumerate(scores.domains):
-        traces = scores.of(name).traces
-        shares = (share(columns[at][place], traces) for at in sorted(columns))
-        rows.append(TableRow((name, *shares), links.runs(domain=name, sort="score")))
-    return Table(("Domain", *map(in_hundredths, sorted(columns))), (*rows,))
-
-
-def _best_tenth(scores: ScoreSlices) -> int:
-    """Return the highest hundredth that a tenth of all reach."""
-    return next(at for at in range(100, -1, -1) if 10 * scores.reaching(at) >= scores.traces)

@@ -133,8 +133,7 @@ def _part(part: Part) -> TableRow:
 
 
 def _row(pair: Pair, left: Run, right: Run) -> StepRow:
-    ours = None if pair.left is None else view_step(left, _place(left, pair.left))
-    theirs = None if pair.right is None else view_step(right, _place(right, pair.right))
+    ours, theirs = _step(left, pair.left), _step(right, pair.right)
     if ours is None or theirs is None:
         return StepRow(_alone(ours), _alone(theirs), is_equal=False)
     lines = [*_diff(_lines(ours), _lines(theirs))]
@@ -147,13 +146,11 @@ def _alone(step: StepView | None) -> Side | None:
     return None if step is None else Side(step, (("\n".join(_lines(step)), False),))
 
 
-def _place(run: Run, number: int) -> int:
-    return next(at for at, step in enumerate(run.steps) if step.number == number)
+def _step(run: Run, number: int | None) -> StepView | None:
+    return next((view_step(run, step) for step in run.steps if step.number == number), None)
 
 
-def _lines(view: StepView | None) -> Sequence[str]:
-    if view is None:
-        return ()
+def _lines(view: StepView) -> Sequence[str]:
     text = "\n".join(part for part in (view.content, view.input, view.output) if part)
     return [line[:_LINE] for line in text.splitlines()[:_LINES]]
 
