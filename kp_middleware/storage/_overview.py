@@ -12,16 +12,15 @@ from kp_middleware.storage._statistics import Funnel, Statistics, ToolUse
 
 _MOST_TOOLS: Final = 10
 _WEEKS: Final = "-83 days"
-_ROUGHLY: Final = "CAST(score * 100 AS INTEGER)"  # of 0.29 it is 28: the product is 28.999…
+_HUNDREDTH: Final = "CAST(score * 100 + 1e-9 AS INTEGER)"  # 0.29 times 100 is 28.999…
 _HUNDREDTHS: Final = f"""
-    SELECT domain,
-           {_ROUGHLY} + (score >= ({_ROUGHLY} + 1) / 100.0) - (score < {_ROUGHLY} / 100.0) AS at,
-           count(*), sum(iif(:threshold IS NULL, verdict IS 'forwarded', score >= :threshold)),
-           visibility = 'private' AS is_private
+    SELECT domain, visibility = 'private', group_concat({_HUNDREDTH}),
+           group_concat(iif(iif(:threshold IS NULL, verdict IS 'forwarded', score >= :threshold),
+                            {_HUNDREDTH}, NULL))
     FROM traces INDEXED BY traces_counted
     WHERE score IS NOT NULL AND (:since IS NULL OR started_at >= :since)
-    GROUP BY domain, at, is_private ORDER BY domain, at
-"""
+    GROUP BY domain, gate, verdict, state, visibility
+"""  # as the index is ordered, and counted in Python: SQLite would sort all rows for it
 
 
 class Slice(NamedTuple):
@@ -237,8 +236,18 @@ class Overviews(Statistics, Reviews):
     def scores(self, *, since: str | None = None) -> ScoreSlices:
         """Return the distribution of scores, relative to the latest threshold."""
         threshold = self.threshold()
-        values = {"threshold": threshold, "since": since}
-        return ScoreSlices(threshold, (*self._all(Slice, _HUNDREDTHS, values),))
+        rows = self._run(_HUNDREDTHS, {"threshold": threshold, "since": since})
+        traces: Counter[tuple[str, int, bool]] = Counter()
+        above: Counter[tuple[str, int, bool]] = Counter()
+        for domain, is_private, *told in rows:
+            for counts, hundredths in zip((traces, above), told, strict=True):
+                for at, number in Counter(hundredths.split(",") if hundredths else ()).items():
+                    counts[domain, int(at), bool(is_private)] += number
+        slices = (
+            Slice(domain, at, traces[domain, at, private], above[domain, at, private], private)
+            for domain, at, private in sorted(traces)
+        )
+        return ScoreSlices(threshold, (*slices,))
 
     def last_decisions(self) -> LastDecisions:
         """Return the gate's decisions on the last 100 scored runs."""
