@@ -7,10 +7,11 @@ keyword raises; what is wrong outside of the program keeps it from sending, and 
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypedDict, Unpack
+from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from kp_middleware import locations
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
@@ -59,10 +60,6 @@ def _cache_size(said: dict[str, Any]) -> int:
 _NO_INFINITY: Final = ConfigDict(allow_inf_nan=False)
 
 
-_Outside: TypeAlias = tuple[Variables, SettingsFile, ReferenceFiles]
-"""The places outside of the program, the nearest first."""
-
-
 class SettingsKeywords(TypedDict, total=False):
     """The settings as keywords of `KnowledgePulse`."""
 
@@ -109,7 +106,7 @@ class _EveryKeyword(SettingsKeywords, total=False):
     embedder: Literal["minilm", "minilm-int8", "none"]
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """Every setting, read once. Each is also ``KP_…`` in the environment.
 
     Made by its name, it raises wherever a wrong value comes from; `KnowledgePulse` raises for its
@@ -169,12 +166,14 @@ class Settings(BaseModel):
         SettingsFileError: If ``settings.toml`` cannot be read.
     """
 
-    model_config = ConfigDict(
+    model_config = SettingsConfigDict(
+        env_prefix="KP_",
+        env_ignore_empty=True,
+        enable_decoding=False,  # lists may be written with commas
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
         hide_input_in_errors=True,  # a mistyped name would quote the API key
-        validate_default=True,
     )
 
     domain: NonEmpty = "general"
@@ -219,10 +218,25 @@ class Settings(BaseModel):
 
     def __init__(self, **keywords: Unpack[_EveryKeyword]) -> None:
         locations.settings_lines()  # says why, where it cannot be read
-        sources = _outside()
-        for problem in (problem for source in sources for problem in source.problems):
-            logger.warning("%s: it is ignored", problem)
-        self._read(sources, keywords)
+        try:
+            super().__init__(**keywords)
+        except ValidationError as error:
+            raise _for_people(error) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Look into these places, the nearest first."""
+        outside = _outside(settings_cls)
+        for source in outside:
+            for problem in source.problems:
+                logger.warning("%s: it is ignored", problem)
+        return init_settings, *outside
 
     @classmethod
     def as_far_as_usable(cls, **keywords: Unpack[SettingsKeywords]) -> Self:
@@ -234,23 +248,18 @@ class Settings(BaseModel):
         Raises:
             pydantic.ValidationError: With the name of each keyword that is wrong.
         """
-        sources = _outside()
-        problems = [problem for source in sources for problem in cls._take_out_wrong(source)]
+        variables, file, reference = outside = _outside(cls)
+        problems = [problem for source in outside for problem in cls._take_out_wrong(source)]
+        nearer = file() | variables() | keywords
         made = cls.__new__(cls)
-        made._read(sources, keywords)  # noqa: SLF001 - our own
-        if problems:
-            made = made.model_copy(update={"api_key": None})
-        made._problems, made._unused_login = tuple(problems), sources[-1].unused  # noqa: SLF001
-        return made
-
-    def _read(self, sources: _Outside, keywords: Mapping[str, Any]) -> None:
-        """Take each value from the nearest place that has it."""
-        variables, file, reference = sources
-        nearer = {**file.values, **variables.values, **keywords}
         try:
-            BaseModel.__init__(self, **reference.beside(nearer) | nearer)
+            BaseModel.__init__(made, **reference.beside(nearer) | nearer)
         except ValidationError as error:
             raise _for_people(error) from None
+        if problems:
+            made = made.model_copy(update={"api_key": None})
+        made._problems, made._unused_login = tuple(problems), reference.unused  # noqa: SLF001
+        return made
 
     @property
     def problems(self) -> tuple[SettingProblem, ...]:
@@ -286,12 +295,17 @@ class Settings(BaseModel):
 
 def outside_origins() -> dict[str, str]:
     """Name for each setting that is set outside of the program the place that counts."""
-    return {name: source.origin(name) for source in reversed(_outside()) for name in source.values}
+    return {
+        name: source.origin(name)
+        for source in reversed(_outside(Settings))
+        for name in source.values
+    }
 
 
-def _outside() -> _Outside:
-    names = Settings.model_fields
-    return Variables(names), SettingsFile(names), ReferenceFiles()
+def _outside(
+    settings_cls: type[BaseSettings],
+) -> tuple[Variables, SettingsFile, ReferenceFiles]:
+    return Variables(settings_cls), SettingsFile(settings_cls), ReferenceFiles(settings_cls)
 
 
 def _for_people(error: ValidationError) -> ValidationError:

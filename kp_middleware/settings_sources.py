@@ -3,9 +3,12 @@
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
 from kp_middleware import locations
 from kp_middleware.errors import SettingsFileError
@@ -31,13 +34,14 @@ class SettingProblem(NamedTuple):
         return f"{self.name}: {self.words} (from {self.source})"
 
 
-class OutsideSource:
+class OutsideSource(PydanticBaseSettingsSource):
     """One place outside of the program, read when it is made; reading raises nothing.
 
     ``unclear`` are settings that a part which cannot be read may have meant to set.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
         self.values: dict[str, Any] = {}
         self.problems: list[SettingProblem] = []
         self.unclear: set[str] = set()
@@ -50,28 +54,35 @@ class OutsideSource:
         """Name the place so that a person finds it: the path, and the line where it is known."""
         return self.origin(name)
 
+    def get_field_value(self, _: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the value, its name, and False: nothing is left to decode."""
+        return self.values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the values that apply."""
+        return self.values
+
 
 class Variables(OutsideSource):
-    """``KP_…`` in the environment, in capitals or not; an empty one is as if it were not set."""
+    """``KP_…`` in the environment, in capitals or not."""
 
-    def __init__(self, names: Collection[str]) -> None:
-        super().__init__()
-        self._spelled = {variable.upper(): variable for variable in os.environ}
-        said = {name: os.environ.get(self.origin(name)) for name in names}
-        self.values = {name: text for name, text in said.items() if text}
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        self.values = EnvSettingsSource(settings_cls)()
 
     def origin(self, name: str) -> str:
         """Spell the variable as the environment does."""
         variable = f"KP_{name}".upper()
-        return self._spelled.get(variable, variable)
+        return next((one for one in os.environ if one.upper() == variable), variable)
 
 
 class SettingsFile(OutsideSource):
     """The user's ``settings.toml``."""
 
-    def __init__(self, names: Collection[str]) -> None:
-        super().__init__()
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
         self._path = locations.settings_file()
+        names = settings_cls.model_fields
         try:
             lines = locations.settings_lines()
         except SettingsFileError as error:
@@ -80,7 +91,7 @@ class SettingsFile(OutsideSource):
             return
         self._text = self._path.read_text(encoding="utf-8") if lines else ""
         self.values = {name: value for name, value in lines.items() if name in names}
-        for name in lines.keys() - {*names}:
+        for name in lines.keys() - names.keys():
             words = f"there is no setting {name!a}: {did_you_mean(name, names)}"
             self.problems.append(SettingProblem(self.source(name), "", words))
 
@@ -101,8 +112,8 @@ class ReferenceFiles(OutsideSource):
     ``unused`` says why its key is not used, and what to do.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
         self._login = login = read_login()
         self.unused: str | None = None
         self.values = {**login.values}
@@ -123,7 +134,11 @@ class ReferenceFiles(OutsideSource):
         file, key = LOGIN_KEYS[name]
         return f"{self._login.folder / file}: {key}"
 
-    def beside(self, nearer: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self) -> dict[str, Any]:
+        """Return the values that apply, given those that pydantic-settings has read before."""
+        return self.beside(self.current_state)
+
+    def beside(self, nearer: dict[str, Any]) -> dict[str, Any]:
         """Return the values that apply, given those of keywords and nearer sources."""
         named = nearer.get("registry_url") or self.values.get("registry_url")
         why = self._login.why_unused(str(named or PUBLIC_REGISTRY))
