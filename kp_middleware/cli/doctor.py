@@ -14,6 +14,7 @@ import click
 
 from kp_middleware.cli.console import FOUND, UNREACHABLE
 from kp_middleware.cli.rows import json_option, print_json
+from kp_middleware.cli.spans_untold import untold
 from kp_middleware.cli.user_settings import file_trouble, named_file, typed_settings
 from kp_middleware.core.gates import gate_of
 from kp_middleware.embedding import describe_source, shared_embedder
@@ -93,6 +94,8 @@ def _examine(db: Path | None) -> Iterator[Finding]:
         yield Finding("gate", ok=True, detail=f"{gate_of(settings).name} from now on")
     yield _model(settings)
     yield _redaction(Policy.of(settings))
+    if amiss := untold():
+        yield Finding("spans", ok=True, detail="; ".join(amiss), warning=True)
     if not settings.problems:
         yield _registry(settings)
     if settings.shared is not None:

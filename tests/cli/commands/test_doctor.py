@@ -243,3 +243,29 @@ def test_where_all_models_told_their_tokens_or_none_was_asked_nothing_is_amiss(d
     assert "tokens" not in without_models
     assert counted["tokens"]["detail"] == "counted in all runs with a model: 1"
     assert counted["tokens"]["warning"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("OTEL_TRACES_SAMPLER", "traceidratio", "not sampled"),
+        ("OTEL_TRACES_SAMPLER", "parentbased_always_on", None),
+        ("OTEL_SDK_DISABLED", "TRUE", "no spans"),
+        ("OPENINFERENCE_HIDE_INPUTS", "true", "hidden"),
+        ("TRACELOOP_TRACE_CONTENT", "false", "no texts"),
+        ("TRACELOOP_TRACE_CONTENT", "true", None),
+        ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "100", "are cut"),
+    ],
+)
+def test_what_keeps_spans_from_telling_a_run_is_a_warning(examine, monkeypatch, name, value, told):
+    pytest.importorskip("opentelemetry.sdk")
+    monkeypatch.setenv(name, value)
+
+    found, _ = examine()
+
+    if told is None:
+        assert "spans" not in found
+    else:
+        assert found["spans"]["warning"]
+        assert f"{name}: " in found["spans"]["detail"]
+        assert told in found["spans"]["detail"]
