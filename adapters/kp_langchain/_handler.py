@@ -74,6 +74,10 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     run_inline = True  # else each event of an async run waits for a thread of the loop's executor
     raise_error = False
+    # Plain attributes, since LangChain reads one for each event.
+    ignore_llm = ignore_chain = ignore_agent = ignore_retriever = ignore_chat_model = False
+    ignore_retry = True  # the run that failed reports each attempt
+    ignore_custom_event = True  # those belong to the program
 
     def __init__(
         self,
@@ -109,16 +113,6 @@ class KPCallbackHandler(BaseCallbackHandler):
             known, ``kp.feedback(handler.trace_id(run_id), success=True)``
         """
         return self._roots.last_trace_id if run_id is None else self._runs.trace_id(run_id.int)
-
-    @property
-    def ignore_retry(self) -> bool:
-        """True: the run that failed reports each attempt."""
-        return True
-
-    @property
-    def ignore_custom_event(self) -> bool:
-        """True: custom events belong to the program."""
-        return True
 
     @callback
     def on_chain_start(self, _: object, inputs: object, run_id: int, about: EventKwargs) -> None:

@@ -98,7 +98,8 @@ class Roots:
 
     def begin(self, run_id: int, about: EventKwargs, *, is_model: bool = False) -> Span | None:
         """Begin a model, a tool or a retriever; return None if its parent is unknown."""
-        parent_id = parent_of(about)
+        parent: UUID | None = about.get("parent_run_id")
+        parent_id = None if parent is None else parent.int
         run = self._runs.join(run_id, parent_id)
         if run is None:
             run = self._begin_alone(run_id, parent_id, about)
