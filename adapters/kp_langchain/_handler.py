@@ -190,25 +190,13 @@ class KPCallbackHandler(BaseCallbackHandler):
     @callback
     def on_llm_end(self, response: LLMResult, run_id: int, _: EventKwargs) -> None:
         """End a model, and note its turn."""
-        run = self._runs.end(run_id)
+        run = self._runs.get(run_id)
         if run is None:
             return
-        turn = turn_of(response)
-        if run.internal:
-            run.root.record_aside(turn, run)
-            return
-        run.conversation.add_turn(turn)
-        run.root.record_turn(turn, run)
-        if run.around is None:
-            run.root.recorder.unfinished = turn.unfinished
-        if run.root.recorder.confidence_estimate.listens:
-            run.root.recorder.confidence_estimate.hear(
-                told_beside(response), inside=run.around is not None
-            )
-        if run.is_root:
-            self._go_on(run.root)
-        if run.ends_trace:
-            run.root.succeed(turn.text or None)
+        turn, estimate = turn_of(response), run.root.recorder.confidence_estimate
+        if estimate.listens and not run.internal:
+            estimate.hear(told_beside(response), inside=run.around is not None)
+        self._finish(run_id, turn.text or None, turn=turn)
 
     @callback
     def on_llm_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
@@ -235,20 +223,10 @@ class KPCallbackHandler(BaseCallbackHandler):
     @callback
     def on_tool_end(self, output: object, run_id: int, _: EventKwargs) -> None:
         """End a tool, and note its result or the failure it reports."""
-        run = self._runs.end(run_id)
-        if run is None or run.answered:
-            return
-        run.conversation.end(run.tool, run.call_id)
-        result, failed = result_of(output, run.call_id)
-        if failed:
-            run.root.record_error(str(result), run)
-        else:
-            run.root.record_result(result, run)
-        if run.is_root:
-            run.root.record_late(ended_well=True)
-            self._go_on(run.root)
-        if run.ends_trace:
-            run.root.succeed(result)
+        run = self._runs.get(run_id)
+        if run is not None:
+            result, failed = result_of(output, run.call_id)
+            self._finish(run_id, result, failed=failed)
 
     @callback
     def on_tool_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
@@ -273,15 +251,8 @@ class KPCallbackHandler(BaseCallbackHandler):
     @callback
     def on_retriever_end(self, documents: Sequence[Document], run_id: int, _: EventKwargs) -> None:
         """End a retriever, and note its documents."""
-        run = self._runs.end(run_id)
-        if run is None or run.tool is None:
-            return
-        found = "\n\n".join(str(getattr(found, "page_content", found)) for found in documents)
-        run.root.record_result(found, run)
-        if run.is_root:
-            self._go_on(run.root)
-        if run.ends_trace:
-            run.root.succeed(found)
+        texts = (str(getattr(found, "page_content", found)) for found in documents)
+        self._finish(run_id, "\n\n".join(texts))
 
     @callback
     def on_retriever_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
@@ -296,6 +267,11 @@ class KPCallbackHandler(BaseCallbackHandler):
             run.root.set_objective(inputs)
         else:
             run.root.resume(resumption, inputs, run.conversation)
+
+    def _finish(self, run_id: int, output: object, **about: Any) -> None:
+        run = self._runs.finish(run_id, output, **about)
+        if run is not None and run.is_root:
+            self._go_on(run.root)
 
     def _ended_with(self, run: Span | None, error: BaseException) -> None:
         if run is not None:

@@ -128,11 +128,17 @@ class RootSpan:
             else:
                 self.recorder.note("observation", None, step.name, step.output, None, place)
 
-    def record_aside(self, turn: Turn, span: Span) -> None:
-        """Note the turn of a model that a middleware called, which is no thought of the agent."""
-        model_call = self._model_call(turn, span)
-        if said := turn.text or [call.args for call in turn.calls]:
-            self.recorder.note("observation", None, None, said, model_call, span.place)
+    def end_turn(self, turn: Turn, span: Span) -> None:
+        """Note a model's last turn; one that a middleware called is no thought of the agent."""
+        if span.internal:
+            model_call = self._model_call(turn, span)
+            if said := turn.text or [call.args for call in turn.calls]:
+                self.recorder.note("observation", None, None, said, model_call, span.place)
+            return
+        span.conversation.add_turn(turn)
+        self.record_turn(turn, span)
+        if span.around is None:
+            self.recorder.unfinished = turn.unfinished
 
     def _model_call(self, turn: Turn, span: Span) -> ModelCall:
         latency_ms = (self.recorder.clock() - span.started_s) * 1000 if span.started_s else None
@@ -143,8 +149,11 @@ class RootSpan:
         self.recorder.used_tokens(input_tokens=read, output_tokens=written)
         return ModelCall(name, read, written, latency_ms)
 
-    def record_result(self, result: object, span: Span) -> None:
-        """Note the result of a tool or a retriever."""
+    def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
+        """Note the result of a tool or a retriever, or that it says that it ``failed``."""
+        if failed:
+            self.record_error(str(result), span)
+            return
         self.recorder.note(
             "observation", None, span.tool, result, span.latency_ms, span.place, span.step_call_id
         )

@@ -137,6 +137,7 @@ class SpanTree:
         output: object = None,
         *,
         turn: Turn | None = None,
+        failed: bool = False,
         error: BaseException | None = None,
         complete: bool = True,
         at_s: float | None = None,
@@ -148,6 +149,7 @@ class SpanTree:
             output: The result of a tool, or the answer of an agent; without one, it is the last
                 answer of its model.
             turn: The turn of a model.
+            failed: True if the result of a tool says that it failed.
             error: The error that ended it; `RootSpan.error_named` makes one of words. The same
                 error in the spans around it is noted once. If it ended by a cancellation, the run
                 is incomplete.
@@ -166,8 +168,7 @@ class SpanTree:
         if self.end(span_id) is None or span.answered:
             return span
         if turn is not None:
-            span.conversation.add_turn(turn)
-            root.record_turn(turn, span)
+            root.end_turn(turn, span)
         if error is not None:
             if span.tool is not None and root.recorder.has_just_noted(error):
                 span.fail(error)  # an agent was the tool, and is no child of its span
@@ -176,7 +177,7 @@ class SpanTree:
             return span
         if span.tool is not None:
             span.conversation.end(span.tool, span.call_id)
-            root.record_result("None" if output is None else output, span)
+            root.record_result("None" if output is None else output, span, failed=failed)
         if span.is_root:
             root.record_late(ended_well=True)
         if span.ends_trace:

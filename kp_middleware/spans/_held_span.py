@@ -1,6 +1,7 @@
 """A span that is held until its run is over, and the tree that it is in."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -26,6 +27,7 @@ class Scope(NamedTuple):
     leaves_open: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class HeldSpan:
     """A span, from its start until its run is over.
 
@@ -41,33 +43,23 @@ class HeldSpan:
         asked: If it is an agent, the number of models in it whose input was kept.
     """
 
-    __slots__ = (
-        *("read", "_reading", "asked", "ended_s", "held_bytes", "id", "inside", "kind", "name"),
-        *("number", "outer", "parent", "place", "recorder", "scope", "size_bytes", "started_s"),
-    )
-
-    def __init__(
-        self,
-        id: int | str,
-        parent: "HeldSpan | None",
-        number: int,
-        scope: Scope,
-        name: str,
-        kind: Kind | None,
-        started_s: float,
-    ) -> None:
-        self.id, self.parent, self.number = id, parent, number
-        self.scope, self.name, self.kind = scope, name, kind
-        self.started_s = started_s
-        self.ended_s: float | None = None
-        self.size_bytes = self.held_bytes = 0
-        self.read: Callable[[], Reading] | None = None
-        self._reading = Reading(None)
-        self.inside: dict[int | str, HeldSpan] = {}
-        self.outer: Recorder | None = None
-        self.place: Place | None = None
-        self.recorder: Recorder | None = None
-        self.asked = 0
+    id: int | str
+    parent: "HeldSpan | None"
+    number: int
+    scope: Scope
+    name: str
+    kind: Kind | None
+    started_s: float
+    ended_s: float | None = None
+    size_bytes: int = 0
+    held_bytes: int = 0
+    read: Callable[[], Reading] | None = None
+    inside: "dict[int | str, HeldSpan]" = field(default_factory=dict)
+    outer: Recorder | None = None
+    place: Place | None = None
+    recorder: Recorder | None = None
+    asked: int = 0
+    _reading: Reading = field(default_factory=lambda: Reading(None))
 
     def end(
         self, kind: Kind | None, read: Callable[[], Reading], at_s: float, size_bytes: int

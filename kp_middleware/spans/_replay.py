@@ -249,10 +249,8 @@ class _Replay:
             live.end_with(self._error(told.problem))
         else:
             live.conversation.end(live.tool, live.call_id)
-            if told.failed:
-                owner.record_error(str(told.result), live)
-            else:
-                owner.record_result("null" if told.result is None else told.result, live)
+            result = "null" if told.result is None else told.result
+            owner.record_result(result, live, failed=told.failed)
         live.answered = True
         if _tool_around(span) is None:
             self._owes = [one for one in self._owes if call is None or one != call.id]
