@@ -34,7 +34,6 @@ from kp_middleware.recording._limits import (
 from kp_middleware.recording._recorder import (
     GIVEN_UP,
     Recorder,
-    Sink,
     current_trace,
 )
 from kp_middleware.recording._resume import alone, ended, joined
@@ -60,7 +59,6 @@ __all__ = [
     "Recording",
     "RootSpan",
     "ServedResult",
-    "Sink",
     "Span",
     "SpanId",
     "SpanTree",
