@@ -33,14 +33,7 @@ class Neighbour(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of vectors as columns, oldest first.
-
-    Attributes:
-        units: float32, shape ``(rows, dimensions)``, each of length 1 or all zero.
-        keys: The key of each.
-        stamps_ms: The time each was added, in milliseconds since the epoch.
-        seqs: Their sequence numbers in a file; 0 without one.
-    """
+    """Rows of vectors as columns, oldest first; ``units`` of shape ``(rows, dimensions)``."""
 
     units: NDArray[np.float32]
     keys: Sequence[str | None]
@@ -121,7 +114,6 @@ class Ring:
         return dropped
 
     def clear(self) -> None:
-        """Drop all rows."""
         self._keys[:] = None
         self._head = self._length = 0
 
@@ -324,7 +316,6 @@ class VectorCache:
                 self._connection.close()
 
     def _names(self) -> set[str]:
-        """Return the embedders that have vectors, in memory or in the file."""
         stored = [] if self._table is None else self._table.embedders()
         return {*self._rings, *stored}
 

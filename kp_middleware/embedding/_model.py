@@ -115,7 +115,6 @@ def int8_folder(folder: Path, digest: str) -> Path:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -328,8 +327,6 @@ class _Loader:
 
 
 class _Model:
-    """The loaded model."""
-
     def __init__(self, folder: Path, *, threads: int, precision: Precision) -> None:
         began_at = time.monotonic()
         digest = file_sha256(folder / "model.onnx")[:12]

@@ -41,13 +41,7 @@ Weights: TypeAlias = Mapping[str, Floats]
 
 
 def export_onnx(source: Path, target: Path) -> None:
-    """Write a model folder with ONNX from a folder with the official weights.
-
-    Args:
-        source: A folder with ``model.safetensors`` and the tokenizer's files.
-        target: The folder to write, made if needed; files of the same names are overwritten. Its
-            window is set to 256 tokens.
-    """
+    """Write a model folder with a window of 256 tokens from one with the official weights."""
     target.mkdir(parents=True, exist_ok=True)
     onnx.save(build_model(read_safetensors(source / "model.safetensors")), target / "model.onnx")
     for name in ("config.json", "special_tokens_map.json", "tokenizer.json"):
@@ -72,11 +66,6 @@ def read_safetensors(path: Path) -> Weights:
 
 
 def build_model(weights: Weights) -> onnx.ModelProto:
-    """Build the model and check it.
-
-    Its inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``. Its outputs are each
-    token's vector, ``last_hidden_state``, and their normalized mean, ``sentence_embedding``.
-    """
     text = files(__package__).joinpath("minilm.onnxtxt").read_text("utf-8")
     before, layer, after = text.split("%LAYERS%")
     layers = [layer.replace("LAYER", f"encoder__layer__{number}") for number in range(_LAYERS)]
@@ -147,15 +136,7 @@ def _dense(weights: Weights, name: str, parts: list[str]) -> Iterator[tuple[str,
 
 
 def export_int8(source: Path, target: Path) -> None:
-    """Write a model folder quantized to 8-bit integers.
-
-    Args:
-        source: A folder with ``model.onnx`` in floats and the tokenizer's files.
-        target: The folder to write, made if needed; files of the same names are overwritten.
-
-    Raises:
-        ValueError: If the model has no product with a matrix of weights.
-    """
+    """Write a model folder quantized to 8-bit integers from one in floats."""
     target.mkdir(parents=True, exist_ok=True)
     onnx.save(quantize(onnx.load(source / "model.onnx")), target / "model.onnx")
     for file in source.glob("*.json"):
@@ -167,8 +148,7 @@ def quantize(model: onnx.ModelProto) -> onnx.ModelProto:
 
     The input of a product is quantized dynamically, with one scale for each text. A few channels
     are ten times as large as the others and would make the scale too coarse for these, so their
-    part of the product stays in floats. That kept the vectors more exact than smoothing the scales.
-    The operator is onnxruntime's own. Raises the errors of `export_int8`.
+    part of the product stays in floats.
     """
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     products = {node.output[0] for node in model.graph.node if _is_product(node, weights)}
@@ -203,12 +183,7 @@ def _is_product(node: onnx.NodeProto, weights: Mapping[str, NDArray[Any]]) -> bo
 
 
 def _split(matrix: Floats, peaks: Floats) -> dict[str, NDArray[Any]]:
-    """Return weights [I, O] as those of the large channels in floats, and the others in integers.
-
-    Args:
-        matrix: The weights.
-        peaks: The largest absolute value of each input channel, [I].
-    """
+    """Return weights [I, O] as those of the largest channels in floats, and others in integers."""
     large = np.sort(np.argsort(peaks)[-_KEPT:])
     others = np.ones(len(matrix), np.float32)
     others[large] = 0
@@ -224,7 +199,6 @@ def _split(matrix: Floats, peaks: Floats) -> dict[str, NDArray[Any]]:
 
 
 def _in_integers(values: str, name: str, product: str) -> list[onnx.NodeProto]:
-    """Return the nodes of the product of [B, S, I] and split weights."""
     return [
         helper.make_node("Gather", [values, f"{name}.large"], [f"{product}.large"], axis=2),
         helper.make_node("MatMul", [f"{product}.large", f"{name}.floats"], [f"{product}.exact"]),
@@ -240,10 +214,7 @@ def _in_integers(values: str, name: str, product: str) -> list[onnx.NodeProto]:
 
 
 def _peaks(model: onnx.ModelProto, products: set[str]) -> dict[str, Floats]:
-    """Return the largest absolute value of each channel, by input of a product, for random tokens.
-
-    The weights determine which channels are large: real texts give the same ones.
-    """
+    """Return the largest value of each channel by input of a product, the same for any tokens."""
     names = sorted({node.input[0] for node in model.graph.node if node.output[0] in products})
     outputs = model.graph.output
     given = len(outputs)

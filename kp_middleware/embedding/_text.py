@@ -73,18 +73,12 @@ _TOKEN_CHARACTERS = 8  # more than most tokens have
 
 
 class Piece(NamedTuple):
-    """A part of a text, and its number of tokens."""
-
     text: str
     tokens: int
 
 
 class Window:
-    """A measure of texts with the model's tokenizer, which tokenises little more than it holds.
-
-    Args:
-        tokenizer: Set to truncate at the window, because a folder's own limit may be 128 or 512.
-    """
+    """A measure of texts with the model's tokenizer, which tokenises little more than it holds."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         tokenizer.enable_truncation(WINDOW_TOKENS)
@@ -176,8 +170,6 @@ class _Part(NamedTuple):
 
 
 class _Source(Enum):
-    """The author of a step's content."""
-
     PERSON = auto()
     AGENT = auto()
     TOOL = auto()

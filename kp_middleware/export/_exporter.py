@@ -35,14 +35,7 @@ class Exporter(Protocol):
 
 
 class OwnExporter:
-    """An adapter that lets a `Sender` call a custom exporter.
-
-    Attributes:
-        url: The exporter's name in the outbox, such as ``exporter list.append``.
-
-    Raises:
-        TypeError: If the exporter is not callable.
-    """
+    """An adapter that lets a `Sender` call a custom exporter."""
 
     def __init__(self, exporter: Callable[[Any], Receipt | None], name: str | None = None) -> None:
         if not callable(exporter):
@@ -72,15 +65,8 @@ class OwnExporter:
 def payload(trace: ReasoningTrace, *, score: float, agent_id: str | None) -> bytes:
     """Return the exact bytes to post: the trace and its score as UTF-8 JSON without nulls.
 
-    U+0000 and lone surrogates, which no registry can store, become U+FFFD.
-
-    Args:
-        trace: The redacted trace.
-        score: From 0 to 1, becomes ``metadata.quality_score``.
-        agent_id: As registered, or the unit can never be deleted there; None keeps the trace's own.
-
-    Raises:
-        ValueError: If the score is not from 0 to 1, or ``input`` cannot be represented in JSON.
+    U+0000 and lone surrogates, which no registry can store, become U+FFFD. ``agent_id`` is the
+    registered one, or the unit can never be deleted there; None keeps the trace's own.
     """
     if not 0 <= score <= 1:
         raise ValueError(f"a score is from 0 to 1, not {score}")

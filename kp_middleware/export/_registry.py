@@ -37,20 +37,17 @@ _IDLE_S: Final = 5.0  # the registry closes idle connections after 8
 
 
 class Registry:
-    """A client for a registry with one API key.
+    """A client for a registry with one API key, which connects on the first request.
 
-    No connection is opened before the first request, and no request is retried: a connection that
-    died while idle is replaced before it is used, everything else is up to the sender.
+    No request is retried: a connection that died while idle is replaced before it is used,
+    everything else is up to the sender.
 
     Args:
-        url: The registry's URL: ``https``, or ``http`` on this machine.
-        api_key: Sent with each document, and never in a message, a log or a ``repr``.
+        url: ``https``, or ``http`` on this machine.
+        api_key: Never in a message, a log or a ``repr``.
         agent_id: The agent that the key belongs to, or None if unknown.
         timeout_s: The limit for a whole request, from connecting to the response's last byte.
         clock: A monotonic clock, in seconds.
-
-    Raises:
-        ValueError: If the key would be sent unencrypted, or is not valid in a header.
     """
 
     def __init__(
@@ -72,7 +69,6 @@ class Registry:
 
     @property
     def url(self) -> str:
-        """The registry's URL."""
         return str(self._url)
 
     @property
@@ -85,13 +81,7 @@ class Registry:
         return f"Registry({self.url!r}, agent_id={self.agent_id!r})"
 
     def export(self, item: OutboxItem, /) -> Receipt:
-        """Post one document.
-
-        Raises:
-            RegistryUnavailableError: If a retry may succeed.
-            RegistryRejectedError: If this document will never be accepted.
-            RegistryForbiddenError: If no document will be accepted until the user acts.
-        """
+        """Post one document, or raise the RegistryError that says what to do."""
         headers = {
             **self._signed(),
             "Content-Type": "application/json",
@@ -100,47 +90,27 @@ class Registry:
         return receipt_of(self._ask("POST", headers=headers, content=item.body))
 
     def reach(self) -> None:
-        """Check that the registry answers; sends no key, so that no quota is used.
-
-        Raises:
-            RegistryUnavailableError: If it does not, with the reason.
-        """
+        """Check that the registry answers; sends no key, so that no quota is used."""
         check_search(self._ask("GET", params={"limit": "1"}))
 
     def check_key(self) -> None:
-        """Check that the registry knows the key, by deleting a random id; costs one read.
-
-        Raises:
-            RegistryError: If the key is unknown, or the registry answers anything else.
-        """
+        """Check that the registry knows the key, by deleting a random id; costs one read."""
         nothing = f"v1/knowledge/kp:trace:{uuid.UUID(bytes=os.urandom(16), version=4)}"
         check_complaint(self._ask("DELETE", nothing, headers=self._signed()), 404)
 
     def check_scope(self) -> None:
-        """Check that the key may write, by posting an empty document; costs one write.
-
-        Raises:
-            RegistryError: If the key may not write, or the registry answers anything else.
-        """
+        """Check that the key may write, by posting an empty document; costs one write."""
         headers = {**self._signed(), "Content-Type": "application/json"}
         check_complaint(self._ask("POST", headers=headers, content=b"{}"), 400)
 
     def export_ids(self, agent_id: str) -> frozenset[str]:
-        """Return the ids of all units that the registry stores for the agent; costs one read.
-
-        Raises:
-            RegistryError: If the registry refuses, or answers anything else.
-        """
+        """Return the ids of all units that the registry stores for the agent; costs one read."""
         path = f"v1/export/{quote(agent_id, safe='')}"
         answer = self._ask("GET", path, headers=self._signed(), most_bytes=_LONGEST_EXPORT_BYTES)
         return exported_ids(answer)
 
     def hang_up(self) -> bool:
-        """Abort the current request and refuse any further one; may be called from any thread.
-
-        Returns:
-            True if part of the request was sent, so that the registry may have received it.
-        """
+        """Abort this and all further requests, from any thread; return True if a byte was sent."""
         return self._deadline.break_off()
 
     def close(self) -> None:

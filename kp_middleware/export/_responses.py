@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from kp_middleware.errors import (
     RegistryError,
@@ -17,6 +17,8 @@ from kp_middleware.errors import (
 from kp_middleware.outbox_items import Receipt
 from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Allowance
+
+M = TypeVar("M", bound=BaseModel)
 
 _DEFAULT_WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86_400.0
@@ -58,68 +60,45 @@ class _Found(BaseModel):
     data: list[object]
 
 
-class _Contributions(BaseModel):
-    knowledge_units: tuple[_Unit, ...]
-
-
 class _Exported(BaseModel):
-    data: _Contributions
+    units: tuple[_Unit, ...] = Field(validation_alias=AliasPath("data", "knowledge_units"))
 
 
 def receipt_of(answer: Answer) -> Receipt:
-    """Return the receipt for a posted document.
-
-    Raises:
-        RegistryError: If it was not stored; the subclass says what to do.
-    """
+    """Return the receipt for a posted document, or raise the RegistryError that says what to do."""
     if answer.status != 201:
         raise _refusal(answer)
-    try:
-        stored = _Stored.model_validate_json(answer.body)
-    except ValidationError as exc:
-        raise _nonsense(answer) from exc
+    stored = _read(_Stored, answer)
     return Receipt(stored.data.id, answer.status, allowance_of(answer.headers))
 
 
 def check_search(answer: Answer) -> None:
-    """Check that a registry gave this answer to a search; a 429 with its rate limit also counts.
-
-    Raises:
-        RegistryUnavailableError: If it is anything else.
-    """
+    """Check that a registry gave this answer to a search; a 429 with its rate limit also counts."""
     if answer.status == 429 and "X-RateLimit-Limit" in answer.headers:
         return
     if answer.status != 200:
         raise _nonsense(answer)
-    try:
-        _Found.model_validate_json(answer.body)
-    except ValidationError as exc:
-        raise _nonsense(answer) from exc
+    _read(_Found, answer)
 
 
 def check_complaint(answer: Answer, status: int) -> None:
-    """Check that a registry complained with this status, as it does of a request by a valid key.
-
-    Raises:
-        RegistryError: If it is anything else.
-    """
+    """Check that a registry complained with this status, as it does of a request by a valid key."""
     if answer.status != status or _complaint(answer) is None:
         raise _refusal(answer)
 
 
 def exported_ids(answer: Answer) -> frozenset[str]:
-    """Return the ids of all units in an agent's export.
-
-    Raises:
-        RegistryError: If the answer is not an export.
-    """
+    """Return the ids of all units in an agent's export."""
     if answer.status != 200:
         raise _refusal(answer)
+    return frozenset(unit.id for unit in _read(_Exported, answer).units)
+
+
+def _read(kind: type[M], answer: Answer) -> M:
     try:
-        export = _Exported.model_validate_json(answer.body)
+        return kind.model_validate_json(answer.body)
     except ValidationError as exc:
         raise _nonsense(answer) from exc
-    return frozenset(unit.id for unit in export.data.knowledge_units)
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance:
@@ -141,9 +120,6 @@ def wait_asked_s(headers: Mapping[str, str]) -> float:
     """Return the seconds that ``Retry-After`` asks for, at most a day; 60 if it is invalid.
 
     A date is relative to the registry's own ``Date``: our clock may be wrong.
-
-    >>> wait_asked_s({"Retry-After": "2"}), wait_asked_s({"Retry-After": "soon"})
-    (2.0, 60.0)
     """
     text = headers.get("Retry-After", "")
     try:
@@ -161,38 +137,26 @@ def _instant(text: str) -> float:
 
 
 def _refusal(answer: Answer) -> RegistryError:
+    complaint = _complaint(answer)
     match answer.status:
         case 413:
-            return RegistryRejectedError(413, _complaint(answer) or "the document is too large")
+            return RegistryRejectedError(413, complaint or "the document is too large")
         case 429:
             return _limited(answer)
-        case 400 | 401 | 403:
-            return _complained(answer)
+        case 400 if complaint is not None:  # else the page of a proxy or firewall
+            return RegistryRejectedError(400, complaint)
+        case 401 if complaint is not None:
+            return _forbidden(401, Problem(ProblemKind.DEAD_KEY))
+        case 403 if complaint is not None:
+            if "scope" in complaint.casefold():
+                return _forbidden(403, Problem(ProblemKind.READ_ONLY_KEY))
+            return _forbidden(403, Problem(ProblemKind.FORBIDDEN, complaint))
         case _:
             return _nonsense(answer)
 
 
-def _complained(answer: Answer) -> RegistryError:
-    complaint = _complaint(answer)
-    if complaint is None:
-        return _nonsense(answer)  # the page of a proxy or firewall, not the registry's error
-    match answer.status:
-        case 400:
-            return RegistryRejectedError(400, complaint)
-        case 401:
-            return _forbidden(401, Problem(ProblemKind.DEAD_KEY))
-        case status:
-            return _forbidden(status, _unwelcome(complaint))
-
-
 def _forbidden(status: int, problem: Problem) -> RegistryForbiddenError:
     return RegistryForbiddenError(status, problem.what, problem.remedy, problem=problem)
-
-
-def _unwelcome(complaint: str) -> Problem:
-    if "scope" in complaint.casefold():
-        return Problem(ProblemKind.READ_ONLY_KEY)
-    return Problem(ProblemKind.FORBIDDEN, complaint)
 
 
 def _limited(answer: Answer) -> RegistryError:

@@ -46,13 +46,6 @@ class Sender:
     on does not delay the others.
 
     An answer of the registry is kept in memory until it is stored, before anything else is sent.
-
-    Args:
-        outbox: The outbox.
-        registry: The destination.
-        pace: The rate limit, shared by all processes of the agent.
-        clock: Epoch seconds.
-        luck: A source of random numbers from 0 to 1, for the jitter.
     """
 
     def __init__(
@@ -77,25 +70,18 @@ class Sender:
         self._said: set[str] = set()
 
     def send_due(self, stop: threading.Event | None = None) -> float | None:
-        """Send the items that are due, within the rate limit, unless another process is sending.
-
-        Args:
-            stop: Once set, no further item is sent; None means that nothing stops it.
+        """Send the items that are due, unless another process is sending, until ``stop`` is set.
 
         Returns:
             The seconds until there may be more to do, infinity if the user has to act first; None
             if the outbox is empty.
-
-        Raises:
-            DatabaseError, sqlite3.Error: If the outbox fails: call again later. Failures of the
-                registry do not raise.
         """
         try:
             self._write_down()
             wait_s = self._send_due(stop)
         finally:
             if self._unwritten and not (stop and stop.is_set()):
-                self._pace.settle(_unchanged)  # the next process might send the same item
+                self._pace.settle(lambda pace, _: pace)  # the next process might send the same item
             else:
                 self._pace.release(ended=bool(stop and stop.is_set()))
         due_at = self._outbox.next_due()
@@ -104,13 +90,7 @@ class Sender:
     def abandon(self) -> bool:
         """Stop sending, and release the current item to the next process; from any thread.
 
-        The registry's answer to the current item is discarded.
-
-        Returns:
-            False if no request is in progress, so that `send_due` is about to return.
-
-        Raises:
-            DatabaseError, sqlite3.Error: If the outbox fails; the item's lease then has to expire.
+        The registry's answer is discarded. False means that no request is in progress.
         """
         with self._handing_over:
             self._ended = True
@@ -119,7 +99,8 @@ class Sender:
                 return False
             # Before the sending thread continues: it would hand over to the next process, which
             # would also count the request without an answer.
-            self._pace.settle_and_release(_unheard if self._registry.hang_up() else _unasked)
+            lost = self._registry.hang_up()
+            self._pace.settle_and_release(lambda pace, _: pace.lost() if lost else pace.unasked())
         self._outbox.release(item)
         return True
 
@@ -144,7 +125,7 @@ class Sender:
             self._note(partial(self._outbox.release, item))  # another process is sending
             return
         if not self._begin(item):
-            self._pace.settle(_unasked)
+            self._pace.settle(lambda before, _: before.unasked())
             self._note(partial(self._outbox.release, item))
             return
         answer = self._answer_to(item)
@@ -174,7 +155,7 @@ class Sender:
                 self._pace.settle(lambda before, now: before.answered().told(now, told))
                 self._note(partial(self._outbox.sent, item, answer), revived=pace.failures > 0)
             case RegistryRejectedError():
-                self._pace.settle(_answered)
+                self._pace.settle(lambda before, _: before.answered())
                 self._reject(item, answer, pace)
             case RegistryForbiddenError():
                 self._stop(item, answer)
@@ -246,19 +227,3 @@ class Sender:
         kind = " ".join((words, *kinds))
         logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
         self._said.add(kind)
-
-
-def _answered(pace: Pace, _now: float) -> Pace:
-    return pace.answered()
-
-
-def _unheard(pace: Pace, _now: float) -> Pace:
-    return pace.lost()
-
-
-def _unasked(pace: Pace, _now: float) -> Pace:
-    return pace.unasked()
-
-
-def _unchanged(pace: Pace, _now: float) -> Pace:
-    return pace

@@ -2,13 +2,11 @@
 
 import math
 import os
-import re
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.request import proxy_bypass
 
@@ -30,39 +28,25 @@ _WHY: Final = {
 }
 _PIECE_BYTES: Final = 4096  # small enough for one send, so that each has its own timeout
 _FILES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_HASHED: Final = re.compile(r"[0-9a-fA-F]{8}\.\d+")
-_DIRECTORIES: Final = "SSL_CERT_DIR"
 
 
 class Deadline:
-    """The deadline of the current request, and a way to abort it.
-
-    Only `break_off` may be called from another thread than the requesting one.
-
-    Args:
-        clock: A monotonic clock, in seconds.
-    """
+    """The deadline of the current request, and a way to abort it: `break_off`, from any thread."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._until = math.inf
         self._lock = threading.Lock()
-        self._asked = False
+        self.asked = False  # whether a byte of the current request was sent
+        self.socket: socket.socket | None = None  # in use
         self._broken_off = False
-        self._socket: socket.socket | None = None
 
     def begin(self, seconds: float) -> None:
-        """Start a request that must finish within this time."""
         self._until = self._clock() + seconds
-        self._asked = False
+        self.asked = False
 
     def left_s(self) -> float:
-        """Return the remaining seconds.
-
-        Raises:
-            TimeoutError: If the deadline has passed.
-            ConnectionAbortedError: If the request was aborted.
-        """
+        """Return the remaining seconds, or raise an OSError if it is over or was aborted."""
         if self._broken_off:
             raise ConnectionAbortedError("broken off")
         left_s = self._until - self._clock()
@@ -70,34 +54,21 @@ class Deadline:
             raise TimeoutError("the whole request timed out")
         return left_s
 
-    @property
-    def asked(self) -> bool:
-        """True once a byte of the current request was sent."""
-        return self._asked
-
-    def meet(self, connected: socket.socket | None) -> None:
-        """Set the socket in use, which `break_off` shuts down."""
-        self._socket = connected
-
     def ask(self) -> None:
-        """Note that bytes are about to be sent.
-
-        Raises:
-            ConnectionAbortedError: If the request was aborted.
-        """
+        """Note that bytes are about to be sent, unless the request was aborted."""
         with self._lock:
             if self._broken_off:
                 raise ConnectionAbortedError("broken off")
-            self._asked = True
+            self.asked = True
 
     def break_off(self) -> bool:
         """Abort the current request and all later ones; return True if a byte was sent."""
         with self._lock:
             self._broken_off = True
-        if self._socket is not None:
+        if self.socket is not None:
             with suppress(OSError):  # already closed; bypasses TLS, which may be in use
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-        return self._asked
+                socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+        return self.asked
 
 
 def keep_deadline(client: httpx2.Client, deadline: Deadline) -> None:
@@ -135,7 +106,7 @@ class _Stream(httpcore2.NetworkStream):
     def __init__(self, stream: httpcore2.NetworkStream, deadline: Deadline) -> None:
         self._stream = stream
         self._deadline = deadline
-        deadline.meet(stream.get_extra_info("socket"))
+        deadline.socket = stream.get_extra_info("socket")
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
         return self._stream.read(max_bytes, self._deadline.left_s())
@@ -163,66 +134,27 @@ class _Stream(httpcore2.NetworkStream):
 
 
 def named_trust() -> ssl.SSLContext | None:
-    """Return an SSL context that trusts only the certificates named in the environment, or None.
-
-    ``SSL_CERT_FILE``, or else ``REQUESTS_CA_BUNDLE``, or ``CURL_CA_BUNDLE``; and the folders of
-    ``SSL_CERT_DIR``.
-
-    Raises:
-        RegistryUnavailableError: If one of them cannot be read.
-    """
-    named = [*_named()]
+    """Return an SSL context that trusts only the certificates named in the environment, or None."""
+    files = [name for name in _FILES if os.environ.get(name)][:1]
+    named = [name for name in (*files, "SSL_CERT_DIR") if os.environ.get(name)]
     if not named:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    for variable, path in named:
+    for variable in named:
+        path = os.environ[variable]
+        is_folder = any(map(os.path.isdir, path.split(os.pathsep)))
         try:
-            _believe(context, Path(path))
-        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            context.load_verify_locations(**{"capath" if is_folder else "cafile": path})
+        except OSError as error:  # an SSLError is one
             problem = Problem(ProblemKind.CERTIFICATE_FILE, f"{variable} {path}")
             raise RegistryUnavailableError(str(problem), problem=problem) from error
     return context
 
 
-def _named() -> Iterator[tuple[str, str]]:
-    file = next((name for name in _FILES if os.environ.get(name)), None)
-    if file is not None:
-        yield file, os.environ[file]
-    for path in filter(None, os.environ.get(_DIRECTORIES, "").split(os.pathsep)):
-        yield _DIRECTORIES, path
-
-
-def _believe(context: ssl.SSLContext, path: Path) -> None:
-    if path.is_dir():
-        _believe_folder(context, path)
-    else:
-        context.load_verify_locations(cafile=path)
-
-
-def _believe_folder(context: ssl.SSLContext, folder: Path) -> None:
-    """Load a folder of certificates; if ``openssl rehash`` has not hashed it, load every file."""
-    files = [*folder.iterdir()]
-    if any(_HASHED.fullmatch(file.name) for file in files):
-        context.load_verify_locations(capath=folder)
-        return
-    for file in filter(Path.is_file, files):
-        with suppress(ssl.SSLError):  # not a certificate
-            context.load_verify_locations(cafile=file)
-    if not context.cert_store_stats()["x509"]:
-        raise ValueError("no certificate is in it")
-
-
 def diagnosis(
     error: BaseException, url: httpx2.URL, *, connected: bool, timeout_s: float
 ) -> Problem:
-    """Return the reason why a request got no answer.
-
-    Args:
-        error: The exception from httpx2 or the network.
-        url: The registry's URL.
-        connected: Whether a byte was sent, to the registry or to a proxy.
-        timeout_s: The time limit of the request.
-    """
+    """Return why a request got no answer; ``connected`` if a byte was sent, even to a proxy."""
     causes = [*_causes(error)]
     if certificate := _first(causes, ssl.SSLCertVerificationError):
         untrusted = certificate.verify_code in _UNTRUSTED

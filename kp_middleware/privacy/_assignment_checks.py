@@ -121,7 +121,6 @@ def _in_one_quote(match: re.Match[str], sign: str) -> bool:
 
 
 def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:
-    """Return whether an unquoted value is neither a word nor code."""
     if value.isdecimal() and len(value) < 4 and sign[:1] in {'"', "'"}:
         return False  # a count: ``"token": 12``
     own = match["name"].strip("_").lower()
@@ -186,10 +185,7 @@ _FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
 
 
 def is_rest_of_line(match: re.Match[str]) -> bool:
-    """Return whether all after the name is the value: ``DB_PASSWORD=a`;{}b``, ``a=b key=c``{ d=e``.
-
-    All up to the end of the line, or to the next field of a log.
-    """
+    """Return whether all up to the end of the line, or to a log's next field, is the value."""
     value, name, at = value_of(match), whole(match), match.start("name")
     line = match.string.rfind("\n", max(0, at - 200), at) + 1
     before = _FIELD_BEFORE.search if match["next"] else _LINE_BEFORE.match
@@ -254,6 +250,5 @@ def is_code_number(match: re.Match[str]) -> bool:
 
 
 def is_array_of_secrets(match: re.Match[str]) -> bool:
-    """Return whether an item of the list is a secret."""
     values = re.split(r"[\"']\s*,\s*[\"']", value_of(match))
     return any(any(map(str.isdigit, value)) and is_strong(value) for value in values)

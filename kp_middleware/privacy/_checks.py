@@ -82,7 +82,6 @@ def named(check: Check) -> Check:
 
 
 def is_no_code(match: re.Match[str]) -> bool:
-    """Return whether the value is neither code nor a placeholder, unlike ``token = read(line)``."""
     value = value_of(match)
     return not (is_code(value) or is_stand_in(value) or describes(value))
 
@@ -197,7 +196,6 @@ def is_default(match: re.Match[str]) -> bool:
 
 
 def is_filled_in(match: re.Match[str]) -> bool:
-    """Return whether a command-line value is filled in, not a template."""
     value = value_of(match)
     return not (is_stand_in(value) or _ASKS.fullmatch(value))
 
@@ -218,12 +216,10 @@ def is_user_and_password(match: re.Match[str]) -> bool:
 
 
 def is_list_of_secrets(match: re.Match[str]) -> bool:
-    """Return whether an item of a YAML list is no word, number or path."""
     return any(is_strong(item.strip("-\"'")) for item in value_of(match).split())
 
 
 def is_strong_value(match: re.Match[str]) -> bool:
-    """Return whether the value is no word, number, path or code."""
     value = value_of(match)
     return is_strong(value) or is_passphrase(value)
 
@@ -240,7 +236,6 @@ def is_password_of_flag(match: re.Match[str]) -> bool:
 
 
 def is_strong_user(match: re.Match[str]) -> bool:
-    """Return whether the password of ``user:password`` is no word, number or path."""
     return is_strong(value_of(match).partition(":")[2])
 
 
@@ -276,7 +271,6 @@ def is_token(match: re.Match[str]) -> bool:
 
 
 def is_unlike_words(match: re.Match[str]) -> bool:
-    """Return whether the value has a digit or capitals inside, unlike hyphenated words."""
     value = value_of(match)
     return _has_digits(value, 1) or case_changes(value) >= 3
 

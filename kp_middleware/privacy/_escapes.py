@@ -56,11 +56,7 @@ _ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
 
 
 class Reading:
-    """A text with each escape decoded to one character or none.
-
-    Attributes:
-        text: As it is read; places are counted in it.
-    """
+    """A text with each escape decoded to one character or none."""
 
     def __init__(self, text: str, signs: re.Pattern[str], of: "Reading | None" = None) -> None:
         self._of = of  # another reading, of which this is one
@@ -92,7 +88,6 @@ class Reading:
         return self._of.origin(first, last) if self._of else (first, last)
 
     def _character(self, place: int) -> tuple[int, int]:
-        """Return the start and end of one character in the original text."""
         at = bisect_right(self._places, place) - 1
         origin, size = self._pieces[at]
         start = origin + place - self._places[at]
@@ -133,7 +128,6 @@ def plain(text: str) -> str:
 
 
 def escapes_in(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each escape in a text."""
     return [sign.span() for sign in _ESCAPED.finditer(text)]
 
 

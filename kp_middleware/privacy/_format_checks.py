@@ -98,7 +98,6 @@ def _changes_case(value: str) -> bool:
 
 
 def _is_one_run(value: str) -> bool:
-    """Return whether the value has a long unbroken run, unlike ``mailchimp-like-us12``."""
     return any(len(run) >= 14 for run in re.findall("[A-Za-z0-9]+", value))
 
 
@@ -109,7 +108,6 @@ def _is_made_of_words(value: str) -> bool:
 
 
 def _bare(match: re.Match[str]) -> str:
-    """Return the letters and digits, without separators."""
     return re.sub(r"[^0-9A-Za-z]", "", value_of(match))
 
 

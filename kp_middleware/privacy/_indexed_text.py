@@ -38,13 +38,7 @@ _WORD_SIZE = 40
 
 
 class IndexedText:
-    """A text with an index of the places where matches can begin.
-
-    Attributes:
-        text: As it is searched.
-        lowered: In lower case, each character in its place.
-        held: What its words hold, by a `Vocabulary`.
-    """
+    """A text with an index of the places where matches can begin, and of what its words hold."""
 
     def __init__(self, text: str, vocabulary: "Vocabulary") -> None:
         self.text = text
@@ -65,12 +59,7 @@ class IndexedText:
         return False
 
     def matches(self, rule: Rule, starts: Iterable[str] | None = None) -> Iterator[re.Match[str]]:
-        """Yield the matches of a rule's pattern, without its check.
-
-        Args:
-            rule: What to find.
-            starts: Those of ``rule.starts`` that may occur, where that is known.
-        """
+        """Yield the matches of a pattern, unchecked; ``starts`` may be some of the rule's."""
         if rule.needs and not self.holds_any(rule.needs):
             return iter(())
         pattern = compiled(rule.pattern)
@@ -163,7 +152,6 @@ def piece(start: str) -> str:
 
 
 def in_a_long(piece: str) -> str:
-    """Return the name of a piece that is in a long word."""
     return f"LONG {piece}"
 
 
@@ -174,7 +162,6 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def occurrences(word: str, text: str) -> list[int]:
-    """Return the positions of a word in a text."""
     places, place = [], text.find(word)
     while place != -1:
         places.append(place)

@@ -108,7 +108,6 @@ class _Index:
                 self._offsets.setdefault(value[offset : offset + self._SIZE], set()).add(offset)
 
     def places(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the start and the value of each occurrence."""
         offsets, size = self._offsets, self._SIZE
         for place in range(0, len(text) - size + 1, self._STRIDE):
             if text[place : place + size] in offsets:
@@ -136,7 +135,6 @@ class _Index:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield the value as is, decoded and trimmed, and its parts."""
     bytewise = value.encode(errors="replace").decode("latin-1")  # as escapes of a URL are read
     for form in dict.fromkeys((value, plain(value), bytewise)):
         if "; " not in form:  # a header of cookies, of which each by itself is one

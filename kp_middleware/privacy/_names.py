@@ -78,7 +78,6 @@ _OF_NONE = frozenset(words(_LISTS["of_none"]))
 
 
 def whole_name(text: str, start: int, end: int) -> str:
-    """Return the whole identifier around a part of it."""
     first, last = start, end
     while first > max(0, start - _LONGEST) and _continues(text[first - 1]):
         first -= 1

@@ -64,12 +64,7 @@ def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
 
 
 class _Values:
-    """The values inside brackets.
-
-    Attributes:
-        places: Its values, without keys.
-        end: Where the bracket is closed, or where it is no JSON any more.
-    """
+    """The values inside brackets, up to where these are closed, or to what is no JSON."""
 
     def __init__(self, text: str, start: int, *, accounts: bool) -> None:
         self._accounts = accounts
@@ -197,11 +192,7 @@ def _label(name: str, blanks: Callable[[str], str]) -> str:
 
 
 class _Rows:
-    """The rows below a heading, up to the first with another number of cells.
-
-    Attributes:
-        end: Where they end.
-    """
+    """The rows below a heading, up to the first with another number of cells."""
 
     def __init__(
         self, text: str, start: int, sign: str, width: int, labels: dict[int, str]
@@ -281,11 +272,7 @@ class _Piece(NamedTuple):
 
 
 class Decoded:
-    """The base64 parts of a text, decoded and joined.
-
-    Attributes:
-        text: All that was decoded; no rule takes one piece for a part of the next.
-    """
+    """The base64 parts of a text, decoded and joined so that no rule takes two for one."""
 
     def __init__(self, text: str) -> None:
         self._pieces = [*_pieces(text)]
@@ -317,7 +304,6 @@ def _pieces(text: str) -> Iterator[_Piece]:
 
 
 def _said(encoded: str) -> str:
-    """Return the text that base64 decodes to, or an empty string."""
     signs = "".join(encoded.split()).rstrip("=").translate(_ORDINARY)
     if len(encoded) < _LEAST or len(signs) % 4 == 1:
         return ""
@@ -343,7 +329,6 @@ _CLOSED_BY = (
 
 
 def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
-    """Yield the values that were truncated by a cut."""
     if "[cut: " not in indexed.text:
         return
     for mark in _MARK.finditer(indexed.text):
@@ -353,10 +338,7 @@ def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
 
 
 def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield other readings of a truncated text, with an open quote or tag closed at the cut.
-
-    Each as its place in the text, what is there, and what closes it.
-    """
+    """Yield a place, the text from there to a cut, and what would close its open quote or tag."""
     for mark in _MARK.finditer(text, max(0, len(text) - 48)):
         start = max(0, mark.start() - REACH)
         before = text[start : mark.start()]

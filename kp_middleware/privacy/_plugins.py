@@ -40,11 +40,7 @@ def document(
 
 
 def check_time() -> None:
-    """Raise if the document's time limit is exceeded; outside a document there is none.
-
-    Raises:
-        TimeoutError: It is.
-    """
+    """Raise TimeoutError if the document's time limit, if any, is exceeded."""
     seconds_left = _seconds_left.get(None)
     if seconds_left is not None and seconds_left() < 0:
         raise TimeoutError
@@ -88,13 +84,6 @@ Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int, str]]]
 
 
 class Engine:
-    """A detection engine with a cache of results.
-
-    Attributes:
-        name: As in the settings.
-        group: Decides at which levels its findings go.
-    """
-
     def __init__(
         self, name: str, group: Group, finder: Finder, *, piece_size: int | None = None
     ) -> None:
@@ -106,12 +95,7 @@ class Engine:
         self._known: dict[bytes, list[Span]] = {}
 
     def spans(self, text: str) -> list[Span]:
-        """Return the spans to redact; the result is cached, as texts are cleaned and then checked.
-
-        Raises:
-            RedactionError: ``timeout``, or ``engine_failed``, whatever went wrong; also if what it
-                found is no part of the text.
-        """
+        """Return the spans to redact, cached, as texts are cleaned and then checked."""
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
         found = self._known.get(key)
         if found is None:
@@ -147,7 +131,6 @@ class _Rule(NamedTuple):
     entropy: float
 
     def find(self, text: str, lowered: str) -> Iterator[tuple[int, int]]:
-        """Yield the positions of the secrets."""
         if self.keywords and not any(word in lowered for word in self.keywords):
             return
         for match in self.pattern.finditer(text):
@@ -159,12 +142,7 @@ class _Rule(NamedTuple):
 
 
 def gitleaks_finder(path: str) -> Finder:
-    """Return a finder with a file's rules; its allowlists are ignored, not ``redact_allow``.
-
-    Raises:
-        MissingExtraError: If RE2 is not installed.
-        OSError, ValueError: If the file cannot be read or used; the message says why.
-    """
+    """Return a finder with a file's rules; its allowlists are ignored, not ``redact_allow``."""
     rules = _read(Path(path).expanduser())
 
     def find(text: str) -> Iterator[tuple[int, int, str]]:
@@ -203,10 +181,7 @@ _OFFSETS = ("start_offset", "end_offset")
 
 
 def kingfisher_finder() -> Finder:
-    """Return a finder of many vendors' tokens; nothing is validated online.
-
-    Its rules take seconds to compile at first, and are kept compiled.
-    """
+    """Return a finder of many vendors' tokens; nothing is validated online."""
     try:
         from kingfisher_sdk import Rules, Scanner
     except ModuleNotFoundError as error:
@@ -254,11 +229,8 @@ _NOT_NEEDED = ("tagger", "parser", "lemmatizer", "attribute_ruler")
 def presidio_finder(model: str) -> Finder:
     """Return a finder of people and places, by a spaCy model such as ``en_core_web_sm``.
 
-    Only the model is asked: Presidio's own patterns find what ours do, and one of them opens a
-    connection.
-
-    Raises:
-        OSError: If the model is not installed; it is never downloaded.
+    Only the model is asked, and never downloaded: Presidio's own patterns find what ours do, and
+    one of them opens a connection.
     """
     try:
         import spacy
@@ -284,11 +256,7 @@ def presidio_finder(model: str) -> Finder:
 
 @cache
 def engine(name: str, regions: tuple[str, ...]) -> Engine:
-    """Return the engine of a setting such as ``phonenumbers`` or ``gitleaks:rules.toml``.
-
-    Raises:
-        RedactionError: ``engine_missing``, with what to install or to mend.
-    """
+    """Return the engine of a setting such as ``phonenumbers`` or ``gitleaks:rules.toml``."""
     kind, _, argument = name.partition(":")
     try:
         return _made(name, kind, argument, regions)

@@ -116,7 +116,6 @@ def _any_of(cues: str) -> re.Pattern[str]:
 
 
 def _cued(row: dict[str, Any], check: Check | None) -> Rule:
-    """Return a rule for a value right after a cue."""
     cues = spelled(words("|".join(filter(None, (row["cues"], row.get("before"))))))
     announced = in_any_case("|".join(cues).replace("_", "[ _-]?"))
     pattern = _filled_in("CUED", announced, _expanded(row["value"]))

@@ -68,7 +68,6 @@ class Span(NamedTuple):
 
 
 def words(divided: str) -> tuple[str, ...]:
-    """Split a text at ``|``."""
     return tuple(divided.split("|"))
 
 
@@ -92,7 +91,6 @@ def in_any_case(pattern: str) -> str:
 
 
 def matched_value(match: re.Match[str]) -> tuple[int, int]:
-    """Return the start and end of the value in a rule's match."""
     last = match.lastgroup
     if last is not None and last.startswith("value"):  # nearly always
         return match.span(last)
@@ -103,6 +101,5 @@ def matched_value(match: re.Match[str]) -> tuple[int, int]:
 
 
 def value_of(match: re.Match[str]) -> str:
-    """Return the value in a rule's match."""
     start, end = matched_value(match)
     return match.string[start:end]

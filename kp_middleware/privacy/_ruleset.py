@@ -47,14 +47,7 @@ _KEYS = 2048  # remembered: documents have the same few
 
 
 class Ruleset:
-    """The built-in rules, the user's own, and the engines in the settings.
-
-    Attributes:
-        adds: Whether it has more than the built-in rules.
-
-    Raises:
-        RedactionError: ``engine_missing`` if something that the policy names cannot be used.
-    """
+    """The built-in rules, the user's own, and the engines in the settings."""
 
     def __init__(self, level: "PrivacyLevel", policy: "Policy") -> None:
         self._inner = None if level == "private" else ruleset("private", policy)
@@ -112,14 +105,10 @@ class Ruleset:
         return "" if self.exempts_key(name) else name, self.blanks(name)
 
     def exempts_key(self, key: str) -> bool:
-        """Return whether the user exempts a key."""
         return _plain(key) in self._allowed_keys
 
     def _plain(self, indexed: IndexedText, *, whole: bool) -> Iterator[Span]:
-        """Yield the findings of the built-in rules and the user's own.
-
-        If not of the ``whole`` set, of those rules that are not of the level ``private``.
-        """
+        """Yield the findings of all rules, or of those that are not of the level ``private``."""
         rules = self._index if whole else self._beyond
         yield from self._exempting(indexed, self._by_rules(indexed, rules))
         if not whole:
@@ -191,11 +180,7 @@ class Ruleset:
 
 @cache
 def ruleset(level: "PrivacyLevel", policy: "Policy") -> Ruleset:
-    """Return the ruleset of a level and a policy, created on first use.
-
-    Raises:
-        RedactionError: As `Ruleset`.
-    """
+    """Return the ruleset of a level and a policy, created on first use."""
     return Ruleset(level, policy)
 
 
@@ -219,7 +204,6 @@ def _vocabulary() -> Vocabulary:
 
 
 def index(text: str) -> IndexedText:
-    """Return a text indexed for the rules."""
     return IndexedText(text, _vocabulary())
 
 
@@ -273,7 +257,6 @@ def _engines(level: "PrivacyLevel", policy: "Policy") -> list[Engine]:
 
 @cache
 def _groups(level: "PrivacyLevel") -> frozenset[Group]:
-    """Return what goes at a level."""
     others: tuple[Group, ...] = () if level == "private" else ("identity", "contact")
     return frozenset(("secret", "sensitive", *others))
 
@@ -297,5 +280,4 @@ def _plain(key: str) -> str:
 
 
 def _texts(entries: tuple[str, ...]) -> list[str]:
-    """Return the entries that are not patterns."""
     return [entry for entry in entries if not is_pattern(entry)]

@@ -53,11 +53,7 @@ _NUMBERED = re.compile(r"\[REDACTED:([a-z0-9_]{1,40})#(\d{1,9})\]")
 
 
 class Numbers:
-    """The placeholder numbers of one document, in order of appearance.
-
-    No key, no hash: they mean nothing outside of the document. Only contacts have one: secrets are
-    gone before the file is written, and the parts of a run that paused are written one by one.
-    """
+    """The placeholder numbers of the contacts of one document, which mean nothing outside of it."""
 
     def __init__(self) -> None:
         self._last: Counter[str] = Counter()
@@ -144,16 +140,8 @@ def take_out(
 ) -> tuple[str, list[Span]]:
     """Return the redacted text and the replaced spans, each counted in the text of its pass.
 
-    Args:
-        text: What to clean.
-        book: What has to go.
-        cue: What stands before the text, such as the key of a value; read, not cleaned.
-        numbers: Gives equal values equal numbers; None leaves the placeholders without.
-        known: Learns what is taken out as a secret.
-        everywhere: Also take out what is known.
-
-    Raises:
-        RedactionError: ``too_large``, or ``redactor_error`` if no end is found.
+    The ``cue``, such as the key of a value, is read, not cleaned; ``known`` learns the secrets, and
+    ``everywhere`` takes out what it knows.
     """
     gone: list[Span] = []
     looked_for = 0
@@ -184,11 +172,7 @@ def is_harmless(text: str, book: Ruleset) -> bool:
 def find(
     text: str, book: Ruleset, *, cue: str = "", known: KnownSecrets | None = None
 ) -> list[Span]:
-    """Return the spans of a text to redact, in order, not overlapping; placeholders stay.
-
-    Raises:
-        RedactionError: ``too_large``.
-    """
+    """Return the spans of a text to redact, in order, not overlapping; placeholders stay."""
     if is_too_large(text):
         raise RedactionError("too_large")
     if is_harmless(text, book):

@@ -105,7 +105,6 @@ def is_code(value: str) -> bool:
 
 
 def is_call(value: str) -> bool:
-    """Return whether a value is a call or an index."""
     return is_code(value) and ("(" in value or "[" in value)
 
 
@@ -122,7 +121,6 @@ def describes(value: str) -> bool:
 
 
 def is_usual_word(value: str) -> bool:
-    """Return whether a value is a common word of schemas and programs."""
     return _USUAL.fullmatch(value) is not None
 
 
@@ -132,7 +130,6 @@ def is_wordy(value: str) -> bool:
 
 
 def is_passphrase(value: str) -> bool:
-    """Return whether a value is four or more hyphenated words."""
     return _PASSPHRASE.fullmatch(value) is not None
 
 
@@ -160,7 +157,6 @@ def is_strong(value: str) -> bool:
 
 
 def is_type_name(value: str) -> bool:
-    """Return whether a value is a type name such as ``MyKeyType``."""
     value = value.lstrip("&*")
     return _TYPE.fullmatch(value) is not None and len(value) >= 3 * sum(map(str.isupper, value))
 
@@ -193,12 +189,10 @@ def is_mixed(value: str) -> bool:
 
 
 def has_both_cases(value: str) -> bool:
-    """Return whether a value has capitals and small letters."""
     return any(map(str.isupper, value)) and any(map(str.islower, value))
 
 
 def case_changes(value: str) -> int:
-    """Return the number of case changes between letters."""
     cases = [character.isupper() for character in value if character.isalpha()]
     return sum(a != b for a, b in pairwise(cases))
 

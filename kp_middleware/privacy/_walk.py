@@ -54,7 +54,6 @@ class Place(NamedTuple):
         return Place(self, key, name, self.blank or blank, self.depth + 1, kept)
 
     def parts(self) -> list[str | int]:
-        """Return the keys and numbers that lead here."""
         place: Place | None = self
         found: list[str | int] = []
         while place is not None and place.above is not None:
@@ -84,7 +83,6 @@ def document_in(text: str) -> object:
 
 
 def _finite(literal: str) -> float:
-    """Return a number that JSON can represent."""
     number = float(literal)
     if not math.isfinite(number):
         raise ValueError("not a number of JSON")
@@ -92,11 +90,7 @@ def _finite(literal: str) -> float:
 
 
 def unique(members: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the members of a JSON object as a dict, which must have no duplicate keys.
-
-    Raises:
-        ValueError: If a key comes twice.
-    """
+    """Return the members of a JSON object, or raise ValueError if a key comes twice."""
     document = dict(members)
     if len(document) < len(members):
         raise ValueError("duplicate key")
@@ -138,11 +132,7 @@ _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))  # before user:passwor
 
 
 class Walk:
-    """One walk through a document.
-
-    Attributes:
-        found: What was taken out so far, in the order of the document.
-    """
+    """One walk through a document; ``found`` has what was taken out so far, in its order."""
 
     def __init__(
         self,
@@ -161,12 +151,7 @@ class Walk:
         self._nodes = 0
 
     def clean(self, value: object, place: Place | None = None) -> Any:
-        """Return the redacted value.
-
-        Raises:
-            RedactionError: ``too_deep``, ``too_large``, or ``redactor_error`` for a type that JSON
-                does not have.
-        """
+        """Return the redacted value, or raise a RedactionError."""
         place = place or self._top
         if place.depth > _MAX_DEPTH:
             raise RedactionError("too_deep", place.path)
@@ -310,11 +295,7 @@ class Walk:
         return self._text(self._document(text, place), place)
 
     def _document(self, text: str, place: Place) -> str:
-        """Return a string with its JSON redacted; any other string unchanged.
-
-        JSON that is too large or too deep is a text like any other: a tool's output may hold a
-        million numbers, and the document around it is none the worse.
-        """
+        """Return a string with its JSON, if it is any and not too large, redacted."""
         document = document_in(text)
         if document is None:
             return text

@@ -131,12 +131,11 @@ def rehashed(certificate):
     ("variable", "named"),
     [
         ("SSL_CERT_FILE", lambda certificate: certificate),
-        ("SSL_CERT_DIR", lambda certificate: certificate.parent),
         ("SSL_CERT_DIR", rehashed),
         ("REQUESTS_CA_BUNDLE", lambda certificate: certificate),
         ("CURL_CA_BUNDLE", lambda certificate: certificate),
     ],
-    ids=["file", "folder", "folder as OpenSSL wants it", "requests", "curl"],
+    ids=["file", "folder", "requests", "curl"],
 )
 def test_an_authority_of_one_s_own_is_believed_where_a_variable_names_it(
     examined, tmp_path, monkeypatch, variable, named
