@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware import VectorCache
-from kp_middleware.database import VectorTable, connect, transaction
-from kp_middleware.embedding._index import Ring, Rows
+from kp_middleware.database import StoredVectors, VectorTable, connect, transaction
+from kp_middleware.embedding._index import Ring
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 SCAN_TARGET: Final = "≤ 1.35 x"
@@ -150,7 +150,7 @@ def _full_ring(size: int) -> Ring:
     ring, block = Ring(size, DIMENSIONS), _units(1_000)
     for first in range(0, size + size // 3, 1_000):
         stamps_ms = tuple(range(first, first + 1_000))
-        ring.extend(Rows(block, ("key",) * 1_000, stamps_ms, stamps_ms))
+        ring.extend(StoredVectors(block.tobytes(), ("key",) * 1_000, stamps_ms, stamps_ms))
     return ring
 
 

@@ -3,13 +3,11 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TypeVar
 
 from fastembed import TextEmbedding
 from fastembed.common.model_description import DenseModelDescription, ModelSource
@@ -26,8 +24,6 @@ from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 
 logger = logging.getLogger(__name__)
 loguru.disable("fastembed")  # or its log lines reach the host's terminal
-
-T = TypeVar("T")
 
 _REPOSITORY = "Qdrant/all-MiniLM-L6-v2-onnx"
 MODEL = DenseModelDescription(
@@ -46,16 +42,12 @@ _FILES = (
     "tokenizer_config.json",
     "model.onnx",  # last, because fastembed considers a cache with this file complete
 )
-_CALLER_WAITS_S = 3.0
-_HUB_ANSWERS_S = 2.5  # less, so that the caller learns of a silent hub at once
+_HUB_ANSWERS_S = 2.5
+_HUB_TIMEOUT_S = 10.0
 
 
 def cached_folder() -> Path:
-    """Return the model's folder in fastembed's own cache, without network access.
-
-    Raises:
-        EmbedderUnavailableError: If the model is not cached.
-    """
+    """Return the model's folder in fastembed's own cache, without network access."""
     cache = define_cache_dir()
     try:
         return TextEmbedding.download_model(MODEL, str(cache), local_files_only=True)
@@ -64,50 +56,64 @@ def cached_folder() -> Path:
 
 
 class Download:
-    """One attempt to download the model into fastembed's cache, started on first use.
-
-    Args:
-        deadline_s: Timeout in seconds; files fetched after it serve the next process.
-    """
+    """One attempt to download the model, started on first use; what comes late is kept."""
 
     def __init__(self, *, deadline_s: float = 600.0) -> None:
         self._deadline_s = deadline_s
         self._lock = Lock()
         self._attempt: Future[Path] | None = None
-        self._wait_until = 0.0
+        self._began_at = 0.0
+        self._answered = False
 
     def folder(self) -> Path:
-        """Return the model's folder, blocking only during the first 3 s of the attempt.
-
-        Raises:
-            EmbedderUnavailableError: If the hub did not answer in time, or the download failed.
-            EmbedderNotReadyError: While the download runs.
-        """
+        """Return the model's folder, waiting only until the hub should have answered."""
         attempt = self._begun()
-        wait([attempt], timeout=max(0.0, self._wait_until - time.monotonic()))
-        if not attempt.done():
-            raise EmbedderNotReadyError("the embedding model is being downloaded")
-        if problem := attempt.exception():
+        wait([attempt], timeout=max(0.0, _HUB_ANSWERS_S - self._took_s()))
+        is_done = attempt.done()
+        if problem := attempt.exception() if is_done else self._lateness():
             raise EmbedderUnavailableError(f"it cannot be downloaded ({problem})") from problem
+        if not is_done:
+            raise EmbedderNotReadyError("the embedding model is being downloaded")
         return attempt.result()
 
-    def _begun(self) -> Future[Path]:
+    def _begun(self) -> "Future[Path]":
+        """Start on a daemon thread, so that a hang blocks neither the caller nor the exit."""
         with self._lock:
             if self._attempt is None:
-                self._wait_until = time.monotonic() + _CALLER_WAITS_S
-                self._attempt = _in_background(self._try)
+                self._began_at = time.monotonic()
+                self._attempt = Future()
+                arguments = (self._attempt,)
+                Thread(target=self._run, args=arguments, name="kp-model", daemon=True).start()
             return self._attempt
 
-    def _try(self) -> Path:
-        asking = _in_background(_ask_hub)
-        if not wait([asking], timeout=_HUB_ANSWERS_S).done:
-            raise TimeoutError(f"the hub did not answer within {_HUB_ANSWERS_S} s")
+    def _took_s(self) -> float:
+        return time.monotonic() - self._began_at
+
+    def _lateness(self) -> TimeoutError | None:
+        if not self._answered:
+            return TimeoutError(f"the hub did not answer within {_HUB_ANSWERS_S} s")
+        if self._took_s() > self._deadline_s:
+            return TimeoutError(f"it took more than {self._deadline_s:g} s")
+        return None
+
+    def _run(self, attempt: "Future[Path]") -> None:
+        try:
+            attempt.set_result(self._fetched())
+        except BaseException as exc:  # noqa: BLE001  # raised by `Future.result`
+            attempt.set_exception(exc)
+
+    def _fetched(self) -> Path:
+        siblings = model_info(_REPOSITORY, timeout=_HUB_TIMEOUT_S).siblings or []
+        if (took_s := self._took_s()) > _HUB_ANSWERS_S:  # the caller has given up
+            raise TimeoutError(f"the hub took {took_s:.1f} s to answer")
+        self._answered = True
+        offered = {sibling.rfilename for sibling in siblings}
         cache = define_cache_dir()
         logger.info("downloading the embedding model, 90 MB, to %s", cache)
-        fetching = _in_background(partial(_fetch, asking.result(), cache))
-        if not wait([fetching], timeout=self._deadline_s).done:
-            raise TimeoutError(f"it took more than {self._deadline_s:g} s")
-        return fetching.result()
+        with _without_bars():  # one by one: a thread pool would delay the exit of the process
+            for name in filter(offered.__contains__, _FILES):
+                hf_hub_download(_REPOSITORY, name, cache_dir=cache)
+        return cached_folder()
 
 
 _downloads: dict[int, Download] = {}
@@ -117,21 +123,6 @@ def process_download() -> Download:
     """Return this process's download; a forked child, which has no threads, starts its own."""
     pid = os.getpid()
     return _downloads.get(pid) or _downloads.setdefault(pid, Download())
-
-
-def _ask_hub() -> list[str]:
-    """Return the names of the model's files that the hub has."""
-    siblings = model_info(_REPOSITORY, timeout=_HUB_ANSWERS_S).siblings or []
-    offered = {sibling.rfilename for sibling in siblings}
-    return [name for name in _FILES if name in offered]
-
-
-def _fetch(names: list[str], cache: Path) -> Path:
-    # One by one: snapshot_download uses a thread pool, which delays the exit of the process.
-    with _without_bars():
-        for name in names:
-            hf_hub_download(_REPOSITORY, name, cache_dir=cache)
-    return cached_folder()
 
 
 @contextmanager
@@ -145,17 +136,3 @@ def _without_bars() -> Iterator[None]:
         yield
     finally:
         enable_progress_bars()
-
-
-def _in_background(work: Callable[[], T]) -> Future[T]:
-    """Run ``work`` on a daemon thread, so that a hang blocks neither the caller nor the exit."""
-    future: Future[T] = Future()
-    Thread(target=_fulfil, args=(future, work), name="kp-model", daemon=True).start()
-    return future
-
-
-def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as exc:  # noqa: BLE001  # raised by `Future.result`
-        future.set_exception(exc)

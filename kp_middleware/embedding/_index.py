@@ -10,15 +10,15 @@ allocates on the first write: memory grows with use, not with the capacity.
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from kp_middleware.database import VectorTable, connect, transaction
+from kp_middleware.database import StoredVectors, VectorTable, connect, transaction
 from kp_middleware.embedding._text import Vector
 
 _UNSHARED: Final = 8192  # numbers: OpenBLAS may split a larger product among spinning threads
@@ -30,15 +30,6 @@ class Neighbour(NamedTuple):
 
     similarity: float
     key: str | None
-
-
-class Rows(NamedTuple):
-    """Rows of vectors as columns, oldest first; ``units`` of shape ``(rows, dimensions)``."""
-
-    units: NDArray[np.float32]
-    keys: Sequence[str | None]
-    stamps_ms: Sequence[int]
-    seqs: Sequence[int]
 
 
 class Ring:
@@ -85,8 +76,9 @@ class Ring:
         self._length += 1
         return evicted
 
-    def extend(self, rows: Rows) -> None:
+    def extend(self, rows: StoredVectors) -> None:
         """Copy many rows in; a stamp earlier than the one before it is raised to that."""
+        units = np.frombuffer(rows.units, "<f4").reshape(len(rows.seqs), -1)
         count = min(len(rows.seqs), self._capacity)
         stamps_ms = np.maximum.accumulate([self.newest_ms, *rows.stamps_ms])
         self._drop(max(0, self._length + count - self._capacity))
@@ -94,7 +86,7 @@ class Ring:
         for free in self._slices(self._head + self._length, count):
             these = slice(taken, taken := taken + free.stop - free.start)
             places = np.arange(free.start, free.stop)
-            self._blocks[places // self._width, :, places % self._width] = rows.units[these]
+            self._blocks[places // self._width, :, places % self._width] = units[these]
             self._stamps_ms[free] = stamps_ms[1:][these]
             self._seqs[free] = rows.seqs[these]
             self._keys[free] = rows.keys[these]
@@ -346,9 +338,7 @@ class VectorCache:
         if last_seq - seen_seq > self.max_elements:
             seen_seq = max(seen_seq, table.before_newest(embedder, self.max_elements))
         for rows in table.since(embedder, seen_seq, after_ms=self._expired_ms()):
-            ring.extend(
-                Rows(np.frombuffer(rows.units, "<f4").reshape(len(rows.seqs), -1), *rows[1:])
-            )
+            ring.extend(rows)
             self._latest_ms = max(self._latest_ms, *rows.stamps_ms)
             self._seen_seq[embedder] = rows.seqs[-1]
         self._seen_seq[embedder] = max(self._seen_seq[embedder], last_seq)

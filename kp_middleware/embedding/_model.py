@@ -56,13 +56,7 @@ _REMEDIES = (
 
 
 def load_first(load: Callable[[Path], T], ways: _Ways = ()) -> T:
-    """Return ``load`` of the first folder that it can load, converting or downloading if needed.
-
-    Raises:
-        EmbedderUnavailableError: If ``KP_MODEL_PATH`` has no model, or if no source has one; the
-            message lists all reasons and remedies.
-        EmbedderNotReadyError: While the model is being downloaded.
-    """
+    """Return ``load`` of the first folder that it can load, converting or downloading if needed."""
     _mute_onnxruntime()
     if named := _named():
         return load(named)
@@ -76,13 +70,7 @@ def load_first(load: Callable[[Path], T], ways: _Ways = ()) -> T:
 
 
 def describe_source() -> str:
-    """Describe the source of the model for people, without converting or downloading anything.
-
-    This takes up to a second, because fastembed is imported unless ``KP_MODEL_PATH`` is set.
-
-    Raises:
-        EmbedderUnavailableError: If ``KP_MODEL_PATH`` has no model.
-    """
+    """Describe the source of the model for people, without converting or downloading anything."""
     _mute_onnxruntime()
     if named := _named():
         return f"KP_MODEL_PATH: {named}"
@@ -93,15 +81,7 @@ def describe_source() -> str:
 
 
 def int8_folder(folder: Path, digest: str) -> Path:
-    """Return the folder of the model quantized to 8-bit integers, made once and kept in our cache.
-
-    Args:
-        folder: The folder of the model in floats.
-        digest: The hash of its ``model.onnx``.
-
-    Raises:
-        EmbedderError: If it cannot be made; no other source is tried.
-    """
+    """Return the folder of the model quantized to 8-bit integers, made once, in our cache."""
     made = locations.cache_folder() / f"all-MiniLM-L6-v2-{digest}-int8"
     if not _missing(made):
         return made

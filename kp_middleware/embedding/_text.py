@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from enum import Enum, auto
 from itertools import islice
 from typing import (
     TYPE_CHECKING,
@@ -169,11 +168,7 @@ class _Part(NamedTuple):
     ends: _Ends
 
 
-class _Source(Enum):
-    PERSON = auto()
-    AGENT = auto()
-    TOOL = auto()
-
+_Source: TypeAlias = Literal["person", "agent", "tool"]
 
 _OBJECTIVE = _Ends(32, 64)  # the task often follows instructions that all runs share
 _OF_A_PERSON = _Ends(32, 32)
@@ -198,18 +193,18 @@ def task_first_text(trace: ReasoningTrace, window: Window) -> str:
         return text
     said = [
         _Part(0, without_recalled(trace.task.objective), _OBJECTIVE),
-        *_parts(trace, _Source.PERSON),
+        *_parts(trace, "person"),
     ]
-    taken = _take((*said, *_parts(trace, _Source.AGENT)), window, room=WORD_TOKENS)
+    taken = _take((*said, *_parts(trace, "agent")), window, room=WORD_TOKENS)
     taken_tokens = sum(piece.tokens for _, piece in taken)
     left = min(WORD_TOKENS - taken_tokens, taken_tokens)
-    taken += _take(_parts(trace, _Source.TOOL), window, room=left)
+    taken += _take(_parts(trace, "tool"), window, room=left)
     return " ".join(piece.text for _, piece in sorted(taken))
 
 
 def _parts(trace: ReasoningTrace, source: _Source) -> Iterator[_Part]:
     """Yield the parts of a run from one source, in order; position 0 is the objective's."""
-    ends = _OF_A_PERSON if source is _Source.PERSON else _OF_OTHERS
+    ends = _OF_A_PERSON if source == "person" else _OF_OTHERS
     for place, step in enumerate(trace.steps, start=1):
         if step.content and _source(step) is source:
             yield _Part(place, without_recalled(step.content), ends)
@@ -231,10 +226,10 @@ def _take(parts: Iterable[_Part], window: Window, *, room: int) -> list[tuple[in
 def _source(step: Step) -> _Source:
     match step.type:
         case "observation" if step.tool is None:
-            return _Source.PERSON
+            return "person"
         case "thought":
-            return _Source.AGENT
+            return "agent"
         case "observation" | "tool_call" | "error_recovery":
-            return _Source.TOOL
+            return "tool"
         case _:
             assert_never(step.type)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.embedding._index import Ring, Rows
+from kp_middleware.database import StoredVectors
+from kp_middleware.embedding._index import Ring
 
 # A block has 16 vectors of 384 or 3 numbers, and 4 of 2048.
 DIMENSIONS = (3, 384, 2048)
@@ -76,7 +77,7 @@ class Pair:
     def _extend(self, count):
         entries = self._new(count, -3)  # the clock of another process lags behind
         units, keys, stamps_ms, seqs = zip(*entries, strict=True)
-        self.ring.extend(Rows(np.stack(units), keys, stamps_ms, seqs))
+        self.ring.extend(StoredVectors(np.stack(units).tobytes(), keys, stamps_ms, seqs))
         self.plain.add(entries)
         return True
 
@@ -164,7 +165,7 @@ def test_a_look_up_starts_no_threads_of_the_algebra_library():
         """
         n, unit = 20_000, np.ones(384, np.float32)
         ring = Ring(n, 384)
-        ring.extend(Rows(np.ones((n, 384), np.float32), (None,) * n, (0,) * n, (0,) * n))
+        ring.extend(StoredVectors(bytes(4 * 384 * n), (None,) * n, (0,) * n, (0,) * n))
         whole_s, own_s = time.process_time(), time.thread_time()
         for _ in range(50):
             ring.nearest(unit)
@@ -191,7 +192,8 @@ def test_room_for_a_million_takes_no_memory_before_it_is_used():
 def printed_by(script):
     """The number that a new process prints."""
     imports = "import resource, time, numpy as np\n"
-    imports += "from kp_middleware.embedding._index import Ring, Rows\n"
+    imports += "from kp_middleware.database import StoredVectors\n"
+    imports += "from kp_middleware.embedding._index import Ring\n"
     done = subprocess.run(
         [sys.executable, "-c", imports + dedent(script)],
         capture_output=True,
