@@ -68,7 +68,8 @@ def read_login() -> Login:
         try:
             stored[name] = _read(folder / name)
         except (OSError, ValueError, RecursionError) as error:
-            unreadable[name] = _in_words(error)
+            why = error.strerror if isinstance(error, OSError) else "it is no JSON object"
+            unreadable[name] = f"it cannot be read: {why}"  # the rest of an error may hold a key
     found = {
         setting: value
         for setting, (name, key) in LOGIN_KEYS.items()
@@ -96,20 +97,5 @@ def _read(path: Path) -> dict[str, object]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     if not isinstance(stored, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError
     return stored
-
-
-def _in_words(error: Exception) -> str:
-    """Word an error without the contents of the file, which may hold a key."""
-    match error:
-        case json.JSONDecodeError():
-            return f"it cannot be read as JSON (line {error.lineno}: {error.msg})"
-        case UnicodeDecodeError():
-            return "it is no UTF-8 text"
-        case OSError():
-            return f"it cannot be read: {error.strerror}"
-        case RecursionError():
-            return "it is nested too deeply"
-        case _:
-            return str(error)

@@ -55,7 +55,7 @@ class KnowledgePulse(Reading):
             What it fails to decide stays here.
         exporter: Takes runs that cleared in place of the registry, and needs no API key: any
             function of one `Exporter` item, such as the ``append`` of a list.
-        store: Keeps runs in place of the file. Commands, the page, `runs` and `run` read files.
+        store: Keeps runs in place of the file, which commands, the page, `runs` and `recall` read.
         settings: See `Settings`; each is also ``KP_…`` in the environment.
 
     Raises:

@@ -8,14 +8,13 @@ import numpy as np
 from kp_middleware.embedding import Embedder, Vector
 from kp_middleware.estimate import (
     FEATURES,
-    Estimate,
     Features,
     Foretold,
     Known,
     Process,
     is_trusted,
 )
-from kp_middleware.storage import EstimateTable, Kind, KnownRun, LearnedRun, StoredEstimate
+from kp_middleware.storage import EstimateTable, Kind, KnownRun, StoredEstimate
 from kp_middleware.traces import ReasoningTrace
 
 _AGE: Final = 200  # runs after which what was told of one no longer counts
@@ -28,10 +27,6 @@ class _Solved(NamedTuple):
     known: Sequence[KnownRun]
     process: Process
     width: int
-
-    def estimate(self, own: Features, vector: Vector | None) -> Estimate:
-        """Estimate a run."""
-        return self.process.estimate(own, _of_width(self.width, vector))
 
 
 class Estimating:
@@ -49,7 +44,7 @@ class Estimating:
         solved = self._current(seq, kind, own)
         if solved is None:
             return None, None
-        said = solved.estimate(own, vector)
+        said = solved.process.estimate(own, _of_width(solved.width, vector))
         return said.p, StoredEstimate(said.raw, said.base, len(solved.known), said.reasons)
 
     def save(self, seq: int, own: Features, estimate: StoredEstimate | None) -> None:
@@ -62,22 +57,25 @@ class Estimating:
         if not known:
             return None
         solved = self._solved.get(kind)
-        if solved is None or solved.known != known or not self._is_usual(kind, seq, solved.process):
-            solved = self._solve(kind, seq, known, own)
-            if solved is not None:
-                self._solved[kind] = solved
+        if solved is not None and solved.known == known:
+            seen = 1 + self._table.count(kind, before=seq, most=_SEEN)
+            if solved.process.holds_at(seen):
+                return solved
+        solved = self._solve(kind, seq, known, own)
+        if solved is not None:
+            self._solved[kind] = solved
         return solved
-
-    def _is_usual(self, kind: Kind, seq: int, process: Process) -> bool:
-        """Return whether what is usual has not changed since."""
-        return process.holds_at(1 + self._table.count(kind, before=seq, most=_SEEN))
 
     def _solve(
         self, kind: Kind, seq: int, known: Sequence[KnownRun], own: Features
     ) -> _Solved | None:
         success = dict(known)
         embedder = None if self._embedder is None else self._embedder.name
-        learned = [run for run in self._table.learned(success, embedder) if _fits(run)]
+        learned = [
+            run
+            for run in self._table.learned(success, embedder)
+            if len(_read(run.features)) == len(FEATURES)  # those of this version
+        ]
         if not learned:
             return None
         trusted = is_trusted(
@@ -100,11 +98,6 @@ class Estimating:
 def kind_of(trace: ReasoningTrace) -> Kind:
     """Return the kind of run that its estimate learns from."""
     return Kind(trace.metadata.task_domain, trace.metadata.framework)
-
-
-def _fits(run: LearnedRun) -> bool:
-    """Return whether the features are those of this version."""
-    return len(_read(run.features)) == len(FEATURES)
 
 
 def _read(numbers: bytes) -> Features:

@@ -134,10 +134,9 @@ class Pipeline:
         """Put a run on the queue, and no more: this is the agent's thread."""
         if self.closed or not self._queue.put(run):
             self.drop()
-        elif self._waits is not False:
-            self._start_or_wait()
-
-    def _start_or_wait(self) -> None:
+            return
+        if self._waits is False:
+            return
         if self._waits is None:
             self._scorer.start()
             self._waits = self._settings.sync or may_be_killed_here()

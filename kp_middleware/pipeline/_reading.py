@@ -14,7 +14,16 @@ from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory, Recalled, question
 from kp_middleware.recording import current_recorder, shield
 from kp_middleware.settings import Settings
-from kp_middleware.storage import Database, Filters, History, ReviewItem, Run, RunSummary
+from kp_middleware.storage import (
+    Database,
+    Filters,
+    History,
+    ReviewItem,
+    Run,
+    RunSummary,
+    SqliteStore,
+    Store,
+)
 
 
 def since_text(since: datetime | None) -> str | None:
@@ -27,6 +36,7 @@ class Reading:
 
     settings: Settings
     _embedder: Embedder | None
+    _store: Store
 
     @cached_property
     def _memory(self) -> Memory:
@@ -35,6 +45,8 @@ class Reading:
     @contextmanager
     def _history(self) -> Iterator[History | None]:
         """Open the file to read; None if there is none yet."""
+        if not isinstance(self._store, SqliteStore):
+            raise TypeError("only the file can be read: ask your own store itself")
         if not self.settings.db.exists():
             yield None
             return
@@ -69,6 +81,7 @@ class Reading:
 
         Raises:
             DatabaseError: If the file cannot be read.
+            TypeError: If the pipeline has a store of its own.
         """
         filters = Filters(
             domain=domain,
@@ -171,7 +184,8 @@ class Reading:
         ...         kp.recall("Refund order A1, please.")
         []
         """
-        if not (self.settings.enabled and self.settings.recall):
+        recalls = self.settings.enabled and self.settings.recall
+        if not (recalls and isinstance(self._store, SqliteStore)):
             return []
         try:
             allowed = question(domain=domain, owner=owner, max_age_days=max_age_days)

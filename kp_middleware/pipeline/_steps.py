@@ -67,9 +67,9 @@ class NextRun:
         self._seen_until = self._left_until = 0
         self._from = 0
 
-    def add(self, seq: int) -> None:
-        """Add a run that this process has just written."""
-        self._ours.append(seq)
+    def add(self, seqs: Iterable[int]) -> None:
+        """Add runs that this process has just written."""
+        self._ours.extend(seqs)
 
     def ours(self) -> int | None:
         """Return the next run of this process that waits, or None."""
@@ -147,7 +147,8 @@ class Stages:
         self._reevaluation = Reevaluation(store, self.dispatch, self._gate)
         self._retention = Retention(store, settings.retention_days)
         self._judging = Judging(on_answer)
-        self._sharing = Sharing.of(store, settings, self._gate)
+        is_shared = settings.shared is not None
+        self._sharing = Sharing.of(store, settings, self._gate) if is_shared else None
         table = store.estimates() if settings.estimate else None
         self._estimating = None if table is None else Estimating(table, embedder)
 
@@ -156,7 +157,7 @@ class Stages:
         if isinstance(run, Feedback):
             self._learn(run)
         else:
-            self._add(self.intake.keep(run))
+            self.next.add(self.intake.keep(run))
             if isinstance(run, Recorder) and run.confidence_estimate.judge is not None:
                 self._judging.expect(run.thread_id or run.trace_id, run.confidence_estimate.judge)
 
@@ -202,7 +203,9 @@ class Stages:
 
     def end_overdue(self) -> bool:
         """End the first run that has waited too long for what follows; False if none has."""
-        return self._add(self.intake.end_overdue())
+        ended = self.intake.end_overdue()
+        self.next.add(ended)
+        return bool(ended)
 
     def remove_old(self) -> bool:
         """Remove a few traces that are too old; False if there are none."""
@@ -210,11 +213,6 @@ class Stages:
         if removed:
             self._cache.reload()  # it may remember their vectors
         return removed
-
-    def _add(self, seqs: list[int]) -> bool:
-        for seq in seqs:
-            self.next.add(seq)
-        return bool(seqs)
 
     def _score(
         self,
@@ -289,9 +287,9 @@ class Stages:
                     metadata.visibility, ending, metadata.created_at
                 )
                 took_ms = (time.perf_counter() - started) * 1000
+                self._save_opening(seq, opening)
                 if self._sharing is not None and self._sharing.asks(trace, evaluation.verdict):
                     self._sharing.ask(seq, trace.id, run, took_ms)
-                    self._save_opening(seq, opening)
                     return
                 leaves = evaluation.verdict.decision == "forward"
                 if leaves and blocking_reason is not None:
@@ -300,7 +298,6 @@ class Stages:
                 self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
                 if self._sharing is not None:
                     self._sharing.mark(seq, trace)
-                self._save_opening(seq, opening)
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise

@@ -61,7 +61,7 @@ def test_what_is_there_when_we_begin_is_done_at_once_oldest_first(store, next_ru
 
 def test_ours_come_first_in_their_order(store, next_run, record):
     left, ours = record(2), record(2)
-    [next_run.add(seq) for seq in ours]
+    next_run.add(ours)
 
     assert taken(store, next_run) == ours + left
 

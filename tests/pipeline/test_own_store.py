@@ -76,3 +76,10 @@ def test_a_second_run_is_compared_with_the_first(kp):
     first, second = (run.evaluation.score.signals.novelty for run in kp.kept.runs)
 
     assert first > second
+
+
+def test_what_reads_the_file_reads_no_other_where_runs_are_elsewhere(kp):
+    with pytest.raises(TypeError, match="ask your own store"):
+        kp.runs()
+
+    assert kp.recall("What is six times seven?") == []

@@ -42,13 +42,21 @@ FILES = {
     "an unknown key": (SETTINGS_FILE, b"\nvisibilty = 'private'\n", "did you mean visibility?"),
     "a table that is none": (SETTINGS_FILE, b"profiles = 3\n", "a table of weights by domain"),
     "too deep": (SETTINGS_FILE, b"x = " + b"[" * 9000, "settings.toml: "),
-    "no JSON": ("knowledgepulse/auth.json", b"{", "auth.json: it cannot be read as JSON (line 1"),
-    "no object": ("knowledgepulse/auth.json", b"[]", "auth.json: it is no JSON object"),
-    "too deep a JSON": ("knowledgepulse/auth.json", b"[" * 99_999, "it is nested too deeply"),
+    "no JSON": (
+        "knowledgepulse/auth.json",
+        b"{",
+        "auth.json: it cannot be read: it is no JSON object",
+    ),
+    "no object": (
+        "knowledgepulse/auth.json",
+        b"[]",
+        "auth.json: it cannot be read: it is no JSON object",
+    ),
+    "too deep a JSON": ("knowledgepulse/auth.json", b"[" * 99_999, "it is no JSON object"),
     "too deep a config": (
         "knowledgepulse/config.json",
         b'{"a":' * 99_999,
-        "config.json: it is nested too deeply",
+        "config.json: it cannot be read: it is no JSON object",
     ),
     "a key that is none": ("knowledgepulse/auth.json", b'{"apiKey": 5}', "a text is needed"),
     "a URL that is none": ("knowledgepulse/config.json", b'{"registryUrl": "x"}', "https://"),
@@ -251,7 +259,7 @@ def test_a_login_beside_a_config_that_is_nested_too_deeply_ends_nothing(
         trouble = kp.stats().trouble
 
     assert (len(stored(db)), registry.requests) == (1, ())
-    assert "config.json: it is nested too deeply" in trouble
+    assert "config.json: it cannot be read: it is no JSON object" in trouble
 
 
 def test_a_wrong_keyword_is_told_without_a_link():
