@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from pydantic import ValidationError
+
 from kp_middleware.imports._atif import read_atif
 from kp_middleware.imports._claude_code import read_claude_code
 from kp_middleware.imports._codex import is_codex, read_codex
@@ -14,11 +16,25 @@ from kp_middleware.imports._messages import has_messages, read_messages
 from kp_middleware.imports._otlp import is_otlp, read_otlp
 from kp_middleware.imports._run import Book, SourceRun
 from kp_middleware.imports._swe_agent import read_swe_agent
-from kp_middleware.imports._traces import read_traces
 from kp_middleware.spans import fields
 from kp_middleware.traces import ReasoningTrace
 
 Reader: TypeAlias = Callable[[Iterable[object], Book], Iterator[SourceRun | ReasoningTrace]]
+
+
+def read_traces(values: Iterable[object], book: Book) -> Iterator[ReasoningTrace]:
+    """Yield our own documents, as ``kp-middleware export`` writes them: ids are kept."""
+    for value in values:
+        row = fields(value)
+        places = (row, fields(row.get("document")), fields(row.get("trace")))
+        document = next((one for one in places if one.get("@type") == "ReasoningTrace"), None)
+        if document is None:
+            book.skip("unknown_type")
+            continue
+        try:
+            yield ReasoningTrace.model_validate(document)
+        except (ValidationError, RecursionError):
+            book.skip("invalid")
 
 
 class Format(NamedTuple):

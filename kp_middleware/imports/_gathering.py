@@ -65,46 +65,43 @@ class Spool:
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)
         self._file.execute("PRAGMA journal_mode = OFF")
-        self._file.execute("CREATE TABLE found (id TEXT PRIMARY KEY, session TEXT, began_at TEXT)")
-        self._file.execute("CREATE TABLE runs (id TEXT PRIMARY KEY, began_at TEXT, body BLOB)")
+        columns = "id TEXT PRIMARY KEY, session TEXT, began_at TEXT, body BLOB"
+        self._file.execute(f"CREATE TABLE runs ({columns})")
 
     def __len__(self) -> int:
-        return int(self._file.execute("SELECT count(*) FROM runs").fetchone()[0])
+        return int(self._file.execute("SELECT count(body) FROM runs").fetchone()[0])
 
     @property
     def found(self) -> Found:
         """What was found so far."""
         row = self._file.execute(
             "SELECT count(*), count(DISTINCT session), coalesce(min(began_at), ''),"
-            " coalesce(max(began_at), '') FROM found"
+            " coalesce(max(began_at), '') FROM runs"
         ).fetchone()
         return Found(*row)
 
     def note(self, run: RecordedRun) -> bool:
         """Note that a run was found; False if it was noted before."""
         noted = self._file.execute(
-            "INSERT OR IGNORE INTO found VALUES (?, ?, ?)",
+            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, NULL)",
             (run.trace.id, run.thread_id or run.trace.id, run.trace.metadata.created_at),
         )
         return noted.rowcount > 0
 
     def put(self, run: RecordedRun) -> None:
-        """Add a run to be taken; the last one of an id counts."""
+        """Take a run that was noted; the last one of an id counts."""
         body = zlib.compress(run.model_dump_json().encode(), 1)
-        began_at = run.trace.metadata.created_at
-        self._file.execute(
-            "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", (run.trace.id, began_at, body)
-        )
+        taken = (body, run.trace.metadata.created_at, run.trace.id)
+        self._file.execute("UPDATE runs SET body = ?, began_at = ? WHERE id = ?", taken)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove runs that were abandoned."""
-        for id in ids:
-            self._file.execute("DELETE FROM runs WHERE id = ?", (id,))
-            self._file.execute("DELETE FROM found WHERE id = ?", (id,))
+        self._file.executemany("DELETE FROM runs WHERE id = ?", ((id,) for id in ids))
 
     def ordered(self) -> Iterator[RecordedRun]:
         """Yield the runs by the time at which they began; at the same time, as they were read."""
-        for (body,) in self._file.execute("SELECT body FROM runs ORDER BY began_at, rowid"):
+        found = "SELECT body FROM runs WHERE body IS NOT NULL ORDER BY began_at, rowid"
+        for (body,) in self._file.execute(found):
             yield RecordedRun.model_validate_json(zlib.decompress(body))
 
     def close(self) -> None:

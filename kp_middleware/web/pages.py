@@ -199,17 +199,17 @@ def trace_html(
 ) -> Markup:
     """Render all that is known of one run; each of the file's domains keeps its colour."""
     trace, alike, body = full.run, full.alike, full.body
-    run, places = view_trace(trace), [place for place, _ in alike.nearest]
+    run, nearest = view_trace(trace), len(alike.similarities)
     rows = (
         TableRow(
             (
-                shortened(alike.points[place].objective, _CELL),
-                _score(alike.points[place].score),
+                shortened(point.objective, _CELL),
+                "" if point.score is None else f"{point.score:.3f}",
                 f"{similarity:.3f}".replace("-", "−"),
             ),
-            links.trace(alike.points[place].id),
+            links.trace(point.id),
         )
-        for place, similarity in alike.nearest
+        for point, similarity in zip(alike.points[1:], alike.similarities, strict=False)
     )
     paid = {
         step.number: prices.in_words(
@@ -218,7 +218,6 @@ def trace_html(
         for step in trace.steps
     }
     newest = f"the {MOST_POINTS:,} newest; kp-middleware similar compares all"
-    draws_map = extent.is_alone and bool(places)
     return render(
         "trace.html",
         run=run,
@@ -230,13 +229,11 @@ def trace_html(
         body_bytes=len((body or "").encode()),
         alike=Table(("Objective", "Score", "Similarity"), (*rows,)),
         compared="all others" if alike.are_all else newest,
-        map=trace_map(alike.points, domains, links, nearest=places) if draws_map else None,
+        map=trace_map(alike.points, domains, links, nearest=nearest)
+        if extent.is_alone and nearest
+        else None,
         extent=extent,
     )
-
-
-def _score(score: float | None) -> str:
-    return "" if score is None else f"{score:.3f}"
 
 
 def _private(scores: ScoreSlices) -> str:

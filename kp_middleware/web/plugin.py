@@ -6,8 +6,9 @@ may see them; what the file says they read themselves, as the commands do.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -21,15 +22,23 @@ from datasette.utils import tilde_decode
 from markupsafe import Markup
 
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
-from kp_middleware.storage import TROUBLE, AdjacentTraces, History, Run, RunSummary
+from kp_middleware.storage import (
+    TROUBLE,
+    AdjacentTraces,
+    Database,
+    History,
+    Run,
+    RunSummary,
+    SqliteStore,
+)
 from kp_middleware.views.markdown import markdown
 from kp_middleware.views.prices import read_prices
+from kp_middleware.views.successes import p_in_words
 from kp_middleware.views.trace import delivery_status
 from kp_middleware.views.wording import one_line, outcome, sentence, short_id
 from kp_middleware.web.databases import Actor, Addresses, may_see, older_file, our_files
-from kp_middleware.web.marks import frame
+from kp_middleware.web.marks import frame, render
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
-from kp_middleware.web.reviewing import FORM_KEY, judge, review_html
 from kp_middleware.web.run_list import Query, runs_html
 from kp_middleware.web.side_by_side import compare_html, conversation_html
 from kp_middleware.web.trace_map import MostAlike
@@ -46,6 +55,14 @@ _CONFINED: Final[Mapping[str, str]] = {
     " img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
+}
+FORM_KEY: Final = "kp_form"
+"""The key of a request's scope with what proves a form to come from our own page."""
+
+_AHEAD: Final = 50  # runs to review
+_WHY: Final = {
+    "forwarded": "The gate lets it leave.",
+    "uncertain": "How it ended is in doubt.",
 }
 _THEME: Final = "kp-theme"
 _THEMES: Final = ("dark", "light", "system")
@@ -265,20 +282,45 @@ async def review(datasette: "Datasette", request: "Request") -> Response:
     def read(file: _File) -> Page:
         answered = ""
         if form.get("success") in {"yes", "no"}:
-            judge(file.path, form["trace_id"], success=form["success"] == "yes")
+            _judge(file.path, form["trace_id"], success=form["success"] == "yes")
             run = file.history.run(file.history.find(form["trace_id"]))
             answered = f"Noted: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
-        content = review_html(
-            file.history,
-            file.links.trace,
-            action=file.links.review(),
-            token=token,
-            skipped=skipped,
-            answered=answered,
-        )
+        content = _review_html(file, token, skipped, answered)
         return Page("Review", content, heading="Did it do its task?")
 
     return await _shown(datasette, request, read)
+
+
+def _review_html(file: _File, token: str | None, skipped: list[str], answered: str) -> Markup:
+    """Render the first run to judge that was not skipped."""
+    left = [one for one in file.history.to_review(limit=_AHEAD) if one.trace_id not in skipped]
+    item, action = left[0] if left else None, file.links.review()
+    why = "" if item is None else _WHY[item.why]
+    if item is not None and item.p_success is not None:
+        why += f" P(success) {p_in_words(item.p_success, item.p_reasons)}."
+    return render(
+        "review.html",
+        item=item,
+        why=why,
+        left=len(left),
+        href=file.links.trace(item.trace_id) if item else "",
+        action=action if token else "",
+        token=token,
+        skipped=",".join(skipped),
+        skip=f"{action}?skip={','.join([*skipped, item.trace_id])}" if item else "",
+        answered=answered,
+    )
+
+
+def _judge(db: Path, trace_id: str, *, success: bool) -> None:
+    """Store the answer as feedback: the run is scored and decided anew."""
+    from kp_middleware.pipeline import Feedback, Reevaluation
+    from kp_middleware.settings import Settings
+
+    settings = Settings.as_far_as_usable(db=db)
+    with closing(Database(db)) as file:
+        told = Feedback(trace_id, success, None, time.time())
+        Reevaluation.of(SqliteStore(file), settings).learn(told)
 
 
 async def theme(datasette: "Datasette", request: "Request") -> Response:

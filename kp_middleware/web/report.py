@@ -75,9 +75,9 @@ class Cleaning:
         return body if self._value(document) == document else None
 
     def alike(self, alike: MostAlike) -> MostAlike:
-        """Clean a list of like runs."""
-        points = tuple(self._point(point, names=True) for point in alike.points)
-        return MostAlike(points, alike.nearest, alike.compared)
+        """Clean a list of like runs; the others are left out."""
+        shown = alike.points[: len(alike.similarities) + 1]
+        return alike._replace(points=tuple(self._point(point, names=True) for point in shown))
 
     def overview(self, overview: Overview, *, named: set[int]) -> Overview:
         """Clean what the charts draw; on the map only the runs ``named`` say what they were."""
@@ -189,7 +189,7 @@ def make_report(
 
 def _runs(history: History, seqs: list[int], cleaning: Cleaning) -> Iterator[FullRun]:
     for seq in seqs:
-        alike = MostAlike.among(history.points(around=seq)).without_others()
+        alike = MostAlike.among(history.points(around=seq))
         body = cleaning.body(history.outbox_body(seq))
         yield FullRun(cleaning.run(history.run(seq)), cleaning.alike(alike), body)
 

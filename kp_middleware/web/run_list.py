@@ -22,9 +22,27 @@ COUNTED: Final = 1_000
 _TITLE: Final = 140
 _DAY_S: Final = 86_400
 _AGES: Final[dict[str, str]] = {"1d": "day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
-_TEXTS: Final = (
-    *("domain", "outcome", "state", "tool", "failing", "error", "model", "agent", "thread"),
-)
+_TEXTS: Final = {
+    "domain": "{}",
+    "outcome": "{}",
+    "state": "state {}",
+    "tool": "tool {}",
+    "failing": "{} failed in it",
+    "error": "ended by {}",
+    "model": "model {}",
+    "agent": "agent {}",
+    "thread": "one conversation",
+}
+_SAID: Final = {
+    **_TEXTS,
+    "min_score": "score {} or more",
+    "max_score": "score below {}",
+    "since": "since {}",
+    "until": "before {}",
+    "cleared": "forwarded by the gate",
+    "queued": "in the outbox",
+    "q": "with “{}”",
+}
 _SORTED: Final = {  # what a column is sorted by
     "score": "score",
     "novelty": "novelty",
@@ -85,27 +103,10 @@ class Query:
 
     def in_words(self) -> Iterator[str]:
         """Yield each filter in words."""
-        filters, given = self.filters, self.given
-        said = {"thread": "one conversation", "outcome": filters.outcome, "domain": filters.domain}
-        said["failing"] = filters.failing and f"{filters.failing} failed in it"
-        said["error"] = filters.error and f"ended by {filters.error}"
-        for name in _TEXTS:
-            if name in given:
-                yield said.get(name) or f"{name} {given[name]}"
-        if filters.min_score is not None:
-            yield f"score {filters.min_score:g} or more"
-        if filters.max_score is not None:
-            yield f"score below {filters.max_score:g}"
-        if since := given.get("since"):
-            yield f"of the last {_AGES[since]}" if since in _AGES else f"since {since}"
-        if until := given.get("until"):
-            yield f"before {until}"
-        if filters.cleared:
-            yield "forwarded by the gate"
-        if filters.queued:
-            yield "in the outbox"
-        if filters.text:
-            yield f"with “{filters.text}”"
+        for name, words in _SAID.items():
+            if value := self.given.get(name):
+                is_age = name == "since" and value in _AGES
+                yield f"of the last {_AGES[value]}" if is_age else words.format(value)
 
 
 class Head(NamedTuple):

@@ -21,7 +21,7 @@ from datasette.app import Datasette
 
 from kp_middleware.web.databases import Addresses, our_files
 from kp_middleware.web.marks import prepare_templates
-from kp_middleware.web.reviewing import FORM_KEY
+from kp_middleware.web.plugin import FORM_KEY
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]

@@ -1,7 +1,6 @@
 """The map of runs, where similar ones are near, and the runs most similar to one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple, Self
 
@@ -46,27 +45,27 @@ _SHAPES: Final[Mapping[str, str]] = {
 """From the middle of a spot on, in relative steps: so many make one path."""
 
 
-@dataclass(frozen=True, slots=True)
-class MostAlike:
-    """A run and others, the places and similarities of its nearest, and of how many."""
+class MostAlike(NamedTuple):
+    """A run, those most like it, then others; their similarities, and among how many they are."""
 
     points: tuple[MapPoint, ...] = ()
-    nearest: tuple[tuple[int, float], ...] = ()
+    similarities: tuple[float, ...] = ()
     compared: int = 0
 
     @classmethod
     def among(cls, points: Sequence[MapPoint]) -> Self:
-        """Find the six most like the first, as `read_points` gives them around a run."""
+        """Find the six most like the first, as `History.points` gives them around a run."""
+        import numpy as np
+
         if len(points) < 2:
             return cls()
-        vectors = [point.vector for point in points]
-        return cls(tuple(points), tuple(_nearest(vectors)), len(points) - 1)
-
-    def without_others(self) -> "MostAlike":
-        """Keep the run and its nearest: enough for a list, not for a map."""
-        points = (*self.points[:1], *(self.points[place] for place, _ in self.nearest))
-        places = enumerate((similarity for _, similarity in self.nearest), 1)
-        return MostAlike(points, tuple(places), self.compared)
+        vectors = b"".join(point.vector for point in points)
+        matrix = np.frombuffer(vectors, dtype="<f4").reshape(len(points), -1)
+        cosines = matrix[1:] @ matrix[0]
+        near = [int(at) for at in np.argsort(-cosines, kind="stable")[:_MOST_ALIKE]]
+        others = (point for at, point in enumerate(points[1:]) if at not in near)
+        found = (points[0], *(points[at + 1] for at in near), *others)
+        return cls(found, tuple(float(cosines[at]) for at in near), len(points) - 1)
 
     @property
     def are_all(self) -> bool:
@@ -89,13 +88,12 @@ class _Spot(NamedTuple):
 
 
 def trace_map(
-    points: Sequence[MapPoint], domains: Sequence[str], links: Links, *, nearest: Sequence[int] = ()
+    points: Sequence[MapPoint], domains: Sequence[str], links: Links, *, nearest: int = 0
 ) -> Chart:
-    """Draw the 400 newest runs by their vectors, or the first of them joined with its nearest."""
+    """Draw the 400 newest runs by their vectors, or the first joined with those after it."""
     if len(points) < 3:
         return Chart(_NOTHING)
-    chosen = [*dict.fromkeys((0, *nearest, *range(min(_MOST_DRAWN, len(points)))))]
-    points = [points[at] for at in chosen]
+    points = points[:_MOST_DRAWN]
     places, kept = project([point.vector for point in points])
     colours = colours_of({*domains, *(point.domain for point in points)})
     spots = [
@@ -107,7 +105,7 @@ def trace_map(
     if not nearest:
         finding = f"The {len(spots):,} newest runs, {cleared:,} of them cleared; PCA of their"
         finding += f" vectors, {100 * kept:.0f} % of the variance"
-    drawn = _joined(spots, len(nearest)) if nearest else _spread(spots)
+    drawn = _joined(spots, nearest) if nearest else _spread(spots)
     known = {name: links.runs(domain=name) for name in domains}
     keys = tuple(
         Key(name, Dot(f"M6 0{_shape(colour, 5.0)}", f"kp-spot kp-{colour}"), known.get(name))
@@ -143,16 +141,6 @@ def project(vectors: Sequence[bytes]) -> tuple[list[tuple[float, float]], float]
     total = float((matrix**2).sum())
     kept = float((places**2).sum()) / total if total > 0 else 0.0
     return [(float(x), float(y)) for x, y in places], min(1.0, max(0.0, kept))
-
-
-def _nearest(vectors: Sequence[bytes]) -> list[tuple[int, float]]:
-    """Find those most like the first: their places and cosine similarities, the most first."""
-    import numpy as np
-
-    matrix = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), -1)
-    similarities = matrix[1:] @ matrix[0]
-    order = np.argsort(-similarities, kind="stable")[:_MOST_ALIKE]
-    return [(int(place) + 1, float(similarities[place])) for place in order]
 
 
 def _fitted(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

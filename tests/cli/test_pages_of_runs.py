@@ -13,7 +13,7 @@ from datasette.app import Datasette
 from hand_made import put, run, step, with_value
 
 from kp_middleware import locations
-from kp_middleware.web.reviewing import FORM_KEY
+from kp_middleware.web.plugin import FORM_KEY
 
 OVERVIEW = "/-/kp/kp"
 RUNS = f"{OVERVIEW}/runs"

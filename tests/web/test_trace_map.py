@@ -64,17 +64,16 @@ def test_equal_vectors_have_a_place_too(number):
 def test_the_nearest_are_found_with_their_similarity():
     alike = MostAlike.among(points([1, 0], [0, 1], [1, 1], [1, 0]))
 
-    assert alike.nearest[0] == (3, pytest.approx(1))
-    assert alike.nearest[1] == (2, pytest.approx(0.5**0.5, abs=1e-6))
+    assert [point.seq for point in alike.points] == [0, 3, 2, 1]
+    assert alike.similarities == pytest.approx((1, 0.5**0.5, 0), abs=1e-6)
     assert alike.compared == 3
 
 
-def test_without_the_others_the_nearest_stay_in_their_order():
-    alike = MostAlike.among(many(20)).without_others()
+def test_after_the_nearest_come_the_others_in_their_order():
+    alike = MostAlike.among(many(20))
 
-    assert len(alike.points) == 7
-    assert [place for place, _ in alike.nearest] == [1, 2, 3, 4, 5, 6]
-    assert alike.compared == 19
+    others = [point.seq for point in alike.points[7:]]
+    assert (len(alike.similarities), len(others), others) == (6, 13, sorted(others))
 
 
 def test_what_cleared_is_larger_and_comes_last():
@@ -119,7 +118,7 @@ def test_all_spots_are_inside_the_chart():
 
 
 def test_a_run_is_joined_with_its_neighbours():
-    chart = trace_map(many(4, objective="this"), ["code"], Ways(), nearest=[2])
+    chart = trace_map(many(4, objective="this"), ["code"], Ways(), nearest=1)
 
     assert [mark.look for mark in chart.marks if isinstance(mark, Line)] == ["kp-link"]
     assert groups(chart)[-1].marks[0].look.startswith("kp-this-spot")

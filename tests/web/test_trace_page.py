@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 from page_reading import NoWays, card, hrefs, parsed, text_of, titles_of_cards
@@ -117,7 +116,7 @@ def test_a_trace_of_which_nothing_was_asked_has_a_name(work, connection, trace_p
 def test_among_whom_it_was_compared_is_said(work, connection, compared, words):
     work("one")
     work("two")
-    alike = replace(MostAlike.among(History(connection).points(around=2)), compared=compared)
+    alike = MostAlike.among(History(connection).points(around=2))._replace(compared=compared)
 
     page = trace_html(FullRun(History(connection).run(2), alike), NoWays())
 
