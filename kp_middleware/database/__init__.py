@@ -4,7 +4,6 @@ from kp_middleware.database._file import (
     PASSING_TROUBLE,
     TROUBLE,
     Connection,
-    Cursor,
     alone,
     in_words,
     is_damage,
@@ -27,7 +26,7 @@ from kp_middleware.database._schema import (
     connect,
     schema_of,
 )
-from kp_middleware.database._vectors import StoredVectors, VectorTable
+from kp_middleware.database._vectors import VectorTable
 
 __all__ = [
     "APPLICATION_ID",
@@ -37,9 +36,7 @@ __all__ = [
     "SCHEMA",
     "TROUBLE",
     "Connection",
-    "Cursor",
     "Queries",
-    "StoredVectors",
     "Upgrade",
     "VectorTable",
     "alone",

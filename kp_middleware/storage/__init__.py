@@ -5,16 +5,14 @@ from kp_middleware.database import (
     RELEASED,
     SCHEMA,
     TROUBLE,
-    Upgrade,
     bring_up_to_date,
     in_words,
     is_damage,
     open_to_all,
     schema_of,
-    transaction,
 )
-from kp_middleware.storage._activity import Activity, Endings, Failure, ModelTokens, Period
-from kp_middleware.storage._database import Database, Identity, no_fork
+from kp_middleware.storage._activity import Endings, Failure, ModelTokens, Period
+from kp_middleware.storage._database import Database, no_fork
 from kp_middleware.storage._estimates import (
     EstimateTable,
     Kind,
@@ -34,7 +32,6 @@ from kp_middleware.storage._listing import (
     COUNTED,
     SORTS,
     STATES,
-    Choices,
     Filters,
 )
 from kp_middleware.storage._maintenance import (
@@ -43,7 +40,7 @@ from kp_middleware.storage._maintenance import (
     Pruning,
     vacuum,
 )
-from kp_middleware.storage._outbox_admin import STILL_SENT, Entry, OutboxAdmin, Sent
+from kp_middleware.storage._outbox_admin import STILL_SENT, OutboxAdmin
 from kp_middleware.storage._outbox_table import (
     OutboxTable,
     Queue,
@@ -88,7 +85,6 @@ from kp_middleware.storage._statistics import (
     Funnel,
     GateCounts,
     GroupCounts,
-    Highlight,
     Highlights,
     ToolUse,
     Totals,
@@ -117,19 +113,16 @@ __all__ = [
     "STATES",
     "STILL_SENT",
     "TROUBLE",
-    "Activity",
     "AdjacentTraces",
     "AgentPace",
     "Asking",
     "Belief",
     "Candidate",
-    "Choices",
     "Counts",
     "Database",
     "EarlierReading",
     "Embedding",
     "Endings",
-    "Entry",
     "EstimateTable",
     "ExportCandidate",
     "ExportCursor",
@@ -141,10 +134,8 @@ __all__ = [
     "GateCounts",
     "GateHistory",
     "GroupCounts",
-    "Highlight",
     "Highlights",
     "History",
-    "Identity",
     "Kind",
     "KnownRun",
     "LastDecisions",
@@ -178,7 +169,6 @@ __all__ = [
     "ScoreSlices",
     "Scoring",
     "Selection",
-    "Sent",
     "SharedRuns",
     "SimilarRun",
     "Slice",
@@ -193,7 +183,6 @@ __all__ = [
     "Totals",
     "Unjudged",
     "Unshared",
-    "Upgrade",
     "bring_up_to_date",
     "domain_names",
     "in_words",
@@ -207,6 +196,5 @@ __all__ = [
     "schema_of",
     "tool_names",
     "trace_ids",
-    "transaction",
     "vacuum",
 ]

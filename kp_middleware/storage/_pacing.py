@@ -67,21 +67,34 @@ class PacingTable:
     def change(
         self, change: Callable[[Pace | None], Pace], *, patience_s: float | None = None
     ) -> Pace:
-        """Apply a function to the state in one transaction, and return the new state."""
+        """Apply a function to the state in one transaction, and return the new state.
+
+        A damaged file is set aside and replaced by a new one.
+
+        Raises:
+            TimeoutError: If another program keeps the file locked.
+            DatabaseError: If the file cannot be used.
+        """
+        patience_s = self._patience_s if patience_s is None else patience_s
+        what, remedy = "cannot be used", _REMEDY
         try:
             path = self._path.expanduser()
         except RuntimeError as error:
-            raise DatabaseError(self._path, "there is no home folder", _REMEDY) from error
+            raise DatabaseError(self._path, "there is no home folder", remedy) from error
         try:
+            try:
+                return self._changed(path, change, patience_s)
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+            what, remedy = "is damaged", "remove it"
+            self._set_aside(path)
             return self._changed(path, change, patience_s)
-        except sqlite3.Error as error:
-            if _primary_code(error) in _BUSY:
+        except (sqlite3.Error, OSError) as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
                 raise TimeoutError(f"{path} is locked by another program: close it") from error
-            if not is_damage(error):
-                raise DatabaseError(path, f"cannot be used ({error})", _REMEDY) from error
-        except OSError as error:
-            raise DatabaseError(path, f"cannot be used ({error.strerror})", _REMEDY) from error
-        return self._begin_anew(path, change)
+            why = getattr(error, "strerror", error)
+            raise DatabaseError(path, f"{what} ({why})", remedy) from error
 
     def look(self) -> Pace | None:
         """Return the state without writing, for example on a full disk; None if there is none."""
@@ -97,12 +110,8 @@ class PacingTable:
         return False
 
     def _changed(
-        self,
-        path: Path,
-        change: Callable[[Pace | None], Pace],
-        patience_s: float | None = None,
+        self, path: Path, change: Callable[[Pace | None], Pace], patience_s: float
     ) -> Pace:
-        patience_s = self._patience_s if patience_s is None else patience_s
         with _opened(path, patience_s) as connection, transaction(connection):
             row = _read(connection, self._registry, self._agent)
             before = self._of_our_key(row) if row else None
@@ -115,15 +124,6 @@ class PacingTable:
 
     def _of_our_key(self, row: AgentPace) -> Pace:
         return replace(row.pace, stopped_at=row.stops.get(self._key_hash, _NEW["stopped_at"]))
-
-    def _begin_anew(self, path: Path, change: Callable[[Pace | None], Pace]) -> Pace:
-        try:
-            self._set_aside(path)
-            return self._changed(path, change)
-        except sqlite3.Error as error:
-            raise DatabaseError(path, f"is damaged ({error})", "remove it") from error
-        except OSError as error:
-            raise DatabaseError(path, f"is damaged ({error.strerror})", "remove it") from error
 
     def _set_aside(self, path: Path) -> None:
         """Rename a damaged file; SQLite has already removed its journal."""
@@ -218,7 +218,3 @@ def _forget_old(connection: sqlite3.Connection, now: float) -> None:
         "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?",
         (now - _MONTH_S,),
     )
-
-
-def _primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
