@@ -46,7 +46,7 @@ def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
         with store.transaction():
             copied += sum(_copy(store, runs, one) for one in found)
             runs.forget(gone)
-            runs.copied_until(place)
+            runs.pulled((), place)
         reach(place.seq, head)
     _refresh(link, runs)
     store.close()
@@ -55,11 +55,11 @@ def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
 
 def _copy(store: SqliteStore, runs: SharedRuns, logged: LoggedRun) -> bool:
     run = logged.run
-    before = runs.copied(run.id)
+    before = store.reading(run.id)
     if before is not None and logged.kind == "run":
         return False
     facts = json.loads(run.facts)
-    seq = store.record(_recorded(run, facts), seq=before)
+    seq = store.record(_recorded(run, facts), seq=None if before is None else before.seq)
     store.save_evaluation(seq, run.evaluation, took_ms=0.0, p_success=facts.get("p_success"))
     goes = run.decision == "forward" and "delivery" not in run.evaluation.verdict.reason.args
     runs.copy(seq, logged.seq, run, "pending" if goes else None)

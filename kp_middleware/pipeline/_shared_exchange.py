@@ -180,7 +180,7 @@ class Exchange:
                 raise
             if len(rows) == 1:
                 logger.warning("trace %d is not shared: %s", rows[0][0], error)
-                self._runs.keep_here(rows[0][0])
+                self._runs.mark(rows[0][0], stays=True)
                 return
             middle = len(rows) // 2
             self._ship_some(rows[:middle])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
-from kp_middleware.database import Connection, Queries, transaction
+from kp_middleware.database import Connection, Queries, record, transaction
 from kp_middleware.sharing import ItemState, LoggedVector, Place, SharedItem, SharedRun
 from kp_middleware.storage._store import CANCELLED_BY_HAND
 
@@ -34,20 +34,11 @@ _FACTS: Final = (
     "visibility",
     "p_success",
 )
-_PLAIN: Final = (
-    *("id", "domain", "started_at", "success", "success_source", "confidence", "rules", "score"),
-    *("threshold", "gate", "decision", "reason_code", "reason_args", "rank_key", "bar", "credit"),
-    *("chosen", "scorer", "embedder", "nearest_similarity"),
-)
-_RUNS: Final = f"""
-    SELECT t.seq, {", ".join(f"t.{name}" for name in _PLAIN)},
-      {", ".join(f"t.{name}" for name in SIGNALS)},
-      {", ".join(f"t.{name}_weight" for name in SIGNALS)},
-      {", ".join(f"t.{name}" for name in _FACTS)},
-      coalesce(t.nearest_id, iif(n.visibility = 'private', NULL, n.id)), d.body,
-      CASE WHEN t.decision = 'forward' THEN t.decided_at END,
+_RUNS: Final = """
+    SELECT t.*, coalesce(t.nearest_id, iif(n.visibility = 'private', NULL, n.id)) AS nearest,
+      d.body, CASE WHEN t.decision = 'forward' THEN t.decided_at END AS decided_at,
       (SELECT v.vector FROM vectors v WHERE v.trace_seq = t.seq AND v.embedder = t.embedder
-       ORDER BY v.seq DESC LIMIT 1)
+       ORDER BY v.seq DESC LIMIT 1) AS vector
     FROM traces t LEFT JOIN traces n ON n.seq = t.nearest_seq
       LEFT JOIN documents d ON d.trace_seq = t.seq
     WHERE t.seq IN (SELECT value FROM json_each(?)) ORDER BY t.seq
@@ -117,9 +108,7 @@ class SharedRuns(Queries):
 
     def release_lease(self) -> None:
         """Let another process ship."""
-        with transaction(self._connection):
-            if json.loads(self._meta(_LEASE) or '["", 0]')[0] == self._us:
-                self._set(_LEASE, '["", 0]')
+        self._run("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
 
     def place(self) -> Place | None:
         """Return up to where the log was pulled; None if it was not."""
@@ -174,12 +163,11 @@ class SharedRuns(Queries):
 
     def revised(self, seq: int, before: int) -> None:
         """Note that the log knows what was told of a run, unless more was told meanwhile."""
-        with transaction(self._connection):
-            self._run(
-                "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
-                " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
-                (seq, _ASKS, before),
-            )
+        self._run(
+            "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
+            " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
+            (seq, _ASKS, before),
+        )
 
     def told(self, seq: int) -> int:
         """Return how often something was told of a run."""
@@ -195,32 +183,26 @@ class SharedRuns(Queries):
 
     def runs(self, seqs: Sequence[int], pod: str) -> list[tuple[int, SharedRun]]:
         """Return scored runs as rows of the log, with their documents as they are here."""
-        rows = self._run(_RUNS, (json.dumps(seqs),))
-        return [(seq, self._as_shared(row, pod)) for seq, *row in rows]
-
-    def _as_shared(self, row: Sequence[Any], pod: str) -> SharedRun:
-        plain, signals, weights, facts, rest = _parts(row, len(_PLAIN), 4, 4, len(_FACTS), 4)
-        nearest, body, decided_at, vector = rest
-        values = dict(zip(_PLAIN, plain, strict=True))
-        chosen = values.pop("chosen")
-        values["success"] = bool(values["success"])
-        return SharedRun(
-            **values,
-            pod=pod,
-            signals=tuple(signals),
-            weights=tuple(weights),
-            chosen=None if chosen is None else bool(chosen),
-            nearest=nearest,
-            vector=vector,
-            facts=json.dumps(dict(zip(_FACTS, facts, strict=True))),
-            decided_at=decided_at,
-            body=body,
-        )
+        return [
+            (
+                row["seq"],
+                record(
+                    SharedRun,
+                    row,
+                    pod=pod,
+                    signals=tuple(row[name] for name in SIGNALS),
+                    weights=tuple(row[f"{name}_weight"] for name in SIGNALS),
+                    facts=_facts(row),
+                    redactor=None,
+                ),
+            )
+            for row in self._named(_RUNS, (json.dumps(seqs),))
+        ]
 
     def facts(self, seq: int) -> str:
         """Return the facts of a run as they stand in the log: JSON."""
-        row = self._row(f"SELECT {', '.join(_FACTS)} FROM traces WHERE seq = ?", (seq,))
-        return json.dumps(dict(zip(_FACTS, row, strict=True)))
+        (row,) = self._named("SELECT * FROM traces WHERE seq = ?", (seq,))
+        return _facts(row)
 
     def shipped(self, places: Mapping[str, int]) -> None:
         """Note the places of runs in the log."""
@@ -230,11 +212,6 @@ class SharedRuns(Queries):
                 " WHERE traces.id = p.value ->> 0",
                 (json.dumps([*places.items()]),),
             )
-
-    def keep_here(self, seq: int) -> None:
-        """Let a run stay here that the log does not take."""
-        with transaction(self._connection):
-            self.mark(seq, stays=True)
 
     def pulled(self, vectors: Iterable[LoggedVector], place: Place) -> None:
         """Store vectors of other hosts, and the place up to which they were pulled."""
@@ -247,10 +224,10 @@ class SharedRuns(Queries):
 
     def newest(self) -> Place | None:
         """Return the last place that a run of ours has in the log; None if it has none."""
-        row = self._run(
+        row = self._row(
             "SELECT shared_seq, id FROM traces WHERE shared_seq > 0"
             " ORDER BY shared_seq DESC LIMIT 1"
-        ).fetchone()
+        )
         return None if row is None else Place(*row)
 
     def begin_anew(self, places: Mapping[str, int], first: int) -> None:
@@ -296,11 +273,6 @@ class SharedRuns(Queries):
         own = self._value("SELECT EXISTS (SELECT 1 FROM traces WHERE pod IS NULL)")
         return not own
 
-    def copied(self, id_: str) -> int | None:
-        """Return the ``seq`` of a run in this copy; None if it is not there yet."""
-        row = self._row("SELECT seq FROM traces WHERE id = ?", (id_,))
-        return None if row is None else int(row[0])
-
     def copy(self, seq: int, place: int, run: SharedRun, state: str | None) -> None:
         """Complete a run that was recorded and evaluated in this transaction: it is another's."""
         self._run(
@@ -320,10 +292,6 @@ class SharedRuns(Queries):
                 " redactor) VALUES (?, 'pending', ?, '', '', '')",
                 (seq, _HANDED_OVER),
             )
-
-    def copied_until(self, place: Place) -> None:
-        """Note up to where the log was copied."""
-        self._set(_PLACE, json.dumps(place))
 
     def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
         """Return items that the shared outbox has not got as they are here, with their ``seq``."""
@@ -404,10 +372,5 @@ class SharedRuns(Queries):
         )
 
 
-def _parts(row: Sequence[Any], *sizes: int) -> list[Sequence[Any]]:
-    """Split a row into parts of these sizes."""
-    parts, start = [], 0
-    for size in sizes:
-        parts.append(row[start : start + size])
-        start += size
-    return parts
+def _facts(row: Mapping[str, Any]) -> str:
+    return json.dumps({name: row[name] for name in _FACTS})
