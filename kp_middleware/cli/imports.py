@@ -21,7 +21,7 @@ from kp_middleware.cli.user_settings import (
     wait_for_model,
 )
 from kp_middleware.instants import epoch_s
-from kp_middleware.storage import Database, Highlights, History, SqliteStore
+from kp_middleware.storage import Database, Highlight, History, SqliteStore
 from kp_middleware.views.wording import counted, day, printable, short_id, shortened
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ _REASONS: Final = {
     "invalid": "invalid ReasoningTraces",
     "unknown_format": "of an unknown format",
 }
+_HIGHLIGHTS: Final = (
+    ("most unlike all others", "{:.2f}"),
+    ("richest", "{:.2f}"),
+    ("took most to get right", "{:.0f} recoveries"),
+)
 _SHOWN: Final = 3
 _OBJECTIVE: Final = 70
 
@@ -181,7 +186,7 @@ def _run_out(steps: Iterator[object]) -> None:
         pass
 
 
-def _tell(result: Row, found: Highlights | None, wanted: "Wanted") -> None:
+def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") -> None:
     if wanted.format == "auto":
         for format_, files in result["files"].items():
             click.echo(f"  {counted(files, 'file')} of {format_}")
@@ -201,11 +206,7 @@ def _tell(result: Row, found: Highlights | None, wanted: "Wanted") -> None:
         "they are sent if they clear the gate" if wanted.shareable else "private: never sent"
     )
     click.echo(f"  {may_leave}")
-    for name, rows, figure in (
-        ("most unlike all others", found.unlike, "{:.2f}"),
-        ("richest", found.richest, "{:.2f}"),
-        ("took most to get right", found.hardest, "{:.0f} recoveries"),
-    ):
+    for (name, figure), rows in zip(_HIGHLIGHTS, found, strict=True):
         if rows:
             show("", f"  {name}")
         for one in rows:

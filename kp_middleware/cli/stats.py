@@ -1,6 +1,7 @@
 """The ``stats`` and ``status`` commands."""
 
 from collections.abc import Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from kp_middleware.cli.console import (
 from kp_middleware.cli.options import domain_option, limit_option
 from kp_middleware.cli.rows import Output, json_option, output_options, print_json, tell_how_many
 from kp_middleware.cli.user_settings import file_trouble, pass_db, shared_url, wrong_settings
-from kp_middleware.storage import GateCounts, GroupCounts, History, ScoreSlices, ToolUse, Totals
+from kp_middleware.storage import GateCounts, GroupCounts, History, ScoreSlices, ToolUse
 from kp_middleware.views.delivery import find_obstacles
 from kp_middleware.views.shared_log import SharedLogView
 from kp_middleware.views.successes import success_warning, successes_as_json
@@ -35,6 +36,7 @@ _BY: Final = ("domain", "tool", "day", "week", "model", "state", "gate", "recall
 _FEW: Final = 30  # known endings, of which nothing follows
 _TOOL_COLUMNS: Final = ("calls", "failures", "traces", "mean_ms", "max_ms", "tool")
 _BIN: Final = 5  # hundredths
+_MOST_TOOLS: Final = 10
 _WEEKS: Final = 52
 
 
@@ -65,18 +67,19 @@ def stats(
         if by:
             _print_groups(_rows(history, by, domain)[:limit], by, output)
             return
-        totals, scores = history.totals(), history.scores()
+        scores = history.scores()
+        totals = _totals(history, scores)
     if output.format == "json":
-        print_json(_totals_as_json(totals))
+        print_json(totals)
     else:
-        _print_stats(_totals_as_json(totals), scores)
-    output.fail_if_empty(not totals.funnel.recorded)
+        _print_stats(totals, scores)
+    output.fail_if_empty(not totals["recorded"])
 
 
 def _rows(history: History, by: str, domain: str | None) -> list[dict[str, Any]]:
     match by:
         case "state":
-            return [one._asdict() for one in history.states()]
+            return _state_rows(history)
         case "gate":
             return [*map(_gate_row, history.gates())]
         case "recalled":
@@ -87,18 +90,29 @@ def _rows(history: History, by: str, domain: str | None) -> list[dict[str, Any]]
             return [_group_row(by, one) for one in history.groups(by)]
 
 
-def _totals_as_json(totals: Totals) -> dict[str, Any]:
-    without_runs = [_tool_row(one) for one in totals.tools]
-    for row in without_runs:
-        del row["traces"]
+def _totals(history: History, scores: ScoreSlices) -> dict[str, Any]:
+    funnel, tools = history.funnel(), map(_tool_row, history.tools(counts_runs=False))
+    tenths = [(start, scores.reaching(start)) for start in range(0, 100, 10)]
+    counts = [reaching - more for (_, reaching), (_, more) in pairwise([*tenths, (100, 0)])]
     return {
-        **{name: getattr(totals.funnel, name) for name in (*_COUNTS, *_PRIVATE)},
-        "domains": [_group_row("domain", one) for one in totals.domains],
-        "scores": [one._asdict() for one in totals.scores],
-        "states": [one._asdict() for one in totals.states],
-        "gates": [*map(_gate_row, totals.gates)],
-        "tools": without_runs,
+        **{name: getattr(funnel, name) for name in (*_COUNTS, *_PRIVATE)},
+        "domains": [_group_row("domain", one) for one in history.groups("domain")],
+        "scores": [
+            {"at_least": start / 100, "traces": count}
+            for (start, _), count in zip(tenths, counts, strict=True)
+            if count
+        ],
+        "states": _state_rows(history),
+        "gates": [*map(_gate_row, history.gates())],
+        "tools": [
+            {name: value for name, value in row.items() if name != "traces"}
+            for row in islice(tools, _MOST_TOOLS)
+        ],
     }
+
+
+def _state_rows(history: History) -> list[dict[str, Any]]:
+    return [{"state": state, "traces": runs} for state, runs in history.states().items()]
 
 
 def _group_row(by: str, group: GroupCounts) -> dict[str, Any]:
@@ -208,7 +222,7 @@ def _status(db: Path) -> Row:
         log = SharedLogView.of(shared_url(), history.unshared())
         exporters = [one._asdict() for one in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
-        kept = sum(one.traces for one in history.states() if one.state == "not queued")
+        kept = history.states().get("not queued", 0)
     counts["dropped"] = condition.dropped
     troubles = [f"nothing is sent: {words}" for words in wrong_settings()]
     troubles += [f"{counts[kind]:,} {words}" for kind, words in _TROUBLES.items() if counts[kind]]

@@ -54,7 +54,6 @@ from kp_middleware.storage._overview import (
     Removal,
     ScoreSlices,
     Slice,
-    ToolTotals,
 )
 from kp_middleware.storage._pacing import AgentPace, PacingTable, lift_stops, read_paces
 from kp_middleware.storage._past_runs import (
@@ -85,9 +84,8 @@ from kp_middleware.storage._statistics import (
     Funnel,
     GateCounts,
     GroupCounts,
-    Highlights,
+    Highlight,
     ToolUse,
-    Totals,
 )
 from kp_middleware.storage._store import (
     CANCELLED_BY_HAND,
@@ -134,7 +132,7 @@ __all__ = [
     "GateCounts",
     "GateHistory",
     "GroupCounts",
-    "Highlights",
+    "Highlight",
     "History",
     "Kind",
     "KnownRun",
@@ -178,9 +176,7 @@ __all__ = [
     "StoredEstimate",
     "StoredRun",
     "SuccessRecord",
-    "ToolTotals",
     "ToolUse",
-    "Totals",
     "Unjudged",
     "Unshared",
     "bring_up_to_date",

@@ -10,7 +10,6 @@ from kp_middleware.storage._last_decisions import LastDecisions, read_last_decis
 from kp_middleware.storage._review import Reviews, SuccessRecord, Unjudged
 from kp_middleware.storage._statistics import Funnel, Statistics, ToolUse
 
-_MOST_TOOLS: Final = 10
 _WEEKS: Final = "-83 days"
 _HUNDREDTH: Final = "CAST(score * 100 + 1e-9 AS INTEGER)"  # 0.29 times 100 is 28.999…
 _HUNDREDTHS: Final = f"""
@@ -119,14 +118,6 @@ class NearMiss(NamedTuple):
     threshold: float
 
 
-class ToolTotals(NamedTuple):
-    """The totals of all tools: tools, calls and failures."""
-
-    tools: int = 0
-    calls: int = 0
-    failures: int = 0
-
-
 class Overview(NamedTuple):
     """The data for the charts of the overview."""
 
@@ -134,11 +125,10 @@ class Overview(NamedTuple):
     funnel: Funnel
     last: LastDecisions = LastDecisions()  # regardless of ``since``
     novelty: tuple[NoveltyDay, ...] = ()
-    tools: tuple[ToolUse, ...] = ()  # the ten most used
+    tools: tuple[ToolUse, ...] = ()  # the most used first
     missed: tuple[NearMiss, ...] = ()  # nearest to their threshold, those that reach it first
     points: tuple[MapPoint, ...] = ()  # the newest
     removals: tuple[Removal, ...] = ()  # of twelve weeks up to the newest run
-    tool_totals: ToolTotals = ToolTotals()  # of all, not only of the ten
     successes: SuccessRecord = SuccessRecord()
     unjudged: Unjudged = Unjudged(0, 0)  # regardless of ``since``
     activity: Activity = Activity()
@@ -194,19 +184,15 @@ class Overviews(Statistics, Reviews):
         try:
             first = 0 if since is None else self.first_since(since)
             funnel, removals = self.funnel(first=first), self._removals(first)
-            tools = self.tools(first=first, counts_runs=False)
             return Overview(
                 scores=self.scores(since=since),
                 funnel=funnel,
                 last=self.last_decisions(),
                 novelty=(*self._novelty(first, nth=max(1, funnel.recorded // _SAMPLE)),),
-                tools=(*tools[:_MOST_TOOLS],),
+                tools=(*self.tools(first=first, counts_runs=False),),
                 missed=(*self._beside(first, reached=True), *self._beside(first, reached=False)),
                 points=self.points(first=first),
                 removals=removals,
-                tool_totals=ToolTotals(
-                    len(tools), sum(use.calls for use in tools), sum(use.failures for use in tools)
-                ),
                 successes=self.success_record(first=first),
                 unjudged=self.unjudged(),
                 activity=read_activity(self._connection, since=since),

@@ -63,13 +63,6 @@ class GroupCounts(NamedTuple):
     mean_novelty: float | None
 
 
-class StateCount(NamedTuple):
-    """The number of runs in one state, as a list names it."""
-
-    state: str
-    traces: int
-
-
 class GateCounts(NamedTuple):
     """The runs that one gate decided on: all, those forwarded, the others by `WITHHELD`."""
 
@@ -77,13 +70,6 @@ class GateCounts(NamedTuple):
     traces: int
     cleared: int
     withheld: Mapping[str, int]
-
-
-class Tenth(NamedTuple):
-    """The number of runs that score this much, but not a tenth more."""
-
-    at_least: float
-    traces: int
 
 
 class Funnel(NamedTuple):
@@ -101,31 +87,12 @@ class Funnel(NamedTuple):
     if_not_private: int = 0  # of them: would be forwarded
 
 
-class Totals(NamedTuple):
-    """The statistics of a file: in total, by domain, score, state and gate; ten tools."""
-
-    funnel: Funnel
-    domains: list[GroupCounts]
-    scores: list[Tenth]
-    states: list[StateCount]
-    gates: list[GateCounts]
-    tools: list[ToolUse]
-
-
 class Highlight(NamedTuple):
     """A run, and the figure for which it is shown."""
 
     id: str
     figure: float
     objective: str
-
-
-class Highlights(NamedTuple):
-    """The runs that stand out, the first one most; a ranking, not a judgement."""
-
-    unlike: tuple[Highlight, ...]
-    richest: tuple[Highlight, ...]
-    hardest: tuple[Highlight, ...]
 
 
 _COUNTS: Final = """
@@ -181,13 +148,6 @@ _TOOLS: Final = """
           GROUP BY tool, type)
     GROUP BY tool ORDER BY calls DESC, tool
 """  # as the index is ordered, which has each use of a tool
-_TENTHS: Final = """
-    WITH RECURSIVE tenths(tenth) AS (SELECT 0 UNION ALL SELECT tenth + 1 FROM tenths LIMIT 10)
-    SELECT tenth / 10.0 AS at_least,
-           (SELECT count(*) FROM traces WHERE score >= tenth / 10.0
-            AND score < iif(tenth = 9, 2.0, (tenth + 1) / 10.0)) AS traces
-    FROM tenths WHERE traces
-"""
 _VERDICTS: Final = """
     SELECT gate, verdict, state, count(*) AS traces, max(seq) AS last
     FROM traces INDEXED BY traces_counted WHERE score IS NOT NULL
@@ -205,16 +165,6 @@ _QUEUED_THOUGH_NOT_CLEARED: Final = """
 """
 
 
-class _Verdicts(NamedTuple):
-    """The number of runs with one gate, verdict and state."""
-
-    gate: str | None
-    verdict: str | None
-    state: str
-    traces: int
-    last: int
-
-
 class Statistics(Queries):
     """Counts and means of the runs of one file."""
 
@@ -230,17 +180,6 @@ class Statistics(Queries):
             " FROM traces WHERE model IS NOT NULL"
         )
         return int(without), int(every)
-
-    def totals(self) -> Totals:
-        """Return the statistics in total, by domain, score, state and gate, and the tools used."""
-        return Totals(
-            self.funnel(),
-            self.groups("domain"),
-            self._all(Tenth, _TENTHS),
-            self.states(),
-            self.gates(),
-            self.tools(counts_runs=False)[:10],
-        )
 
     def funnel(self, *, first: int = 0) -> Funnel:
         """Count the runs at each stage, from the run ``first`` on."""
@@ -262,27 +201,27 @@ class Statistics(Queries):
         )
         return self._all(GroupCounts, sql)
 
-    def states(self) -> list[StateCount]:
+    def states(self) -> dict[str, int]:
         """Return the numbers of runs by state, as the view ``history`` has it, the most first."""
         counts = Counter[str]()
-        for one in self._all(_Verdicts, _VERDICTS):
-            counts[_unqueued(one)] += one.traces
-        for state, traces in self._run("SELECT state, count(*) FROM outbox GROUP BY state"):
-            counts[state] += traces
-            counts["not queued"] -= traces
-        for counted_as, traces in self._run(_QUEUED_THOUGH_NOT_CLEARED):
-            counts["not queued"] += traces
-            counts[counted_as] -= traces
-        found = sorted((+counts).items(), key=lambda item: (-item[1], item[0]))
-        return [StateCount(state, traces) for state, traces in found]
+        for _, verdict, state, runs, _ in self._run(_VERDICTS):
+            unqueued = "not queued" if verdict == "forwarded" else "withheld"
+            counts[unqueued if state == "scored" else state] += runs
+        for state, runs in self._run("SELECT state, count(*) FROM outbox GROUP BY state"):
+            counts[state] += runs
+            counts["not queued"] -= runs
+        for counted_as, runs in self._run(_QUEUED_THOUGH_NOT_CLEARED):
+            counts["not queued"] += runs
+            counts[counted_as] -= runs
+        return dict(sorted((+counts).items(), key=lambda item: (-item[1], item[0])))
 
     def gates(self) -> list[GateCounts]:
         """Return the numbers of forwarded and withheld runs by gate, the latest gate first."""
-        kinds, last = dict[str, Counter[str | None]](), Counter[str]()
-        for one in self._all(_Verdicts, _VERDICTS):
-            if one.gate is not None:
-                kinds.setdefault(one.gate, Counter())[one.verdict] += one.traces
-                last[one.gate] = max(last[one.gate], one.last)
+        kinds, last = dict[str, Counter[str]](), Counter[str]()
+        for gate, verdict, _, runs, newest in self._run(_VERDICTS):
+            if gate is not None:
+                kinds.setdefault(gate, Counter())[verdict] += runs
+                last[gate] = max(last[gate], newest)
         return [
             GateCounts(gate, of.total(), of["forwarded"], {kind: of[kind] for kind in WITHHELD})
             for gate, of in ((gate, kinds[gate]) for gate, _ in last.most_common())
@@ -295,25 +234,19 @@ class Statistics(Queries):
         runs = "count(DISTINCT trace_seq)" if counts_runs else "NULL"
         return self._all(ToolUse, _TOOLS.format(runs=runs), {"first": first, "domain": domain})
 
-    def highlights(self, frameworks: Collection[str], *, limit: int) -> Highlights:
+    def highlights(self, frameworks: Collection[str], *, limit: int) -> list[list[Highlight]]:
         """Return the most novel, the best and the hardest runs of these frameworks."""
-
-        def best(figure: str, condition: str = "TRUE") -> tuple[Highlight, ...]:
-            sql = (
+        asked = json.dumps([*frameworks]), limit
+        return [
+            self._all(
+                Highlight,
                 f"SELECT id, {figure}, objective FROM traces WHERE state = 'scored' AND {condition}"
                 " AND framework IN (SELECT value FROM json_each(?))"
-                f" ORDER BY {figure} DESC, seq LIMIT ?"
+                f" ORDER BY {figure} DESC, seq LIMIT ?",
+                asked,
             )
-            return (*self._all(Highlight, sql, (json.dumps([*frameworks]), limit)),)
-
-        return Highlights(
-            best("novelty"),
-            best("score"),
-            best("recovery_count", "success = 1 AND recovery_count > 0"),
-        )
-
-
-def _unqueued(one: _Verdicts) -> str:
-    if one.state != "scored":
-        return one.state
-    return "not queued" if one.verdict == "forwarded" else "withheld"
+            for figure, condition in (
+                *(("novelty", "TRUE"), ("score", "TRUE")),
+                ("recovery_count", "success = 1 AND recovery_count > 0"),
+            )
+        ]

@@ -50,6 +50,7 @@ _NO_TOOLS: Final = (
 )
 _NO_NOVELTY: Final = "no novelty measured yet: it needs scored runs and an embedder"
 _MOST_KINDS: Final = 8
+_MOST_TOOLS: Final = 10
 STATE_FILTERS: Final[Mapping[str, dict[str, str]]] = {
     "recorded": {},
     "cleared": {"cleared": "1"},
@@ -97,14 +98,15 @@ def state_bars(found: Funnel, links: Links) -> Chart:
 
 def tool_bars(overview: Overview, links: Links) -> Chart:
     """Draw how often each of the most used tools was called, and what failed of it."""
-    tools, whole = overview.tools, overview.tool_totals
+    tools, calls = overview.tools[:_MOST_TOOLS], sum(tool.calls for tool in overview.tools)
     if not tools:
         return Chart(_NO_TOOLS)
     most = max(tools, key=lambda tool: tool.calls)
-    finding = f"{most.tool} was called most: {part_of(most.calls, whole.calls)} calls"
-    finding += f"; {whole.failures:,} failed" if whole.failures else "; none failed"
-    if whole.tools > len(tools):
-        finding += f". The {len(tools):,} most used of {whole.tools:,}"
+    finding = f"{most.tool} was called most: {part_of(most.calls, calls)} calls"
+    failures = sum(tool.failures for tool in overview.tools)
+    finding += f"; {failures:,} failed" if failures else "; none failed"
+    if len(overview.tools) > len(tools):
+        finding += f". The {len(tools):,} most used of {len(overview.tools):,}"
     longest = max(1, *(max(tool.calls, tool.failures) for tool in tools))
     bars = tuple(_tool_bar(tool, longest, links) for tool in tools)
     rows = tuple(

@@ -169,16 +169,14 @@ def test_statistics_count_what_was_recorded_scored_and_sent(history, store, outb
     store.save_evaluation(keep("b", domain="code"), Evaluation(scored(0.2), verdict()), took_ms=1)
     outbox.add(keep("c", score=0.9, decision="forward"), b"{}", redactor="r", redactions={})
 
-    totals = history.totals()
-
-    funnel = totals.funnel
+    funnel = history.funnel()
     assert (funnel.recorded, funnel.cleared, funnel.queued, funnel.sent, funnel.blocked) == (
         *(3, 2, 1),
         *(0, 0),
     )
-    assert totals.domains[0] == ("code", 2, 1, 0.6, 1.0, 0.2)
-    assert totals.scores == [(0.2, 1), (0.9, 2)]
-    assert [one.state for one in totals.states] == ["not queued", "pending", "withheld"]
+    assert history.groups("domain")[0] == ("code", 2, 1, 0.6, 1.0, 0.2)
+    assert [history.scores().reaching(at) for at in (0, 30, 90)] == [3, 2, 2]
+    assert [*history.states()] == ["not queued", "pending", "withheld"]
 
 
 def test_a_tool_s_calls_are_counted_once_whatever_else_is_told_of_it(history, store):
@@ -194,13 +192,11 @@ def test_a_tool_s_calls_are_counted_once_whatever_else_is_told_of_it(history, st
         )
     )
 
-    assert history.totals().tools == [
+    assert history.tools(counts_runs=False) == [
         ToolUse("search", 2, 1, 15.0, 20.0),
         ToolUse("fetch", 1, 0, None, None),
     ]
 
 
 def test_an_empty_history_has_statistics_too(history):
-    totals = history.totals()
-
-    assert (totals.funnel.recorded, totals.domains, totals.tools) == (0, [], [])
+    assert (history.funnel().recorded, history.groups("domain"), history.tools()) == (0, [], [])

@@ -11,7 +11,6 @@ from kp_middleware.storage import (
     Overview,
     Removal,
     ScoreSlices,
-    ToolTotals,
     ToolUse,
 )
 from kp_middleware.views.trace import ScoreLine, TraceView
@@ -31,9 +30,8 @@ def states(recorded, cleared=0, sent=0, blocked=0, **reasons):
     return state_bars(Funnel(recorded, cleared, 0, 0, sent, blocked, 0, reasons), Ways())
 
 
-def tools(*used, whole):
-    found = Overview(ScoreSlices(None), None, tools=used, tool_totals=ToolTotals(*whole))
-    return tool_bars(found, Ways())
+def tools(*used):
+    return tool_bars(Overview(ScoreSlices(None), None, tools=used), Ways())
 
 
 def run(*lines, score=0.501, threshold=0.75, is_cleared=False, delivery_status=""):
@@ -87,7 +85,7 @@ def test_an_empty_file_says_how_to_begin():
 
 
 def test_what_failed_of_a_tool_is_the_end_of_its_bar():
-    chart = tools(ToolUse("read", 8, 2, 242.4), ToolUse("write", 2, 0, None), whole=(2, 10, 2))
+    chart = tools(ToolUse("read", 8, 2, 242.4), ToolUse("write", 2, 0, None))
 
     read, write = chart.bars
     assert chart.finding == "read was called most: 8 of 10 calls; 2 failed"
@@ -101,19 +99,21 @@ def test_what_failed_of_a_tool_is_the_end_of_its_bar():
 
 
 def test_what_is_said_of_tools_is_said_of_all_also_where_some_are_drawn():
-    chart = tools(ToolUse("read", 8, 2, None), whole=(30, 205, 53))
+    chart = tools(ToolUse("read", 8, 2, None), *[ToolUse(f"{n}", 7, 1, None) for n in range(29)])
 
-    assert chart.finding == "read was called most: 8 of 205 calls; 53 failed. The 1 most used of 30"
+    assert chart.finding == (
+        "read was called most: 8 of 211 calls; 31 failed. The 10 most used of 30"
+    )
 
 
 def test_failures_without_a_noted_call_are_drawn_too():
-    (bar,) = tools(ToolUse("read", 0, 3, None), whole=(1, 0, 3)).bars
+    (bar,) = tools(ToolUse("read", 0, 3, None)).bars
 
     assert [piece.colour for piece in bar.pieces] == ["loss"]
 
 
 def test_without_tools_there_are_words():
-    assert tools(whole=()).finding.startswith("no tool calls yet: ")
+    assert tools().finding.startswith("no tool calls yet: ")
 
 
 def test_each_part_begins_where_the_one_before_it_ended():

@@ -15,7 +15,6 @@ from kp_middleware.storage import (
     RunSummary,
     ScoreSlices,
     Slice,
-    ToolTotals,
     ToolUse,
 )
 from kp_middleware.web.pages import overview_html
@@ -58,7 +57,6 @@ def overview(name):
         ScoreSlices(0.75, (Slice(name, 80, 3, 3), Slice("code", 10, 3, 0))),
         Funnel(5, 1, 1, 0, 0, 1, 0, {name: 1}),
         tools=(ToolUse(name, 3, 1, 2.0),),
-        tool_totals=ToolTotals(1, 3, 1),
         missed=(run,),
         points=tuple(MapPoint(n, name, name, name, 0.5, True, VECTOR) for n in range(3)),
         removals=(Removal("2026-11-02", name, 3),),

@@ -1,7 +1,7 @@
 import pytest
 from page_reading import NoWays, Ways, card, hrefs, parsed, text_of, titles_of_cards
 
-from kp_middleware.storage import History, NearMiss, ToolTotals, ToolUse
+from kp_middleware.storage import History, NearMiss, ToolUse
 from kp_middleware.web.pages import overview_html
 
 
@@ -71,7 +71,7 @@ def test_what_was_asked_is_never_a_link_without_a_name(work, overview_page):
 
 def test_a_tool_that_was_never_called_leads_nowhere(connection):
     used = (ToolUse("read", 3, 1, None), ToolUse("write", 0, 2, None))
-    overview = History(connection).overview()._replace(tools=used, tool_totals=ToolTotals(2, 3, 3))
+    overview = History(connection).overview()._replace(tools=used)
 
     found = hrefs(overview_html(overview, Ways()))
 
