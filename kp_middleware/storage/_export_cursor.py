@@ -11,7 +11,7 @@ from kp_middleware.errors import RegistryError, RegistryRejectedError
 from kp_middleware.outbox_items import OutboxItem, Receipt
 from kp_middleware.storage._records import Run
 
-_KEY: Final = "export "  # what the keys of `meta` begin with that hold a place
+EXPORT: Final = "export "  # what the keys of `meta` begin with that hold a place
 _MOST_LEFT: Final = 10_000
 _MOST_OF_ERROR: Final = 200
 _LEASE_S: Final = 40.0
@@ -61,15 +61,6 @@ class ExporterStatus(NamedTuple):
     last_error: str | None  # also if it was tried again since
 
 
-def read_exporters(connection: Connection) -> list[ExporterStatus]:
-    """Return the exporters that have been given runs of this file, by name."""
-    rows = connection.execute(
-        "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key", (f"{_KEY}*",)
-    ).fetchall()
-    places = ((key.removeprefix(_KEY), Place(*json.loads(value))) for key, value in rows)
-    return [ExporterStatus(name, one.sent, one.failed, one.last_error) for name, one in places]
-
-
 class ExportCandidate(NamedTuple):
     """A run that may be for an exporter."""
 
@@ -94,7 +85,7 @@ class ExportCursor(Queries):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(connection)
-        self._key = f"{_KEY}{name}"
+        self._key = f"{EXPORT}{name}"
         self._choose = choose
         self._prepare = prepare
         self._since = since
@@ -230,9 +221,8 @@ class ExportCursor(Queries):
         """Store a place unless another process has moved; return whether it was stored."""
         if before == after:
             return True
-        with transaction(self._connection):
-            moved = self._row(
-                "UPDATE meta SET value = ? WHERE key = ? AND value = ? RETURNING key",
-                (json.dumps(after), self._key, json.dumps(before)),
-            )
-        return moved is not None
+        moved = self._run(
+            "UPDATE meta SET value = ? WHERE key = ? AND value = ? RETURNING key",
+            (json.dumps(after), self._key, json.dumps(before)),
+        )
+        return bool(moved.fetchall())

@@ -9,14 +9,14 @@ from typing import Final, Self
 
 from kp_middleware.core.replay import ScoredRun
 from kp_middleware.database import connect
-from kp_middleware.errors import TraceNotFoundError
+from kp_middleware.instants import epoch_s
 from kp_middleware.storage._activity import ModelTokens, read_model_tokens
 from kp_middleware.storage._estimates import EstimateTable
-from kp_middleware.storage._export_cursor import ExporterStatus, read_exporters
+from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
 from kp_middleware.storage._listing import Filters, Listing, Tail
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox_admin import Entry, OutboxAdmin
-from kp_middleware.storage._outbox_table import Queue, read_queues
+from kp_middleware.storage._outbox_table import Queue
 from kp_middleware.storage._overview import Overviews
 from kp_middleware.storage._recall import RecallTable
 from kp_middleware.storage._records import (
@@ -141,8 +141,12 @@ class History(Listing, Overviews, Maintenance):
             reach(done := done + len(batch), total)
 
     def exporters(self) -> list[ExporterStatus]:
-        """Return what has become of the runs for each exporter beside the outbox."""
-        return read_exporters(self._connection)
+        """Return what has become of the runs for each exporter beside the outbox, by name."""
+        rows = self._run(
+            "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key", (f"{EXPORT}*",)
+        )
+        places = [(key.removeprefix(EXPORT), Place(*json.loads(value))) for key, value in rows]
+        return [ExporterStatus(name, one.sent, one.failed, one.last_error) for name, one in places]
 
     def asked(self) -> RecallTable:
         """Return what people said in the runs, to find those like a task."""
@@ -203,11 +207,8 @@ class History(Listing, Overviews, Maintenance):
 
     def outbox_body(self, seq: int) -> str | None:
         """Return what was or would be sent of a run, exactly; None if nothing would."""
-        try:
-            body = self.outbox_entry(seq).body
-        except TraceNotFoundError:
-            return None
-        return None if body is None else body.decode()
+        body: str | None = self._value("SELECT body FROM outbox WHERE trace_seq = ?", (seq,))
+        return body
 
     def unshared(self) -> Unshared:
         """Count what waits for the shared log."""
@@ -215,4 +216,15 @@ class History(Listing, Overviews, Maintenance):
 
     def backlog(self) -> list[Queue]:
         """Return what waits to be sent, by registry."""
-        return read_queues(self._connection)
+        rows = self._run(
+            """
+            SELECT registry, count(*), min(coalesce(
+                     CASE state WHEN 'sending' THEN claimed_until ELSE next_attempt_at END, '')),
+                   max(claimed_until)
+            FROM outbox WHERE state IN ('pending', 'sending') GROUP BY 1 ORDER BY 1
+            """
+        )
+        return [
+            Queue(registry, waiting, epoch_s(due_at) if due_at else 0.0, claimed_until)
+            for registry, waiting, due_at, claimed_until in rows
+        ]

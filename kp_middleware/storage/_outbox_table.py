@@ -55,12 +55,8 @@ class OutboxItems(Queries):
     ) -> bool:
         """Set columns of an item on a condition; return whether it held."""
         changes = ", ".join(f"{name} = ?" for name in columns)
-        with transaction(self._connection):
-            found = self._row(
-                f"UPDATE outbox SET {changes} WHERE trace_seq = ? AND {condition} RETURNING 1",
-                (*columns.values(), seq, *values),
-            )
-        return found is not None
+        sql = f"UPDATE outbox SET {changes} WHERE trace_seq = ? AND {condition} RETURNING 1"
+        return bool(self._run(sql, (*columns.values(), seq, *values)).fetchall())
 
     def _sync(self, seq: int, *, agent_id: str | None) -> None:
         """Update the item of a trace, if there is one, after the trace has changed.
@@ -213,12 +209,11 @@ class OutboxTable(OutboxItems):
             self._run(f"PRAGMA busy_timeout = {wait_ms}")
 
     def retry_now(self) -> None:
-        with transaction(self._connection):
-            self._run(
-                "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
-                " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
-                (self._registry, _TRIED_OFTEN, instant(self._clock())),
-            )
+        self._run(
+            "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
+            " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
+            (self._registry, _TRIED_OFTEN, instant(self._clock())),
+        )
 
     def any_pending(self) -> bool:
         return bool(
@@ -327,19 +322,3 @@ class Queue(NamedTuple):
     waiting: int
     due_at: float  # epoch seconds; 0: now
     claimed_until: str | None = None  # when the last lease expires
-
-
-def read_queues(connection: Connection) -> list[Queue]:
-    """Read the backlog of each registry that has one."""
-    cursor = connection.execute(
-        """
-        SELECT registry, count(*), min(coalesce(
-                 CASE state WHEN 'sending' THEN claimed_until ELSE next_attempt_at END, '')),
-               max(claimed_until)
-        FROM outbox WHERE state IN ('pending', 'sending') GROUP BY 1 ORDER BY 1
-        """
-    )
-    return [
-        Queue(registry, waiting, epoch_s(due_at) if due_at else 0.0, claimed_until)
-        for registry, waiting, due_at, claimed_until in cursor
-    ]
