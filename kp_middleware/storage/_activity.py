@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kp_middleware.core.endings import known_success
-from kp_middleware.database import Connection
+from kp_middleware.database import Queries
 
 DAYS: Final = 30
 _MOST_RUNS: Final = 20_000
@@ -77,57 +77,74 @@ class _Seen(NamedTuple):
     score: float | None
 
 
-def read_activity(connection: Connection, *, since: str | None = None) -> Activity:
-    """Read what happened in the 30 days up to the newest run, and since an instant."""
-    rows = connection.execute(
-        """
-        SELECT substr(started_at, 1, 10), model, success, success_source, duration_ms,
-               coalesce(input_tokens, 0) + coalesce(output_tokens, 0), score
-        FROM traces
-        WHERE started_at >= (SELECT max(:since, date(max(started_at), :days)) FROM traces)
-        ORDER BY started_at DESC LIMIT :most
-        """,
-        {"since": since or "", "days": f"-{DAYS - 1} days", "most": _MOST_RUNS},
-    )
-    seen = [
-        _Seen(day, model, known_success(bool(success), source), *rest)
-        for day, model, success, source, *rest in rows
-    ]
-    models = _periods((one.model, one) for one in seen if one.model)
-    models.sort(key=lambda period: (-period.runs, period.name))
-    days = sorted(_periods((one.day, one) for one in seen))
-    failures = _failures(connection, since or "")
-    return Activity((*days,), (*models[:_MOST_MODELS],), (*failures,), (*_endings(seen),))
+_SEEN: Final = """
+    SELECT substr(started_at, 1, 10), model, success, success_source, duration_ms,
+           coalesce(input_tokens, 0) + coalesce(output_tokens, 0), score
+    FROM traces
+    WHERE started_at >= (SELECT max(:since, date(max(started_at), :days)) FROM traces)
+    ORDER BY started_at DESC LIMIT :most
+"""
+_TOKENS: Final = """
+    WITH chosen AS MATERIALIZED (
+      SELECT value AS seq FROM json_each(:given)
+      UNION ALL SELECT seq FROM traces WHERE :given IS NULL AND started_at >= :since),
+    called AS MATERIALIZED (
+      SELECT trace_seq, model, total(input_tokens) AS input, total(output_tokens) AS output
+      FROM chosen CROSS JOIN steps ON trace_seq = seq WHERE model IS NOT NULL GROUP BY 1, 2),
+    used AS (
+      SELECT trace_seq AS seq, model, input, output FROM called
+      UNION ALL
+      SELECT seq, model, max(0, coalesce(input_tokens, 0) - coalesce(
+               (SELECT sum(input) FROM called WHERE trace_seq = seq), 0)),
+             max(0, coalesce(output_tokens, 0) - coalesce(
+               (SELECT sum(output) FROM called WHERE trace_seq = seq), 0))
+      FROM chosen CROSS JOIN traces USING (seq))
+    SELECT seq, t.day, used.model, CAST(sum(input) AS INTEGER), CAST(sum(output) AS INTEGER)
+    FROM used CROSS JOIN traces t USING (seq)
+    GROUP BY seq, used.model HAVING sum(input) + sum(output) > 0
+"""
+_FAILURES: Final = """
+    WITH newest AS (SELECT seq, error_type FROM traces WHERE started_at >= :since
+                    ORDER BY started_at DESC LIMIT :runs)
+    SELECT tool, coalesce(output_summary, content, ''), count(*)
+    FROM newest JOIN steps ON trace_seq = newest.seq WHERE type = 'error_recovery'
+    GROUP BY 1, 2
+    UNION ALL
+    SELECT NULL, error_type, count(*) FROM newest WHERE error_type IS NOT NULL GROUP BY 2
+"""
 
 
-def read_model_tokens(
-    connection: Connection, seqs: Iterable[int] | None = None, *, since: str = ""
-) -> list[ModelTokens]:
-    """Read the tokens by run and model, of these runs or of those that started since an instant."""
-    given = None if seqs is None else json.dumps([*seqs])
-    rows = connection.execute(
-        """
-        WITH chosen AS MATERIALIZED (
-          SELECT value AS seq FROM json_each(:given)
-          UNION ALL SELECT seq FROM traces WHERE :given IS NULL AND started_at >= :since),
-        called AS MATERIALIZED (
-          SELECT trace_seq, model, total(input_tokens) AS input, total(output_tokens) AS output
-          FROM chosen CROSS JOIN steps ON trace_seq = seq WHERE model IS NOT NULL GROUP BY 1, 2),
-        used AS (
-          SELECT trace_seq AS seq, model, input, output FROM called
-          UNION ALL
-          SELECT seq, model, max(0, coalesce(input_tokens, 0) - coalesce(
-                   (SELECT sum(input) FROM called WHERE trace_seq = seq), 0)),
-                 max(0, coalesce(output_tokens, 0) - coalesce(
-                   (SELECT sum(output) FROM called WHERE trace_seq = seq), 0))
-          FROM chosen CROSS JOIN traces USING (seq))
-        SELECT seq, t.day, used.model, CAST(sum(input) AS INTEGER), CAST(sum(output) AS INTEGER)
-        FROM used CROSS JOIN traces t USING (seq)
-        GROUP BY seq, used.model HAVING sum(input) + sum(output) > 0
-        """,
-        {"given": given, "since": since},
-    )
-    return [*map(ModelTokens._make, rows)]
+class Activities(Queries):
+    """What happened lately in one file."""
+
+    def activity(self, *, since: str | None = None) -> Activity:
+        """Return what happened in the 30 days up to the newest run, and since an instant."""
+        values = {"since": since or "", "days": f"-{DAYS - 1} days", "most": _MOST_RUNS}
+        seen = [
+            _Seen(day, model, known_success(bool(success), source), *rest)
+            for day, model, success, source, *rest in self._run(_SEEN, values)
+        ]
+        models = _periods((one.model, one) for one in seen if one.model)
+        models.sort(key=lambda period: (-period.runs, period.name))
+        days = sorted(_periods((one.day, one) for one in seen))
+        failures = self._failures(since or "")
+        return Activity((*days,), (*models[:_MOST_MODELS],), (*failures,), (*_endings(seen),))
+
+    def tokens(self, seqs: Iterable[int] | None = None, *, since: str = "") -> list[ModelTokens]:
+        """Return the tokens by model of these runs, or of those that started since an instant."""
+        given = None if seqs is None else json.dumps([*seqs])
+        return self._all(ModelTokens, _TOKENS, {"given": given, "since": since})
+
+    def _failures(self, since: str) -> list[Failure]:
+        times: Counter[tuple[str | None, str]] = Counter()
+        lines: dict[tuple[str | None, str], str] = {}
+        for tool, text, number in self._run(_FAILURES, {"since": since, "runs": _FAILURES_OF}):
+            line = next(iter(str(text).strip().splitlines()), "")[:_LINE]
+            same = tool, _NUMBER.sub("0", line)
+            times[same] += number
+            lines.setdefault(same, line)
+        most = times.most_common(_MOST_FAILURES)
+        return [Failure(same[0], lines[same], number) for same, number in most]
 
 
 def _endings(seen: Iterable[_Seen]) -> list[Endings]:
@@ -149,27 +166,3 @@ def _period(name: str, runs: list[_Seen]) -> Period:
     ends = Counter(one.success for one in runs)
     tokens = sum(one.tokens for one in runs)
     return Period(name, len(runs), ends[True], ends[False], p50, p99, tokens)
-
-
-def _failures(connection: Connection, since: str) -> list[Failure]:
-    rows = connection.execute(
-        """
-        WITH newest AS (SELECT seq, error_type FROM traces WHERE started_at >= :since
-                        ORDER BY started_at DESC LIMIT :runs)
-        SELECT tool, coalesce(output_summary, content, ''), count(*)
-        FROM newest JOIN steps ON trace_seq = newest.seq WHERE type = 'error_recovery'
-        GROUP BY 1, 2
-        UNION ALL
-        SELECT NULL, error_type, count(*) FROM newest WHERE error_type IS NOT NULL GROUP BY 2
-        """,
-        {"since": since, "runs": _FAILURES_OF},
-    )
-    times: Counter[tuple[str | None, str]] = Counter()
-    lines: dict[tuple[str | None, str], str] = {}
-    for tool, text, number in rows:
-        line = next(iter(str(text).strip().splitlines()), "")[:_LINE]
-        same = tool, _NUMBER.sub("0", line)
-        times[same] += number
-        lines.setdefault(same, line)
-    most = times.most_common(_MOST_FAILURES)
-    return [Failure(same[0], lines[same], number) for same, number in most]

@@ -10,7 +10,6 @@ from typing import Final, Self
 from kp_middleware.core.replay import ScoredRun
 from kp_middleware.database import connect
 from kp_middleware.instants import epoch_s
-from kp_middleware.storage._activity import ModelTokens, read_model_tokens
 from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
 from kp_middleware.storage._listing import Filters, Listing, Tail
@@ -94,10 +93,6 @@ class History(Listing, Overviews, Maintenance):
             {"seq": seq},
         )
         return found
-
-    def tokens(self, seqs: Collection[int] | None = None, *, since: str = "") -> list[ModelTokens]:
-        """Return the tokens by model of these runs, or of those that started since an instant."""
-        return read_model_tokens(self._connection, seqs, since=since)
 
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
         """Return the runs to ask a person about, the first one first."""

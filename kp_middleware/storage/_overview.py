@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from kp_middleware.storage._activity import Activity, read_activity
+from kp_middleware.storage._activity import Activities, Activity
 from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
 from kp_middleware.storage._review import Reviews, SuccessRecord, Unjudged
 from kp_middleware.storage._statistics import Funnel, Statistics, ToolUse
@@ -175,7 +175,7 @@ _NEWEST: Final = """
 """
 
 
-class Overviews(Statistics, Reviews):
+class Overviews(Statistics, Reviews, Activities):
     """The numbers and pictures of the runs of one file."""
 
     def overview(self, *, since: str | None = None) -> Overview:
@@ -195,7 +195,7 @@ class Overviews(Statistics, Reviews):
                 removals=removals,
                 successes=self.success_record(first=first),
                 unjudged=self.unjudged(),
-                activity=read_activity(self._connection, since=since),
+                activity=self.activity(since=since),
             )
         finally:
             self._connection.rollback()

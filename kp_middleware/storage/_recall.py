@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kp_middleware.asked import COMPARED
-from kp_middleware.database import Connection
+from kp_middleware.database import Queries
 from kp_middleware.storage._estimates import TOLD_SQL
 
 _SURE: Final = 0.8  # an estimate below this is no knowledge
@@ -87,35 +87,29 @@ class RecallEffect(NamedTuple):
     mean_tokens: float | None  # read and written; None where no model told
 
 
-class RecallTable:
+class RecallTable(Queries):
     """What people said in the runs of one file."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def shares(self, words: Sequence[str]) -> dict[str, float]:
         """Return for each word in which share of the newest runs people said it: never 0 or 1."""
         quoted = {_quoted(word): word for word in words[:_MOST_WORDS]}
-        last, first = self._connection.execute(
-            "SELECT max(trace_seq), max(trace_seq) - ? FROM asked", (_SAMPLE,)
-        ).fetchone()
-        if last is None:
+        first = self._last() - _SAMPLE
+        runs = self._value("SELECT count(*) FROM asked WHERE trace_seq > ?", (first,))
+        if not runs:
             return {}
-        (runs,) = self._connection.execute(
-            "SELECT count(*) FROM asked WHERE trace_seq > ?", (first,)
-        ).fetchone()
-        counts = self._rows(_COUNTS, first=first, words=json.dumps([*quoted]))
+        counts = self._run(_COUNTS, {"first": first, "words": json.dumps([*quoted])})
         least = 2 / (runs + 2)  # a few runs cannot tell which words are rare
         return {quoted[one]: max(least, (count + 0.5) / (runs + 1)) for one, count in counts}
 
     def candidates(
         self, shares: Mapping[str, float], allowed: Question, *, most: int
     ) -> list[Candidate]:
-        """Return the runs whose people's words fit best, the best first."""
-        (runs,) = self._connection.execute(
-            "SELECT coalesce(max(trace_seq), 0) FROM asked"
-        ).fetchone()
-        left, words = _MOST_ROWS, list[str]()
+        """Return the runs whose people's words fit best, the best first.
+
+        Words that most runs have are left out where there are many runs: they tell little, and
+        take long.
+        """
+        runs, left, words = self._last(), _MOST_ROWS, list[str]()
         for word, share in sorted(shares.items(), key=lambda one: one[1]):
             left -= int(share * runs)
             if left < 0 and words:
@@ -123,37 +117,28 @@ class RecallTable:
             words.append(_quoted(word))
         if not words or left < -_MOST_ROWS:
             return []
-        rows = self._rows(_FITTING, query=" OR ".join(words), most=most, **allowed._asdict())
-        return [*map(Candidate._make, rows)]
+        values = {"query": " OR ".join(words), "most": most, **allowed._asdict()}
+        return self._all(Candidate, _FITTING, values)
 
     def has_a_success(self) -> bool:
         """Return whether any run is known, or estimated with some certainty, to have succeeded."""
-        ((is_there,),) = self._rows(_IS_THERE)
-        return bool(is_there)
+        return bool(self._value(_IS_THERE))
 
     def said(self, seqs: Sequence[int]) -> dict[int, str]:
         """Return the beginning of what people said in each of these runs."""
-        return dict(self._rows(_SAID, seqs=json.dumps(seqs)))
+        return dict(self._run(_SAID, {"seqs": json.dumps(seqs)}))
 
     def latest_objectives(self) -> list[str]:
         """Return the objectives of the newest runs."""
-        return latest_objectives(self._connection)
+        sql = "SELECT objective FROM traces ORDER BY seq DESC LIMIT ?"
+        return self._column(sql, (COMPARED,))
 
     def effects(self) -> list[RecallEffect]:
         """Return how runs went with a recall and without, since the first with one."""
-        rows = self._rows(_EFFECTS)
-        return [RecallEffect(bool(recalled), *rest) for recalled, *rest in rows]
+        return self._all(RecallEffect, _EFFECTS)
 
-    def _rows(self, sql: str, **values: object) -> list[Any]:
-        return self._connection.execute(sql, values).fetchall()
-
-
-def latest_objectives(connection: Connection) -> list[str]:
-    """Return the objectives of the newest runs."""
-    rows = connection.execute(
-        "SELECT objective FROM traces ORDER BY seq DESC LIMIT ?", (COMPARED,)
-    ).fetchall()
-    return [objective for (objective,) in rows]
+    def _last(self) -> int:
+        return int(self._value("SELECT coalesce(max(trace_seq), 0) FROM asked"))
 
 
 def _quoted(word: str) -> str:

@@ -10,7 +10,7 @@ from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.instants import instant, to_milliseconds
-from kp_middleware.storage._recall import latest_objectives
+from kp_middleware.storage._recall import RecallTable
 from kp_middleware.storage._records import ENDING, marked
 from kp_middleware.storage._store import LAST_SEQ, EarlierReading, StoredRun
 
@@ -206,7 +206,7 @@ class Traces(Queries):
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
         fields = {"seq": seq, **_row(run)}
-        latest = latest_objectives(self._connection)
+        latest = RecallTable(self._connection).latest_objectives()
         cursor = self._run(
             f"INSERT INTO traces ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",
             (*fields.values(),),
