@@ -180,13 +180,6 @@ class Choices(NamedTuple):
     agents: tuple[str, ...]
 
 
-class _Where(NamedTuple):
-    """An SQL condition on ``t`` and ``o``, and its parameters."""
-
-    sql: str
-    values: Mapping[str, Any]
-
-
 class Listing(Names):
     """Queries for the runs of one file that match some filters."""
 
@@ -200,24 +193,23 @@ class Listing(Names):
 
         Text that FTS5 cannot split into words is searched as a substring, the newest run first.
         """
-        where = self._where(filters)
-        values = {**where.values, "limit": limit, "skip": skip}
+        where, values = self._where(filters)
+        values |= {"limit": limit, "skip": skip}
         if near:
             sides = " UNION ALL ".join(
-                f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where.sql)} LIMIT :limit)"
+                f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where)} LIMIT :limit)"
                 for side in _SIDES
             )
             order = "abs(t.score - t.threshold), f.seq DESC"
             return self._listed(sides, order, values)[:limit]
         if filters.text is None or undivided_words(filters.text):
             return self._listed(
-                f"SELECT t.seq {_FROM} WHERE {where.sql}"
-                " ORDER BY t.seq DESC LIMIT :limit OFFSET :skip",
+                f"SELECT t.seq {_FROM} WHERE {where} ORDER BY t.seq DESC LIMIT :limit OFFSET :skip",
                 "f.seq DESC",
                 values,
                 snippet="NULL" if filters.text is None else _EXCERPT,
             )
-        without_text = self._where(filters._replace(text=None)).sql
+        without_text, _ = self._where(filters._replace(text=None))
         return self._listed(
             f"SELECT t.seq, rank, {_SNIPPET} FROM traces_fts JOIN traces t"
             " ON t.seq = traces_fts.rowid LEFT JOIN outbox o ON o.trace_seq = t.seq"
@@ -238,9 +230,9 @@ class Listing(Names):
         after: str | None = None,
     ) -> RunsPage:
         """Return the matching runs sorted by one of `SORTS`; ``after`` continues a page."""
-        where, key = self._where(filters), SORTS[sort]
+        (where, values), key = self._where(filters), SORTS[sort]
         way, sign = ("DESC", "<") if descending else ("ASC", ">")
-        conditions, values = [where.sql], {**where.values, "limit": limit + 1}
+        conditions, values["limit"] = [where], limit + 1
         if cursor := _cursor(after):
             value, values["seq"] = cursor
             here = f"({key} IS NULL AND t.seq {sign} :seq)"
@@ -294,14 +286,14 @@ class Listing(Names):
 
     def count_runs(self, filters: Filters, *, most: int = COUNTED) -> int:
         """Count the matching runs; return ``most + 1`` if there are more than ``most``."""
-        where = self._where(filters)
-        sql = f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where.sql} LIMIT :most)"
-        return int(self._value(sql, {**where.values, "most": most + 1}))
+        where, values = self._where(filters)
+        sql = f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where} LIMIT :most)"
+        return int(self._value(sql, {**values, "most": most + 1}))
 
     def seqs(self, filters: Filters) -> list[int]:
         """Return the ``seq`` of each matching run, the oldest first."""
-        where = self._where(filters)
-        return self._column(f"SELECT t.seq {_FROM} WHERE {where.sql} ORDER BY t.seq", where.values)
+        where, values = self._where(filters)
+        return self._column(f"SELECT t.seq {_FROM} WHERE {where} ORDER BY t.seq", values)
 
     def runs_at(self, seqs: Collection[int]) -> list[RunSummary]:
         """Return these runs, the oldest first."""
@@ -318,19 +310,20 @@ class Listing(Names):
 
     def _unjudged(self, filters: Filters, most: int) -> list[Candidate]:
         """Return the newest scored matching runs that nobody has judged, the newest first."""
-        where = self._where(filters)
+        where, values = self._where(filters)
         return self._all(
             Candidate,
             "SELECT t.seq, t.decision = 'forward' AND t.visibility <> 'private',"
             " abs(coalesce(t.p_success, 0.5) - 0.5)"
             f" {_FROM} WHERE t.state = 'scored'"
-            f" AND {UNJUDGED} AND {where.sql} ORDER BY t.seq DESC LIMIT :most",
-            {**where.values, "most": most},
+            f" AND {UNJUDGED} AND {where} ORDER BY t.seq DESC LIMIT :most",
+            {**values, "most": most},
         )
 
-    def _where(self, filters: Filters) -> _Where:
+    def _where(self, filters: Filters) -> tuple[str, dict[str, Any]]:
+        """Return an SQL condition on ``t`` and ``o``, and its parameters."""
         table = {**_CONDITIONS, "state": _STATES.get(filters.state or "", "FALSE")}
-        values = {
+        values: dict[str, Any] = {
             name: value
             for name, value in filters._asdict().items()
             if value != Filters._field_defaults[name]
@@ -346,7 +339,7 @@ class Listing(Names):
         elif filters.text is not None:
             values["text"] = self._words(filters.text)
         values["begin"], values["end"] = self.marks
-        return _Where(" AND ".join(conditions) or "TRUE", values)
+        return " AND ".join(conditions) or "TRUE", values
 
     def _words(self, text: str) -> str:
         """Return a text as an FTS5 query: unchanged if it is valid, else quoted word by word."""

@@ -291,7 +291,6 @@ def test_an_empty_file_has_an_overview(connection):
         (),
         (),
         (),
-        (0, 0, 0),
         (0, 0, 0, 0, False),
         (0, 0),
         ((), (), (), ()),
