@@ -26,7 +26,7 @@ from kp_middleware.database._schema import (
     connect,
     schema_of,
 )
-from kp_middleware.database._vectors import VectorTable
+from kp_middleware.database._vectors import StoredVectors, VectorTable
 
 __all__ = [
     "APPLICATION_ID",
@@ -37,6 +37,7 @@ __all__ = [
     "TROUBLE",
     "Connection",
     "Queries",
+    "StoredVectors",
     "Upgrade",
     "VectorTable",
     "alone",
