@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -55,11 +55,6 @@ class Ring:
     def __len__(self) -> int:
         return self._length
 
-    @property
-    def newest_ms(self) -> int:
-        """The time the newest row was added, or 0 if there is none."""
-        return int(self._stamps_ms[(self._head + self._length - 1) % self._capacity]) if self else 0
-
     def append(self, unit: Vector, *, key: str | None, stamp_ms: int, seq: int) -> int | None:
         """Copy a row in, and return the ``seq`` of the evicted row, or None."""
         if not self._capacity:
@@ -80,7 +75,9 @@ class Ring:
         """Copy many rows in; a stamp earlier than the one before it is raised to that."""
         units = np.frombuffer(rows.units, "<f4").reshape(len(rows.seqs), -1)
         count = min(len(rows.seqs), self._capacity)
-        stamps_ms = np.maximum.accumulate([self.newest_ms, *rows.stamps_ms])
+        newest = (self._head + self._length - 1) % max(1, self._capacity)
+        newest_ms = self._stamps_ms[newest] if self else 0
+        stamps_ms = np.maximum.accumulate([newest_ms, *rows.stamps_ms])
         self._drop(max(0, self._length + count - self._capacity))
         taken = len(rows.seqs) - count
         for free in self._slices(self._head + self._length, count):
@@ -119,7 +116,7 @@ class Ring:
             similarity = float(self._similarities[at])
             if found is None or similarity > found.similarity:
                 found = Neighbour(similarity, self._keys[at])
-        return found
+        return found and Neighbour(min(1.0, max(-1.0, found.similarity)), found.key)
 
     def _drop(self, count: int) -> None:
         self._head = (self._head + count) % max(1, self._capacity)
@@ -189,7 +186,8 @@ class VectorCache:
         self._table = None
         if self._connection is not None:
             self._table = VectorTable(self._connection, dimensions)
-            self._forget_expired_rows()
+            if (until_ms := self._expired_ms()) is not None:
+                self._table.forget_all(up_to_ms=until_ms)
 
     @classmethod
     def sharing(
@@ -219,7 +217,7 @@ class VectorCache:
             ValueError: If it has another dimension, or holds NaN or infinity.
         """
         unit = self.unit(vector)
-        with self._lock, self._writing():
+        with self._lock, transaction(self._connection) if self._connection else nullcontext():
             (ring,) = self._current({embedder})
             now_ms = self._now_ms()
             seq = 0
@@ -248,7 +246,9 @@ class VectorCache:
         names = self._names() if embedder is None else {embedder, _UNNAMED}
         with self._lock:
             rings = self._current(names if self._table is not None else names & {*self._rings})
-            found = [near for ring in rings if (near := self._nearest_in(ring, unit)) is not None]
+            for ring in rings:
+                self._expire(ring)
+            found = filter(None, [ring.nearest(unit) for ring in rings])
         return max(found, key=lambda near: near.similarity, default=None)
 
     def max_cosine_similarity(self, query: ArrayLike, *, embedder: str | None = None) -> float:
@@ -311,13 +311,6 @@ class VectorCache:
         stored = [] if self._table is None else self._table.embedders()
         return {*self._rings, *stored}
 
-    def _nearest_in(self, ring: Ring, unit: Vector) -> Neighbour | None:
-        self._expire(ring)
-        found = ring.nearest(unit)
-        if found is None:
-            return None
-        return Neighbour(min(1.0, max(-1.0, found.similarity)), found.key)
-
     def _current(self, embedders: set[str]) -> list[Ring]:
         """Return the rings of embedders, updated with the vectors other processes added."""
         last_seq = 0 if self._table is None else self._table.last_seq()
@@ -352,11 +345,6 @@ class VectorCache:
             self._table.forget(seqs)
         return len(seqs)
 
-    def _forget_expired_rows(self) -> None:
-        until_ms = self._expired_ms()
-        if until_ms is not None and self._table is not None:
-            self._table.forget_all(up_to_ms=until_ms)
-
     def _expired_ms(self) -> int | None:
         """Return the time at or before which entries have expired, or None without a TTL."""
         return None if self.ttl_ms is None else math.floor(self._now_ms() - self.ttl_ms)
@@ -365,9 +353,6 @@ class VectorCache:
         """Return the time, never earlier than before, because entries are ordered by stamp."""
         self._latest_ms = max(self._latest_ms, int(self._clock()))
         return self._latest_ms
-
-    def _writing(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._connection is None else transaction(self._connection)
 
     def unit(self, vector: ArrayLike) -> Vector:
         """Return the vector as it is stored: float32 and of length 1, or all zero.

@@ -53,7 +53,10 @@ class Scorer:
     ) -> None:
         self._embedder = embedder
         self._cache = VectorCache() if cache is None else cache
-        own = {name: _weights(given) for name, given in (profiles or {}).items()}
+        own = {
+            name: given if isinstance(given, Weights) else Weights(**given)
+            for name, given in (profiles or {}).items()
+        }
         self._profiles = {**PROFILES, **own}
         self._look_up_then_add = threading.Lock()
         self._warned = False
@@ -153,10 +156,6 @@ class Scorer:
         if not self._warned:
             self._warned = True
             logger.warning("novelty is 0.5: %s", error)
-
-
-def _weights(given: Weights | Mapping[str, float]) -> Weights:
-    return given if isinstance(given, Weights) else Weights(**given)
 
 
 _scorer: Final = Scorer(embedder=DEFAULT_EMBEDDER)  # nothing is loaded or allocated yet

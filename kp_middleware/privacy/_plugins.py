@@ -238,21 +238,15 @@ def engine(name: str, regions: tuple[str, ...]) -> Engine:
     """Return the engine of a setting such as ``phonenumbers`` or ``gitleaks:rules.toml``."""
     kind, _, argument = name.partition(":")
     try:
-        return _made(name, kind, argument, regions)
+        match kind:  # those in Python get a piece size, Kingfisher has its own time limit
+            case "phonenumbers":
+                return Engine(name, "contact", phone_finder(regions), piece_size=4096)
+            case "kingfisher":
+                return Engine(name, "secret", kingfisher_finder())
+            case "gitleaks":
+                return Engine(name, "secret", gitleaks_finder(argument))
+            case "presidio":
+                return Engine(name, "contact", presidio_finder(argument), piece_size=8192)
     except (MissingExtraError, OSError, ValueError) as error:
         raise RedactionError("engine_missing", f"{name}: {error}") from error
-
-
-def _made(name: str, kind: str, argument: str, regions: tuple[str, ...]) -> Engine:
-    """Create an engine; those in Python get a piece size, Kingfisher has its own time limit."""
-    match kind:
-        case "phonenumbers":
-            return Engine(name, "contact", phone_finder(regions), piece_size=4096)
-        case "kingfisher":
-            return Engine(name, "secret", kingfisher_finder())
-        case "gitleaks":
-            return Engine(name, "secret", gitleaks_finder(argument))
-        case "presidio":
-            return Engine(name, "contact", presidio_finder(argument), piece_size=8192)
-        case _:
-            raise ValueError("there is no such engine")
+    raise RedactionError("engine_missing", f"{name}: there is no such engine")

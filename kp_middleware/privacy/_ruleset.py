@@ -102,10 +102,7 @@ class Ruleset:
     def _member(self, named: str) -> tuple[str, str]:
         """Return the name that a key gives to its value, and the label for all below it."""
         name = PLACEHOLDER.sub("|", named)
-        return "" if self.exempts_key(name) else name, self.blanks(name)
-
-    def exempts_key(self, key: str) -> bool:
-        return _plain(key) in self._allowed_keys
+        return "" if _plain(name) in self._allowed_keys else name, self.blanks(name)
 
     def _plain(self, indexed: IndexedText, *, whole: bool) -> Iterator[Span]:
         """Yield the findings of all rules, or of those that are not of the level ``private``."""

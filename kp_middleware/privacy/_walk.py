@@ -231,7 +231,7 @@ class Walk:
                 inner = self.clean(member, place.under(shown)._replace(blank=""))
             elif place.blank or blank or not self._stays(member):
                 inner = self.clean(member, place.under(shown, name, blank))
-            cleaned[_free(shown, cleaned, numbers)] = inner
+            cleaned[_free(shown, cleaned, numbers) if shown in cleaned else shown] = inner
         return cleaned
 
     def _key(self, key: object, place: Place) -> str:
