@@ -121,8 +121,14 @@ class KPCallbackHandler(BaseCallbackHandler):
         run = self._runs.join(run_id, parent_id)
         if run is None:
             run = self._roots.open(run_id, parent_id, about)
-            if run is not None:
-                self._begin(run, inputs, about.get("metadata") or {})
+            if run is None:
+                return
+            watch_graphs(self)
+            resumption = resumption_of(inputs, about.get("metadata") or {})
+            if resumption is None:
+                run.root.set_objective(inputs)
+            else:
+                run.root.resume(resumption, inputs, run.conversation)
         elif not isinstance(inputs, dict | list) and (resumption := resumption_of(inputs, {})):
             run.root.record_decision(resumption, inputs)
 
@@ -258,15 +264,6 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_retriever_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
         """End a retriever that raised."""
         self._ended_with(self._runs.end(run_id), error)
-
-    def _begin(self, run: Span, inputs: object, metadata: Mapping[str, object]) -> None:
-        """Begin a root with its input, or resume one that waits for a human."""
-        watch_graphs(self)
-        resumption = resumption_of(inputs, metadata)
-        if resumption is None:
-            run.root.set_objective(inputs)
-        else:
-            run.root.resume(resumption, inputs, run.conversation)
 
     def _finish(self, run_id: int, output: object, **about: Any) -> None:
         run = self._runs.finish(run_id, output, **about)

@@ -16,7 +16,6 @@ from kp_middleware.forks import at_fork
 from kp_middleware.recording import (
     ConfidenceEstimate,
     Here,
-    Recorder,
     Recording,
     RootSpan,
     Span,
@@ -145,8 +144,12 @@ class Roots:
         if not self._runs.is_new(run_id, parent_id):
             return None
         metadata = about.get("metadata") or {}
-        outer = captured_recorder() or self._around()
-        recorder = outer or self._kp.start_recording(_framework(metadata, about.get("name")))
+        outer = captured_recorder()
+        if outer is None and (around := self._runs.get(run_id_here())) is not None:
+            outer = around.root.recorder  # in a fallback, LangChain does not name the run around it
+        # LangGraph before 1.1.5 is known by its default name alone
+        is_graph = metadata.get("ls_integration", about.get("name")) in {"langgraph", "LangGraph"}
+        recorder = outer or self._kp.start_recording("langgraph" if is_graph else "langchain")
         if recorder is None:
             self._runs.ignore(run_id)
             return None
@@ -166,23 +169,13 @@ class Roots:
             or self._runs.is_over(parent_id)
         ):
             return self.open(run_id, parent_id, about)
-        if self._runs.is_new(run_id, parent_id):
-            self._warn()
+        if self._runs.is_new(run_id, parent_id) and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "a model or tool is not recorded, because the run around it is unknown; give the "
+                'handler to the outermost call: config={"callbacks": [handler]}'
+            )
         return None
-
-    def _around(self) -> Recorder | None:
-        """Return the recorder of the enclosing run: in a fallback, LangChain does not name it."""
-        run = self._runs.get(run_id_here())
-        return None if run is None else run.root.recorder
-
-    def _warn(self) -> None:
-        if self._has_warned:
-            return
-        self._has_warned = True
-        logger.warning(
-            "a model or tool is not recorded, because the run around it is unknown; give the "
-            'handler to the outermost call: config={"callbacks": [handler]}'
-        )
 
 
 def _name_model(run: Span, metadata: Mapping[str, object]) -> None:
@@ -193,9 +186,3 @@ def _name_model(run: Span, metadata: Mapping[str, object]) -> None:
         run.model = str(name)
         if recorder.model is None and not run.internal:
             recorder.model = bounded_name(name)
-
-
-def _framework(metadata: Mapping[str, object], name: object) -> str:
-    """Return the framework; LangGraph before 1.1.5 is known by its default name alone."""
-    kind = metadata.get("ls_integration", name)
-    return "langgraph" if kind in {"langgraph", "LangGraph"} else "langchain"

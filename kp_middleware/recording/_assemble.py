@@ -66,6 +66,7 @@ def assemble(
     }
     if agent_id is not None:
         metadata["agent_id"] = agent_id
+    source: Source = "extracted" if recorder.is_extracted else "said"
     run = RecordedRun(
         trace=_document(recorder, metadata, steps),
         shape=recorder.log.shape(),
@@ -79,7 +80,7 @@ def assemble(
         input_tokens=recorder.input_tokens,
         output_tokens=recorder.output_tokens,
         facts=tuple(_facts(step, recorder) for step in logged),
-        confidence_source=_confidence_source(recorder),
+        confidence_source=source if recorder.confidence is not None else "assumed",
         success_source="assumed" if recorder.is_success_assumed else "said",
         part=_part(recorder, logged),
         owner=None if recorder.owner is None else fingerprint(str(recorder.owner)),
@@ -136,12 +137,6 @@ def _facts(step: StepFields, recorder: Recorder) -> StepFacts:
         output_tokens=call.output_tokens,
         model_latency_ms=None if call.latency_ms is None else round(call.latency_ms, 3),
     )
-
-
-def _confidence_source(recorder: Recorder) -> Source:
-    if recorder.confidence is None:
-        return "assumed"
-    return "extracted" if recorder.is_extracted else "said"
 
 
 def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None:

@@ -267,8 +267,10 @@ class Recorder:
         self.thread_notes.heard = None  # the agent's own object
         if error is not None:
             self._fail(error, is_noted=is_noted)
-        elif self.success is None:
-            self._stop()
+        elif self.success is None:  # success is assumed if the run is complete
+            if self.unfinished is not None and self.thread_notes.awaits != "human":
+                self.complete, self.error_type = False, self.unfinished
+            self.success, self.is_success_assumed = self.complete, True
         self._errors.clear()  # the agent's own, too
         self._sink(self)
 
@@ -277,14 +279,6 @@ class Recorder:
         self.write, self.later_bytes = shield(write), size_bytes
         sink, self._sink = self._sink, lambda _: None
         sink(self)
-
-    def _stop(self) -> None:
-        """Assume the outcome of a run without error or stated success: success if complete."""
-        if self.unfinished is not None and self.thread_notes.awaits != "human":
-            self.complete = False
-            self.error_type = self.unfinished
-        self.success = self.complete
-        self.is_success_assumed = True
 
     @shield
     def _fail(self, error: BaseException, *, is_noted: bool) -> None:
