@@ -141,7 +141,8 @@ def _reasoning(block: object) -> str:
         case {"type": "reasoning", "summary": str(text)}:
             return text
         case {"type": "reasoning", "summary": [*parts]}:
-            return "\n\n".join(text for part in parts if (text := _summary_text(part)))
+            texts = (part.get("text") for part in parts if isinstance(part, Mapping))
+            return "\n\n".join(text for text in texts if isinstance(text, str) and text)
         case {"type": "reasoning", "summary": {"summary": [*parts]}}:
             return _reasoning({"type": "reasoning", "summary": parts})
         case {"type": "thinking", "thinking": str(text)}:
@@ -151,11 +152,6 @@ def _reasoning(block: object) -> str:
         case {"type": "non_standard", "value": value}:
             return _reasoning(value)
     return ""
-
-
-def _summary_text(part: object) -> str:
-    text = part.get("text") if isinstance(part, Mapping) else None
-    return text if isinstance(text, str) else ""
 
 
 def _served(block: Mapping[str, object], names: dict[str, str]) -> ToolCall | ServedResult | None:
@@ -196,9 +192,9 @@ def _tokens(usage: object) -> tuple[int, int] | None:
 
 
 def told_beside(response: "LLMResult") -> Mapping[str, object]:
-    """Return the metadata of a response, or nothing if its log-probabilities are incomplete.
+    """Return the metadata of a response, or nothing if it has the log-probability of one token.
 
-    LangChain's streaming of version 3 keeps those of the last chunk alone: the full stop's.
+    LangChain's streaming of version 3 keeps that of the last chunk alone: the full stop's.
     """
     if not response.generations or not response.generations[0]:
         return {}
@@ -207,14 +203,7 @@ def told_beside(response: "LLMResult") -> Mapping[str, object]:
     if message is None:
         return generation.generation_info or {}
     about: Mapping[str, object] = message.response_metadata
-    may_be_cut = about.get("output_version") == "v1" and "logprobs" in about
-    return {} if may_be_cut and not _cover(about["logprobs"], message.text) else about
-
-
-def _cover(logprobs: object, text: str) -> bool:
-    """Return whether log-probabilities cover at least half of a text."""
-    match logprobs:
-        case {"content": [*tokens]} | [*tokens]:
-            said = (token.get("token") for token in tokens if isinstance(token, Mapping))
-            return 2 * sum(len(str(token)) for token in said) >= len(text)
-    return False
+    match about:
+        case {"output_version": "v1", "logprobs": {"content": [_]} | [_]}:
+            return {}
+    return about
