@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.errors import MissingExtraError, RegistryRejectedError, RegistryUnavailableError
@@ -133,7 +134,8 @@ def _told(run: ExportedRun) -> Iterator[_Told]:
     is_well = trace.metadata.success or run.state == "incomplete"
     yield _Told(name, _agent(run, trace), began_ns, ended_ns, None if is_well else run.error_type)
     asked = [trace.task.objective]
-    for part in _parts(list(zip(trace.steps, _facts(run, trace), strict=True))):
+    all_facts = chain(run.steps, repeat(StepFacts()))
+    for part in _parts([*zip(trace.steps, all_facts, strict=False)]):
         first, facts = part.steps[0]
         at_ns = began_ns if facts.started_at_s is None else _ns(facts.started_at_s)
         if first.type in _CALLS:
@@ -149,11 +151,6 @@ def _told(run: ExportedRun) -> Iterator[_Told]:
         attributes |= {"gen_ai.agent.name": facts.agent} if facts.agent else {}
         problem = first.output_summary or "" if first.type == "error_recovery" else None
         yield _Told(name, attributes, at_ns, at_ns + int(latency_ms * 1e6), problem)
-
-
-def _facts(run: ExportedRun, trace: ReasoningTrace) -> Sequence[StepFacts]:
-    missing = len(trace.steps) - len(run.steps)
-    return (*run.steps, *[StepFacts()] * missing)[: len(trace.steps)]
 
 
 def _parts(steps: Sequence[tuple[Step, StepFacts]]) -> Iterator[_Part]:

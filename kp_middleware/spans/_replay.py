@@ -6,7 +6,6 @@ from kp_middleware.recording import (
     Message,
     Recorder,
     RootSpan,
-    Span,
     SpanTree,
     ToolCall,
     Turn,
@@ -100,7 +99,11 @@ class _Replay:
         top = self._tree.open(root.id, self._owner)
         try:
             recorder.at(root.started_s)
-            self._note_what_only_the_root_tells(top)
+            told = root.reading
+            is_asked = any(one.reading.asked for one in self._spans if one.kind == "model")
+            if asked := told.task or ("" if is_asked else told.asked):
+                self._owner.record_history((Message("user", asked),), top)
+                self._has_objective = True
             opened = [span for span in self._spans if span is not root and self._write(span)]
             for span in reversed(opened):
                 self._tree.finish(span.id)
@@ -110,13 +113,6 @@ class _Replay:
                 recorder.clock = clock
             elif not recorder.finished:  # by an error of ours: what was noted is kept
                 self._owner.give_up()
-
-    def _note_what_only_the_root_tells(self, top: Span) -> None:
-        told = self._root.reading
-        is_asked = any(one.reading.asked for one in self._spans if one.kind == "model")
-        if asked := told.task or ("" if is_asked else told.asked):
-            self._owner.record_history((Message("user", asked),), top)
-            self._has_objective = True
 
     def _write(self, span: HeldSpan) -> bool:
         """Write the steps of a span, and return whether it stays open for those inside it."""
@@ -160,10 +156,9 @@ class _Replay:
         asked = "" if self._has_objective else told.asked
         messages = (Message("user", asked),) if asked and self._owned else ()
         self._has_objective = self._has_objective or bool(asked)
-        self._tree.start(
+        live = self._tree.start(
             span.id, place.id, "model", told.name, messages=messages, at_s=span.started_s
         )
-        live = self._tree.get(span.id)
         if live is not None and live.place == self._root.place and not self._has_tools:
             self._write_results(told.results)
         turn = None if told.turn is None else self._with_ids(told.turn, span)
@@ -171,12 +166,10 @@ class _Replay:
         says = turn is not None and (turn.thoughts or turn.calls)
         if problem is not None and live is not None and turn is not None and says:
             self._owner.record_turn(turn, live)
-        self._tree.finish(span.id, turn=turn, error=problem, at_s=self._turn_ended_s(span))
-
-    def _turn_ended_s(self, span: HeldSpan) -> float | None:
-        """Return when a turn had ended: the model's span of ADK ends after the tools beside it."""
+        # the model's span of ADK ends after the tools beside it
         tool_s = self._next_tool_s.get(span.number, span.ended_s)
-        return tool_s and span.ended_s and min(span.ended_s, tool_s)
+        at_s = tool_s and span.ended_s and min(span.ended_s, tool_s)
+        self._tree.finish(span.id, turn=turn, error=problem, at_s=at_s)
 
     def _place(self, around: HeldSpan) -> HeldSpan:
         """Return the innermost span with a place in the tree that is no model."""
@@ -281,7 +274,8 @@ class _Replay:
         if problem is not None and problem.type not in CANCELLED:
             self._tree.finish(root.id, error=self._error(problem), at_s=self._ended_s())
             return
-        why = self._cancelled()
+        problems = (span.reading.problem for span in self._spans)
+        why = next((one.type for one in problems if one and one.type in CANCELLED), None)
         if why is not None and self._owned:
             recorder.unfinished = why
         complete = why is None and self._is_complete(told)
@@ -301,10 +295,6 @@ class _Replay:
         """Return the error of the root, or of an agent that is not below a tool."""
         problems = (one.reading.problem for one in (self._root, *self._own_agents()))
         return next(filter(None, problems), None)
-
-    def _cancelled(self) -> str | None:
-        problems = (span.reading.problem for span in self._spans)
-        return next((one.type for one in problems if one and one.type in CANCELLED), None)
 
     def _is_complete(self, told: Reading) -> bool:
         if any(span.ended_s is None for span in self._spans):
