@@ -3,7 +3,7 @@
 import logging
 from typing import Final, Self
 
-from kp_middleware.core.endings import default_confidence
+from kp_middleware.core.endings import Ending, default_confidence
 from kp_middleware.core.evaluation import Evaluation, Run, Terms, Verdict, evaluate
 from kp_middleware.core.formula import Weights
 from kp_middleware.core.gates import Gate, gate_of
@@ -13,7 +13,7 @@ from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._queue import Feedback
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
-from kp_middleware.storage import CANCELLED_BY_HAND, Belief, Outcome, PastRun, Store
+from kp_middleware.storage import CANCELLED_BY_HAND, Belief, PastRun, Store
 
 logger = logging.getLogger("kp_middleware")
 
@@ -61,12 +61,12 @@ class Reevaluation:
             before = self._store.belief(feedback.trace_id)
             if before is None:
                 raise TraceNotFoundError(f"no run has the id {feedback.trace_id[:100]!r}")
-            outcome = _outcome(feedback, before)
-            if _is_known(feedback, before, outcome):
+            ending = _ended(feedback, before.ending)
+            if _is_known(feedback, before, ending):
                 return False
             self._store.add_feedback(
                 before,
-                outcome,
+                ending,
                 given_at=instant(feedback.given_at_s),
                 told=(feedback.success, feedback.confidence),
             )
@@ -143,17 +143,21 @@ class Reevaluation:
         )
 
 
-def _outcome(feedback: Feedback, before: Belief) -> Outcome:
-    success = before.success if feedback.success is None else feedback.success
+def _ended(feedback: Feedback, before: Ending) -> Ending:
+    """Return the ending as it is known after the feedback."""
+    ending = before
+    if feedback.success is not None:
+        ending = ending._replace(success=feedback.success, success_source="feedback")
     if feedback.confidence is not None:
-        return Outcome(success, feedback.confidence)
+        return ending._replace(confidence=feedback.confidence, confidence_source="feedback")
     unsaid = {"assumed", "estimated"} if feedback.success is not None else {"assumed"}
-    if before.confidence_source not in unsaid:
-        return Outcome(success, before.confidence)
-    return Outcome(success, default_confidence(success=success))
+    confidence = default_confidence(success=ending.success)
+    if before.confidence_source not in unsaid or confidence == before.confidence:
+        return ending
+    return ending._replace(confidence=confidence, confidence_source="assumed")
 
 
-def _is_known(feedback: Feedback, before: Belief, outcome: Outcome) -> bool:
+def _is_known(feedback: Feedback, before: Belief, ending: Ending) -> bool:
     """Return whether the same was told last, and is what the trace says: it may be given twice."""
     is_repeated = before.last_told == (feedback.success, feedback.confidence)
-    return is_repeated and outcome == (before.success, before.confidence)
+    return is_repeated and ending[:2] == before.ending[:2]

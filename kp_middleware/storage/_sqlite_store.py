@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kp_middleware.core.endings import Ending
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.core.share import Ranking
 from kp_middleware.database import Connection, Queries, VectorTable, open_to_all, transaction
@@ -22,11 +23,11 @@ from kp_middleware.storage._last_decisions import claim_to_say, read_last_decisi
 from kp_middleware.storage._maintenance import Pruning
 from kp_middleware.storage._outbox_table import OutboxTable
 from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
-from kp_middleware.storage._records import Run
+from kp_middleware.storage._records import ENDING, Run
 from kp_middleware.storage._rescue import rescue
 from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import Counts, Statistics
-from kp_middleware.storage._store import Belief, Outcome, PausedRun, Rescue, Told
+from kp_middleware.storage._store import Belief, PausedRun, Rescue
 from kp_middleware.storage._traces import Traces
 
 if TYPE_CHECKING:
@@ -189,25 +190,24 @@ class SqliteStore(Traces):
 
     def belief(self, trace_id: str) -> Belief | None:
         row = self._row(
-            "SELECT seq, state, success, confidence, confidence_source FROM traces WHERE id = :id"
+            f"SELECT seq, state, {ENDING} FROM traces t WHERE id = :id"
             " OR seq = (SELECT trace_seq FROM aliases WHERE id = :id)",
             {"id": trace_id},
         )
         if row is None:
             return None
-        seq, state, success, confidence, source = row
-        told = self._all(
-            Told,
+        seq, state, success, *rest = row
+        told = self._row(
             "SELECT success, confidence FROM feedback WHERE trace_seq = ?"
             " ORDER BY seq DESC LIMIT 1",
             (seq,),
         )
-        return Belief(seq, state, bool(success), confidence, source, next(iter(told), None))
+        return Belief(seq, state, Ending(bool(success), *rest), told)
 
     def add_feedback(
         self,
         before: Belief,
-        after: Outcome,
+        after: Ending,
         *,
         given_at: str,
         told: tuple[bool | None, float | None],
@@ -215,14 +215,9 @@ class SqliteStore(Traces):
         self._run(
             "INSERT INTO feedback (trace_seq, given_at, success, confidence, success_before,"
             " confidence_before) VALUES (?, ?, ?, ?, ?, ?)",
-            (before.seq, given_at, *told, before.success, before.confidence),
+            (before.seq, given_at, *told, *before.ending[:2]),
         )
-        facts: dict[str, bool | float | str] = {**after._asdict()}
-        if told[0] is not None:
-            facts["success_source"] = "feedback"
-        if told[1] is not None or after.confidence != before.confidence:
-            facts["confidence_source"] = "assumed" if told[1] is None else "feedback"
-        self._save_ending(before.seq, **facts)
+        self._save_ending(before.seq, **after._asdict())
 
     def _pause(self, seq: int, run: "RecordedRun", until: str) -> None:
         if run.part is None:

@@ -76,29 +76,13 @@ class EarlierReading(NamedTuple):
         return now != (self.steps, self.duration_ms, self.success)
 
 
-class Outcome(NamedTuple):
-    """The ending of a run, as far as it is known: success, and the confidence in it."""
-
-    success: bool
-    confidence: float
-
-
-class Told(NamedTuple):
-    """The success and confidence that somebody gave; None for each that was not."""
-
-    success: bool | None
-    confidence: float | None
-
-
 class Belief(NamedTuple):
-    """The stored outcome of a run."""
+    """The stored ending of a run, and the success and confidence that were told of it last."""
 
     seq: int
     state: str
-    success: bool
-    confidence: float
-    confidence_source: str  # ``assumed`` …
-    last_told: Told | None  # by the last feedback
+    ending: Ending
+    last_told: tuple[bool | None, float | None] | None  # None for each that was not given
 
 
 class Rescue(NamedTuple):
@@ -267,16 +251,16 @@ class Store(Protocol):
     def add_feedback(
         self,
         before: Belief,
-        after: Outcome,
+        after: Ending,
         *,
         given_at: str,
         told: tuple[bool | None, float | None],
     ) -> None:
-        """Store feedback, and update the run's outcome.
+        """Store feedback, and update the run's ending.
 
         Args:
-            before: The outcome before.
-            after: The outcome from now on.
+            before: The ending before.
+            after: The ending from now on.
             given_at: An instant.
             told: The success and confidence that were given; None for each that was not.
         """

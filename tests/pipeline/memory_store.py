@@ -8,7 +8,7 @@ from kp_middleware.core.endings import Ending
 from kp_middleware.core.share import Ranking
 from kp_middleware.instants import to_milliseconds
 from kp_middleware.outbox_items import OutboxItem, idempotency_key
-from kp_middleware.storage import Belief, Counts, EarlierReading, Outcome, StoredRun
+from kp_middleware.storage import Belief, Counts, EarlierReading, StoredRun
 
 
 class MemoryRun:
@@ -18,7 +18,8 @@ class MemoryRun:
         self.run = run
         self.state = "recorded" if run.complete else "incomplete"
         self.evaluation = self.reason = None
-        self.outcome = Outcome(run.trace.metadata.success, run.trace.outcome.confidence)
+        told = run.trace.metadata.success, run.trace.outcome.confidence
+        self.ending = Ending(*told, run.success_source, run.confidence_source)
 
 
 class MemoryStore:
@@ -56,7 +57,7 @@ class MemoryStore:
         for seq, one in enumerate(self.runs, start=1):
             if one.run.trace.id == trace_id:
                 began = to_milliseconds(one.run.trace.metadata.created_at)
-                steps, ended = one.run.shape.steps, one.outcome.success
+                steps, ended = one.run.shape.steps, one.ending.success
                 return EarlierReading(seq, began, steps, one.run.duration_ms, ended, False, False)
         return None
 
@@ -105,8 +106,7 @@ class MemoryStore:
         pass
 
     def ending(self, seq):
-        one = self.runs[seq - 1]
-        return Ending(*one.outcome, one.run.success_source, one.run.confidence_source)
+        return self.runs[seq - 1].ending
 
     def estimates(self):
         return None
@@ -121,11 +121,11 @@ class MemoryStore:
     def belief(self, trace_id):
         for seq, one in enumerate(self.runs, start=1):
             if one.run.trace.id == trace_id:
-                return Belief(seq, one.state, *one.outcome, one.run.confidence_source, None)
+                return Belief(seq, one.state, one.ending, None)
         return None
 
     def add_feedback(self, before, after, *, given_at, told):
-        self.runs[before.seq - 1].outcome = after
+        self.runs[before.seq - 1].ending = after
 
     def vectors(self):
         return None
