@@ -33,6 +33,15 @@ class Ending(NamedTuple):
         """True if somebody or something else than the agent told that it succeeded."""
         return self.success and self.success_source in TOLD
 
+    def extracted(self, success: bool, confidence: float) -> "Ending":  # noqa: FBT001 - an outcome
+        """Return it as it was extracted, unless somebody has said how the run ended."""
+        if self.success_source != "assumed":
+            return self
+        ending = self._replace(success=success, success_source="extracted")
+        if self.confidence_source == "said":
+            return ending
+        return ending._replace(confidence=confidence, confidence_source="extracted")
+
     def estimated(self, p: float | None) -> "Ending":
         """Return it with an estimate as its confidence, unless somebody has said one.
 

@@ -224,7 +224,7 @@ class Rescoring:
                 yield "unchanged"
                 return
             if ending != now.ending and not self._is_dry_run:
-                self._store.save_confidence(now.seq, ending.confidence, ending.confidence_source)
+                self._store.save_ending(now.seq, ending)
             self._save(now, evaluation, p_then)
             yield "changed"
             yield from self._followed(now, evaluation.verdict.decision)

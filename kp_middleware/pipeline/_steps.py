@@ -247,7 +247,8 @@ class Stages:
         told = self._judging.told(run, trace)
         if told is not None:
             with self._store.transaction():
-                self._store.extract(seq, success=told >= LIKELY, confidence=told)
+                ending = self._store.ending(seq).extracted(told >= LIKELY, told)
+                self._store.save_ending(seq, ending)
         self._judging.close(run)
 
     def _score_and_queue(
@@ -328,7 +329,7 @@ class Stages:
         self._estimating.save(seq, own, estimate)
         estimated = ending.estimated(p)
         if estimated != ending:
-            self._store.save_confidence(seq, estimated.confidence, estimated.confidence_source)
+            self._store.save_ending(seq, estimated)
         return estimated
 
     def _learn(self, told: Feedback) -> None:

@@ -217,7 +217,7 @@ class SqliteStore(Traces):
             " confidence_before) VALUES (?, ?, ?, ?, ?, ?)",
             (before.seq, given_at, *told, *before.ending[:2]),
         )
-        self._save_ending(before.seq, **after._asdict())
+        self.save_ending(before.seq, after)
 
     def _pause(self, seq: int, run: "RecordedRun", until: str) -> None:
         if run.part is None:

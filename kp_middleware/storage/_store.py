@@ -201,8 +201,8 @@ class Store(Protocol):
     def ending(self, seq: int) -> Ending:
         """Return how a run ended, as far as is known now."""
 
-    def save_confidence(self, seq: int, confidence: float, source: str) -> None:
-        """Replace the confidence of a run, which nobody has said."""
+    def save_ending(self, seq: int, ending: Ending) -> None:
+        """Replace the ending of a run, also in its document."""
 
     def estimates(self) -> EstimateTable | None:
         """Return what the estimate of success learns from; None if nothing is estimated."""
@@ -212,9 +212,6 @@ class Store(Protocol):
 
     def unsaid(self, seq: int) -> str | None:
         """Return the thread's id of a run, else its own, if nobody has said how it ended."""
-
-    def extract(self, seq: int, *, success: bool, confidence: float) -> None:
-        """Store an extracted outcome, unless somebody has said how the run ended."""
 
     def history(self, seq: int, domain: str, *, let_through_at: str | None = None) -> "GateHistory":
         """Return what the gate may know of the runs before one.

@@ -49,7 +49,6 @@ _SHARE_CREDIT: Final = """
 
 
 _RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded' AND shared_seq IS NULL"
-_IN_DOCUMENT: Final = {"success": "$.metadata.success", "confidence": "$.outcome.confidence"}
 
 
 class Traces(Queries):
@@ -156,9 +155,6 @@ class Traces(Queries):
         (ending,) = self._all(Ending, f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))
         return ending
 
-    def save_confidence(self, seq: int, confidence: float, source: str) -> None:
-        self._save_ending(seq, confidence=confidence, confidence_source=source)
-
     def unsaid(self, seq: int) -> str | None:
         thread: str | None = self._value(
             "SELECT coalesce(thread_id, id) FROM traces WHERE seq = ?"
@@ -167,30 +163,16 @@ class Traces(Queries):
         )
         return thread
 
-    def extract(self, seq: int, *, success: bool, confidence: float) -> None:
-        before = self.ending(seq)
-        if before.success_source != "assumed":
-            return
-        source = "extracted"
-        if before.confidence_source == "said":
-            confidence, source = before.confidence, "said"
-        self._save_ending(
-            seq,
-            success=success,
-            success_source="extracted",
-            confidence=confidence,
-            confidence_source=source,
-        )
-
-    def _save_ending(self, seq: int, **facts: bool | float | str) -> None:
-        """Store how a run ended, in its row and in its document."""
-        columns = ", ".join(f"{name} = ?" for name in facts)
-        self._run(f"UPDATE traces SET {columns} WHERE seq = ?", (*facts.values(), seq))
-        said = {name: json.dumps(facts[name]) for name in _IN_DOCUMENT if name in facts}
-        places = ", ".join(f"'{_IN_DOCUMENT[name]}', json(?)" for name in said)
+    def save_ending(self, seq: int, ending: Ending) -> None:
         self._run(
-            f"UPDATE documents SET body = json_set(body, {places}) WHERE trace_seq = ?",
-            (*said.values(), seq),  # as JSON: SQLite's own conversion rounds
+            "UPDATE traces SET success = ?, confidence = ?, success_source = ?,"
+            " confidence_source = ? WHERE seq = ?",
+            (*ending, seq),
+        )
+        self._run(
+            "UPDATE documents SET body = json_set(body, '$.metadata.success', json(?),"
+            " '$.outcome.confidence', json(?)) WHERE trace_seq = ?",
+            (*map(json.dumps, ending[:2]), seq),  # as JSON: SQLite's own conversion rounds
         )
 
     def save_opening(self, seq: int, embedder: str, vector: bytes) -> None:
