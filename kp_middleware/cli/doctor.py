@@ -107,7 +107,7 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
     gate = gate_of(settings).name
     try:
         with History.open(path) as history:
-            count, soundness = history.count(), history.check_soundness(limit_s=2)
+            count, soundness = history.counts().recorded, history.check_soundness(limit_s=2)
             last, unjudged = history.last_decisions(), history.unjudged()
             without, of = history.without_tokens()
     except TROUBLE as error:

@@ -72,14 +72,11 @@ _TAKEN: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 @contextmanager
 def alone(lock: Path, *, waits: bool) -> Iterator[bool]:
     """Hold an exclusive SQLite lock; yield whether, as always on a drive without file locks."""
-    with closing(_opened(lock, wait_s=_LOOK_UP_S if waits else 0.0)) as connection:
+    wait_s = _LOOK_UP_S if waits else 0.0
+    with closing(sqlite3.connect(lock, timeout=wait_s, isolation_level=None)) as connection:
         while (taken := not _locked(connection)) and waits:
             pass
         yield not taken
-
-
-def _opened(lock: Path, *, wait_s: float) -> sqlite3.Connection:
-    return sqlite3.connect(lock, timeout=wait_s, isolation_level=None)
 
 
 def _locked(connection: sqlite3.Connection) -> bool:

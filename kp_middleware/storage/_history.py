@@ -12,7 +12,7 @@ from kp_middleware.database import connect
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
-from kp_middleware.storage._listing import Filters, Listing, Tail
+from kp_middleware.storage._listing import FROM, Filters, Listing, Tail
 from kp_middleware.storage._maintenance import Maintenance
 from kp_middleware.storage._outbox_admin import Entry, OutboxAdmin
 from kp_middleware.storage._outbox_table import Queue
@@ -26,7 +26,14 @@ from kp_middleware.storage._records import (
     marked,
     run_of,
 )
-from kp_middleware.storage._review import RECENT, ReviewItem, asked_first, review_item
+from kp_middleware.storage._review import (
+    RECENT,
+    UNJUDGED,
+    ReviewItem,
+    Unsure,
+    asked_first,
+    review_item,
+)
 from kp_middleware.storage._shared_runs import SharedRuns, Unshared
 
 _ALL: Final = Filters()
@@ -96,7 +103,14 @@ class History(Listing, Overviews, Maintenance):
 
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
         """Return the runs to ask a person about, the first one first."""
-        chosen = asked_first(self._unjudged(filters, RECENT), limit)
+        where, values = self._where(filters)
+        sql = f"""
+            SELECT t.seq, t.decision = 'forward' AND t.visibility <> 'private',
+                   abs(coalesce(t.p_success, 0.5) - 0.5)
+            {FROM} WHERE t.state = 'scored' AND {UNJUDGED} AND {where}
+            ORDER BY t.seq DESC LIMIT {RECENT}
+        """
+        chosen = asked_first(self._all(Unsure, sql, values), limit)
         return [review_item(self.run(one.seq), is_forwarded=one.is_forwarded) for one in chosen]
 
     def tail(self, *, first: int = 0) -> Tail:

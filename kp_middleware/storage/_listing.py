@@ -10,7 +10,6 @@ from kp_middleware.database import DISTINCT, Connection, Queries, beginning_with
 from kp_middleware.reasons import reason_text
 from kp_middleware.storage._names import Names
 from kp_middleware.storage._records import Embedding, RunSummary
-from kp_middleware.storage._review import UNJUDGED, Candidate
 
 _UNDIVIDED: Final = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2190-\u2bff\u3040-\u30ff\u3400-\u9fff"
@@ -67,7 +66,7 @@ _COLUMNS: Final = (
     " coalesce(t.success_source, 'assumed'), t.input_tokens + t.output_tokens,"
     " t.novelty, t.reason_args"
 )
-_FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
+FROM: Final = "FROM traces t LEFT JOIN outbox o ON o.trace_seq = t.seq"
 _SNIPPET: Final = "snippet(traces_fts, -1, :begin, :end, '…', 16) AS snippet"
 _ANYWHERE: Final = "(t.objective LIKE :{0} ESCAPE '!' OR t.result_summary LIKE :{0} ESCAPE '!')"
 _EXCERPT: Final = """
@@ -197,14 +196,14 @@ class Listing(Names):
         values |= {"limit": limit, "skip": skip}
         if near:
             sides = " UNION ALL ".join(
-                f"SELECT * FROM (SELECT t.seq {_FROM} WHERE {side.format(where)} LIMIT :limit)"
+                f"SELECT * FROM (SELECT t.seq {FROM} WHERE {side.format(where)} LIMIT :limit)"
                 for side in _SIDES
             )
             order = "abs(t.score - t.threshold), f.seq DESC"
             return self._listed(sides, order, values)[:limit]
         if filters.text is None or undivided_words(filters.text):
             return self._listed(
-                f"SELECT t.seq {_FROM} WHERE {where} ORDER BY t.seq DESC LIMIT :limit OFFSET :skip",
+                f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq DESC LIMIT :limit OFFSET :skip",
                 "f.seq DESC",
                 values,
                 snippet="NULL" if filters.text is None else _EXCERPT,
@@ -241,7 +240,7 @@ class Listing(Names):
                 here = f"({key} IS NULL OR ({key}, t.seq) {sign} (:value, :seq))"
             conditions.append(here)
         rows = self._run(
-            f"SELECT t.seq, {key} {_FROM} WHERE {' AND '.join(conditions)}"
+            f"SELECT t.seq, {key} {FROM} WHERE {' AND '.join(conditions)}"
             f" ORDER BY {key} {way} NULLS LAST, t.seq {way} LIMIT :limit",
             values,
         ).fetchall()
@@ -287,13 +286,13 @@ class Listing(Names):
     def count_runs(self, filters: Filters, *, most: int = COUNTED) -> int:
         """Count the matching runs; return ``most + 1`` if there are more than ``most``."""
         where, values = self._where(filters)
-        sql = f"SELECT count(*) FROM (SELECT 1 {_FROM} WHERE {where} LIMIT :most)"
+        sql = f"SELECT count(*) FROM (SELECT 1 {FROM} WHERE {where} LIMIT :most)"
         return int(self._value(sql, {**values, "most": most + 1}))
 
     def seqs(self, filters: Filters) -> list[int]:
         """Return the ``seq`` of each matching run, the oldest first."""
         where, values = self._where(filters)
-        return self._column(f"SELECT t.seq {_FROM} WHERE {where} ORDER BY t.seq", values)
+        return self._column(f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq", values)
 
     def runs_at(self, seqs: Collection[int]) -> list[RunSummary]:
         """Return these runs, the oldest first."""
@@ -307,18 +306,6 @@ class Listing(Names):
             (json.dumps([*seqs]),),
         )
         return {seq: Embedding(*embedding) for seq, *embedding in rows}
-
-    def _unjudged(self, filters: Filters, most: int) -> list[Candidate]:
-        """Return the newest scored matching runs that nobody has judged, the newest first."""
-        where, values = self._where(filters)
-        return self._all(
-            Candidate,
-            "SELECT t.seq, t.decision = 'forward' AND t.visibility <> 'private',"
-            " abs(coalesce(t.p_success, 0.5) - 0.5)"
-            f" {_FROM} WHERE t.state = 'scored'"
-            f" AND {UNJUDGED} AND {where} ORDER BY t.seq DESC LIMIT :most",
-            {**values, "most": most},
-        )
 
     def _where(self, filters: Filters) -> tuple[str, dict[str, Any]]:
         """Return an SQL condition on ``t`` and ``o``, and its parameters."""

@@ -23,10 +23,6 @@ _BEGINNING: Final = """
 class Names(Queries):
     """The runs of one file by their names."""
 
-    def count(self) -> int:
-        """Count the stored runs."""
-        return int(self._value("SELECT count(*) FROM traces"))
-
     def find(self, name: str) -> int:
         """Return the ``seq`` of the run with this id prefix, with or without ``kp:trace:``.
 

@@ -61,7 +61,7 @@ class ReviewItem:
     p_reasons: tuple[tuple[str, float, float], ...] = ()
 
 
-class Candidate(NamedTuple):
+class Unsure(NamedTuple):
     """A scored run that nobody has judged."""
 
     seq: int
@@ -137,7 +137,7 @@ class Reviews(Queries):
         return known
 
 
-def asked_first(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
+def asked_first(candidates: Sequence[Unsure], limit: int) -> list[Unsure]:
     """Return which runs to ask about: those that leave, the newest first, then the doubtful."""
     going = [one for one in candidates if one.is_forwarded]
     others = [one for one in candidates if not one.is_forwarded]

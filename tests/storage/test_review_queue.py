@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kp_middleware.storage import StepRecord
-from kp_middleware.storage._review import Candidate, asked_first, way_of
+from kp_middleware.storage._review import Unsure, asked_first, way_of
 
 SURENESS = st.floats(0, 0.5)
 CANDIDATES = st.lists(st.tuples(st.booleans(), SURENESS), max_size=30).map(
-    lambda rows: [Candidate(seq, *row) for seq, row in enumerate(rows)]
+    lambda rows: [Unsure(seq, *row) for seq, row in enumerate(rows)]
 )
 TEXTS = st.none() | st.text(max_size=300)
 TYPES = st.sampled_from(["thought", "tool_call", "observation", "error_recovery"])
