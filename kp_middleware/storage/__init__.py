@@ -64,7 +64,6 @@ from kp_middleware.storage._past_runs import (
 )
 from kp_middleware.storage._recall import Candidate, Question
 from kp_middleware.storage._records import (
-    AdjacentTraces,
     Embedding,
     FeedbackRecord,
     OutboxItemSummary,
@@ -110,7 +109,6 @@ __all__ = [
     "STATES",
     "STILL_SENT",
     "TROUBLE",
-    "AdjacentTraces",
     "AgentPace",
     "Asking",
     "Belief",

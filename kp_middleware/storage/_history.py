@@ -19,7 +19,6 @@ from kp_middleware.storage._outbox_table import Queue
 from kp_middleware.storage._overview import Overviews
 from kp_middleware.storage._recall import RecallTable
 from kp_middleware.storage._records import (
-    AdjacentTraces,
     OutboxItemSummary,
     Run,
     SimilarRun,
@@ -91,15 +90,14 @@ class History(Listing, Overviews, Maintenance):
         )
         return body
 
-    def adjacent(self, seq: int) -> AdjacentTraces:
+    def adjacent(self, seq: int) -> tuple[str | None, str | None]:
         """Return the ids of the runs recorded just before and just after one."""
-        (found,) = self._all(
-            AdjacentTraces,
+        earlier, later = self._row(
             "SELECT (SELECT id FROM traces WHERE seq < :seq ORDER BY seq DESC LIMIT 1),"
             " (SELECT id FROM traces WHERE seq > :seq ORDER BY seq LIMIT 1)",
             {"seq": seq},
         )
-        return found
+        return earlier, later
 
     def to_review(self, filters: Filters = _ALL, *, limit: int) -> list[ReviewItem]:
         """Return the runs to ask a person about, the first one first."""

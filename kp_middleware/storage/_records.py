@@ -93,13 +93,6 @@ class SimilarRun(NamedTuple):
     run: RunSummary
 
 
-class AdjacentTraces(NamedTuple):
-    """The ids of the traces recorded just before and just after a trace; None if there is none."""
-
-    earlier: str | None  # None: there is none
-    later: str | None
-
-
 class OutboxItemSummary(NamedTuple):
     """An outbox item without its body."""
 

@@ -24,7 +24,6 @@ from markupsafe import Markup
 from kp_middleware.errors import KnowledgePulseError, TraceNotFoundError
 from kp_middleware.storage import (
     TROUBLE,
-    AdjacentTraces,
     Database,
     History,
     Run,
@@ -209,7 +208,7 @@ async def trace(datasette: "Datasette", request: "Request") -> Response:
         )
         content = trace_html(full, links, domains=history.domains(), prices=prices)
         command = f"kp-middleware show {quote(short_id(run.id))}"  # an id may be anybody's making
-        ways = _beside(run, history.adjacent(seq), links)
+        ways = _beside(run, *history.adjacent(seq), links)
         title = f"Run {short_id(run.id)}"
         return Page(title, content, beside=ways, command=command, notice=prices.problem)
 
@@ -333,12 +332,14 @@ async def theme(datasette: "Datasette", request: "Request") -> Response:
     return response
 
 
-def _beside(run: Run, beside: AdjacentTraces, links: Addresses) -> tuple[tuple[str, str], ...]:
+def _beside(
+    run: Run, earlier: str | None, later: str | None, links: Addresses
+) -> tuple[tuple[str, str], ...]:
     """Return the ways to what is beside a run: its neighbours, its conversation, its rows."""
     nearest = run.scoring and run.scoring.nearest_seq and run.scoring.nearest_id
     ways = {
-        "← Earlier": beside.earlier and links.trace(beside.earlier),
-        "Later →": beside.later and links.trace(beside.later),
+        "← Earlier": earlier and links.trace(earlier),
+        "Later →": later and links.trace(later),
         "Compare with the nearest": nearest and links.compare(nearest, run.id),
         "Conversation": run.thread_id and links.conversation(run.thread_id),
         "Markdown": f"{links.trace(run.id)}.md",

@@ -162,7 +162,7 @@ def test_a_score_is_written_with_everything_that_led_to_it(store, history, keep)
     assert store.stored(seq).score == 0.7
 
 
-def test_a_neighbour_that_is_not_in_the_file_is_known_by_its_similarity_alone(store, history, keep):
+def test_a_neighbour_that_is_not_in_the_file_is_known_by_its_id(store, history, keep):
     seq = keep()
 
     store.save_evaluation(
@@ -170,7 +170,7 @@ def test_a_neighbour_that_is_not_in_the_file_is_known_by_its_similarity_alone(st
     )
 
     row = run_as_json(history.run(seq))
-    assert (row["nearest_id"], row["nearest_similarity"]) == (None, 0.9)
+    assert (row["nearest_id"], row["nearest_similarity"]) == ("kp:trace:gone", 0.9)
 
 
 def test_a_run_is_scored_once(store, keep):
