@@ -32,6 +32,7 @@ from kp_middleware.settings import Settings
 from kp_middleware.settings_sources import unknown_variables
 from kp_middleware.sharing import Examination, Link, examine
 from kp_middleware.storage import SQLITE_VERSION, TROUBLE, History, in_words, open_to_all
+from kp_middleware.views.successes import unjudged_in_words
 from kp_middleware.views.wording import counted, one_line
 
 _CLOCK_S: Final = 5.0
@@ -121,7 +122,7 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
     detail = last.in_words() if gate == last.gate else f"{gate} from now on; {last.in_words()}"
     yield Finding("gate", ok=True, detail=detail, warning=last.is_dry)
     if unjudged.unjudged:
-        yield Finding("review", ok=True, detail=unjudged.in_words())
+        yield Finding("review", ok=True, detail=unjudged_in_words(unjudged))
     if without:
         detail = (
             f"{without:,} of {of:,} runs with a model have no token counts: some models report"

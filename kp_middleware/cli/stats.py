@@ -24,7 +24,7 @@ from kp_middleware.cli.user_settings import file_trouble, pass_db, shared_url, w
 from kp_middleware.storage import GateCounts, GroupCounts, History, ScoreSlices, ToolUse
 from kp_middleware.views.delivery import find_obstacles
 from kp_middleware.views.shared_log import SharedLogView
-from kp_middleware.views.successes import success_warning, successes_as_json
+from kp_middleware.views.successes import success_warning, successes_as_json, unjudged_in_words
 from kp_middleware.views.wording import minute, one_line
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _status(db: Path) -> Row:
         "sending": [one.as_row() for one in obstacles.sending],
         "exporters": exporters,
         "shared": None if log is None else log.as_row(),
-        "review": {**unjudged._asdict(), "in_words": unjudged.in_words()},
+        "review": {**unjudged._asdict(), "in_words": unjudged_in_words(unjudged)},
         "successes": successes_as_json(record, unjudged),
         "troubles": troubles,
     }

@@ -75,18 +75,6 @@ class Unjudged(NamedTuple):
     unjudged: int
     forwarded: int
 
-    def in_words(self) -> str:
-        """Say what a review would be about, and how to begin."""
-        if not self.unjudged:
-            return "nothing to review"
-        if self.unjudged == self.forwarded:
-            runs = "run" if self.forwarded == 1 else "runs"
-            told = f"{self.forwarded:,} {runs} passed the gate and"
-        else:
-            told = f"{self.unjudged:,} of the last {self.forwarded:,} runs that passed the gate"
-        verb = "is" if self.unjudged == 1 else "are"
-        return f"{told} {verb} not reviewed yet: kp-middleware review"
-
 
 class SuccessRecord(NamedTuple):
     """How often those scored runs succeeded of which it was told how they ended."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kp_middleware.storage import RunEstimate, SuccessRecord, Unjudged
+from kp_middleware.views.wording import counted
 
 _SILENCE: Final = 50  # forwarded runs of which nobody has said anything
 _REVIEW: Final = "kp-middleware review"
@@ -40,6 +41,17 @@ def estimate_in_words(estimate: RunEstimate) -> str:
         return told
     right = f"right on {estimate.right:,} of {estimate.known:,}"
     return f"{told} So far {right}; guessing the base rate: {estimate.base_right:,}."
+
+
+def unjudged_in_words(found: Unjudged) -> str:
+    """Say what a review would be about, and how to begin."""
+    if not found.unjudged:
+        return "nothing to review"
+    if found.unjudged == found.forwarded:
+        told = f"{counted(found.forwarded, 'run')} passed the gate and"
+    else:
+        told = f"{found.unjudged:,} of the last {found.forwarded:,} runs that passed the gate"
+    return f"{told} {'is' if found.unjudged == 1 else 'are'} not reviewed yet: {_REVIEW}"
 
 
 def successes_in_words(record: SuccessRecord, unjudged: Unjudged) -> tuple[str, ...]:
