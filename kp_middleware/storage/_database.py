@@ -247,15 +247,11 @@ class Database:
         """The connection, if the fork could not close it."""
         return self._connection
 
-    def _own(self) -> sqlite3.Connection | None:
-        """Return the connection in this thread's own transaction, which holds the locks."""
-        is_ours = self._owner == (os.getpid(), threading.get_ident())
-        return self._connection if is_ours else None
-
     @contextmanager
     def _used(self) -> Iterator[sqlite3.Connection]:
-        if (own := self._own()) is not None:
-            try:
+        own = self._connection
+        if own is not None and self._owner == (os.getpid(), threading.get_ident()):
+            try:  # in this thread's own transaction, which holds the locks
                 yield own
             finally:
                 if not own.in_transaction:
