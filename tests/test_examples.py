@@ -46,7 +46,7 @@ def test_an_example_answers_and_its_runs_are_scored(run_example, tmp_path, name)
     with closing(connect(tmp_path / "kp.db", read_only=True)) as connection:
         history = History(connection)
         newest = run_as_json(history.run(history.find("@last")))
-        count = history.count()
+        count = history.counts().recorded
     assert answer in printed
     assert (count, newest["state"]) == (runs, "scored")
     assert newest["embedder"].startswith("all-MiniLM-L6-v2")

@@ -132,7 +132,7 @@ def test_the_newest_come_first_and_no_more_than_asked_for(history, keep):
     [keep(name) for name in "abc"]
 
     assert objectives(history.runs(limit=2)) == ["c", "b"]
-    assert history.count() == 3
+    assert history.counts().recorded == 3
 
 
 def test_a_row_of_the_list_says_where_the_trace_is_and_why(history, outbox, keep):

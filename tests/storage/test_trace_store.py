@@ -95,7 +95,7 @@ def test_a_trace_that_is_stored_is_not_stored_again(store, history):
     seqs = store.record(told), store.record(again)
 
     assert seqs[0] == seqs[1]
-    assert history.count() == 1
+    assert history.counts().recorded == 1
     assert history.run(seqs[0]).objective == "first"
 
 
