@@ -114,7 +114,6 @@ def calibrate(
 
 
 def _gate_setting(typed: str) -> float | str:
-    """Check a threshold as the setting of that name does."""
     threshold: float | str = typed_settings({"threshold": typed}).threshold
     return threshold
 
@@ -161,7 +160,6 @@ def _setting(one: SettingView, found: Calibration) -> Row:
 
 
 def _advice(found: Calibration) -> str:
-    """Return which setting is recommended and why."""
     best, needed = found.recommended, found.runs_needed
     share = f"A share needs {needed} runs of a domain; until then, {DEFAULT_THRESHOLD:g} applies."
     if best is None:
@@ -177,7 +175,6 @@ def _advice(found: Calibration) -> str:
 
 
 def _typed(setting: float | str) -> str:
-    """Return a setting as it is typed in a shell."""
     return exact(setting) if isinstance(setting, float) else f'"{setting}"'
 
 

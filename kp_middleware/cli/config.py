@@ -1,9 +1,7 @@
 """The ``config`` commands: show settings and their sources, and change them."""
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable
 from inspect import getdoc
 from pathlib import Path
@@ -14,7 +12,7 @@ import click
 from kp_middleware import locations
 from kp_middleware.cli.console import Row
 from kp_middleware.cli.options import Completed, DefaultGroup, items
-from kp_middleware.cli.rows import Output, json_option, output_options, print_json
+from kp_middleware.cli.rows import Output, json_option, new_file, output_options, print_json
 from kp_middleware.cli.user_settings import named_file, typed_settings, wrong_settings
 from kp_middleware.views.wording import cut, one_line
 
@@ -138,14 +136,16 @@ def write_setting(path: Path, name: str, text: str) -> Any:
 
     if name in _ELSEWHERE:
         raise click.ClickException(_ELSEWHERE[name].format(path=path))
-    value = _checked(name, text)
+    if name == "enabled":  # KP_ENABLED=false wins over any keyword
+        value = click.BOOL.convert(text, None, None)
+    else:
+        value = typed_settings({name: text}).model_dump(mode="json")[name]
     locations.settings_lines()  # says why, where it cannot be read
     document = tomlkit.parse(path.read_bytes().decode() if path.exists() else "")
     document[name] = value
-    try:
-        _replace(path, tomlkit.dumps(document))
-    except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+    path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with new_file(path, force=True) as unfinished:
+        unfinished.write_bytes(tomlkit.dumps(document).encode())
     return value
 
 
@@ -159,47 +159,15 @@ def tell_what_wins(name: str) -> None:
 
 
 def _settings(db: Path | None) -> list[Row]:
-    """Return each setting with its value in JSON form, its origin and its description."""
     from kp_middleware.settings import outside_origins
 
     named: dict[str, Any] = {"db": db} if db else {}
     values = typed_settings(named).model_dump(mode="json")
     origins, told = outside_origins() | dict.fromkeys(named, "--db"), descriptions()
     return [
-        {
-            "setting": name,
-            "value": value,
-            "origin": origins.get(name, "default"),
-            "description": told[name],
-        }
+        dict(zip(_COLUMNS, (name, value, origins.get(name, "default"), told[name]), strict=True))
         for name, value in values.items()
     ]
-
-
-def _checked(name: str, text: str) -> Any:
-    if name == "enabled":
-        return _without_the_variable(text)
-    return typed_settings({name: text}).model_dump(mode="json")[name]
-
-
-def _without_the_variable(text: str) -> bool:
-    """Parse ``enabled`` without the variable: ``KP_ENABLED=false`` wins over any keyword."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(bool).validate_python(text)
-    except ValidationError as error:
-        raise click.ClickException("enabled: type true or false") from error
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace a file atomically; a symbolic link stays one."""
-    path = path.resolve()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text.encode())
-    Path(name).replace(path)
 
 
 def _raise_for(wrong: list[str]) -> None:
@@ -218,10 +186,6 @@ def _for_people(row: Row) -> Row:
 
 
 def _text(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case str():
-            return value
-        case _:
-            return json.dumps(value, ensure_ascii=False)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)

@@ -188,11 +188,7 @@ def print_table(
         others = sum(wide[name] + _GAP for name in columns if name != text)
         wide[text] = min(wide[text], max(room - others, int(room * _TEXT_SHARE)))
     table = Table(
-        box=None,
-        header_style="bold",
-        padding=(0, _GAP, 0, 0),
-        pad_edge=False,
-        show_header=headers,
+        box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False, show_header=headers
     )
     for name in columns:
         wraps = name == text and name != columns[-1]

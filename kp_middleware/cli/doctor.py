@@ -79,7 +79,6 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
 
 
 def _examine(db: Path | None) -> Iterator[Finding]:
-    """Check settings, file, gate, model, redaction, registry and log, one after another."""
     settings = typed_settings({"db": db} if db else {})
     path = settings.db.expanduser()
     if settings.problems:
@@ -198,7 +197,6 @@ def _registry(settings: Settings) -> Finding:
 
 
 def _shared_log(url: str) -> Iterator[Finding]:
-    """Write to the shared log and roll back."""
     try:
         with closing(Link(url, "doctor")) as link:
             found, shown = examine(link), link.shown

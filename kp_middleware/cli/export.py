@@ -127,7 +127,6 @@ def export(
 def _write(
     dataset: "Dataset", out: Path, suffix: str | None, *, db: Path, force: bool, why_empty: str
 ) -> None:
-    """Write a dataset and its manifest."""
     out = out.expanduser().absolute()
     manifest = out.parent / "manifest.json"
     if out == manifest:
@@ -210,7 +209,6 @@ def _write_skills(dataset: "Dataset", folder: Path) -> None:
 
 
 def _tell_what_is_missing(dataset: "Dataset", done: str) -> None:
-    """Say what was left out; exit with 6 if some could not be redacted, or not even be read."""
     if dataset.left_out:
         cut = " (--with-cut includes those)" if dataset.left_out["cut"] else ""
         hint(f"left out: {in_words(dataset.left_out)}{cut}")

@@ -4,6 +4,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from kp_middleware.storage import Database, Highlight, History, SqliteStore
 from kp_middleware.views.wording import counted, day, printable, short_id, shortened
 
 if TYPE_CHECKING:
-    from kp_middleware.pipeline import Import, Wanted
+    from kp_middleware.pipeline import Wanted
 
 _REASONS: Final = {
     "not_json": "not JSON (perhaps the session is still being written)",
@@ -132,7 +133,6 @@ def import_(
 
 
 def _transcript(said: str) -> Path:
-    """Return the transcript that a hook of Claude Code names."""
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         path = json.loads(said)["transcript_path"]
         if "\0" not in path and Path(path).expanduser().is_file():
@@ -161,29 +161,20 @@ def _import(file: Database, db: Path, wanted: "Wanted", *, dry_run: bool) -> dic
     settings = read_settings(db)
     embedder = shared_embedder(settings.embedder)
     with Import(SqliteStore(file), settings, embedder, wanted) as importing:
-        _run_out(progress(importing.read(), total=None, what="runs read"))
+        deque(progress(importing.read(), total=None, what="runs read"), maxlen=0)
         found = importing.found
         if not dry_run and (found.new or importing.has_unscored):
             with suppress(EmbedderUnavailableError):  # a warning tells of it
                 wait_for_model(embedder)
-            _write(importing, found.new)
+            try:
+                deque(progress(importing.score_left(), total=None, what="runs scored"), maxlen=0)
+                with Progress("runs imported") as shown:
+                    for done in importing.write():
+                        shown.reach(done, found.new)
+            except KeyboardInterrupt:
+                hint("stopped: the same command continues here")
+                raise
         return {"dry_run": dry_run, "imported": 0 if dry_run else found.new, **found._asdict()}
-
-
-def _write(importing: "Import", remaining: int) -> None:
-    try:
-        _run_out(progress(importing.score_left(), total=None, what="runs scored"))
-        with Progress("runs imported") as shown:
-            for done in importing.write():
-                shown.reach(done, remaining)
-    except KeyboardInterrupt:
-        hint("stopped: the same command continues here")
-        raise
-
-
-def _run_out(steps: Iterator[object]) -> None:
-    for _ in steps:
-        pass
 
 
 def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") -> None:
@@ -202,10 +193,8 @@ def _tell(result: Row, found: list[list[Highlight]] | None, wanted: "Wanted") ->
     if found is None:
         click.echo("  nothing was imported: this was a dry run")
         return
-    may_leave = (
-        "they are sent if they clear the gate" if wanted.shareable else "private: never sent"
-    )
-    click.echo(f"  {may_leave}")
+    goes = "they are sent if they clear the gate" if wanted.shareable else "private: never sent"
+    click.echo(f"  {goes}")
     for (name, figure), rows in zip(_HIGHLIGHTS, found, strict=True):
         if rows:
             show("", f"  {name}")

@@ -42,12 +42,9 @@ _SECTIONS: Final = {
         "prune": "maintenance",
     },
     "Set up": {"demo": "demo", "doctor": "doctor", "config": "config"},
-}
-"""The module of each command, by section of ``--help``."""
-
+}  # the module of each command, by section of --help
 _FAMILIES: Final = {name: one for of in _SECTIONS.values() for name, one in of.items()}
-_NAMES: Final = {"import": "import_", "list": "list_", "show": "show_"}
-"""Functions that are not named as their command is."""
+_NAMES: Final = {"import": "import_", "list": "list_", "show": "show_"}  # of functions
 
 
 class _Main(DefaultGroup):
@@ -64,17 +61,15 @@ class _Main(DefaultGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, _FAMILIES))
+        room = formatter.width - width - 6
         for title, names in _SECTIONS.items():
-            commands = [(name, self.get_command(ctx, name)) for name in names]
-            room = formatter.width - width - 6
+            told = [
+                (name.ljust(width), one.get_short_help_str(room))
+                for name in names
+                if (one := self.get_command(ctx, name))
+            ]
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (name.ljust(width), one.get_short_help_str(room))
-                        for name, one in commands
-                        if one
-                    ]
-                )
+                formatter.write_dl(told)
 
     def main(self, *values: Any, **more: Any) -> Any:
         prepare_streams()
@@ -120,11 +115,7 @@ def _with_common_options(command: click.Command) -> click.Command:
     return command
 
 
-@click.group(
-    cls=_Main,
-    default="list",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.group(cls=_Main, default="list", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kp-middleware", message="%(version)s")
 def main() -> None:
     """Inspect the runs of your agents: scores, decisions, and what was sent.

@@ -1,14 +1,14 @@
 """The commands that change stored runs: back up, migrate, prune, rescore, feedback."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kp_middleware.cli.console import Progress, Row, hint, progress
+from kp_middleware.cli.console import Progress, cell, hint, progress
 from kp_middleware.cli.options import (
     UNIT,
     domain_option,
@@ -29,7 +29,6 @@ from kp_middleware.storage import (
     Database,
     History,
     PastRuns,
-    PruneSelection,
     Pruning,
     Run,
     Selection,
@@ -137,15 +136,25 @@ def prune(
         doomed = pruning.doomed(before=older, **rules)
         count, counts = pruning.count(doomed), history.counts()
         before = db.stat().st_size
-        recorded = counts.recorded
         if yes:
-            count = sum(_removed(pruning, doomed, count))
+            batches = progress(pruning.batches(doomed), total=count, what="runs removed", size=int)
+            count = 0
+            for removed in batches:
+                count += removed
+                time.sleep(_GIVE_WAY_S)  # others want to write, too
             if shrink:
                 vacuum(file)
-    sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
-    result = {"dry_run": not yes, "removed": count, "kept": recorded - count, **sizes}
-    _tell_pruned(result, as_json=as_json, shrink=shrink)
-    if not count and recorded:
+    kept = counts.recorded - count
+    if as_json:
+        sizes = {"size_bytes_before": before, "size_bytes": db.stat().st_size}
+        print_json({"dry_run": not yes, "removed": count, "kept": kept, **sizes})
+    else:
+        click.echo(f"{count:,} {'removed' if yes else 'would be removed'}, {kept:,} kept")
+    if count and not yes:
+        click.echo("--yes removes them", err=True)
+    elif count and not shrink and not as_json:
+        hint("the file keeps its size and reuses the space; --vacuum shrinks it")
+    if not count and counts.recorded:
         waiting = counts.unscored + counts.pending + counts.paused
         hint(f"no run matches that may go; {waiting:,} wait to be scored, sent or resumed")
 
@@ -178,54 +187,23 @@ def rescore(
     with closing(Database(db, read_only=True) if dry_run else open_to_write(db)) as file:
         if not dry_run and SharedRuns(file).in_log(0, 1):
             raise click.ClickException("runs here are in the shared log: use --dry-run")
-        if not PastRuns(file, selection, None).count(after=0):
-            _tell_rescored(_result({}, dry_run=dry_run), as_json=as_json)  # which needs no settings
+        if not PastRuns(file, selection, None).count(after=0):  # which needs no settings
+            _tell_rescored({}, 0, 0.0, dry_run=dry_run, as_json=as_json)
             return
         rescoring = _prepared(file, read_settings(db), selection, dry_run=dry_run)
-        began_s = time.monotonic()
-        count = _run(rescoring)
+        began_s, total = time.monotonic(), rescoring.remaining()
+        try:
+            steps = progress(rescoring.steps(), total=total, what="runs rescored", size=int)
+            count = sum(steps)
+        except KeyboardInterrupt:
+            hint("stopped: the same command starts again")
+            raise
     took_s = time.monotonic() - began_s
     counts = {str(name): count for name, count in rescoring.counts.items()}
-    result = _result(counts, dry_run=dry_run, scored=count, took_s=took_s)
-    _tell_rescored(result, as_json=as_json)
+    _tell_rescored(counts, count, took_s, dry_run=dry_run, as_json=as_json)
     if unread := rescoring.unread:
         first = f"the first is {short_id(unread[0])}"
         click.echo(f"{len(unread):,} runs cannot be read and are left alone: {first}", err=True)
-
-
-def _removed(pruning: Pruning, doomed: PruneSelection, count: int) -> Iterator[int]:
-    """Remove runs in batches; yield the size of each."""
-    batches = pruning.batches(doomed)
-    for batch in progress(batches, total=count, what="runs removed", size=int):
-        yield batch
-        time.sleep(_GIVE_WAY_S)  # others want to write, too
-
-
-def _tell_pruned(result: Row, *, as_json: bool, shrink: bool) -> None:
-    if as_json:
-        print_json(result)
-    else:
-        would = "would be removed" if result["dry_run"] else "removed"
-        click.echo(f"{result['removed']:,} {would}, {result['kept']:,} kept")
-    if result["removed"] and result["dry_run"]:
-        click.echo("--yes removes them", err=True)
-    elif result["removed"] and not shrink and not as_json:
-        hint("the file keeps its size and reuses the space; --vacuum shrinks it")
-
-
-def _result(
-    counts: Mapping[str, int],
-    *,
-    dry_run: bool,
-    scored: int = 0,
-    took_s: float = 0.0,
-) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "scored": scored,
-        **{name: counts.get(name, 0) for name in _COUNTS},
-        "took_s": round(took_s, 3),
-    }
 
 
 def _prepared(
@@ -244,28 +222,19 @@ def _prepared(
         raise click.ClickException(f"nothing was changed: {error}") from error
 
 
-def _run(rescoring: "Rescoring") -> int:
-    """Run it with progress; return how many runs were scored, or would be."""
-    steps = progress(rescoring.steps(), total=rescoring.remaining(), what="runs rescored", size=int)
-    try:
-        return sum(steps)
-    except KeyboardInterrupt:
-        hint("stopped: the same command starts again")
-        raise
-
-
-def _tell_rescored(result: Row, *, as_json: bool) -> None:
+def _tell_rescored(
+    counts: Mapping[str, int], scored: int, took_s: float, *, dry_run: bool, as_json: bool
+) -> None:
     if as_json:
-        print_json(result)
-        return
-    if not result["scored"]:
+        told = {name: counts.get(name, 0) for name in _COUNTS}
+        print_json({"dry_run": dry_run, "scored": scored, **told, "took_s": round(took_s, 3)})
+    elif not scored:
         click.echo("nothing to rescore")
-        return
-    rate = result["scored"] / max(result["took_s"], 1e-3)
-    told = ", ".join(f"{result[name]:,} {words}" for name, words in _COUNTS.items() if result[name])
-    would = "would be " if result["dry_run"] else ""
-    pace = f"in {result['took_s']:.1f} s, {rate:,.0f} a second"
-    click.echo(f"{result['scored']:,} {would}rescored {pace}: {told}")
+    else:
+        named = (f"{counts[name]:,} {words}" for name, words in _COUNTS.items() if counts.get(name))
+        pace = f"in {took_s:.1f} s, {scored / max(took_s, 1e-3):,.0f} a second"
+        would = "would be " if dry_run else ""
+        click.echo(f"{scored:,} {would}rescored {pace}: {', '.join(named)}")
 
 
 @click.command()
@@ -307,7 +276,12 @@ def feedback(
         return
     click.echo(after.id)
     for name in ("success", "confidence", "score", "decision"):
-        old, new = (_word(name, run) for run in (before, after))
+        old, new = (
+            outcome(run.known_success)
+            if name == "success"
+            else cell(_facts(run)[name], name) or "none"
+            for run in (before, after)
+        )
         click.echo(f"{name:<12}{new if old == new else f'{old} → {new}'}")
     click.echo(f"→ {one_line(delivery_status(after))}")
     if not is_news:
@@ -324,10 +298,3 @@ def _facts(run: Run) -> dict[str, Any]:
         "decision": run.scoring and run.scoring.decision,
         "outbox": run.outbox and run.outbox.state,
     }
-
-
-def _word(name: str, run: Run) -> str:
-    if name == "success":
-        return outcome(run.known_success)
-    value = _facts(run)[name]
-    return f"{value:.3f}" if isinstance(value, float) else str(value or "none")

@@ -24,11 +24,7 @@ _INSTRUCTIONS: Final = (
 
 @click.command()
 @click.option("--owner", help="Serve only runs of this owner; required if any run has one.")
-@click.option(
-    "--unconfirmed",
-    is_flag=True,
-    help="Also find unconfirmed runs, marked as such.",
-)
+@click.option("--unconfirmed", is_flag=True, help="Also find unconfirmed runs, marked as such.")
 @pass_db
 def mcp(db: Path, *, owner: str | None, unconfirmed: bool) -> None:
     """Serve past runs to an agent over stdio, read-only.

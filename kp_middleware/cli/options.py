@@ -45,11 +45,12 @@ _MONTH: Final = re.compile(r"\d{4}-\d{2}")
 
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """Return the newest runs whose ids start with what was typed, with objectives as help."""
-    found = [
-        CompletionItem(_as_typed(trace_id, start), help=one_line(objective)[:_HELP_WIDTH])
-        for trace_id, objective in trace_ids(file_of(context), start)
-    ]
-    return items(_NEWEST_AND_BEST, start) + found
+    told = dict(_NEWEST_AND_BEST)
+    for trace_id, objective in trace_ids(file_of(context), start):
+        forms = short_id(trace_id), trace_id.removeprefix("kp:trace:"), trace_id
+        shortest = next(form for form in forms if form.startswith(start))
+        told[shortest] = one_line(objective)[:_HELP_WIDTH]
+    return items(told, start)
 
 
 def complete_domain(context: click.Context, _: click.Parameter, start: str) -> Completed:
@@ -66,12 +67,6 @@ def items(told: dict[str, str], start: str) -> Completed:
     return [
         CompletionItem(name, help=text) for name, text in told.items() if name.startswith(start)
     ]
-
-
-def _as_typed(trace_id: str, start: str) -> str:
-    """Return an id in the shortest form that starts with what was typed."""
-    forms = short_id(trace_id), trace_id.removeprefix("kp:trace:"), trace_id
-    return next(form for form in forms if form.startswith(start))
 
 
 def _names(names: list[str]) -> Completed:
@@ -161,28 +156,19 @@ def filter_options(command: Command) -> Command:
 
 
 def _instant(value: str) -> str:
-    """Return the instant, as columns have it, of a date or of an age."""
     try:
         if (age_s := _span_s(value)) is not None:
             return instant(time.time() - age_s)
-        moment = _moment(value)
+        if value in _DAYS_AGO:
+            day = datetime.now(UTC) - timedelta(days=_DAYS_AGO[value])
+            moment = day.replace(hour=0, minute=0, second=0, microsecond=0)
+        else:
+            moment = datetime.fromisoformat(f"{value}-01" if _MONTH.fullmatch(value) else value)
         return instant(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
     except (ValueError, OverflowError, OSError) as error:
         dates, ages = "2026-11-01, 2026-11, yesterday", "30s, 5m, 36h, 7d, 1y"
         told = f"{value!r} is not a date ({dates}) or an age ({ages})"
         raise click.BadParameter(told) from error
-
-
-def _moment(value: str) -> datetime:
-    """Return the beginning of a day or a month, or what ISO 8601 says.
-
-    >>> _moment("2026-11")
-    datetime.datetime(2026, 11, 1, 0, 0)
-    """
-    if value in _DAYS_AGO:
-        day = datetime.now(UTC) - timedelta(days=_DAYS_AGO[value])
-        return day.replace(hour=0, minute=0, second=0, microsecond=0)
-    return datetime.fromisoformat(f"{value}-01" if _MONTH.fullmatch(value) else value)
 
 
 def _milliseconds(value: str) -> float:
@@ -220,7 +206,6 @@ since_option = click.option(
     help="Only runs started since a UTC date (2026-11-01, 2026-11, yesterday) or age (30s,"
     " 5m for minutes, 36h, 7d, 2w, 1y).",
 )
-"""The command gets an instant, or None for all times."""
 
 older_option = click.option(
     "--older",
@@ -228,7 +213,6 @@ older_option = click.option(
     type=_instant,
     help="Only runs started before a UTC date or age: 2026-11-01, 90d, 1y.",
 )
-"""The same for what was before it."""
 
 weights_option = click.option(
     "--weights",

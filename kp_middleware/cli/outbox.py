@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -43,9 +43,6 @@ from kp_middleware.storage import (
 )
 from kp_middleware.views.delivery import BEING_SENT, Obstacles, find_obstacles
 from kp_middleware.views.wording import in_words, printable, short_id
-
-if TYPE_CHECKING:
-    from kp_middleware.pipeline import Reconciliation
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
 _MAY_STILL_GO: Final = "may still be sent by another host, until a program here tells it"
@@ -146,35 +143,30 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @outbox.command()
 @trace_id_argument(required=False)
 @click.option("--failed", is_flag=True, help="All rejected and blocked items.")
-@click.option("--sent", is_flag=True, help="With --force: all sent items.")
 @_alone_option
 @json_option
 @pass_db
-def retry(
-    db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool, as_json: bool
-) -> None:
+def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool, as_json: bool) -> None:
     """Requeue rejected, blocked or cancelled items.
 
     The next program that records sends them. Also retries a refused API key. Redacts everything
     again by your settings; items blocked by other redact_… settings stay blocked. Exits with 6 if
     anything is blocked.
 
-    --force also requeues sent items, for a registry that lost them: as sent, plus your redaction.
+    --force also requeues a sent item: as sent, plus your redaction. What a registry has lost,
+    outbox reconcile finds.
 
     \b
     kp-middleware outbox retry --failed
-    kp-middleware outbox retry --sent --force
+    kp-middleware outbox retry 1339 --force
     """
-    if [trace_id is not None, failed, sent].count(True) != 1:
-        raise click.UsageError("name one ID, or all with --failed or --sent")
-    if sent and not alone:
-        raise click.UsageError("--sent needs --force")
+    if (trace_id is not None) == failed:
+        raise click.UsageError("name one ID, or all with --failed")
     with closing(open_to_write(db)) as connection:
         if sum(map(lift_stops, locations.pacing_files(db))):
             click.echo("retrying the API key that was refused", err=True)
         care, history = OutboxAdmin(connection), History(connection)
-        states = ("sent",) if sent else _FAILED
-        seqs = care.seqs(*states) if trace_id is None else [history.find(trace_id)]
+        seqs = care.seqs(*_FAILED) if trace_id is None else [history.find(trace_id)]
         results = _retried(db, care, seqs, force=alone)
         _tell_all_hosts(connection, lift=True)
     _tell(results, as_json=as_json)
@@ -285,7 +277,12 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
         missing = {"missing": len(found.missing), "queued": Counter(queued)}
         print_json(found._asdict() | missing)
         return
-    click.echo(_compared(found))
+    told = f"{found.there:,} stored, {len(found.missing):,} missing"
+    if found.unknown:
+        told += f", {found.unknown:,} not sent from this file"
+    if found.of_others:
+        told += f", {found.of_others:,} sent under another agent id, not compared"
+    click.echo(f"{found.registry}, agent {found.agent_id}: {told}")
     if queued:
         _tell(queued)
     elif found.missing:
@@ -348,15 +345,6 @@ def _tell_all_hosts(connection: Database, *, lift: bool = False) -> None:
     if left := len(runs.to_take_back(_MANY)):
         why = "being sent just now" if url else "KP_SHARED is not set here"
         raise click.ClickException(f"changed here; {left:,} {_MAY_STILL_GO}: {why}")
-
-
-def _compared(found: "Reconciliation") -> str:
-    told = [f"{found.there:,} stored, {len(found.missing):,} missing"]
-    if found.unknown:
-        told.append(f"{found.unknown:,} not sent from this file")
-    if found.of_others:
-        told.append(f"{found.of_others:,} sent under another agent id, not compared")
-    return f"{found.registry}, agent {found.agent_id}: {', '.join(told)}"
 
 
 def _tell(results: Sequence[str], *, as_json: bool = False) -> None:

@@ -116,7 +116,6 @@ def _show(item: ReviewItem, place: str, state: str) -> None:
 
 
 def _key(history: History, seq: int) -> str:
-    """Return the key typed for a run, after showing all of it as often as that is asked for."""
     while True:
         click.echo(_KEYS, nl=False)
         try:

@@ -107,7 +107,6 @@ class Output(NamedTuple):
 
 
 def _line(cells: Iterable[str]) -> str:
-    """Return a line of CSV."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(cells)
     return line.getvalue()
@@ -235,10 +234,10 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")  # SQLite's; the last writes may b
 
 
 @contextmanager
-def new_file(file: Path, *, db: Path, force: bool) -> Iterator[Path]:
+def new_file(file: Path, *, force: bool, db: Path | None = None) -> Iterator[Path]:
     """Yield an empty file of mode 0600 beside this one, which takes its place in the end."""
     file = resolved(file)
-    _refuse(file, db.expanduser().resolve(), force=force)
+    _refuse(file, db and db.expanduser().resolve(), force=force)
     with _told(file):
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         os.close(descriptor)
@@ -275,7 +274,6 @@ def resolved(path: Path) -> Path:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Say what keeps a path from being written, and what to do."""
     try:
         yield
     except OSError as error:
@@ -283,7 +281,9 @@ def _told(path: Path) -> Iterator[None]:
         raise click.ClickException(message) from error
 
 
-def _refuse(file: Path, db: Path, *, force: bool) -> None:
+def _refuse(file: Path, db: Path | None, *, force: bool) -> None:
+    if file.name == "-":
+        raise click.UsageError("this cannot go to standard output: name a file")
     if file == db or file in {Path(f"{db}{suffix}") for suffix in _BESIDE}:
         raise click.UsageError(f"{file} is part of the trace database: choose another name")
     if file.exists() and not file.is_file():

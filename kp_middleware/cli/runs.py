@@ -27,7 +27,7 @@ from kp_middleware.cli.rows import (
     run_row,
     tell_how_many,
 )
-from kp_middleware.cli.run_text import comparison_parts, run_parts, why_parts
+from kp_middleware.cli.run_text import difference, run_parts, why_parts
 from kp_middleware.cli.user_settings import pass_db, profile_weights, wrong_settings
 from kp_middleware.errors import DatabaseError
 from kp_middleware.storage import Filters, History, RunSummary, SimilarRun
@@ -36,7 +36,7 @@ from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.markdown import markdown
 from kp_middleware.views.prices import read_prices
 from kp_middleware.views.trace import arithmetic, delivery_status, listed_state, run_as_json
-from kp_middleware.views.wording import short_id, zero_or_one
+from kp_middleware.views.wording import cut, printable, short_id
 
 _SIMILAR: Final = ("id", "similarity", "score", "success", "domain", "objective")
 _EVERY_S: Final = 0.5
@@ -178,7 +178,10 @@ def show_(
     with History.open(db) as history:
         seq = history.find(trace_id)
         if form == "payload":
-            _print_payload(history.document(seq))
+            body = history.document(seq)
+            if body is None:
+                raise click.ClickException("the document of this run is lost")
+            click.echo(escaped(body) if sys.stdout.isatty() else body)
             return
         run = history.run(seq)
         prices = read_prices()
@@ -232,10 +235,9 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
 @json_option
 @pass_db
 def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
-    """Compare two runs: facts, scores and steps.
+    """Compare two runs: a unified diff of facts, scores and steps.
 
-    A and B are id prefixes, @last or @best. Steps are aligned by type and tool; of those that both
-    runs have, the texts that differ are shown.
+    A and B are id prefixes, @last or @best. JSON aligns the steps by type and tool.
 
     \b
     kp-middleware diff 1339c0 @last
@@ -245,7 +247,9 @@ def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
     if as_json:
         print_json(compared(ours, theirs).as_json())
     else:
-        show(*comparison_parts(ours, theirs, screen_width()))
+        width = screen_width() if sys.stdout.isatty() else sys.maxsize
+        for line in difference(ours, theirs):
+            click.echo(cut(printable(line), width))
 
 
 def follow(
@@ -262,19 +266,10 @@ def follow(
             sleep(_EVERY_S)
 
 
-def _print_payload(body: str | None) -> None:
-    if body is None:
-        raise click.ClickException("the document of this run is lost")
-    click.echo(escaped(body) if sys.stdout.isatty() else body)
-
-
 def _similar_row(found: SimilarRun) -> dict[str, Any]:
-    names = ("seq", "id", "started_at", "domain", "score")
-    told = {name: getattr(found.run, name) for name in names}
-    success, objective = zero_or_one(found.run.known_success), found.run.objective
-    similarity = round(found.similarity, 6)
-    told |= {"success": success, "success_source": found.run.success_source}
-    return {"similarity": similarity, **told, "objective": objective}
+    row = run_row(found.run) | {"seq": found.run.seq}
+    names = ("seq", "id", "started_at", "domain", "score", "success", "success_source", "objective")
+    return {"similarity": round(found.similarity, 6), **{name: row[name] for name in names}}
 
 
 def _last(db: Path, limit: int) -> Iterator[RunSummary]:

@@ -3,14 +3,14 @@
 import base64
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import click
 
-from kp_middleware.cli.console import Figure, Row
+from kp_middleware.cli.console import Figure
 from kp_middleware.cli.rows import Output, output_options
 from kp_middleware.cli.user_settings import pass_db
 from kp_middleware.storage import FreeQuery
@@ -48,9 +48,11 @@ def sql(db: Path, *, query: str, parameters: Iterable[tuple[str, str]], output: 
     values = {name.lstrip(":"): _value(text) for name, text in parameters}
     with closing(FreeQuery(db)) as free_query:
         answer = free_query.ask(query, values)
-        blob = _BLOBS.get(output.format, _in_text)
-        rows = (_readable(row, blob) for row in answer.rows)
-        output.print(rows, answer.columns, for_people=_for_reading, all_columns=True)
+        rows = (
+            {name: _readable(value, output.format) for name, value in row.items()}
+            for row in answer.rows
+        )
+        output.print(rows, answer.columns, all_columns=True)
 
 
 def _value(text: str) -> str | float:
@@ -70,67 +72,24 @@ def _value(text: str) -> str | float:
     return text
 
 
-def _readable(row: Row, blob: Callable[[bytes], object]) -> Row:
-    return {name: _readable_value(value, blob) for name, value in row.items()}
+def _readable(value: object, format_: str) -> object:
+    r"""Return a value as a format can show it; in a table, a number may be a year or a key.
 
-
-def _readable_value(value: object, blob: Callable[[bytes], object]) -> object:
-    """Return a value that JSON can represent: bytes by ``blob``, infinity and nan as text."""
+    >>> _readable(b"\x00\xff", "json"), _readable(b"\x3f", "csv"), _readable(2026, "table")
+    ({'$base64': True, 'encoded': 'AP8='}, "x'3f'", '2026')
+    """
     match value:
+        case bytes() if format_ in {"json", "nl"}:  # as sqlite-utils reads it back
+            return {"$base64": True, "encoded": base64.b64encode(value).decode()}
+        case bytes() if format_ == "table" and len(value) > _SHOWN_BYTES:
+            return f"x'{value[:_SHOWN_BYTES].hex()}…' ({len(value):,} bytes)"
         case bytes():
-            return blob(value)
+            return f"x'{value.hex()}'"
         case float() if not math.isfinite(value):
             return str(value)
-        case _:
-            return value
-
-
-def _for_reading(row: Row) -> Row:
-    """Return a row with numbers of any kind as text: a whole one may be a year or a key."""
-    return {name: _figure(value) for name, value in row.items()}
-
-
-def _figure(value: object) -> object:
-    match value:
-        case float():
+        case float() if format_ == "table":
             return Figure(f"{value:,.3f}" if abs(value) >= 1 else f"{value:.3g}")
-        case int():
+        case int() if format_ == "table":
             return Figure(value)
         case _:
             return value
-
-
-def _in_json(blob: bytes) -> object:
-    """Return bytes in the JSON form of sqlite-utils, which can read it back.
-
-    >>> _in_json(b"\\x00\\xff")
-    {'$base64': True, 'encoded': 'AP8='}
-    """
-    return {"$base64": True, "encoded": base64.b64encode(blob).decode()}
-
-
-def _in_text(blob: bytes) -> str:
-    """Return bytes as an SQL literal.
-
-    >>> _in_text(b"\\x3f\\x80")
-    "x'3f80'"
-    """
-    return f"x'{blob.hex()}'"
-
-
-def _for_people(blob: bytes) -> str:
-    """Return bytes as an SQL literal, cut if it is long.
-
-    >>> _for_people(b"\\x3f\\x80"), _for_people(bytes(1536))[-17:]
-    ("x'3f80'", "0…' (1,536 bytes)")
-    """
-    if len(blob) <= _SHOWN_BYTES:
-        return _in_text(blob)
-    return f"x'{blob[:_SHOWN_BYTES].hex()}…' ({len(blob):,} bytes)"
-
-
-_BLOBS: Final[Mapping[str, Callable[[bytes], object]]] = {
-    "json": _in_json,
-    "nl": _in_json,
-    "table": _for_people,
-}

@@ -164,21 +164,14 @@ def _used(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _bins(scores: ScoreSlices) -> Iterator[tuple[float, int]]:
-    """Yield twenty bins; a score of 1 is in the last."""
     for start in range(0, 100, _BIN):
         end = start + _BIN if start + _BIN < 100 else 101
         yield start / 100, scores.reaching(start) - scores.reaching(end)
 
 
 _SHOWN_COUNTS: Final = (
-    "recorded",
-    "dropped",
-    "scored",
-    "incomplete",
-    "failed",
-    "sent",
-    "rejected",
-    "blocked",
+    *("recorded", "dropped", "scored", "incomplete"),
+    *("failed", "sent", "rejected", "blocked"),
 )
 _TROUBLES: Final = {
     "dropped": "lost because too many were waiting to be written: raise max_queue_bytes",
@@ -193,8 +186,7 @@ _WAITING: Final = {
     "pending": "wait to be sent: the next program that records with your key does it, or"
     " kp-middleware outbox send",
 }
-_TOLD_AS: Final = {"failed": "unscorable"}
-"""Elsewhere ``--failed`` means a task that was not done, or what the registry did not take."""
+_TOLD_AS: Final = {"failed": "unscorable"}  # elsewhere, the task failed
 
 
 @click.command()
@@ -236,7 +228,7 @@ def _status(db: Path) -> Row:
         **counts,
         "not_queued": kept,
         "last_decisions": last._asdict(),
-        "pauses": obstacles.as_rows(),
+        "pauses": [one.as_row() for one in obstacles.pauses],
         "sending": [one.as_row() for one in obstacles.sending],
         "exporters": exporters,
         "shared": None if log is None else log.as_row(),

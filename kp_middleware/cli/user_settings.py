@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from pathlib import Path
 from shutil import disk_usage
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -22,13 +22,10 @@ if TYPE_CHECKING:
     from kp_middleware.embedding import Embedder
     from kp_middleware.settings import Settings
 
-FILE: Final = "kp_middleware.file"
-"""The key of ``--db`` in the context."""
-
+FILE: Final = "kp_middleware.file"  # the key of --db in the context
 _LITTLE_BYTES: Final = 100_000_000
 _LOOK_AGAIN_S: Final = 1.0
-_ANY_TEXT: Final = {"KP_AGENT_ID", "KP_DOMAIN", "KP_MODEL_PATH", "KP_TRACING"}
-"""Variables that no text is wrong for."""
+_ANY_TEXT: Final = {"KP_AGENT_ID", "KP_DOMAIN", "KP_MODEL_PATH", "KP_TRACING"}  # never wrong
 
 
 def pass_db(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,8 +51,7 @@ def file_of(context: click.Context) -> Path:
 
 def named_file(context: click.Context) -> Path | None:
     """Return the file that ``--db`` names; None if it was not given."""
-    named: Path | None = context.meta.get(FILE)
-    return named
+    return cast("Path | None", context.meta.get(FILE))
 
 
 def read_settings(db: Path) -> "Settings":
@@ -144,15 +140,16 @@ def settings_problems(*, but: Collection[str] = ()) -> list[str]:
 
 def wrong_settings() -> list[str]:
     """Return the same, without loading pydantic where nothing is set that could be wrong."""
-    folder = locations.reference_folder()
     variables = {name.upper() for name, value in os.environ.items() if value}
-    files = (folder / name for name in ("config.json", "auth.json"))
-    may_be_wrong = (
-        any(name.startswith("KP_") for name in variables - _ANY_TEXT)
-        or _says_anything()
-        or any(map(os.path.lexists, files))
-    )
-    return settings_problems() if may_be_wrong else []
+    if any(name.startswith("KP_") for name in variables - _ANY_TEXT):
+        return settings_problems()
+    folder = locations.reference_folder()
+    if any(os.path.lexists(folder / name) for name in ("config.json", "auth.json")):
+        return settings_problems()
+    try:
+        return settings_problems() if locations.settings_lines() else []
+    except SettingsFileError:
+        return settings_problems()
 
 
 def shared_url() -> str | None:
@@ -171,10 +168,3 @@ def _file_and_doubt() -> tuple[Path, str | None]:
     except SettingsFileError as error:
         doubt = str(error)
     return (locations.default_database_file(), doubt) if doubt else (path, None)
-
-
-def _says_anything() -> bool:
-    try:
-        return bool(locations.settings_lines())
-    except SettingsFileError:
-        return True

@@ -2,8 +2,7 @@
 
 from typing import Final, NamedTuple
 
-TOLD: Final = frozenset({"extracted", "feedback", "verdict"})
-"""The sources that confirm how a run ended: neither the agent's own word nor an assumption."""
+TOLD: Final = frozenset({"extracted", "feedback", "verdict"})  # not the agent's own word
 
 
 def known_success(success: bool, source: str | None) -> bool | None:  # noqa: FBT001 - an outcome

@@ -13,9 +13,11 @@ from kp_middleware.core.formula import (
     Signals,
     Weights,
     combine,
+    complexity,
     fired_rules,
-    measure,
+    novelty,
     outcome_confidence,
+    tool_diversity,
 )
 from kp_middleware.core.gates import Decision, Gate, GateHistory, Reason, ReasonCode
 from kp_middleware.core.share import rank_key
@@ -56,14 +58,11 @@ class Run:
     @property
     def signals(self) -> Signals:
         """The four signals; only the outcome is recomputed if they were measured before."""
-        if self.measured is None:
-            return measure(
-                self.shape,
-                similarity=None if self.nearest is None else self.nearest.similarity,
-                confidence=self.confidence,
-                success=self.success,
-            )
         outcome = outcome_confidence(self.confidence, success=self.success)
+        if self.measured is None:
+            similarity = None if self.nearest is None else self.nearest.similarity
+            values = complexity(self.shape), novelty(similarity), tool_diversity(self.shape)
+            return Signals(*values, outcome)
         return replace(self.measured, outcome_confidence=outcome)
 
     def rank_key(self, weights: Weights) -> float:
@@ -180,15 +179,13 @@ def _checked(decided: Decision) -> Decision:
         raise ValueError(f"bad decision {decided.decision!r}")
     if not isinstance(decided.threshold, Real) or not 0 <= decided.threshold <= 1:
         raise ValueError(f"threshold must be 0 to 1, got {decided.threshold!r}")
-    reason, threshold = _checked_reason(decided.reason), float(decided.threshold)
-    return decided._replace(reason=reason, threshold=threshold)
-
-
-def _checked_reason(reason: object) -> str | Reason:
-    if not isinstance(reason, Reason):
-        return _storable(reason)
-    json.dumps(dict(reason.args), allow_nan=False)
-    return Reason(ReasonCode(reason.code), reason.args)
+    reason = decided.reason
+    if isinstance(reason, Reason):
+        json.dumps(dict(reason.args), allow_nan=False)
+        reason = Reason(ReasonCode(reason.code), reason.args)
+    else:
+        reason = _storable(reason)
+    return decided._replace(reason=reason, threshold=float(decided.threshold))
 
 
 def _storable(text: object) -> str:

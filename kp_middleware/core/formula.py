@@ -141,37 +141,16 @@ class Score:
         return tuple(adjustment.rule for adjustment in self.adjustments)
 
 
-def measure(shape: Shape, *, similarity: float | None, confidence: float, success: bool) -> Signals:
-    """Return the four signals of a run; a similarity of None: nothing was compared."""
-    return Signals(
-        complexity=complexity(shape),
-        novelty=novelty(similarity),
-        tool_diversity=tool_diversity(shape),
-        outcome_confidence=outcome_confidence(confidence, success=success),
-    )
-
-
 def complexity(shape: Shape) -> float:
     """Return 0.5 for all four step types, plus 0.3 for any recovery, 0.01 per step; at most 1."""
-    parts = complexity_parts(shape)
-    return min(1.0, parts.types + parts.recovered + parts.steps)
+    types, recovered, steps = complexity_parts(shape)
+    return min(1.0, types + recovered + steps)
 
 
-class ComplexityParts(NamedTuple):
-    """The parts of the complexity: step types, any recovery, and the number of steps."""
-
-    types: float
-    recovered: float
-    steps: float
-
-
-def complexity_parts(shape: Shape) -> ComplexityParts:
-    """Return the three parts of the complexity, which may exceed 1 together."""
-    return ComplexityParts(
-        types=len(shape.types) / len(STEP_TYPES) * 0.5,
-        recovered=0.3 if shape.recoveries else 0.0,
-        steps=shape.steps / 20 * 0.2,
-    )
+def complexity_parts(shape: Shape) -> tuple[float, float, float]:
+    """Return what types, recoveries and the number of steps make; it may exceed 1 together."""
+    types = len(shape.types) / len(STEP_TYPES) * 0.5
+    return types, 0.3 if shape.recoveries else 0.0, shape.steps / 20 * 0.2
 
 
 def novelty(similarity: float | None) -> float:

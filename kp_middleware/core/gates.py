@@ -138,10 +138,6 @@ class Threshold:
         """Choose by score alone, as `decide` does."""
         return Choice(score >= self.threshold, 0.0, self.threshold, 0.0, is_ranked=False)
 
-    def has_room(self, history: GateHistory) -> bool:  # noqa: ARG002 - any gate's
-        """Return True."""
-        return True
-
 
 class TopShare:
     """A gate that forwards the best share (0.01 to 1) of each domain's runs, by their rank keys.
@@ -174,10 +170,6 @@ class TopShare:
     def choose(self, score: float, key: float, ranking: Ranking) -> Choice:
         """Choose what is in the share."""
         return choose(self._share, ranking, key=key, score=score)
-
-    def has_room(self, history: GateHistory) -> bool:  # noqa: ARG002 - any gate's
-        """Return True."""
-        return True
 
     def _reason(self, choice: Choice, score: float, key: float, ranking: Ranking) -> Reason:
         runs = len(ranking)

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kp_middleware.core.gates import DAY_S, SettingsGate
+from kp_middleware.core.gates import DAY_S, DailyLimit, SettingsGate
 from kp_middleware.core.share import Ranking
 
 _DAY_MS: Final = DAY_S * 1000
@@ -50,7 +50,7 @@ class Past:
         choice = gate.choose(run.score, run.key, ranking)
         if gate.last:
             ranking.add(run.key, gone=choice.goes, credit=choice.credit)
-        goes = choice.goes and gate.has_room(self)
+        goes = choice.goes and (not isinstance(gate, DailyLimit) or gate.has_room(self))
         if goes and not run.is_private:
             insort(self._let_through_ms, run.decided_ms)
         return goes

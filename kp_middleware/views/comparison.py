@@ -11,20 +11,8 @@ from kp_middleware.views.wording import zero_or_one
 Place: TypeAlias = Literal["same", "left", "right"]
 
 FACTS: Final = (
-    "id",
-    "state",
-    "domain",
-    "started_at",
-    "duration_ms",
-    "model",
-    "success",
-    "confidence",
-    "step_count",
-    "tool_count",
-    "recovery_count",
-    "gate",
-    "threshold",
-    "objective",
+    *("id", "state", "domain", "started_at", "duration_ms", "model", "success", "confidence"),
+    *("step_count", "tool_count", "recovery_count", "gate", "threshold", "objective"),
 )
 
 
@@ -76,7 +64,7 @@ class Comparison(NamedTuple):
 
 def compared(left: Run, right: Run) -> Comparison:
     """Compare two runs."""
-    facts = [Fact(name, _fact(left, name), _fact(right, name)) for name in FACTS]
+    facts = [Fact(name, fact(left, name), fact(right, name)) for name in FACTS]
     return Comparison(facts, [*_scores(left, right)], aligned(left.steps, right.steps))
 
 
@@ -123,7 +111,8 @@ def _key(step: StepRecord) -> tuple[str, str | None]:
     return step.type, step.tool
 
 
-def _fact(run: Run, name: str) -> Any:
+def fact(run: Run, name: str) -> Any:
+    """Return one of `FACTS` of a run."""
     match name:
         case "state":
             return listed_state(run)

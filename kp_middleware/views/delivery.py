@@ -15,20 +15,6 @@ from kp_middleware.storage import AgentPace, Queue, read_paces
 BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
 
 
-class Pause(NamedTuple):
-    """A registry that takes nothing until an epoch second; None: until the user acts."""
-
-    registry: str
-    pace: Pace
-    until: float | None
-
-    @property
-    def problem(self) -> Problem:
-        """The problem of the last request."""
-        unknown = ProblemKind.DEAD_KEY if self.until is None else ProblemKind.OTHER
-        return Problem.read(self.pace.problem or unknown)
-
-
 class Sending(NamedTuple):
     """The backlog of one registry, and how long it will take to send.
 
@@ -91,6 +77,49 @@ class Sending(NamedTuple):
         return f"{self.waiting:,} {take} {_about(self.takes_s)}"
 
 
+class Pause(NamedTuple):
+    """A registry that takes nothing until an epoch second; None: until the user acts."""
+
+    pace: Pace
+    until: float | None
+    sending: Sending
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the last request."""
+        unknown = ProblemKind.DEAD_KEY if self.until is None else ProblemKind.OTHER
+        return Problem.read(self.pace.problem or unknown)
+
+    def in_words(self) -> str:
+        """Say since when and until when, why, and what to do."""
+        pace, sending, told = self.pace, self.sending, []
+        if pace.tries:
+            told.append(f"since {_second(pace.problem_since)}")
+            told.append("tried once" if pace.tries == 1 else f"tried {pace.tries:,} times")
+        if self.until is None:
+            told.append("not tried again until you act")
+        elif sending.next_at is not None:
+            told.append(f"next at {_second(sending.next_at)} if a program is running then")
+        else:
+            told.append("next as soon as a program records")
+        then = "" if sending.stopped else f"; {sending.takes()} then"
+        return f"nothing is sent to {sending.registry} ({', '.join(told)}): {self.problem}{then}"
+
+    def as_row(self) -> dict[str, Any]:
+        """Return it as a row for JSON."""
+        pace, next_at = self.pace, self.sending.next_at
+        return {
+            "registry": self.sending.registry,
+            "until": None if self.until is None else instant(self.until),
+            "refused": self.until is None,
+            "problem": str(self.problem.kind),
+            "in_words": str(self.problem),
+            "since": instant(pace.problem_since) if pace.tries else None,
+            "tries": pace.tries,
+            "next_at": None if next_at is None else instant(next_at),
+        }
+
+
 class Obstacles(NamedTuple):
     """The obstacles to sending the runs of one file, as far as this machine knows."""
 
@@ -98,27 +127,15 @@ class Obstacles(NamedTuple):
     pauses: Sequence[Pause]
     login: str | None
 
-    def in_words(self) -> Iterator[str]:
-        """Yield one sentence for each, with what to do."""
-        if self.login is not None:
-            yield self.login
-        for pause in self.pauses:
-            sending = self._at(pause.registry)
-            then = "" if sending.stopped else f"; {sending.takes()} then"
-            told = ", ".join(_when(pause, sending))
-            yield f"nothing is sent to {pause.registry} ({told}): {pause.problem}{then}"
-
-    def as_rows(self) -> list[dict[str, Any]]:
-        """Return the pauses as rows for JSON."""
-        return [_as_row(pause, self._at(pause.registry)) for pause in self.pauses]
+    def in_words(self) -> list[str]:
+        """Return one sentence for each, with what to do."""
+        login = [] if self.login is None else [self.login]
+        return [*login, *(pause.in_words() for pause in self.pauses)]
 
     def what_at(self, registry: str) -> str | None:
         """Return the last problem with one registry, without what to do; None if there is none."""
-        found = (one.problem.what for one in self.pauses if _same(one.registry, registry))
+        found = (one.problem.what for one in self.pauses if _same(one.sending.registry, registry))
         return next(found, None)
-
-    def _at(self, registry: str) -> Sending:
-        return next(one for one in self.sending if _same(one.registry, registry))
 
 
 def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
@@ -131,21 +148,21 @@ def find_obstacles(backlog: Sequence[Queue], db: Path) -> Obstacles:
         ours = [row for row in rows if _same(row.registry, queue.registry)]
         found = [*_pauses(ours, now)]
         one = Sending.of(queue, [row.pace for row in ours], now)
-        sending.append(one._replace(stopped=any(pause.until is None for pause in found)))
-        pauses += found
+        one = one._replace(stopped=any(until is None for _, until in found))
+        sending.append(one)
+        pauses += [Pause(pace, until, one) for pace, until in found]
     return Obstacles(sending, pauses, why_login_is_unused())
 
 
-def _pauses(rows: Sequence[AgentPace], now: float) -> Iterator[Pause]:
+def _pauses(rows: Sequence[AgentPace], now: float) -> Iterator[tuple[Pace, float | None]]:
     """Yield what pauses sending to one registry; what was answered since then counts more."""
     last_at = max((row.pace.noted_at for row in rows), default=0.0)
     for row in rows:
         pace = row.pace
-        is_last = pace.noted_at >= last_at
-        if pace.paused_until > now or (pace.failures and is_last):
-            yield Pause(row.registry, pace, pace.paused_until)
+        if pace.paused_until > now or (pace.failures and pace.noted_at >= last_at):
+            yield pace, pace.paused_until
         if any(not _is_replaced(row, at, rows) for at in row.stops.values()):
-            yield Pause(row.registry, pace, None)
+            yield pace, None
 
 
 def _is_replaced(stopped: AgentPace, at: float, rows: Sequence[AgentPace]) -> bool:
@@ -158,21 +175,6 @@ def _is_replaced(stopped: AgentPace, at: float, rows: Sequence[AgentPace]) -> bo
     )
 
 
-def _as_row(pause: Pause, sending: Sending) -> dict[str, Any]:
-    """Return a pause as a row for JSON."""
-    since, tries = pause.pace.problem_since, pause.pace.tries
-    return {
-        "registry": pause.registry,
-        "until": None if pause.until is None else instant(pause.until),
-        "refused": pause.until is None,
-        "problem": str(pause.problem.kind),
-        "in_words": str(pause.problem),
-        "since": instant(since) if tries else None,
-        "tries": tries,
-        "next_at": None if sending.next_at is None else instant(sending.next_at),
-    }
-
-
 def _about(seconds: float) -> str:
     """Return a duration that nobody needs exactly.
 
@@ -183,18 +185,6 @@ def _about(seconds: float) -> str:
         if seconds <= most * unit_s:
             return f"about {max(1, -int(-seconds // unit_s))} {unit}"
     return f"about {-int(-seconds // 3600):,} h"
-
-
-def _when(pause: Pause, sending: Sending) -> Iterator[str]:
-    if pause.pace.tries:
-        yield f"since {_second(pause.pace.problem_since)}"
-        yield "tried once" if pause.pace.tries == 1 else f"tried {pause.pace.tries:,} times"
-    if pause.until is None:
-        yield "not tried again until you act"
-    elif sending.next_at is not None:
-        yield f"next at {_second(sending.next_at)} if a program is running then"
-    else:
-        yield "next as soon as a program records"
 
 
 def _second(epoch_s: float) -> str:

@@ -4,13 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.core.formula import (
-    SIGNALS,
-    STEP_TYPES,
-    Parts,
-    Weights,
-    complexity_parts,
-)
+from kp_middleware.core.formula import SIGNALS, STEP_TYPES, Parts, Weights, complexity_parts
 from kp_middleware.storage import Run, Scoring
 from kp_middleware.views.remedies import remedy, shape_of
 from kp_middleware.views.successes import estimate_in_words
@@ -167,7 +161,6 @@ def _without(parts: Parts, rule: str) -> float:
 
 
 def _rule_reason(run: Run, rule: str) -> str:
-    """Say why this rule fired."""
     match rule:
         case "single_thought":
             return "it is one thought and nothing else: that scores 0.1, whatever the signals say"
@@ -179,22 +172,20 @@ def _rule_reason(run: Run, rule: str) -> str:
 
 
 def _kinds_of(run: Run) -> list[str]:
-    """Return the types of step that the run has, in the protocol's order."""
     found = {step.type for step in run.steps}
     return [kind for kind in STEP_TYPES if kind in found]
 
 
 def _reason(run: Run, scoring: Scoring, signal: str) -> str:
-    """Say why this signal has its value."""
     steps, capped = counted(run.step_count, "step"), "; more than 1 counts as 1"
     match signal:
         case "complexity":
             kinds, parts = len(_kinds_of(run)), complexity_parts(shape_of(run))
-            told = f"{kinds} of 4 kinds of step {'gives' if kinds == 1 else 'give'}"
-            told += f" {parts.types:.3f}"
+            give = "gives" if kinds == 1 else "give"
+            told = f"{kinds} of 4 kinds of step {give} {parts[0]:.3f}"
             if run.recovery_count:
-                told += f", having recovered from an error {parts.recovered:.3f}"
-            return f"{told}, {steps} {parts.steps:.3f}{capped if math.fsum(parts) > 1 else ''}"
+                told += f", having recovered from an error {parts[1]:.3f}"
+            return f"{told}, {steps} {parts[2]:.3f}{capped if math.fsum(parts) > 1 else ''}"
         case "novelty":
             return _novelty(scoring)
         case "tool_diversity":

@@ -5,13 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kp_middleware.core.formula import (
-    Parts,
-    Shape,
-    fired_rules,
-    outcome_confidence,
-    tool_diversity,
-)
+from kp_middleware.core.formula import Parts, Shape, fired_rules, outcome_confidence, tool_diversity
 from kp_middleware.storage import Run
 from kp_middleware.views.wording import counted
 
@@ -87,5 +81,4 @@ def _outcomes(run: Run, parts: Parts, threshold: float) -> Iterator[tuple[str, f
 
 
 def _up(value: float) -> float:
-    """Return the least thousandth that is enough."""
     return math.ceil(value * 1000 - _NOISE) / 1000

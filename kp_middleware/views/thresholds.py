@@ -140,7 +140,6 @@ def calibrated(
 
 
 def _days(runs: Sequence[ScoredRun]) -> float:
-    """Return the days from the first run's start to the last one's, at least 1."""
     started_ms = [run.started_ms for run in runs] or [0]
     return max(1.0, (max(started_ms) - min(started_ms)) / (DAY_S * 1000))
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,6 @@ from kp_middleware.views.wording import (
     outcome,
     short_bar,
     short_id,
-    titled,
     zero_or_one,
 )
 
@@ -98,11 +97,12 @@ class TraceView:
 def view_trace(run: Run) -> TraceView:
     """Return what pages show of a stored run."""
     threshold = applied_threshold(run)
-    is_long = len(run.objective) > _TITLE
-    removed = sorted(redaction_counts(run).items(), key=lambda item: (-item[1], item[0]))
+    is_long, title = len(run.objective) > _TITLE, run.objective[:_TITLE]
+    counts = (run.outbox and run.outbox.redactions) or run.redactions  # of what leaves, or stays
+    removed = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return TraceView(
         id=run.id,
-        title=f"{run.objective[:_TITLE]} …" if is_long else titled(run.objective, _TITLE),
+        title=f"{title} …" if is_long else title if title.strip() else "(no objective)",
         objective=run.objective if is_long else "",
         facts=(*_facts(run),),
         estimate="" if run.estimate is None else estimate_in_words(run.estimate),
@@ -135,7 +135,7 @@ def run_as_json(run: Run) -> dict[str, Any]:
     row["rules"] = [rule._asdict() for rule in scoring.rules] if scoring else []
     row |= {name: getattr(scoring, name, None) for name in _SCORING}
     row |= {"scored_ms": scoring and scoring.took_ms, "day": run.started_at[:10]}
-    row |= {"margin": scoring and scoring.margin, "above": _above(scoring)}
+    row |= {"margin": scoring and scoring.margin, "above": _above(run)}
     row |= {"base_score": scoring and scoring.base_score, "redactions": run.redactions}
     row |= {"decided_at": scoring and scoring.decided_at}
     row |= {"reason_code": run.reason_code, "reason_args": run.reason_args}
@@ -247,24 +247,18 @@ def listed_state(run: Run) -> str:
     return "not queued" if run.scoring and run.scoring.decision == "forward" else "withheld"
 
 
-def redaction_counts(run: Run) -> Mapping[str, int]:
-    """Count by kind what redaction removed: from what leaves, else from what is stored."""
-    return (run.outbox and run.outbox.redactions) or run.redactions
-
-
 def feedback_in_words(told: FeedbackRecord) -> str:
     """Word a feedback: when it was given, what it said, and what was assumed before."""
-    parts = []
-    if told.success is not None:
-        parts.append(outcome(told.success))
-    if told.confidence is not None:
-        parts.append(_confidence(told.confidence))
+    parts = [] if told.success is None else [outcome(told.success)]
+    parts += [] if told.confidence is None else [f"confidence {told.confidence:.3f}"]
     known = "not known to have failed" if told.success_before else outcome(success=False)
-    before = f"{known}, {_confidence(told.confidence_before)}"
+    before = f"{known}, confidence {told.confidence_before:.3f}"
     return f"{minute(told.given_at)} UTC: {', '.join(parts)} (before: {before})"
 
 
 def _facts(run: Run) -> Iterator[str]:
+    has_tokens = run.input_tokens is not None or run.output_tokens is not None
+    tokens = f"{run.input_tokens or 0:,} tokens in, {run.output_tokens or 0:,} out"
     facts = (
         run.domain,
         f"{minute(run.started_at)} UTC",
@@ -272,19 +266,12 @@ def _facts(run: Run) -> Iterator[str]:
         f"outcome: {outcome(run.known_success)}",
         f"ended by {run.error_type}" if run.error_type else None,
         counted(run.step_count, "step").replace(" ", "\N{NO-BREAK SPACE}"),
-        _tokens(run),
+        tokens if has_tokens else None,
         run.framework,
         run.agent_name,
         run.model,
     )
     return (fact for fact in facts if fact)
-
-
-def _tokens(run: Run) -> str | None:
-    """Word the tokens of its models; None if they were not told."""
-    if run.input_tokens is None and run.output_tokens is None:
-        return None
-    return f"{run.input_tokens or 0:,} tokens in, {run.output_tokens or 0:,} out"
 
 
 def view_step(run: Run, step: StepRecord) -> StepView:
@@ -297,6 +284,9 @@ def view_step(run: Run, step: StepRecord) -> StepView:
     took_ms = step.latency_ms if step.model_latency_ms is None else step.model_latency_ms
     tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
     about = (step.agent, step.tool, step.model, counted(tokens, "token") if tokens else None)
+    given = json.dumps(step.input, ensure_ascii=False) if step.input else ""
+    if len(given) > _ONE_LINE:
+        given = json.dumps(step.input, ensure_ascii=False, indent=2)
     return StepView(
         number=step.number,
         kind=kind,
@@ -305,7 +295,7 @@ def view_step(run: Run, step: StepRecord) -> StepView:
         at=_since(run.started_at, step.started_at),
         duration="" if took_ms is None else duration(took_ms),
         content=step.content or "",
-        input=_indented_json(step.input) if step.input else "",
+        input=given,
         output=step.output_summary or "",
     )
 
@@ -317,18 +307,10 @@ def ended_it(run: Run, step: StepRecord) -> bool:
 
 
 def _since(began: str, at: str | None) -> str:
-    """Word how long after the beginning something was; empty if that is not known."""
     if at is None:
         return ""
     after_ms = (epoch_s(at) - epoch_s(began)) * 1000
     return f"+{duration(after_ms)}" if after_ms >= 1 else "+0 ms"
-
-
-def _indented_json(value: object) -> str:
-    line = json.dumps(value, ensure_ascii=False)
-    if len(line) <= _ONE_LINE:
-        return line
-    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _step_as_json(step: StepRecord) -> dict[str, Any]:
@@ -344,12 +326,11 @@ def _feedback_as_json(told: FeedbackRecord) -> dict[str, Any]:
     }
 
 
-def _above(scoring: Scoring | None) -> int | None:
+def _above(run: Run) -> int | None:
+    scoring = run.scoring
     if scoring is None or (scoring.threshold is None and scoring.decision is None):
         return None
-    if scoring.threshold is None:
-        return int(scoring.decision == "forward")
-    return int(scoring.score >= scoring.threshold)
+    return int(is_cleared(run))
 
 
 def _verdict(run: Run) -> str | None:
@@ -400,7 +381,3 @@ def _kept_here(run: Run) -> str:
             return f"kept here, not scored: the run did not come to its end{why}"
         case _:
             return f"kept here: {run.reason}"
-
-
-def _confidence(confidence: float) -> str:
-    return f"confidence {confidence:.3f}"

@@ -156,15 +156,6 @@ def minute(instant: str) -> str:
     return instant[:16].replace("T", " ")
 
 
-def titled(objective: str, most: int) -> str:
-    """Cut what was asked after so many characters; never blank, or a link would have no name.
-
-    >>> titled("Find the invoice", 8), titled(" ", 8)
-    ('Find the', '(no objective)')
-    """
-    return objective[:most] if objective.strip() else "(no objective)"
-
-
 def shortened(text: str, most: int) -> str:
     """Cut a text between two words, with … where something is missing; never blank.
 

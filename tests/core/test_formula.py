@@ -20,7 +20,6 @@ from kp_middleware.core.formula import (
     Weights,
     combine,
     complexity,
-    measure,
     novelty,
     outcome_confidence,
     tool_diversity,
@@ -228,6 +227,6 @@ def test_a_score_cannot_be_changed():
 
 
 def test_signals_and_weights_are_in_the_order_of_their_names():
-    measured = measure(shape(), similarity=0.3, confidence=0.9, success=True)
+    measured = score_run(Run(shape(), 0.9, True), EVEN).signals
 
     assert tuple(measured) == astuple(measured) == tuple(getattr(measured, n) for n in SIGNALS)

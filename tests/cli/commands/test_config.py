@@ -156,7 +156,7 @@ def test_a_link_to_the_settings_file_stays_a_link(type_command, file, tmp_path):
     [
         (["threshold", "8"], "threshold: a number from 0 to 1 is needed, or a share from"),
         (["max_per_day", "many"], "max_per_day: Input should be a valid integer"),
-        (["enabled", "perhaps"], "type true or false"),
+        (["enabled", "perhaps"], "not a valid boolean"),
         (["redact_deny", '["/(/"]'], "redact_deny"),
         (["api_key", "kp_1"], "set KP_API_KEY"),
         (["profiles", "{}"], "such as [profiles.DOMAIN]"),

@@ -59,7 +59,7 @@ def repair(db):
     steps = [step("thought"), step("tool_call", "edit"), step("tool_call", "test")]
     steps += [step("observation", "test"), *[step("error_recovery", "test")] * 3]
     made = run("Repair the build", *steps, id="88bb-repair", domain="medical", confidence=0.8)
-    return put(db, made, scored(made, 0.2, "pruned"))
+    return put(db, made, scored(made, 0.2, "elsewhere"))
 
 
 @pytest.mark.usefixtures("leak")
@@ -141,8 +141,8 @@ Its gate: threshold 0.75.
 Why
   complexity          0.870 × 0.15 = 0.131   4 of 4 kinds of step give 0.500, having recovered from
                                              an error 0.300, 7 steps 0.070
-  novelty             0.800 × 0.20 = 0.160   the nearest earlier run was 0.200 like it, and is
-                                             removed since
+  novelty             0.800 × 0.20 = 0.160   0.200 like elsewher, the nearest before it: another
+                                             host's
   tool diversity      0.857 × 0.10 = 0.086   2 different tools in 7 steps, times 3
   outcome confidence  0.800 × 0.55 = 0.440   the agent's confidence of 0.800; outcome: succeeded
   many recoveries                    +0.100  it succeeded after 3 recoveries, which is more than 2
