@@ -111,11 +111,15 @@ class Dataset:
             if run.score is not None:
                 scored = trace.metadata.model_copy(update={"quality_score": run.score})
                 trace = trace.model_copy(update={"metadata": scored})
+            level = trace.metadata.privacy_level
             try:
-                trace, document = self._cleaned(trace, self._policy, redacted)
+                clean = privacy.redact_trace(trace, level=level, policy=self._policy)
+                trace, document = clean.trace, clean.trace.model_dump_json()
+                privacy.check_clean(document.encode(), level=level, policy=self._policy)
             except RedactionError as error:
                 self.unclean[error.reason] += 1
                 return None
+            redacted.update(clean.counts)
             model = model and privacy.redact_text(model, policy=self._policy).text
         return Example(
             trace,
@@ -228,17 +232,6 @@ class Dataset:
         self._counts["redacted_when_recorded"].update(example.redacted[1])
         if self._format != "traces":
             self._counts["made_up_or_lost"].update(example.conversation.lost)
-
-    @staticmethod
-    def _cleaned(
-        trace: ReasoningTrace, policy: Policy, counts: Counter[str]
-    ) -> tuple[ReasoningTrace, str]:
-        level = trace.metadata.privacy_level
-        redacted = privacy.redact_trace(trace, level=level, policy=policy)
-        document = redacted.trace.model_dump_json()
-        privacy.check_clean(document.encode(), level=level, policy=policy)
-        counts.update(redacted.counts)
-        return redacted.trace, document
 
 
 class _Likeness:

@@ -126,7 +126,8 @@ class WireServer(ThreadingTCPServer):
         """Close all connections, and wait for the threads to end."""
         self.shutdown()
         for connection in tuple(self._open):
-            _hang_up(connection)
+            with suppress(OSError):  # it was closed meanwhile
+                connection.shutdown(socket.SHUT_RDWR)
         self.server_close()
 
 
@@ -181,11 +182,15 @@ class _Handler(BaseHTTPRequestHandler):
             case Manner.CUT:
                 self.connection.sendall(raw[: -1 - len(answer.body) // 2])
             case Manner.SILENT:
-                self._wait_for_the_client()
+                self.connection.settimeout(None)
+                while self.connection.recv(65_536):
+                    pass
             case Manner.CLOSED:
                 pass
             case Manner.RESET:
-                self._reset()
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
+                self.rfile.close()
+                self.connection.close()
             case _:
                 assert_never(answer.manner)
 
@@ -194,20 +199,5 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.sendall(bytes((byte,)))
             time.sleep(byte_s)
 
-    def _wait_for_the_client(self) -> None:
-        self.connection.settimeout(None)
-        while self.connection.recv(65_536):
-            pass
-
-    def _reset(self) -> None:
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
-        self.rfile.close()
-        self.connection.close()
-
     def log_message(self, *_: object) -> None:
         pass
-
-
-def _hang_up(connection: socket.socket) -> None:
-    with suppress(OSError):  # it was closed meanwhile
-        connection.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
 """The charts of states, tools, one score, novelty and removals."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Any, Final
@@ -59,7 +59,10 @@ STATE_FILTERS: Final[Mapping[str, dict[str, str]]] = {
 """The filters for the stages of a run that are no state."""
 _NONE: Final[Mapping[Any, str]] = MappingProxyType({})
 _CALL_COLOURS: Final = {"model": "purple", "tool": "blue", "error": "loss"}
-_ENDS: Final = {"succeeded": "cleared", "not known": "below", "failed": "loss"}
+_ENDS_KEYS: Final = tuple(
+    Key(name, Bar(1, -5, 10, 10, colour))
+    for name, colour in (("succeeded", "cleared"), ("not known", "below"), ("failed", "loss"))
+)
 _LEAST: Final = 0.5  # percent: one of 100,000 is still seen
 
 
@@ -132,7 +135,7 @@ def activity_bars(days: Sequence[Period], links: Links) -> Chart:
     if len(days) > 1:
         labels.append(Label(day(days[-1].name, year=False), max(places) + 1, 0, "end"))
     marks, _ = stacked(columns, labels, height=162)
-    return Plot(finding, period_table("Day", days, links), 162, (*marks,), _keys(_ENDS))
+    return Plot(finding, period_table("Day", days, links), 162, (*marks,), _ENDS_KEYS)
 
 
 def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
@@ -164,11 +167,7 @@ def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
     labels = [Label(f"{at / 10:g}", at, 0, "middle") for at in range(0, 11, 2)]
     marks, _ = stacked(columns, labels, height=162)
     table = Table(("Score", "Succeeded", "Failed", "Share"), (*rows,))
-    return Plot(finding, table, 162, (*marks,), _keys(("succeeded", "failed")))
-
-
-def _keys(names: Iterable[str]) -> tuple[Key, ...]:
-    return tuple(Key(name, Bar(1, -5, 10, 10, _ENDS[name])) for name in names)
+    return Plot(finding, table, 162, (*marks,), _ENDS_KEYS[::2])
 
 
 def _day(one: Period | None, links: Links) -> Column:

@@ -1,5 +1,6 @@
 """The map of runs, where similar ones are near, and the runs most similar to one."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple, Self
@@ -24,6 +25,7 @@ from kp_middleware.web.marks import (
     straight,
 )
 
+_ORDER: Final = (*COLOURS, OTHER)
 _NOTHING: Final = "no map yet: it needs three runs that an embedder has seen"
 _HEIGHT: Final = 270.0
 _EDGE: Final = 10.0
@@ -107,14 +109,20 @@ def trace_map(
         finding += f" vectors, {100 * kept:.0f} % of the variance"
     drawn = _joined(spots, nearest) if nearest else _spread(spots)
     known = {name: links.runs(domain=name) for name in domains}
-    keys = tuple(
-        Key(name, Dot(f"M6 0{_shape(colour, 5.0)}", f"kp-spot kp-{colour}"), known.get(name))
-        for name, colour in _entries(spots).items()
-    )
+    entries = defaultdict[str, list[_Spot]](list)  # those without a colour of their own are one
+    for spot in sorted(spots, key=lambda spot: (_ORDER.index(spot.colour), spot.point.domain)):
+        entries[spot.point.domain if spot.colour != OTHER else "others"].append(spot)
+    keys, rows = [], []
+    for name, of in entries.items():
+        shape = _shape(of[0].colour, 5.0)
+        dot = Dot(f"M6 0{shape}", f"kp-spot kp-{of[0].colour}")
+        keys.append(Key(name, dot, known.get(name)))
+        cells = (name, f"{len(of):,}", f"{sum(spot.point.cleared for spot in of):,}")
+        rows.append(TableRow(cells, known.get(name)))
     totals = ("all of them, the newest first", f"{len(spots):,}", f"{cleared:,}")
     every = TableRow(totals, None if nearest else links.runs())
-    table = Table(("Domain", "Runs", "Cleared"), (every, *_rows(spots, known)))
-    return Plot(finding, table, _HEIGHT, (*drawn,), keys)
+    table = Table(("Domain", "Runs", "Cleared"), (every, *rows))
+    return Plot(finding, table, _HEIGHT, (*drawn,), (*keys,))
 
 
 def project(vectors: Sequence[bytes]) -> tuple[list[tuple[float, float]], float]:
@@ -174,21 +182,3 @@ def _shape(colour: str, size: float) -> str:
     r, R, t = (round(size * part, 1) for part in (0.88, 1.15, 0.4))  # noqa: N806 - the wider one
     lengths = {"r": r, "d": 2 * r, "R": R, "D": 2 * R, "h": R + r, "t": t, "T": 2 * t, "a": R - t}
     return _SHAPES[colour].format_map({name: f"{each:.3g}" for name, each in lengths.items()})
-
-
-def _entries(spots: Sequence[_Spot]) -> Mapping[str, str]:
-    """Return each domain and its colour; those without one of their own are one entry."""
-    order = [*COLOURS, OTHER]
-    entries = {_entry(spot): spot.colour for spot in spots}
-    return dict(sorted(entries.items(), key=lambda item: (order.index(item[1]), item[0])))
-
-
-def _entry(spot: _Spot) -> str:
-    return spot.point.domain if spot.colour != OTHER else "others"
-
-
-def _rows(spots: Sequence[_Spot], links: Mapping[str, str | None]) -> Iterator[TableRow]:
-    for name in _entries(spots):
-        of = [spot.point for spot in spots if _entry(spot) == name]
-        cells = (name, f"{len(of):,}", f"{sum(point.cleared for point in of):,}")
-        yield TableRow(cells, links.get(name))
