@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import starmap
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -161,12 +160,7 @@ class LocalRegistry:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         server, self._server = self._server, None
         if server is not None:
             server.stop()

@@ -130,9 +130,6 @@ def project(vectors: Sequence[bytes]) -> tuple[list[tuple[float, float]], float]
 
     By orthogonal iteration without BLAS, whose threads spin: LAPACK's eigenvectors take 20 times
     the processor time.
-
-    Args:
-        vectors: Each float32, little-endian, all of the same length.
     """
     import numpy as np
 
