@@ -17,7 +17,6 @@ from kp_middleware.instants import instant
 from kp_middleware.outbox_items import Receipt
 from kp_middleware.pipeline._imports import Imported, Wanted, import_runs
 from kp_middleware.pipeline._judging import is_judging
-from kp_middleware.pipeline._more_exporters import MoreExporter
 from kp_middleware.pipeline._pipeline import Backlog, Pipeline, Stats, tell_once
 from kp_middleware.pipeline._queue import Feedback, Owned, ThreadEnd
 from kp_middleware.pipeline._reading import Reading, since_text
@@ -223,7 +222,7 @@ class KnowledgePulse(Reading):
             ValueError: If there is one of this name.
         """
         first = since_text(since) or instant(time.time())
-        self._pipeline.add_exporter(MoreExporter.of(exporter, name=name, send=send, since=first))
+        self._pipeline.add_exporter(exporter, send=send, name=name, since=first)
 
     def wrap_context(self, function: Callable[P, R], /) -> Callable[P, R]:
         """Return the function bound to the current run, for calls from other threads.

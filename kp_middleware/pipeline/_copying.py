@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from kp_middleware.core.formula import Shape
 from kp_middleware.errors import DatabaseError
 from kp_middleware.runs import RecordedRun
 from kp_middleware.sharing import (
@@ -22,6 +22,7 @@ from kp_middleware.traces import ReasoningTrace, Step
 
 _AT_ONCE: Final = 500
 _NO_TEXT: Final = "(its text is not shared)"
+_COUNTS: Final = {"steps": "step_count", "tools": "tool_count", "recoveries": "recovery_count"}
 
 
 def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
@@ -68,17 +69,10 @@ def _copy(store: SqliteStore, runs: SharedRuns, logged: LoggedRun) -> bool:
 
 def _recorded(run: SharedRun, facts: dict[str, Any]) -> RecordedRun:
     trace = _trace(run, facts)
-    counts = (facts.get(name) for name in ("step_count", "tool_count", "recovery_count"))
-    own = trace.shape
-    steps, tools, recoveries = counts
+    counts = {name: facts[key] for name, key in _COUNTS.items() if facts.get(key) is not None}
     return RecordedRun(
         trace=trace,
-        shape=Shape(
-            own.steps if steps is None else steps,
-            own.types,
-            own.tools if tools is None else tools,
-            own.recoveries if recoveries is None else recoveries,
-        ),
+        shape=replace(trace.shape, **counts),
         duration_ms=facts.get("duration_ms"),
         input_tokens=facts.get("input_tokens"),
         output_tokens=facts.get("output_tokens"),

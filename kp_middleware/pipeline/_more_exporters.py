@@ -2,14 +2,13 @@
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from kp_middleware import privacy
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.errors import RedactionError
-from kp_middleware.export import OwnExporter, Receipt, payload
+from kp_middleware.export import OwnExporter, payload
 from kp_middleware.instants import epoch_s
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import Dispatch
@@ -30,21 +29,6 @@ class MoreExporter(NamedTuple):
     exporter: OwnExporter
     send: Literal["cleared", "all"]
     since: str
-
-    @classmethod
-    def of(
-        cls,
-        exporter: Callable[[ExportedRun], Receipt | None],
-        *,
-        name: str | None,
-        send: Literal["cleared", "all"],
-        since: str,
-    ) -> "MoreExporter":
-        """Return one of a user's; raises as `KnowledgePulse.add_exporter`."""
-        if send not in {"cleared", "all"}:
-            raise ValueError(f'send is "cleared" or "all", this is {send!r}')
-        named: Any = name or getattr(exporter, "name", None)
-        return cls(OwnExporter(exporter, named if isinstance(named, str) else None), send, since)
 
     def worker(self, store: Store, settings: Settings) -> SendingWorker:
         """Return the worker that gives it the runs of a store, the one a pipeline uses."""

@@ -2,12 +2,12 @@
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder
-from kp_middleware.export import Exporter, OwnExporter, Registry
+from kp_middleware.export import Exporter, OwnExporter, Receipt, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._lifecycle import close_at_exit, may_be_killed_here, still_open
 from kp_middleware.pipeline._more_exporters import MoreExporter
@@ -16,6 +16,7 @@ from kp_middleware.pipeline._sending import SendingWorker
 from kp_middleware.pipeline._shared_worker import SharedWorker
 from kp_middleware.pipeline._worker import ScoringWorker
 from kp_middleware.recording import shield
+from kp_middleware.runs import ExportedRun
 from kp_middleware.settings import Settings
 from kp_middleware.settings_sources import unknown_variables
 from kp_middleware.storage import TROUBLE, Counts, SqliteStore, Store, in_words
@@ -256,15 +257,25 @@ class Pipeline:
             on_due=self._start_sending,
         )
 
-    def add_exporter(self, more: MoreExporter) -> None:
+    def add_exporter(
+        self,
+        exporter: Callable[[ExportedRun], Receipt | None],
+        *,
+        send: Literal["cleared", "all"],
+        name: str | None,
+        since: str,
+    ) -> None:
         """Give the runs of the file to one more exporter; see `KnowledgePulse.add_exporter`."""
+        if send not in {"cleared", "all"}:
+            raise ValueError(f'send is "cleared" or "all", this is {send!r}')
+        named: Any = name or getattr(exporter, "name", None)
+        own = OwnExporter(exporter, named if isinstance(named, str) else None)
         if not isinstance(self._store, SqliteStore):
             raise TypeError("add_exporter reads the file: a store of your own has none")
-        if any(one.exporter.url == more.exporter.url for one in self._more):
-            raise ValueError(
-                f"there is an {more.exporter.url} already: give each a name of its own"
-            )
+        if any(one.exporter.url == own.url for one in self._more):
+            raise ValueError(f"there is an {own.url} already: give each a name of its own")
         if self._settings.visibility != "private" and not self._settings.problems:
+            more = MoreExporter(own, send, since)
             self._more.append(more)
             self._more_senders.append(more.worker(self._store, self._settings))
 

@@ -92,9 +92,7 @@ class SendingWorker:
     def wait_until_idle(self, timeout_s: float) -> None:
         """Return when nothing can be sent now, or when the time is over."""
         with self._resting:
-            self._resting.wait_for(
-                lambda: self._thread is None or self._next_at is not None, timeout_s
-            )
+            self._resting.wait_for(partial(self._rests_until_after, -math.inf), timeout_s)
 
     def wait_until_sent(self, deadline: float, look: Callable[[], None] = lambda: None) -> None:
         """Return when all is sent, or the time is over; at once if nothing goes for much longer."""
@@ -215,11 +213,7 @@ def shared_pace(registry: Registry, settings: Settings, link: Link | None) -> Sh
         PacingTable(path, registry=url, agent_id=agent_id, key_hash=key_hash)
         for path in locations.pacing_files(settings.db)
     )
-    return SharedPace(
-        usual,
-        beside=beside,
-        longest_request_s=registry.timeout_s,
-    )
+    return SharedPace(usual, beside=beside, longest_request_s=registry.timeout_s)
 
 
 def drain(settings: Settings, *, timeout_s: float, look: Callable[[], None]) -> str | None:
