@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 
 from _big_file import build, words_like
 from _runs import KINDS, runs_of
+from _templates import KINDS as TEMPLATES
+from _templates import runs_of as runs_of_template
 from rich.console import Console
 from rich.table import Table
 
@@ -76,7 +78,8 @@ def recorded(folder: Path) -> Iterator[Run]:
 def generated(kind: str) -> Iterator[Run]:
     """Generated runs of a kind, two of three with success."""
     luck = random.Random(7)
-    for run in runs_of(kind, "output_summary"):
+    of_kind = TEMPLATES.get(kind)
+    for run in runs_of(kind, "output_summary") if of_kind is None else runs_of_template(of_kind):
         yield Run(run.task, run.trace, luck.random() < 2 / 3)
 
 
@@ -129,7 +132,7 @@ def main(data: Path, sizes: Sequence[int]) -> None:
     """Print both tables."""
     console = Console()
     table = Table("runs", "turns", "first", "of three", "found", "wrong where none fits")
-    kinds = {kind: [*generated(kind)] for kind in KINDS}
+    kinds = {kind: [*generated(kind)] for kind in (*KINDS, *TEMPLATES)}
     if (data / RECORDED).exists():
         kinds = {"recorded": [*recorded(data)], **kinds}
     for name, runs in kinds.items():

@@ -1,12 +1,15 @@
 """How well past runs fit a task: their order, and whether any fits at all."""
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kp_middleware.asked import openings
 from kp_middleware.embedding import Vector
 
 _NEAR: Final = (0.86, 0.6)
@@ -15,17 +18,8 @@ _NEAR: Final = (0.86, 0.6)
 _ALIKE: Final = (0.76, 0.5)
 """The same for a run that may be another one of a like task: words must tell them apart."""
 
-_ALONE: Final = (0.5, 0.5)
-"""The same for a run that no other one comes near."""
-
-_BY_FAR: Final = 5.0
-"""How many times as well as any other such a run fits."""
-
 _FORM: Final = (0.5, 0.45)
 """The same for a run that is done the same way with other values."""
-
-_FEW_WORDS: Final = 8
-"""A task of fewer words tells little: then no other run may fit nearly as well."""
 
 _CLEARLY: Final = 1.6
 """How many times as well as others a run fits that words tell apart."""
@@ -36,8 +30,12 @@ _WORDS_ALONE: Final = 0.8
 _SAME: Final = 3
 """As many runs may have done the same task; the next one is another's."""
 
+_REPLACED: Final = 2
+"""So many words are a detail that another task of the same wording has."""
+
 _MOST_TELLING: Final = 5.0  # of one word, in nats
 _WORDS_FOR_COSINE: Final = 0.3
+_WORD: Final = re.compile(r"[^\W_]+")
 
 
 def packed(vector: Vector) -> bytes:
@@ -50,15 +48,10 @@ def packed(vector: Vector) -> bytes:
 
 
 class Cosines(NamedTuple):
-    """How like a task a run is; NaN without vectors.
+    """How like a task a run is, by its beginning, and by that and its first line; else NaN."""
 
-    Attributes:
-        opening: The cosine with the beginning of what people said.
-        mean: Of that and the cosine with its first line.
-    """
-
-    opening: float
-    mean: float
+    opening: float = math.nan
+    mean: float = math.nan
 
 
 def cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[Cosines]:
@@ -84,17 +77,22 @@ def order(words: Sequence[float], cosines: Sequence[float]) -> list[int]:
     return [int(at) for at in np.argsort(total, kind="stable")]
 
 
-def telling(share: float) -> float:
-    """Return how telling a word is that this share of runs has: little if all have it."""
-    return min(_MOST_TELLING, math.log((2 - share) / share))
+def words_of(text: str) -> list[str]:
+    """Return the different words of a text.
+
+    >>> words_of("Cancel my flight, cancel it!")
+    ['cancel', 'my', 'flight', 'it']
+    """
+    return [*dict.fromkeys(_WORD.findall(text.lower()))]
 
 
 def telling_of(shares: Mapping[str, float], shared: Collection[str]) -> float:
-    """Return how telling the shared words are, as a mean over all of the task.
+    """Return how telling the shared words are, by the share of runs that has each of the task's.
 
-    A vague task fits nothing: its words tell little, however many of them are shared.
+    It is a mean over all words of the task: a vague one fits nothing.
     """
-    return sum(telling(shares[word]) for word in shared) / max(1, len(shares))
+    told = (math.log((2 - shares[word]) / shares[word]) for word in shared)
+    return sum(min(_MOST_TELLING, one) for one in told) / max(1, len(shares))
 
 
 def fit(told: float, cosine: float) -> float:
@@ -107,41 +105,52 @@ def rating(told: float, cosine: float) -> float:
     return told if math.isnan(cosine) else cosine + _WORDS_FOR_COSINE * min(told, 1.0)
 
 
-def bar(cosines: Cosines, words: int, fits: Sequence[float], *, is_form: bool = False) -> float:
-    """Return what the fit of a run must reach.
+def replaced(task: str, said: str) -> list[str]:
+    """Return the words of a run that stand where a task of the same wording has others.
+
+    If other runs have them, too, it was another task: they are a city, a name, a service.
+
+    >>> replaced("Restart the billing service.", "Restart the search service.")
+    ['search']
+    >>> replaced("Fly from Rome to Oslo.", "Fly from Oslo to Rome.")
+    ['rome']
+    >>> replaced("Restart the billing service.", "Billing hangs: please restart it.")
+    []
+    """
+    ours, theirs = (_WORD.findall(openings(text)[1].lower()) for text in (task, said))
+    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+    same = {at for block in blocks for at in range(block.b, block.b + block.size)}
+    fewer, more = sorted(len(words) - len(same) for words in (ours, theirs))
+    if not 1 <= fewer <= more <= min(_REPLACED, len(same) // 2):
+        return []
+    return [word for at, word in enumerate(theirs) if at not in same]
+
+
+def bar(
+    cosines: Cosines, fits: Sequence[float], *, is_form: bool = False, is_other: bool = False
+) -> float:
+    """Return what the fit of a run must reach: infinite if it is too far from the task.
 
     Tasks of one template share most of their words, and are taken for each other unless a run is
-    near, fits much better than the others, or is a form to be filled in.
-
-    Args:
-        cosines: Of the run.
-        words: The number of different words of the task.
-        fits: Those of the runs that fit best, the best first.
-        is_form: Whether the run took all that it did from its task.
+    near, fits much better than the others (``fits``, the best first), or is a form to be filled
+    in. One that is known to have done another task (``is_other``) can only be a form.
 
     >>> near, alike, far = Cosines(0.9, 0.9), Cosines(0.8, 0.8), Cosines(0.6, 0.6)
-    >>> bar(near, 5, [1.2, 1.1]), bar(alike, 5, [1.2, 1.0]), bar(far, 5, [0.6])
-    (0.6, 1.6, 0.5)
-    >>> bar(alike, 20, [0.9, 0.8, 0.4, 0.2]), bar(far, 5, [1.2, 1.1], is_form=True)
-    (0.5, 0.45)
+    >>> bar(near, [1.2, 1.1]), bar(near, [1.2, 1.1], is_other=True), bar(far, [0.6])
+    (0.6, inf, inf)
+    >>> bar(alike, [0.9, 0.8, 0.4, 0.4]), bar(far, [1.2, 1.1], is_form=True, is_other=True)
+    (0.64, 0.45)
     """
-    if math.isnan(cosines.mean):
-        return max(_WORDS_ALONE, _CLEARLY * _at(fits, _SAME))
-    ways = []
-    if cosines.opening >= _NEAR[0]:
-        ways.append(_NEAR[1])
-    if is_form and cosines.mean >= _FORM[0]:
-        ways.append(_FORM[1])
-    if cosines.mean >= _ALIKE[0]:
-        other = _at(fits, _SAME if words >= _FEW_WORDS else 1)
-        ways.append(max(_ALIKE[1], _CLEARLY * other))
-    if cosines.mean >= _ALONE[0]:
-        ways.append(max(_ALONE[1], _BY_FAR * _at(fits, 1)))
+    ways = [_FORM[1]] if is_form and cosines.mean >= _FORM[0] else []
+    clearly = _CLEARLY * (fits[_SAME] if len(fits) > _SAME else 0.0)
+    if not is_other:
+        if math.isnan(cosines.mean):
+            ways.append(max(_WORDS_ALONE, clearly))
+        if cosines.opening >= _NEAR[0]:
+            ways.append(_NEAR[1])
+        if cosines.mean >= _ALIKE[0]:
+            ways.append(max(_ALIKE[1], clearly))
     return min(ways, default=math.inf)
-
-
-def _at(fits: Sequence[float], place: int) -> float:
-    return fits[place] if place < len(fits) else 0.0
 
 
 def _ranks(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,9 +1,8 @@
 """What is recalled of the past for a task at hand."""
 
 import math
-import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,9 +13,19 @@ from kp_middleware.errors import EmbedderError, TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.privacy import Policy
 from kp_middleware.recall._digest import clean_parts, digest, is_form, quote, warm_up
-from kp_middleware.recall._ranking import Cosines, bar, cosines, fit, order, rating, telling_of
+from kp_middleware.recall._ranking import (
+    Cosines,
+    bar,
+    cosines,
+    fit,
+    order,
+    rating,
+    replaced,
+    telling_of,
+    words_of,
+)
 from kp_middleware.runs import fingerprint
-from kp_middleware.storage import Candidate, History, Question, Run, no_fork
+from kp_middleware.storage import Candidate, History, Question, RecallTable, Run, no_fork
 
 _MOST: Final = 200  # runs that are ranked
 _COMPARED: Final = 24  # of which each word is compared
@@ -177,18 +186,12 @@ class Memory:
             theirs = {*words_of(said[seq])}
             shared = tuple(word for word in shares if word in theirs)
             found.append(Found(seq, near[at], shared, telling_of(shares, shared)))
-        fits = sorted((one.fit for one in found), reverse=True)
         found.sort(key=lambda one: rating(one.told, one.cosine), reverse=True)
-        return [
-            one._replace(
-                bar=bar(one.cosines, len(shares), fits, is_form=is_form(history.run(one.seq)))
-            )
-            for one in found[:k]
-        ]
+        return _barred(history, found, _others(table, task, said), k)[:k]
 
     def _cosines(self, task: str, found: Sequence[Candidate]) -> list[Cosines]:
         """Return how like a task each run is; without a model that is here, NaN."""
-        nothing = [Cosines(math.nan, math.nan)] * len(found)
+        nothing = [Cosines()] * len(found)
         if self._embedder is None:
             return nothing
         try:
@@ -212,10 +215,24 @@ def question(
     return Question(domain, None if owner is None else fingerprint(owner), since, unconfirmed)
 
 
-def words_of(text: str) -> list[str]:
-    """Return the different words of a text.
+def _others(table: RecallTable, task: str, said: Mapping[int, str]) -> set[int]:
+    """Return the runs whose wording is that of a task, with a detail of another one in it."""
+    details = {seq: words for seq, text in said.items() if (words := replaced(task, text))}
+    common = table.common([word for words in details.values() for word in words])
+    return {seq for seq, words in details.items() if not common.isdisjoint(words)}
 
-    >>> words_of("Cancel my flight, cancel it!")
-    ['cancel', 'my', 'flight', 'it']
-    """
-    return [*dict.fromkeys(re.findall(r"[^\W_]+", text.lower()))]
+
+def _barred(history: History, found: Sequence[Found], others: set[int], k: int) -> list[Found]:
+    """Return the first runs with the bar that each must reach, those of other tasks last."""
+    fits = sorted((one.fit for one in found), reverse=True)
+    ours = [one.seq for one in found if one.seq not in others][:k]
+    theirs = [one.seq for one in found if one.seq in others][:k]
+    forms = {seq for seq in ours + theirs if is_form(history.run(seq))}
+    barred = [
+        one._replace(
+            bar=bar(one.cosines, fits, is_form=one.seq in forms, is_other=one.seq in others)
+        )
+        for one in found
+        if one.seq in ours + theirs
+    ]
+    return sorted(barred, key=lambda one: one.seq in others and not one.fits)

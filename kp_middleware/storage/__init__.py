@@ -62,7 +62,7 @@ from kp_middleware.storage._past_runs import (
     Remembered,
     Selection,
 )
-from kp_middleware.storage._recall import Candidate, Question
+from kp_middleware.storage._recall import Candidate, Question, RecallTable
 from kp_middleware.storage._records import (
     Embedding,
     FeedbackRecord,
@@ -153,6 +153,7 @@ __all__ = [
     "Pruning",
     "Question",
     "Queue",
+    "RecallTable",
     "Remembered",
     "Removal",
     "Rescue",

@@ -1,7 +1,7 @@
 """The runs that may be recalled, and how telling the words are that they share with a task."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kp_middleware.asked import COMPARED
@@ -92,14 +92,17 @@ class RecallTable(Queries):
 
     def shares(self, words: Sequence[str]) -> dict[str, float]:
         """Return for each word in which share of the newest runs people said it: never 0 or 1."""
-        quoted = {_quoted(word): word for word in words[:_MOST_WORDS]}
         first = self._last() - _SAMPLE
         runs = self._value("SELECT count(*) FROM asked WHERE trace_seq > ?", (first,))
         if not runs:
             return {}
-        counts = self._run(_COUNTS, {"first": first, "words": json.dumps([*quoted])})
         least = 2 / (runs + 2)  # a few runs cannot tell which words are rare
-        return {quoted[one]: max(least, (count + 0.5) / (runs + 1)) for one, count in counts}
+        counts = self._counts(words[:_MOST_WORDS])
+        return {word: max(least, (count + 0.5) / (runs + 1)) for word, count in counts.items()}
+
+    def common(self, words: Collection[str]) -> set[str]:
+        """Return those words that people said in several of the newest runs."""
+        return {word for word, count in self._counts(words).items() if count > 1}
 
     def candidates(
         self, shares: Mapping[str, float], allowed: Question, *, most: int
@@ -136,6 +139,11 @@ class RecallTable(Queries):
     def effects(self) -> list[RecallEffect]:
         """Return how runs went with a recall and without, since the first with one."""
         return self._all(RecallEffect, _EFFECTS)
+
+    def _counts(self, words: Collection[str]) -> dict[str, int]:
+        quoted = {_quoted(word): word for word in words}
+        values = {"first": self._last() - _SAMPLE, "words": json.dumps([*quoted])}
+        return {quoted[one]: count for one, count in self._run(_COUNTS, values)}
 
     def _last(self) -> int:
         return int(self._value("SELECT coalesce(max(trace_seq), 0) FROM asked"))

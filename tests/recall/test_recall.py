@@ -95,6 +95,14 @@ def test_tasks_of_one_template_are_not_taken_for_each_other(kp):
     assert kp.recall("Scale scheduler to many replicas.", k=3) == []
 
 
+def test_the_same_wording_with_a_detail_of_other_runs_is_another_task(kp):
+    kept(kp, "Why is the search service of our little shop so slow?")
+    known = kept(kp, "Please restart the search service of our little shop.")
+
+    assert ids(kp.recall("Please restart the search service of our little shop.")) == [known]
+    assert kp.recall("Please restart the billing service of our little shop.") == []
+
+
 def test_a_run_that_took_all_from_its_task_is_a_form_for_other_values(kp):
     for service in ("checkout", "search", "billing", "catalog"):
         did(kp, f"Scale the {service} service to many replicas now.", service=service)
