@@ -5,6 +5,7 @@ from kp_middleware.embedding._model import (
     DEFAULT_EMBEDDER,
     MiniLMEmbedder,
     describe_source,
+    embed_beginning,
     embed_many,
     shared_embedder,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "VectorCache",
     "aevaluate_value",
     "describe_source",
+    "embed_beginning",
     "embed_many",
     "embedded_text",
     "evaluate_value",

@@ -265,6 +265,15 @@ def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
         yield from map(embedder.embed, texts)
 
 
+def embed_beginning(text: str, chars: int, embedder: Embedder) -> tuple[Vector, Vector]:
+    """Return the vectors of a short text and of its first characters, which MiniLM reads once."""
+    if chars >= len(text):
+        return (vector := embedder.embed(text)), vector
+    if isinstance(embedder, MiniLMEmbedder):
+        return embedder._loader().model().embed_beginning(text, chars)  # noqa: SLF001 - ours
+    return embedder.embed(text), embedder.embed(text[:chars])
+
+
 def _in_threads(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
     begun: deque[Future[Vector]] = deque()
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kp-embedding")
@@ -323,6 +332,14 @@ class _Model:
     def embed(self, text: str) -> Vector:
         text = text.encode(errors="replace").decode()  # the tokenizer refuses lone surrogates
         return self._recent(self.window.beginning(text)).copy()  # which the caller may change
+
+    def embed_beginning(self, text: str, chars: int) -> tuple[Vector, Vector]:
+        text = text.encode(errors="replace").decode()
+        model = cast("OnnxTextModel[Any]", self._embedding.model)
+        tokens = model.onnx_embed([text]).model_output[0]
+        spans = model.tokenize([text])[0].offsets
+        first = 1 + sum(0 < last <= chars for _, last in spans)  # special tokens end at 0
+        return tokens.mean(0), tokens[:first].mean(0)
 
     def _embed(self, text: str) -> Vector:
         vectors = self._embedding.embed([text], batch_size=1)

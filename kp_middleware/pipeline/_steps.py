@@ -15,7 +15,7 @@ from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Terms, evaluate
 from kp_middleware.core.formula import Shape
 from kp_middleware.core.gates import Gate, gate_of
-from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache
+from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache, embed_beginning
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.estimate import Features, features
 from kp_middleware.export import OwnExporter
@@ -354,8 +354,9 @@ class Stages:
         if self._embedder is None or not said.strip():
             return None
         try:
-            vectors = {text: self._embedder.embed(text) for text in {*openings(said)}}
-            return b"".join(packed(self._cache.unit(vectors[text])) for text in openings(said))
+            opening, first_line = openings(said)
+            vectors = embed_beginning(opening, len(first_line), self._embedder)
+            return b"".join(packed(self._cache.unit(vector)) for vector in vectors)
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
             self._warn_once.warn("a run is recalled by its words alone, the embedder failed", error)
             return None

@@ -15,13 +15,13 @@ from kp_middleware.embedding import Vector
 _NEAR: Final = (0.86, 0.6)
 """A cosine at which a run is the same task in other words, and what its `fit` must then reach."""
 
-_ALIKE: Final = (0.76, 0.5)
+_ALIKE: Final = (0.74, 0.5)
 """The same for a run that may be another one of a like task: words must tell them apart."""
 
 _FORM: Final = (0.5, 0.45)
 """The same for a run that is done the same way with other values."""
 
-_CLEARLY: Final = 1.6
+_CLEARLY: Final = 1.7
 """How many times as well as others a run fits that words tell apart."""
 
 _WORDS_ALONE: Final = 0.8
