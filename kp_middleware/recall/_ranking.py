@@ -15,13 +15,13 @@ from kp_middleware.embedding import Vector
 _NEAR: Final = (0.86, 0.6)
 """A cosine at which a run is the same task in other words, and what its `fit` must then reach."""
 
-_ALIKE: Final = (0.74, 0.5)
+_ALIKE: Final = (0.76, 0.5)
 """The same for a run that may be another one of a like task: words must tell them apart."""
 
 _FORM: Final = (0.5, 0.45)
 """The same for a run that is done the same way with other values."""
 
-_CLEARLY: Final = 1.7
+_CLEARLY: Final = 1.6
 """How many times as well as others a run fits that words tell apart."""
 
 _WORDS_ALONE: Final = 0.8
@@ -132,14 +132,14 @@ def bar(
     """Return what the fit of a run must reach: infinite if it is too far from the task.
 
     Tasks of one template share most of their words, and are taken for each other unless a run is
-    near, fits much better than the others (``fits``, the best first), or is a form to be filled
-    in. One that is known to have done another task (``is_other``) can only be a form.
+    near and none fits clearly better, fits clearly better than the others (``fits``, the best
+    first), or is a form to be filled in. One of another task (``is_other``) can only be a form.
 
     >>> near, alike, far = Cosines(0.9, 0.9), Cosines(0.8, 0.8), Cosines(0.6, 0.6)
-    >>> bar(near, [1.2, 1.1]), bar(near, [1.2, 1.1], is_other=True), bar(far, [0.6])
-    (0.6, inf, inf)
+    >>> bar(near, [1.19, 1.1]), bar(near, [1.2, 1.1], is_other=True), bar(far, [0.6])
+    (0.7, inf, inf)
     >>> bar(alike, [0.9, 0.8, 0.4, 0.4]), bar(far, [1.2, 1.1], is_form=True, is_other=True)
-    (0.64, 0.45)
+    (0.68, 0.45)
     """
     ways = [_FORM[1]] if is_form and cosines.mean >= _FORM[0] else []
     clearly = _CLEARLY * (fits[_SAME] if len(fits) > _SAME else 0.0)
@@ -147,7 +147,7 @@ def bar(
         if math.isnan(cosines.mean):
             ways.append(max(_WORDS_ALONE, clearly))
         if cosines.opening >= _NEAR[0]:
-            ways.append(_NEAR[1])
+            ways.append(max(_NEAR[1], fits[0] / _CLEARLY))
         if cosines.mean >= _ALIKE[0]:
             ways.append(max(_ALIKE[1], clearly))
     return min(ways, default=math.inf)
