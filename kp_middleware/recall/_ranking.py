@@ -15,13 +15,13 @@ from kp_middleware.embedding import Vector
 _NEAR: Final = (0.86, 0.6)
 """A cosine at which a run is the same task in other words, and what its `fit` must then reach."""
 
-_ALIKE: Final = (0.76, 0.5)
+_ALIKE: Final = (0.74, 0.5)
 """The same for a run that may be another one of a like task: words must tell them apart."""
 
 _FORM: Final = (0.5, 0.45)
 """The same for a run that is done the same way with other values."""
 
-_CLEARLY: Final = 1.6
+_CLEARLY: Final = 1.7
 """How many times as well as others a run fits that words tell apart."""
 
 _WORDS_ALONE: Final = 0.8
@@ -112,8 +112,8 @@ def replaced(task: str, said: str) -> list[str]:
 
     >>> replaced("Restart the billing service.", "Restart the search service.")
     ['search']
-    >>> replaced("Fly from Rome to Oslo.", "Fly from Oslo to Rome.")
-    ['rome']
+    >>> replaced("Book a flight from Rome to Oslo.", "Book a flight from Oslo to Rome.")
+    ['oslo', 'to']
     >>> replaced("Restart the billing service.", "Billing hangs: please restart it.")
     []
     """
@@ -136,10 +136,11 @@ def bar(
     first), or is a form to be filled in. One of another task (``is_other``) can only be a form.
 
     >>> near, alike, far = Cosines(0.9, 0.9), Cosines(0.8, 0.8), Cosines(0.6, 0.6)
-    >>> bar(near, [1.19, 1.1]), bar(near, [1.2, 1.1], is_other=True), bar(far, [0.6])
-    (0.7, inf, inf)
-    >>> bar(alike, [0.9, 0.8, 0.4, 0.4]), bar(far, [1.2, 1.1], is_form=True, is_other=True)
-    (0.68, 0.45)
+    >>> many, few = [1.02, 1.0, 0.9, 0.9], [0.9, 0.8, 0.4, 0.2]
+    >>> bar(near, many), bar(near, many, is_other=True), bar(far, few)
+    (0.6, inf, inf)
+    >>> bar(alike, few), bar(far, many, is_form=True, is_other=True)
+    (0.5, 0.45)
     """
     ways = [_FORM[1]] if is_form and cosines.mean >= _FORM[0] else []
     clearly = _CLEARLY * (fits[_SAME] if len(fits) > _SAME else 0.0)
