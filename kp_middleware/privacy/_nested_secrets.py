@@ -171,9 +171,8 @@ def _below_headings(
         labels = {at: label for at, name in enumerate(names) if (label := _label(name, blanks))}
         if labels:
             first = text.find("\n", heading.end("heading")) + 1 or len(text)
-            rows = _Rows(text, first, sign, len(names), labels)
-            yield from rows.spans()
-            reached = rows.end
+            found, reached = _in_rows(text, first, sign, len(names), labels)
+            yield from found
 
 
 def _cells(line: str, sign: str) -> Iterator[tuple[int, str]]:
@@ -191,38 +190,29 @@ def _label(name: str, blanks: Callable[[str], str]) -> str:
     return blanks(name) if _NAME.fullmatch(name) else ""
 
 
-class _Rows:
-    """The rows below a heading, up to the first with another number of cells."""
-
-    def __init__(
-        self, text: str, start: int, sign: str, width: int, labels: dict[int, str]
-    ) -> None:
-        self._text = text
-        self._sign = sign
-        self._width = width
-        self._labels = labels
-        self.end = start
-
-    def spans(self) -> Iterator[Span]:
-        for _ in range(_MAX_ROWS):
-            start = self.end
-            end = self._text.find("\n", start)
-            line = self._text[start : end if end >= 0 else len(self._text)]
-            if not line or len(line) > 4000 or start > len(self._text):
-                return
-            if not _RULE.fullmatch(line):
-                if len([*_cells(line, self._sign)]) != self._width:
-                    return
-                yield from self._of_line(line, start)
-            self.end = start + len(line) + 1
-
-    def _of_line(self, line: str, start: int) -> Iterator[Span]:
-        for at, (begin, cell) in enumerate(_cells(line, self._sign)):
-            value = cell.strip(" \t\r*`\"'")
-            doubtful = self._sign == "  " and not is_strong(value)  # prose may be aligned
-            if at in self._labels and not doubtful and not _may_stay(value):
-                place = start + begin + cell.index(value)
-                yield Span(place, place + len(value), self._labels[at], "secret")
+def _in_rows(
+    text: str, start: int, sign: str, width: int, labels: dict[int, str]
+) -> tuple[list[Span], int]:
+    """Return the findings in the rows of a width below a heading, and where these rows end."""
+    found: list[Span] = []
+    for _ in range(_MAX_ROWS):
+        end = text.find("\n", start)
+        line = text[start : end if end >= 0 else len(text)]
+        if not line or len(line) > 4000 or start > len(text):
+            break
+        if not _RULE.fullmatch(line):
+            cells = [*_cells(line, sign)]
+            if len(cells) != width:
+                break
+            for at, label in labels.items():
+                begin, cell = cells[at]
+                value = cell.strip(" \t\r*`\"'")
+                doubtful = sign == "  " and not is_strong(value)  # prose may be aligned
+                if not doubtful and not _may_stay(value):
+                    place = start + begin + cell.index(value)
+                    found.append(Span(place, place + len(value), label, "secret"))
+        start += len(line) + 1
+    return found, start
 
 
 def _inserted(text: str, blanks: Callable[[str], str]) -> Iterator[Span]:

@@ -338,13 +338,13 @@ class Walk:
         text = str(value)
         if not text or PLACEHOLDER.fullmatch(text) or self._may_stay(text, place):
             return text
-        if place.blank != DENIED and (self._book.blanks(place.name) or alternates(text)):
-            self._learn(text, place.blank)
+        if (
+            self._known is not None
+            and place.blank != DENIED
+            and (self._book.blanks(place.name) or alternates(text))
+        ):
+            self._known.learn(text, place.blank, self._book.allows_secret)
         return self._gone(place.blank, text, place)
-
-    def _learn(self, text: str, label: str) -> None:
-        if self._known is not None:
-            self._known.learn(text, label, self._book.allows_secret)
 
     def _gone(self, label: str, text: str, place: Place) -> str:
         self.found.append(Found(place.path, label, len(text)))
