@@ -109,15 +109,15 @@ class Intake:
         return math.inf if until is None else max(0.0, epoch_s(until) - time.time())
 
     def _keep(self, recorded: RecordedRun, *, is_ours: bool) -> list[int]:
-        thread = None if recorded.part is None else recorded.part.thread
-        known = self._secrets.get(thread or "") or privacy.KnownSecrets()
+        thread = "" if recorded.part is None else recorded.part.thread
+        known = self._secrets.get(thread) or privacy.KnownSecrets()
         try:
             clean = self._without_secrets(recorded, known)
             kept = self._write(clean, known, is_ours=is_ours)
         except RedactionError as error:
             logger.warning("trace %s is kept without its texts: %s", recorded.trace.id, error)
             return self._write(_without_words(recorded), known, is_ours=is_ours, failed=error)
-        if thread is not None and known:
+        if thread and known:
             self._secrets.pop(thread, None)
             self._secrets[thread] = known
             while sum(map(len, self._secrets.values())) > _MOST_SECRETS:

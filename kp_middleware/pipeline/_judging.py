@@ -1,15 +1,15 @@
 """Asking of a program's own judges how its runs ended."""
 
 import asyncio
-import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kp_middleware.errors import KnowledgePulseError
-from kp_middleware.outcomes import Judge, Told, probability
+from kp_middleware.outcomes import Judge, probability
 from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.recording import shield
 from kp_middleware.traces import ReasoningTrace
@@ -27,36 +27,12 @@ def is_judging() -> bool:
     return _is_judging.get()
 
 
-class _Question:
-    """A judge that is asked about one run, on a thread of its own that may be left behind."""
+class _Question(NamedTuple):
+    """A judge that is asked about one run, until an instant on the monotonic clock."""
 
-    def __init__(self, judge: Judge, trace: ReasoningTrace, on_answer: Callable[[], None]) -> None:
-        self.trace_id = trace.id
-        self.told: float | None = None
-        self.is_answered = threading.Event()
-        self._judge, self._trace, self._on_answer = judge, trace, on_answer
-        self._deadline = time.monotonic() + judge.timeout_s
-        start_daemon("kp-judge", self._ask)
-
-    @property
-    def left_s(self) -> float:
-        return max(0.0, self._deadline - time.monotonic())
-
-    def _ask(self) -> None:
-        _is_judging.set(True)
-        try:
-            self.told = self._answer()
-        except Exception as error:  # noqa: BLE001 - the user's own may raise anything
-            shield.swallow("judge", error, "a judge failed, and is ignored")
-        self.is_answered.set()
-        self._on_answer()
-
-    def _answer(self) -> float | None:
-        told = self._judge.judge(self._trace)
-        return probability(asyncio.run(self._awaited(told)) if isawaitable(told) else told)
-
-    async def _awaited(self, answer: Awaitable[Told]) -> Told:
-        return await asyncio.wait_for(answer, self._judge.timeout_s)
+    trace_id: str
+    deadline: float
+    answer: Future[float | None]
 
 
 class Judging:
@@ -82,16 +58,36 @@ class Judging:
 
     def told(self, run: str, trace: ReasoningTrace) -> float | None:
         """Return the probability of success that the run's judge tells, or None if none does."""
-        question = self._question
-        if question is None or (question.is_answered.is_set() and question.trace_id != trace.id):
-            question = _Question(self._judges[run], trace, self._on_answer)
-            self._question = question
-        if question.trace_id != trace.id or not question.is_answered.is_set():
-            if question.trace_id == trace.id and question.left_s:
+        asked = self._question
+        if asked is None or (asked.answer.done() and asked.trace_id != trace.id):
+            asked = self._question = self._asked(self._judges[run], trace)
+        if asked.trace_id == trace.id:
+            if asked.answer.done():
+                return asked.answer.result()
+            if time.monotonic() < asked.deadline:
                 raise JudgeNotReadyError("the run's judge is asked")
-            shield.count("judge: no answer in time")
-            return None
-        return question.told
+        shield.count("judge: no answer in time")
+        return None
+
+    def _asked(self, judge: Judge, trace: ReasoningTrace) -> _Question:
+        """Ask on a thread of its own, which may be left behind."""
+        answer: Future[float | None] = Future()
+
+        def ask() -> None:
+            _is_judging.set(True)
+            told = None
+            try:
+                said = judge.judge(trace)
+                if isawaitable(said):
+                    said = asyncio.run(asyncio.wait_for(said, judge.timeout_s))
+                told = probability(said)
+            except Exception as error:  # noqa: BLE001 - the user's own may raise anything
+                shield.swallow("judge", error, "a judge failed, and is ignored")
+            answer.set_result(told)
+            self._on_answer()
+
+        start_daemon("kp-judge", ask)
+        return _Question(trace.id, time.monotonic() + judge.timeout_s, answer)
 
     def close(self, run: str) -> None:
         """Forget a run's judge: its answer is in the file."""
