@@ -57,7 +57,7 @@ def test_the_file_takes_every_kind_of_step(connection):
 
 
 def test_every_kind_of_step_has_a_name_a_reason_and_a_part_in_the_score():
-    assert STEP_NAMES.keys() == KINDS
+    assert STEP_NAMES.keys() >= KINDS
     assert {*STEP_TYPES} == KINDS
 
 

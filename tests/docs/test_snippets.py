@@ -80,7 +80,7 @@ def run(names):
             exec(compile(lines, page, "exec"), names)
         [one.close() for one in (names["kp"], KnowledgePulse.default())]
         with closing(connect(database_file())) as connection:
-            return History(connection).count()
+            return History(connection).counts().recorded
 
     return run_page
 
