@@ -27,9 +27,8 @@ STEP_NAMES: Final = {
     "tool_call": "Call",
     "observation": "Result",
     "error_recovery": "Error, recovered",
-    "error": "Error",
-    "user": "User",
 }
+_SEEN_AS: Final = {**STEP_NAMES, "error": "Error", "user": "User"}
 _COLUMNS: Final = (
     *("seq", "id", "state", "started_at", "duration_ms", "domain", "objective", "result_summary"),
     *("success", "confidence", "error_type", "framework", "agent_id", "agent_name", "model"),
@@ -290,7 +289,7 @@ def view_step(run: Run, step: StepRecord) -> StepView:
     return StepView(
         number=step.number,
         kind=kind,
-        name=STEP_NAMES[kind],
+        name=_SEEN_AS[kind],
         about=tuple(part for part in about if part),
         at=_since(run.started_at, step.started_at),
         duration="" if took_ms is None else duration(took_ms),
