@@ -76,11 +76,9 @@ class Dispatch:
         try:
             leaving = self._prepared(trace, score)
             with self._store.transaction():
-                if isinstance(leaving, str):
-                    self._outbox.add_blocked(seq, leaving, redactor=redactor)
-                else:
-                    body, redactions = leaving
-                    self._outbox.add(seq, body, redactor=redactor, redactions=redactions)
+                blocked = leaving if isinstance(leaving, str) else None
+                body, counts = (None, {}) if isinstance(leaving, str) else leaving
+                self._outbox.add(seq, body, redactor=redactor, redactions=counts, reason=blocked)
                 self._outbox.sync(seq)
         except BaseException:
             self._caught_up, self._looked_until = False, min(self._looked_until, seq - 1)

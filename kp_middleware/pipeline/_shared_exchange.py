@@ -338,8 +338,9 @@ class Exchange:
     def _queue(self, one: Candidate, score: float) -> None:
         item = self._documents.item(one, score)
         if item is None:
-            self._outbox.add_blocked(
-                one.asking.seq, one.why_not, redactor=Policy.of(self._settings).redactor
+            redactor = Policy.of(self._settings).redactor
+            self._outbox.add(
+                one.asking.seq, None, redactor=redactor, redactions={}, reason=one.why_not
             )
             return
         counts: Mapping[str, int] = {}

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from kp_middleware.database import Connection, Queries, transaction
@@ -171,23 +172,16 @@ class ExportCursor(Queries):
 
     def _next(self, place: Place) -> tuple[int | None, Place]:
         """Return the next run for the exporter, and the place before it."""
-        there = self._among(place.left)
-        left, until = [candidate.seq for candidate in there], place.until
-        for candidate in there:
-            wanted = self._choose(candidate)
-            if wanted:
-                return candidate.seq, place._replace(left=tuple(left))
-            if wanted is False:
-                left.remove(candidate.seq)
-        found = None
-        for candidate in self._after(until):
+        found, left, until = None, list[int](), place.until
+        for candidate in chain(self._among(place.left), self._after(until)):
             wanted = self._choose(candidate)
             if wanted:
                 found = candidate.seq
+                left += [one for one in place.left if one >= found]
                 break
             if wanted is None:
                 left.append(candidate.seq)
-            until = candidate.seq
+            until = max(until, candidate.seq)
         return found, place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
 
     def _among(self, left: tuple[int, ...]) -> list[ExportCandidate]:

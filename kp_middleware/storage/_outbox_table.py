@@ -106,14 +106,6 @@ class OutboxTable(OutboxItems):
         self._clock = clock
         self._claimant = f"{os.getpid()}-{os.urandom(4).hex()}"
 
-    def add(
-        self, trace_seq: int, body: bytes, *, redactor: str, redactions: Mapping[str, int]
-    ) -> None:
-        self._insert(trace_seq, "pending", None, body, redactor, redactions)
-
-    def add_blocked(self, trace_seq: int, reason: str, *, redactor: str) -> None:
-        self._insert(trace_seq, "blocked", reason, None, redactor, {})
-
     def claim(self, now: float, /) -> OutboxItem | None:
         with transaction(self._connection):
             while (row := self._due(now)) and row[-1]:  # withheld after its sender died
@@ -241,14 +233,14 @@ class OutboxTable(OutboxItems):
         )
         return found
 
-    def _insert(
+    def add(
         self,
         trace_seq: int,
-        state: str,
-        reason: str | None,
         body: bytes | None,
+        *,
         redactor: str,
         redactions: Mapping[str, int],
+        reason: str | None = None,
     ) -> None:
         """Insert an item unless there is one; replace a cancelled one unless cancelled by hand.
 
@@ -257,8 +249,9 @@ class OutboxTable(OutboxItems):
         with transaction(self._connection):
             rejections = self._rejections(trace_seq)
             before = self._value("SELECT redactor FROM outbox WHERE trace_seq = ?", (trace_seq,))
-            if before and _rules(before) != _rules(redactor) and state == "pending":
-                state, reason, body, redactor = "blocked", _BY_OTHER_RULES, None, before
+            if before and _rules(before) != _rules(redactor) and body is not None:
+                reason, body, redactor = _BY_OTHER_RULES, None, before
+            state = "blocked" if body is None else "pending"
             key = idempotency_key(body or b"", agent_id=self._agent_id, rejections=rejections or 0)
             self._run(
                 """

@@ -96,12 +96,15 @@ class StoreOutbox(Outbox, Protocol):
     """The outbox items of one destination; the sender uses what `Outbox` has."""
 
     def add(
-        self, trace_seq: int, body: bytes, *, redactor: str, redactions: Mapping[str, int]
+        self,
+        trace_seq: int,
+        body: bytes | None,
+        *,
+        redactor: str,
+        redactions: Mapping[str, int],
+        reason: str | None = None,
     ) -> None:
-        """Add a pending item with this body."""
-
-    def add_blocked(self, trace_seq: int, reason: str, *, redactor: str) -> None:
-        """Add a blocked item without a body, for a trace that may not be clean."""
+        """Add a pending item with this body, or one that is blocked for a reason without it."""
 
     def sync(self, trace_seq: int) -> None:
         """Update the item of a trace after the trace has changed; unless it was sent."""

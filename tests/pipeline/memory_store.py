@@ -173,11 +173,12 @@ class MemoryOutbox:
         self._store = store
         self.waiting, self.blocked, self.receipts = {}, {}, {}
 
-    def add(self, trace_seq, body, *, redactor, redactions):
-        self.waiting[trace_seq] = OutboxItem(trace_seq, body, idempotency_key(body, agent_id=None))
-
-    def add_blocked(self, trace_seq, reason, *, redactor):
-        self.blocked[trace_seq] = reason
+    def add(self, trace_seq, body, *, redactor, redactions, reason=None):
+        if body is None:
+            self.blocked[trace_seq] = reason
+        else:
+            key = idempotency_key(body, agent_id=None)
+            self.waiting[trace_seq] = OutboxItem(trace_seq, body, key)
 
     def sync(self, trace_seq):
         pass

@@ -140,7 +140,8 @@ def test_a_row_of_the_list_says_where_the_trace_is_and_why(history, outbox, keep
     keep("withheld", score=0.2)
     keep("waiting", score=0.9, decision="forward")
     outbox.add(keep("queued", score=0.9, decision="forward"), b"{}", redactor="r", redactions={})
-    outbox.add_blocked(keep("unclean", score=0.9, decision="forward"), "secret", redactor="r")
+    unclean = keep("unclean", score=0.9, decision="forward")
+    outbox.add(unclean, None, redactor="r", redactions={}, reason="secret")
 
     rows = [(row.objective, row.state, row.reason) for row in history.runs(limit=9)]
 

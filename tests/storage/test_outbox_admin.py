@@ -26,7 +26,8 @@ def queue(outbox, keep):
     def put(body=BODY):
         seq = keep(score=0.9, decision="forward")
         if body is None:
-            outbox.add_blocked(seq, "too_deep at steps[0]", redactor="rules 1")
+            why = "too_deep at steps[0]"
+            outbox.add(seq, None, redactor="rules 1", redactions={}, reason=why)
         else:
             outbox.add(seq, body, redactor="rules 1", redactions={"email": 2})
         return seq

@@ -139,10 +139,11 @@ def test_what_was_blocked_is_not_tried_again(outbox, queue, clock, row):
 def test_what_may_not_be_clean_never_leaves(outbox, keep, clock, row):
     seq = keep(score=0.9, decision="forward")
 
-    outbox.add_blocked(seq, "residual_secret at steps.0.content", redactor="rules 1")
+    why = "residual_secret at steps.0.content"
+    outbox.add(seq, None, redactor="rules 1", redactions={}, reason=why)
 
     assert (row(seq)["state"], row(seq)["body"]) == ("blocked", None)
-    assert row(seq)["reason"] == "residual_secret at steps.0.content"
+    assert row(seq)["reason"] == why
     assert (outbox.claim(clock()), outbox.any_pending()) == (None, False)
 
 
