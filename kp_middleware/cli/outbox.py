@@ -304,7 +304,7 @@ def _sent(db: Path, connection: Database, timeout_s: float) -> tuple[Counter[str
     with Progress("sent") as shown:
 
         def look() -> None:
-            shown.reach(max(0, len(seqs) - care.count(states=_WAITING)), len(seqs))
+            shown.reach(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
 
         trouble = drain(read_settings(db), timeout_s=timeout_s, look=look)
     states = care.states(seqs)

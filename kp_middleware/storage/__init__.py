@@ -17,7 +17,6 @@ from kp_middleware.storage._estimates import (
     EstimateTable,
     Kind,
     KnownRun,
-    LearnedRun,
     RunEstimate,
     StoredEstimate,
 )
@@ -36,7 +35,6 @@ from kp_middleware.storage._listing import (
 )
 from kp_middleware.storage._maintenance import (
     SQLITE_VERSION,
-    PruneSelection,
     Pruning,
     vacuum,
 )
@@ -59,7 +57,6 @@ from kp_middleware.storage._pacing import AgentPace, PacingTable, lift_stops, re
 from kp_middleware.storage._past_runs import (
     PastRun,
     PastRuns,
-    Remembered,
     Selection,
 )
 from kp_middleware.storage._recall import Candidate, Question, RecallTable
@@ -134,7 +131,6 @@ __all__ = [
     "Kind",
     "KnownRun",
     "LastDecisions",
-    "LearnedRun",
     "MapPoint",
     "ModelTokens",
     "NearMiss",
@@ -149,12 +145,10 @@ __all__ = [
     "PastRuns",
     "PausedRun",
     "Period",
-    "PruneSelection",
     "Pruning",
     "Question",
     "Queue",
     "RecallTable",
-    "Remembered",
     "Removal",
     "Rescue",
     "ReviewItem",

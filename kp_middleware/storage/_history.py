@@ -44,6 +44,7 @@ _SCORED: Final = f"""
     FROM traces NOT INDEXED WHERE score IS NOT NULL ORDER BY seq
 """
 _BINS: Final = 20
+_OF_STATES: Final = ":states = '[]' OR o.state IN (SELECT value FROM json_each(:states))"
 _BATCH: Final = 1024  # vectors of 384 numbers: 1.5 MB
 
 
@@ -193,12 +194,12 @@ class History(Listing, Overviews, Maintenance):
         """Return the newest outbox items without their bodies; no states means any state."""
         return self._all(
             OutboxItemSummary,
-            """
+            f"""
             SELECT t.id, o.state, o.attempts, length(CAST(o.body AS BLOB)), o.redactions,
                    o.next_attempt_at, o.claimed_until, o.last_error, o.sent_at, o.remote_id,
                    o.registry, o.redactor, o.reason, t.objective
             FROM outbox o JOIN traces t ON t.seq = o.trace_seq
-            WHERE :states = '[]' OR o.state IN (SELECT value FROM json_each(:states))
+            WHERE {_OF_STATES}
             ORDER BY o.trace_seq DESC LIMIT :limit
             """,
             {"states": json.dumps([*states]), "limit": limit},
@@ -206,7 +207,8 @@ class History(Listing, Overviews, Maintenance):
 
     def count_outbox(self, states: Collection[str] = ()) -> int:
         """Count the outbox items in these states; no states means any state."""
-        return OutboxAdmin(self._connection).count(states=states)
+        sql = f"SELECT count(*) FROM outbox o WHERE {_OF_STATES}"
+        return int(self._value(sql, {"states": json.dumps([*states])}))
 
     def outbox_entry(self, seq: int) -> Entry:
         """Return the outbox item of a run with its body."""

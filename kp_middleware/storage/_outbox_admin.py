@@ -54,16 +54,6 @@ class OutboxAdmin(OutboxItems):
         """Make the changes of the block one: an error undoes all of them."""
         return transaction(self._connection)
 
-    def count(self, *, states: Collection[str] = ()) -> int:
-        """Count the items in these states; no states means any state."""
-        return int(
-            self._value(
-                "SELECT count(*) FROM outbox"
-                " WHERE :states = '[]' OR state IN (SELECT value FROM json_each(:states))",
-                {"states": json.dumps([*states])},
-            )
-        )
-
     def entry(self, seq: int) -> Entry:
         """Return the outbox item of a trace."""
         for entry in self._all(Entry, _ENTRY, (seq,)):
