@@ -232,12 +232,8 @@ class Pace:
 def backoff_s(failures: int, luck: float) -> float:
     """Return the seconds to wait after failures in a row: from 2 s, doubling, to an hour.
 
-    So nobody waits much longer than the trouble has lasted, and days of it are some dozens of
-    requests.
-
-    Args:
-        failures: At least 1.
-        luck: From 0 to 1; spreads the waits by half, so that not all clients return together.
+    So nobody waits much longer than the trouble has lasted. ``luck``, from 0 to 1, spreads the
+    waits by half, so that not all clients return together.
 
     >>> [backoff_s(failures, 0.0) for failures in (1, 2, 11, 12, 100)], backoff_s(100, 1.0)
     ([2.0, 4.0, 2048.0, 2400.0, 2400.0], 3600.0)

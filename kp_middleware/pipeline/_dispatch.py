@@ -229,13 +229,8 @@ class Rescan:
     def retry(self, seq: int, *, force: bool) -> str:
         """Redact an item anew and queue it; return its state, or another outcome.
 
-        Args:
-            seq: Of the run.
-            force: Also send again what was sent, as it went, cleaned by the settings here as well.
-                Of what was not sent, apply the settings here alone.
-
-        Raises:
-            KnowledgePulseError: If there is nothing to try again.
+        ``force`` also sends again what was sent, as it went, and cleaned by these settings as well;
+        to what was not sent it applies these settings alone. Raises where nothing is to be retried.
         """
         try:
             with self._care.transaction():
@@ -289,11 +284,11 @@ class Rescan:
 
     def all_rows(self, *, alone: bool = False) -> dict[int, Rescanned]:
         """Rescan every row that was not sent, but none that may have been before a damage."""
-        return {seq: self._unless_lost(seq, alone) for seq in self._care.seqs(*_NOT_SENT)}
-
-    def _unless_lost(self, seq: int, alone: bool) -> Rescanned:  # noqa: FBT001 - passed on
-        lost = self._care.entry(seq).reason == LOST_ON_ITS_WAY
-        return "blocked" if lost else self.row(seq, alone=alone)
+        outcomes: dict[int, Rescanned] = {}
+        for seq in self._care.seqs(*_NOT_SENT):
+            is_lost = self._care.entry(seq).reason == LOST_ON_ITS_WAY
+            outcomes[seq] = "blocked" if is_lost else self.row(seq, alone=alone)
+        return outcomes
 
 
 class _NotQueuedError(Exception):
