@@ -127,10 +127,8 @@ def run_as_json(run: Run) -> dict[str, Any]:
     row = {name: getattr(run, name) for name in _COLUMNS}
     row["success"] = zero_or_one(run.known_success)
     scoring = run.scoring
-    for name in SIGNALS:
-        row[name] = scoring and getattr(scoring.signals, name)
-    for name in SIGNALS:
-        row[f"{name}_weight"] = scoring and getattr(scoring.weights, name)
+    row |= {name: scoring and getattr(scoring.signals, name) for name in SIGNALS}
+    row |= {f"{name}_weight": scoring and getattr(scoring.weights, name) for name in SIGNALS}
     row["rules"] = [rule._asdict() for rule in scoring.rules] if scoring else []
     row |= {name: getattr(scoring, name, None) for name in _SCORING}
     row |= {"scored_ms": scoring and scoring.took_ms, "day": run.started_at[:10]}
