@@ -189,5 +189,110 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             )
         ),
         "everyday": Kind(_EVERYDAY),
+        "recipes": Kind(
+            (
+                (
+                    "Find a recipe for {b} {a}.",
+                    "How do I cook {a} that is {b}?",
+                    "I would like to make {b} {a} tonight.",
+                ),
+                (
+                    "Write the shopping list for {b} {a}.",
+                    "What do I have to buy for {a}, {b}?",
+                    "Ingredients of {b} {a}, please.",
+                ),
+                (
+                    "Which wine goes with {b} {a}?",
+                    "What do we drink with {a} ({b})?",
+                    "Suggest a bottle for {b} {a}.",
+                ),
+                (
+                    "How many calories has {b} {a}?",
+                    "Is {b} {a} healthy? Give me the numbers.",
+                    "Nutrition facts of {a}, {b}.",
+                ),
+            ),
+            ("lasagne", "curry", "risotto", "pancakes", "chili", "ramen"),
+            ("vegan", "gluten-free", "quick", "cheap", "spicy"),
+            ("For {n} people.", "My oven is broken.", "The {a} must be ready by seven."),
+        ),
+        "contracts": Kind(
+            (
+                (
+                    "What does the contract with {a} say about {b}?",
+                    "Look up {b} in the agreement with {a}.",
+                    "Our deal with {a}: find the clause on {b}.",
+                ),
+                (
+                    "Redraft the part on {b} of the {a} contract.",
+                    "Write a better {b} clause for {a}.",
+                    "Propose new wording on {b} to {a}.",
+                ),
+                (
+                    "Does {a} keep to what we agreed on {b}?",
+                    "Check whether {a} breaks the {b} clause.",
+                    "Has {a} met its duties as to {b}?",
+                ),
+            ),
+            ("Siemens", "Nestle", "Airbus", "Volvo", "Philips", "Orange", "Shell"),
+            ("liability", "payment", "termination", "warranty", "secrecy"),
+        ),
+        "alerts": Kind(
+            (
+                ("{a}: disk full", "{a}: no space left on device", "{a}: filesystem at 99 %"),
+                ("{a}: cpu above 95 %", "{a}: load average too high", "{a}: processor saturated"),
+                ("{a}: certificate expires", "{a}: tls certificate valid for two more days"),
+                ("{a}: replica lags behind", "{a}: replication delay of an hour"),
+                ("{a}: health check fails", "{a}: no answer from the health endpoint"),
+            ),
+            tuple(f"{n}-{i:02}" for n in ("db", "web", "cache") for i in (1, 2, 3)),
+            around=(
+                '{"source": "monitor", "severity": "critical", "team": "platform",'
+                ' "alert": "{task}"}'
+            ),
+        ),
+        "packages": Kind(
+            (
+                (
+                    "Bump {a} in {b} to the newest version.",
+                    "{b} still has an old {a}, upgrade it.",
+                    "Upgrade {a} for {b}.",
+                ),
+                (
+                    "Remove {a} from {b}.",
+                    "We do not need {a} in {b} any more.",
+                    "Drop the dependency {b} has on {a}.",
+                ),
+                (
+                    "Is {a} in {b} vulnerable?",
+                    "Audit the {a} that {b} uses.",
+                    "Look for known holes of {a} in {b}.",
+                ),
+            ),
+            ("numpy", "requests", "jinja2", "urllib3", "pydantic", "pillow"),
+            ("backend", "website", "pipeline", "worker", "sdk"),
+        ),
+        "hotels": Kind(
+            (
+                (
+                    "Reserve a room at the {a} in {b}.",
+                    "I need a bed in {b}, the {a} if possible.",
+                    "Two nights at {a}, {b}, please.",
+                ),
+                (
+                    "Cancel my stay at the {a} in {b}.",
+                    "I will not come to the {a}, {b}; cancel.",
+                    "Call off the room in {b} at the {a}.",
+                ),
+                (
+                    "Does the {a} in {b} have parking?",
+                    "Where can I leave my car at the {a}, {b}?",
+                    "Parking near the {a} in {b}?",
+                ),
+            ),
+            ("Hilton", "Ibis", "Savoy", "Grand", "Plaza", "Astoria"),
+            ("Lyon", "Turin", "Porto", "Graz", "Bonn"),
+            ("It is for two.", "We arrive late.", "My name is {n} Smith."),
+        ),
     }
 )

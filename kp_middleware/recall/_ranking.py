@@ -118,12 +118,19 @@ def replaced(task: str, said: str) -> list[str]:
     []
     """
     ours, theirs = (_WORD.findall(openings(text)[1].lower()) for text in (task, said))
+    if abs(len(ours) - len(theirs)) >= _REPLACED:
+        return []
     blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
     same = {at for block in blocks for at in range(block.b, block.b + block.size)}
     fewer, more = sorted(len(words) - len(same) for words in (ours, theirs))
     if not 1 <= fewer <= more <= min(_REPLACED, len(same) // 2):
         return []
     return [word for at, word in enumerate(theirs) if at not in same]
+
+
+def may_be_form(cosines: Cosines, fit: float) -> bool:
+    """Return whether it matters if a run is a form: to know, its calls must be read."""
+    return cosines.mean >= _FORM[0] and fit >= _FORM[1]
 
 
 def bar(

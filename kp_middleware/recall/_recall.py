@@ -18,6 +18,7 @@ from kp_middleware.recall._ranking import (
     bar,
     cosines,
     fit,
+    may_be_form,
     order,
     rating,
     replaced,
@@ -227,12 +228,10 @@ def _barred(history: History, found: Sequence[Found], others: set[int], k: int) 
     fits = sorted((one.fit for one in found), reverse=True)
     ours = [one.seq for one in found if one.seq not in others][:k]
     theirs = [one.seq for one in found if one.seq in others][:k]
-    forms = {seq for seq in ours + theirs if is_form(history.run(seq))}
-    barred = [
-        one._replace(
-            bar=bar(one.cosines, fits, is_form=one.seq in forms, is_other=one.seq in others)
-        )
-        for one in found
-        if one.seq in ours + theirs
-    ]
+    barred = []
+    for one in found:
+        if one.seq in ours + theirs:
+            form = may_be_form(one.cosines, one.fit) and is_form(history.run(one.seq))
+            reach = bar(one.cosines, fits, is_form=form, is_other=one.seq in others)
+            barred.append(one._replace(bar=reach))
     return sorted(barred, key=lambda one: one.seq in others and not one.fits)
