@@ -196,13 +196,18 @@ class KPCallbackHandler(BaseCallbackHandler):
     @callback
     def on_llm_end(self, response: LLMResult, run_id: int, _: EventKwargs) -> None:
         """End a model, and note its turn."""
-        run = self._runs.get(run_id)
+        run = self._runs.end(run_id)
         if run is None:
             return
-        turn, estimate = turn_of(response), run.root.recorder.confidence_estimate
+        turn, root = turn_of(response), run.root
+        root.end_turn(turn, run)
+        estimate = root.recorder.confidence_estimate
         if estimate.listens and not run.internal:
             estimate.hear(told_beside(response), inside=run.around is not None)
-        self._finish(run_id, turn.text or None, turn=turn)
+        if run.is_root:
+            self._go_on(root)
+        if run.ends_trace:
+            root.succeed(turn.text or None)
 
     @callback
     def on_llm_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
@@ -229,10 +234,17 @@ class KPCallbackHandler(BaseCallbackHandler):
     @callback
     def on_tool_end(self, output: object, run_id: int, _: EventKwargs) -> None:
         """End a tool, and note its result or the failure it reports."""
-        run = self._runs.get(run_id)
-        if run is not None:
-            result, failed = result_of(output, run.call_id)
-            self._finish(run_id, result, failed=failed)
+        run = self._runs.end(run_id)
+        if run is None or run.answered:
+            return
+        run.conversation.end(run.tool, run.call_id)
+        result, failed = result_of(output, run.call_id)
+        run.root.record_result(result, run, failed=failed)
+        if run.is_root:
+            run.root.record_late(ended_well=True)
+            self._go_on(run.root)
+        if run.ends_trace:
+            run.root.succeed(result)
 
     @callback
     def on_tool_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
@@ -258,17 +270,14 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_retriever_end(self, documents: Sequence[Document], run_id: int, _: EventKwargs) -> None:
         """End a retriever, and note its documents."""
         texts = (str(getattr(found, "page_content", found)) for found in documents)
-        self._finish(run_id, "\n\n".join(texts))
+        run = self._runs.finish(run_id, "\n\n".join(texts))
+        if run is not None and run.is_root:
+            self._go_on(run.root)
 
     @callback
     def on_retriever_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
         """End a retriever that raised."""
         self._ended_with(self._runs.end(run_id), error)
-
-    def _finish(self, run_id: int, output: object, **about: Any) -> None:
-        run = self._runs.finish(run_id, output, **about)
-        if run is not None and run.is_root:
-            self._go_on(run.root)
 
     def _ended_with(self, run: Span | None, error: BaseException) -> None:
         if run is not None:
