@@ -1,12 +1,14 @@
-"""The JSON values of a file: one a line, the elements of an array, or a document."""
+"""A stream of the JSON values of a file: one a line, the elements of an array, or a document."""
 
 import gzip
+import io
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, Literal, TypeAlias, cast
 
 from kp_middleware.imports._run import Book
 from kp_middleware.recording import jsonable
@@ -14,23 +16,27 @@ from kp_middleware.recording import jsonable
 MOST_LINE_BYTES: Final = 16 << 20
 """Longer lines are skipped and counted."""
 
-_MOST_DOCUMENT: Final = 128 << 20
+_MOST_DOCUMENT: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
 _CHUNK: Final = 1 << 20
 _MOST_CUT_BYTES: Final = 1 << 20
-_MESSAGE_KEYS: Final = {"role", "content", "type"}  # one of them begins a message
+_BETWEEN: Final = re.compile(r"[\s,]*")
+_MESSAGE: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
+
+Layout: TypeAlias = Literal["lines", "elements", "document"]
 
 
 def values_in(path: Path, book: Book) -> Iterator[object]:
-    """Yield the values of a file: one a line, the elements of an array, or one document.
+    """Yield the values of a file, with at most one of them in memory.
 
     What is no JSON, too long, too deeply nested or unreadable is skipped, and counted in the book.
     """
     try:
         with _opened(path) as file:
-            is_lines = _is_lines(file.read(_HEAD_BYTES))
+            layout = _layout(file.read(_HEAD_BYTES))
             file.seek(0)
-            yield from (_lines if is_lines else _document)(file, book)
+            read = {"elements": _elements, "lines": _lines, "document": _document}[layout]
+            yield from read(file, book)
     except (OSError, UnicodeError, EOFError, zlib.error):
         book.skip("unreadable")
 
@@ -55,12 +61,16 @@ def digest(value: object) -> str:
     return sha256(written(value).encode()).hexdigest()[:32]
 
 
-def _is_lines(head: bytes) -> bool:
-    """Return whether each line is a value; else the whole file is one."""
-    first, _, more = head.decode("utf-8-sig", "replace").lstrip().partition("\n")
-    if first.startswith("["):
-        return bool(more.strip()) and _is_json(first)
-    return not (first.startswith("{") and more.strip() and first.rstrip()[-1:] in "{[,")
+def _layout(head: bytes) -> Layout:
+    beginning = head.decode("utf-8-sig", "replace").lstrip()
+    first, newline, more = beginning.partition("\n")
+    is_whole = not newline or not more.strip() or _is_json(first)
+    if beginning.startswith("["):
+        if _MESSAGE.match(beginning):  # a bare list of messages, one a line or one a file
+            return "lines" if is_whole else "document"
+        return "lines" if first.startswith("[[") and _is_json(first) else "elements"
+    looks_cut = beginning.startswith("{") and not is_whole and first.rstrip()[-1:] in "{[,"
+    return "document" if looks_cut else "lines"
 
 
 def _is_json(line: str) -> bool:
@@ -92,14 +102,39 @@ def _document(file: BinaryIO, book: Book) -> Iterator[object]:
 
 
 def _value(content: bytes, book: Book) -> Iterator[object]:
-    """Yield a value, or the elements of an array that is no list of messages."""
     try:
-        value = json.loads(content)
+        yield json.loads(content)
     except RecursionError:
         book.skip("too_deep")
     except ValueError:
         book.skip("not_json")
-    else:
-        first = value[0] if isinstance(value, list) and value else value
-        is_history = isinstance(first, dict) and next(iter(first), "") in _MESSAGE_KEYS
-        yield from value if isinstance(value, list) and not is_history else [value]
+
+
+def _elements(file: BinaryIO, book: Book) -> Iterator[object]:
+    source = io.TextIOWrapper(file, "utf-8-sig", errors="replace")
+    decode = json.JSONDecoder().raw_decode
+    left = source.read(_CHUNK).lstrip()[1:]
+    at = 0
+    while True:
+        at = _end_of(_BETWEEN, left, at)
+        if left.startswith("]", at):
+            break
+        try:
+            value, at = decode(left, at)
+        except RecursionError:
+            book.skip("too_deep")
+            break
+        except ValueError:
+            more = source.read(max(_CHUNK, len(left) - at))
+            if not more or len(left) - at + len(more) > _MOST_DOCUMENT:
+                book.skip("too_long" if more else "not_json")
+                break
+            left, at = left[at:] + more, 0
+        else:
+            yield value
+    source.detach()
+
+
+def _end_of(pattern: re.Pattern[str], string: str, at: int) -> int:
+    found = pattern.match(string, at)
+    return at if found is None else found.end()
