@@ -274,3 +274,14 @@ def test_a_file_of_gzip_is_read_as_what_is_in_it(tmp_path):
     assert len(kept) == len(read_all(plain, "messages")[0]) == 200
     assert 0 < len(some) < 200
     assert book.skipped["unreadable"] == 1
+
+
+def test_an_array_that_is_cut_gives_the_elements_before(tmp_path):
+    path = tmp_path / "sample.json"
+    whole = json.dumps([{"messages": conversation()} for _ in range(200)])
+    path.write_text(whole[: len(whole) // 2])
+
+    runs, book = read_all(path, "messages")
+
+    assert 90 < len(runs) < 110
+    assert book.skipped["not_json"] == 1
