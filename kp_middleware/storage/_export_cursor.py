@@ -5,12 +5,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kp_middleware.database import Connection, Queries, transaction
 from kp_middleware.errors import RegistryError, RegistryRejectedError
 from kp_middleware.outbox_items import OutboxItem, Receipt
 from kp_middleware.storage._records import Run
+
+if TYPE_CHECKING:
+    from kp_middleware.storage._history import History
 
 EXPORT: Final = "export "  # what the keys of `meta` begin with that hold a place
 _MOST_LEFT: Final = 10_000
@@ -80,12 +83,14 @@ class ExportCursor(Queries):
         connection: Connection,
         name: str,
         *,
+        history: "History",
         choose: Callable[[ExportCandidate], bool | None],
         prepare: Callable[[Run, str, int], OutboxItem | None],
         since: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(connection)
+        self._history = history
         self._key = f"{EXPORT}{name}"
         self._choose = choose
         self._prepare = prepare
@@ -95,9 +100,6 @@ class ExportCursor(Queries):
 
     def claim(self, now: float, /) -> OutboxItem | None:
         """Claim the next run that is due, and return what leaves of it; None if none is."""
-        from kp_middleware.storage._history import History
-
-        history = History(self._connection)
         while True:
             before = self._place()
             if before.retry_at > now or self._is_claimed(before, now):
@@ -106,8 +108,8 @@ class ExportCursor(Queries):
             if seq is None:
                 self._move(before, place)
                 return None
-            document = history.document(seq)
-            item = document and self._prepare(history.run(seq), document, before.attempts)
+            document = self._history.document(seq)
+            item = document and self._prepare(self._history.run(seq), document, before.attempts)
             if isinstance(item, OutboxItem):
                 claimed = place._replace(
                     claimed_by=self._claimant,

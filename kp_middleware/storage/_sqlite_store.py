@@ -19,6 +19,7 @@ from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.storage._database import Database, Identity
 from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
+from kp_middleware.storage._history import History
 from kp_middleware.storage._last_decisions import claim_to_say, read_last_decisions
 from kp_middleware.storage._maintenance import Pruning
 from kp_middleware.storage._outbox_table import OutboxTable
@@ -138,7 +139,14 @@ class SqliteStore(Traces):
         since: str,
     ) -> ExportCursor:
         """Return what an exporter beside the outbox has not been given yet."""
-        return ExportCursor(self._connection, name, choose=choose, prepare=prepare, since=since)
+        return ExportCursor(
+            self._connection,
+            name,
+            history=History(self._connection),
+            choose=choose,
+            prepare=prepare,
+            since=since,
+        )
 
     def prune(self, before: str) -> int:
         removed = next(self._batches, 0)

@@ -148,6 +148,7 @@ def cursor(connection):
     return ExportCursor(
         connection,
         "mine",
+        history=History(connection),
         choose=lambda run: run.state == "scored",
         prepare=lambda run, document, attempts: OutboxItem(
             run.seq, document.encode(), "", attempts
