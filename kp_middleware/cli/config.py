@@ -52,8 +52,8 @@ _setting_argument: Callable[[Any], Any] = click.argument(
 def list_(context: click.Context, *, output: Output) -> None:
     """List all settings with their values, sources and descriptions.
 
-    Precedence: keyword in your program, environment variable, settings.toml, files of the reference
-    command line. The API key is not shown.
+    Precedence: keyword in your program, environment variable, settings.toml, files of
+    KnowledgePulse's own command line. The API key is not shown.
 
     \b
     kp-middleware config list --json

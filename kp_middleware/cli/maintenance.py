@@ -176,8 +176,8 @@ def rescore(
 
     Runs that several hosts share keep their decisions: only --dry-run works on them.
 
-    Programs may keep recording. After Ctrl-C, the same command starts again, but
-    embeds no text twice. Run one at a time.
+    Programs may keep recording. After Ctrl-C, run the same command to start again; no text is
+    embedded twice. Run one at a time.
 
     \b
     kp-middleware rescore --dry-run

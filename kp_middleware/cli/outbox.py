@@ -66,7 +66,7 @@ _alone_option = click.option(
     "--force",
     "alone",
     is_flag=True,
-    help="Redact by the settings here alone, not by those of the program that recorded.",
+    help="Redact by your settings only, not by those of the program that recorded.",
 )
 
 
@@ -153,8 +153,8 @@ def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool, as_json:
     again by your settings; items blocked by other redact_… settings stay blocked. Exits with 6 if
     anything is blocked.
 
-    --force also requeues a sent item: as sent, plus your redaction. What a registry has lost,
-    outbox reconcile finds.
+    --force also requeues a sent item: as sent, plus your redaction. To find runs that a registry
+    has lost, use outbox reconcile.
 
     \b
     kp-middleware outbox retry --failed
@@ -227,7 +227,7 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     default=300,
     show_default=True,
     metavar="SECONDS",
-    help="When to stop.",
+    help="Stop after this long.",
 )
 @json_option
 @pass_db
@@ -259,7 +259,7 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
 @json_option
 @pass_db
 def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
-    """Compare sent runs with your agent's in the registry, in one request.
+    """Compare sent runs with your agent's runs in the registry, in one request.
 
     Needs KP_API_KEY and KP_AGENT_ID. Requeued runs are sent by the next program that records.
 

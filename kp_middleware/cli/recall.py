@@ -43,8 +43,9 @@ def recall(
 ) -> None:
     """Show what worked: runs that succeeded at a task like TASK.
 
-    A run must be near, fit clearly better than the others, or have taken what it did from its task.
-    Its success must be known, or estimated at 0.8 or more from 20 known outcomes.
+    A run must be near, fit clearly better than the others, or have made only a few calls, each with
+    values from its task. Its success must be known, or estimated at 0.8 or more from 20 known
+    outcomes.
 
     \b
     kp-middleware recall "refund the order of a broken lamp"

@@ -31,7 +31,8 @@ def shared() -> None:
 def migrate_(db: Path, *, only_print: bool) -> None:
     """Create the schema kp in the database of KP_SHARED, or leave a current one unchanged.
 
-    Its role needs the right to create a schema; programs that record need less, and never do this.
+    The role in KP_SHARED needs the right to create a schema. Programs that record need fewer
+    rights, and never create one.
 
     \b
     KP_SHARED=postgresql://owner@db.internal/agents kp-middleware shared migrate
@@ -50,9 +51,9 @@ def migrate_(db: Path, *, only_print: bool) -> None:
 def delete_(db: Path, *, trace_id: str) -> None:
     """Delete the text and the vector of a run in the shared log.
 
-    Other hosts forget it when they look next, copies when they are pulled. TRACE_ID is the whole
-    id, as `pull` and `sql` show it. The file of the host that recorded it keeps it, and so does
-    the registry.
+    Other hosts forget the run when they next read the log, and copies when they are next pulled.
+    The host that recorded it keeps it in its file, and so does the registry. TRACE_ID is the whole
+    id, as `pull` and `sql` show it.
 
     \b
     kp-middleware shared delete kp:trace:1339c0de-3f52-4d2b-9d2a-6b1f0c1f8f11
@@ -64,12 +65,13 @@ def delete_(db: Path, *, trace_id: str) -> None:
 
 
 @click.command()
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C, looking every 2 seconds.")
+@click.option("--follow", is_flag=True, help="Keep pulling every 2 seconds until Ctrl-C.")
 @pass_db
 def pull(db: Path, *, follow: bool) -> None:
     """Copy the shared log to a file of its own.
 
-    Again, it adds what is new. Every command and page works on the copy. Nothing is sent from it.
+    Run it again to add new runs. Every command and page works on the copy. Nothing is sent from
+    it.
 
     \b
     kp-middleware pull --db fleet.db
