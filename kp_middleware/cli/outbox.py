@@ -51,7 +51,7 @@ _FAILED: Final = ("rejected", "blocked")
 _WAITING: Final = ("pending", "sending")
 _KINDS: Final = {
     "failed": (_FAILED, "Only rejected and blocked items."),
-    "blocked": (("blocked",), "Only blocked items: not certainly clean, or given up."),
+    "blocked": (("blocked",), "Only blocked items: doubtful after redaction, or given up."),
     "pending": (_WAITING, "Only items waiting to be sent."),
     "sent": (("sent",), "Only sent items."),
     "cancelled": (("cancelled",), "Only cancelled items."),
