@@ -82,9 +82,11 @@ def recording_runs(
     Example:
         ``with recording_runs(kp): agent.invoke(inputs)``
     """
+    if not _allowed():
+        yield KPCallbackHandler(_Off())
+        return
     _install()
-    taker = kp if _allowed() else _Off()
-    handler = KPCallbackHandler(taker, domain=domain, confidence=confidence, scope=scope)
+    handler = KPCallbackHandler(kp, domain=domain, confidence=confidence, scope=scope)
     token = _of_block.set(handler)
     try:
         yield handler

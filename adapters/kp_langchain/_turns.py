@@ -192,9 +192,9 @@ def _tokens(usage: object) -> tuple[int, int] | None:
 
 
 def told_beside(response: "LLMResult") -> Mapping[str, object]:
-    """Return the metadata of a response, or nothing if it has the log-probability of one token.
+    """Return the metadata of a response, or nothing if its log-probabilities are incomplete.
 
-    LangChain's streaming of version 3 keeps that of the last chunk alone: the full stop's.
+    LangChain's streaming of version 3 keeps those of the last chunk alone: the full stop's.
     """
     if not response.generations or not response.generations[0]:
         return {}
@@ -203,7 +203,14 @@ def told_beside(response: "LLMResult") -> Mapping[str, object]:
     if message is None:
         return generation.generation_info or {}
     about: Mapping[str, object] = message.response_metadata
-    match about:
-        case {"output_version": "v1", "logprobs": {"content": [_]} | [_]}:
-            return {}
-    return about
+    may_be_cut = about.get("output_version") == "v1" and "logprobs" in about
+    return {} if may_be_cut and not _cover(about["logprobs"], message.text) else about
+
+
+def _cover(logprobs: object, text: str) -> bool:
+    """Return whether log-probabilities cover at least half of a text."""
+    match logprobs:
+        case {"content": [*tokens]} | [*tokens]:
+            said = (token.get("token") for token in tokens if isinstance(token, Mapping))
+            return 2 * sum(len(str(token)) for token in said) >= len(text)
+    return False

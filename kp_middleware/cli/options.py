@@ -1,5 +1,6 @@
 """Options and arguments that several commands have, and what the shell completes for them."""
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -95,7 +96,18 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args)
 
 
-UNIT: Final = click.FloatRange(0, 1)
+class NumberRange(click.FloatRange):
+    """Numbers within bounds; ``nan`` is within none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or fail with a usage error."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
+
+UNIT: Final = NumberRange(0, 1)
 
 
 def common_options(*, hidden: bool = False) -> list[click.Option]:

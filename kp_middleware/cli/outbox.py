@@ -16,6 +16,7 @@ from kp_middleware import locations
 from kp_middleware.cli.console import BLOCKED, FOUND, Progress, Row, hint
 from kp_middleware.cli.options import (
     DefaultGroup,
+    NumberRange,
     complete_trace_id,
     limit_option,
     trace_id_argument,
@@ -223,7 +224,7 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0),
+    type=NumberRange(0),
     default=300,
     show_default=True,
     metavar="SECONDS",

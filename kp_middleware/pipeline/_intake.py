@@ -39,6 +39,8 @@ _VISIBILITIES: Final = ("private", "org", "network")  # the strictest first
 _LEVELS: Final = ("aggregated", "federated", "private")  # that which removes most first
 _MOST_SECRETS: Final = 10_000
 _UNREDACTED: Final = "(not kept: it could not be redacted)"
+_TOO_LARGE: Final = "(not kept: it is too large to be redacted)"
+_MOST_TOO_LARGE: Final = 16
 _SPOKEN_FACTS: Final = ("error_type", "agent_name", "model", "thread_id", "tags")
 _UNSPOKEN_METADATA: Final = {
     "task_domain": "general",
@@ -276,6 +278,27 @@ def _under_another_id(run: RecordedRun) -> RecordedRun:
 def _without_secrets(
     run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets
 ) -> RecordedRun:
+    """Return the redacted run, without its largest steps if it is too large to redact."""
+    for _ in range(_MOST_TOO_LARGE):
+        try:
+            return _redacted(run, policy, known)
+        except RedactionError as error:
+            if error.reason != "too_large":
+                raise
+            logger.warning("a step of trace %s is not kept: %s", run.trace.id, error)
+            run = _without_largest_step(run)
+    return _redacted(run, policy, known)
+
+
+def _without_largest_step(run: RecordedRun) -> RecordedRun:
+    steps = [*run.trace.steps]
+    at = max(range(len(steps)), key=lambda at: len(steps[at].model_dump_json()))
+    bare = {"content": None, "input": None, "output_summary": _TOO_LARGE}
+    steps[at] = steps[at].model_copy(update=bare)
+    return run.model_copy(update={"trace": run.trace.model_copy(update={"steps": tuple(steps)})})
+
+
+def _redacted(run: RecordedRun, policy: privacy.Policy, known: privacy.KnownSecrets) -> RecordedRun:
     """Return the run redacted: a secret found in one place is removed everywhere."""
     redact = partial(
         privacy.redact_jsonable, _facts(run), level="private", policy=policy, known=known

@@ -53,13 +53,13 @@ _BY_STATE: Final = {
     "57014": ("takes too long", _WAIT),
 }
 _BY_PHRASE: Final = {  # libpq has no code for what fails before a session begins
+    "too many": _BY_STATE["53300"],
     "password": _BY_STATE["28"],
     "authentication": _BY_STATE["28"],
     "pg_hba": _BY_STATE["28"],
     "certificate": ("has a certificate that is not trusted", "correct sslrootcert in KP_SHARED"),
     'role "': _BY_STATE["28"],
     "does not exist": _BY_STATE["3D"],
-    "too many": _BY_STATE["53300"],
     "starting up": _BY_STATE["57P03"],
     "shutting down": _BY_STATE["57P03"],
     "refused": ("cannot be reached (connection refused)", _WAIT),

@@ -217,8 +217,9 @@ class ExportCursor(Queries):
         """Store a place unless another process has moved; return whether it was stored."""
         if before == after:
             return True
-        moved = self._run(
-            "UPDATE meta SET value = ? WHERE key = ? AND value = ? RETURNING key",
-            (json.dumps(after), self._key, json.dumps(before)),
-        )
-        return bool(moved.fetchall())
+        with transaction(self._connection):
+            moved = self._run(
+                "UPDATE meta SET value = ? WHERE key = ? AND value = ? RETURNING key",
+                (json.dumps(after), self._key, json.dumps(before)),
+            )
+            return bool(moved.fetchall())

@@ -163,12 +163,13 @@ class OutboxAdmin(OutboxItems):
         return "rewritten"
 
     def _cancel(self, seq: int, condition: str, *values: object) -> bool:
-        cancelled = self._run(
-            "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"
-            " state = 'cancelled', reason = ?, claimed_until = NULL,"
-            " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # else the shared log's
-            " next_attempt_at = NULL, last_error = NULL"
-            f" WHERE trace_seq = ? AND {condition} RETURNING 1",
-            (CANCELLED_BY_HAND, seq, *values),
-        )
-        return bool(cancelled.fetchall())
+        with transaction(self._connection):
+            cancelled = self._run(
+                "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"
+                " state = 'cancelled', reason = ?, claimed_until = NULL,"
+                " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # else the shared log's
+                " next_attempt_at = NULL, last_error = NULL"
+                f" WHERE trace_seq = ? AND {condition} RETURNING 1",
+                (CANCELLED_BY_HAND, seq, *values),
+            )
+            return bool(cancelled.fetchall())

@@ -56,7 +56,8 @@ class OutboxItems(Queries):
         """Set columns of an item on a condition; return whether it held."""
         changes = ", ".join(f"{name} = ?" for name in columns)
         sql = f"UPDATE outbox SET {changes} WHERE trace_seq = ? AND {condition} RETURNING 1"
-        return bool(self._run(sql, (*columns.values(), seq, *values)).fetchall())
+        with transaction(self._connection):
+            return bool(self._run(sql, (*columns.values(), seq, *values)).fetchall())
 
     def _sync(self, seq: int, *, agent_id: str | None) -> None:
         """Update the item of a trace, if there is one, after the trace has changed.
@@ -201,11 +202,12 @@ class OutboxTable(OutboxItems):
             self._run(f"PRAGMA busy_timeout = {wait_ms}")
 
     def retry_now(self) -> None:
-        self._run(
-            "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
-            " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
-            (self._registry, _TRIED_OFTEN, instant(self._clock())),
-        )
+        with transaction(self._connection):
+            self._run(
+                "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
+                " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
+                (self._registry, _TRIED_OFTEN, instant(self._clock())),
+            )
 
     def any_pending(self) -> bool:
         return bool(

@@ -93,22 +93,24 @@ class SharedRuns(Queries):
     def take_lease(self, seconds: float) -> bool:
         """Take or renew the lease of the one process that ships; return whether we have it.
 
-        One that ends later than a lease can was taken before the clock was set back.
+        One that ends much later than a lease can was taken before the clock was set back.
         """
-        now = time.time()
         holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
-        if holder == self._us and now + seconds / 2 < until <= now + seconds:
+        if holder == self._us and seconds / 2 < until - time.time() <= seconds:
             return True
         with transaction(self._connection):
+            now = time.time()
             holder, until = json.loads(self._meta(_LEASE) or '["", 0]')
-            if holder != self._us and now < until <= now + seconds:
+            if holder != self._us and now < until <= now + 2 * seconds:
                 return False
             self._set(_LEASE, json.dumps([self._us, now + seconds]))
         return True
 
     def release_lease(self) -> None:
         """Let another process ship."""
-        self._run("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
+        ours = "DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?"
+        with transaction(self._connection):
+            self._run(ours, (_LEASE, self._us))
 
     def place(self) -> Place | None:
         """Return up to where the log was pulled; None if it was not."""
@@ -163,11 +165,12 @@ class SharedRuns(Queries):
 
     def revised(self, seq: int, before: int) -> None:
         """Note that the log knows what was told of a run, unless more was told meanwhile."""
-        self._run(
-            "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
-            " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
-            (seq, _ASKS, before),
-        )
+        with transaction(self._connection):
+            self._run(
+                "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
+                " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
+                (seq, _ASKS, before),
+            )
 
     def told(self, seq: int) -> int:
         """Return how often something was told of a run."""

@@ -117,3 +117,19 @@ def test_a_text_too_large_to_be_redacted_is_cut_and_the_others_stay(pulse, store
         "b",
     )
     assert "[cut: 2500000 characters in all]" in trace["steps"][0]["content"][-60:]
+
+
+def test_a_step_of_too_many_values_goes_and_the_others_stay(pulse, stored, caplog):
+    kp = pulse(sync=True, max_field_bytes=900_000)
+    many = Step(step_id=0, type="tool_call", input={"values": [0] * 150_000}, content="of many")
+
+    kp.submit(ReasoningTrace.of("large", [many, Step(step_id=1, type="thought", content="b")]))
+
+    trace = stored()
+    assert (trace["state"], trace["objective"], trace["steps"][1]["content"]) == (
+        "scored",
+        "large",
+        "b",
+    )
+    assert trace["steps"][0]["output_summary"] == "(not kept: it is too large to be redacted)"
+    assert "too_large" in caplog.text

@@ -1,6 +1,8 @@
 """What the file remembers of its runs in the shared log."""
 
+import json
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -108,6 +110,14 @@ def test_a_lease_that_lasts_is_not_written_again(file, store):
 
     assert runs.take_lease(30)
     assert write(file, "SELECT value FROM meta WHERE key = 'shared lease'") == [(before,)]
+
+
+def test_a_lease_that_was_taken_a_moment_later_by_our_clock_is_another_s(file, store):
+    store.shared_runs().take_lease(30)
+    later = json.dumps(["another", time.time() + 30.5])
+    write(file, "UPDATE meta SET value = ? WHERE key = 'shared lease'", later)
+
+    assert not store.shared_runs().take_lease(30)
 
 
 def test_a_lease_from_before_the_clock_was_set_back_holds_up_nobody(store):

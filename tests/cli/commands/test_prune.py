@@ -156,3 +156,12 @@ def test_a_file_that_another_program_keeps_locked_is_an_error_in_words(type_comm
 @pytest.mark.usefixtures("three")
 def test_on_a_terminal_it_says_the_same(db):
     assert "2 removed, 1 kept" in typed("--db", str(db), "prune", "--keep", "1", "--yes")
+
+
+@pytest.mark.usefixtures("three")
+def test_a_score_that_is_no_number_removes_nothing(type_command, left):
+    result = type_command("prune", "--below", "nan", "--yes")
+
+    assert result.exit_code == 2
+    assert "nan is not a finite number" in result.stderr
+    assert left() == 3
