@@ -364,6 +364,16 @@ def test_a_page_says_how_much_there_is(registry):
     assert (answer["total"], answer["offset"], answer["limit"]) == (2, 0, 1)
 
 
+def test_the_next_page_has_the_rest(registry):
+    for objective in ("add 1 and 2", "add 3 and 4", "add 5 and 6"):
+        post_trace(registry, trace_of(objective))
+
+    whole, rest = search(registry), search(registry, offset="1", limit="5")
+
+    assert (rest["total"], rest["offset"]) == (3, 1)
+    assert rest["data"] == whole["data"][1:]
+
+
 def test_many_may_ask_at_once(registry):
     traces = [trace_of() for _ in range(20)]
 

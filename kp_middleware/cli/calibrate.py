@@ -148,6 +148,7 @@ def _setting(one: SettingView, found: Calibration) -> Row:
     name = exact(one.setting) if isinstance(one.setting, float) else one.setting
     of = f"{one.succeeded:,} of {one.known:,} known ({percent(one.succeeded, one.known)})"
     private = {"if not private": one.if_not_private} if found.private else {}
+    domains = one.domains if len(one.domains) > 1 else {}
     return {
         "threshold": Figure(f"{name} (now)" if one.setting == found.now else name),
         "runs": one.let_through,
@@ -155,6 +156,7 @@ def _setting(one: SettingView, found: Calibration) -> Row:
         **({"a day": Figure(f"{one.a_day:,.1f}")} if found.days > 1 else {}),
         "succeeded": Figure(of if one.known else "not known"),
         **private,
+        **{f"in {name}": count for name, count in domains.items()},
         "": bar(one.share, _BAR),
     }
 

@@ -144,30 +144,36 @@ def show(db: Path, *, trace_id: str, diff: bool) -> None:
 @outbox.command()
 @trace_id_argument(required=False)
 @click.option("--failed", is_flag=True, help="All rejected and blocked items.")
+@click.option("--sent", is_flag=True, help="With --force: all sent items.")
 @_alone_option
 @json_option
 @pass_db
-def retry(db: Path, *, trace_id: str | None, failed: bool, alone: bool, as_json: bool) -> None:
+def retry(
+    db: Path, *, trace_id: str | None, failed: bool, sent: bool, alone: bool, as_json: bool
+) -> None:
     """Requeue rejected, blocked or cancelled items.
 
     The next program that records sends them. Also retries a refused API key. Redacts everything
     again by your settings; items blocked by other redact_… settings stay blocked. Exits with 6 if
     anything is blocked.
 
-    --force also requeues a sent item: as sent, plus your redaction. To find runs that a registry
-    has lost, use outbox reconcile.
+    --force also requeues sent items, for a registry that lost them: as sent, plus your redaction.
+    To requeue only what it lost, use outbox reconcile.
 
     \b
     kp-middleware outbox retry --failed
-    kp-middleware outbox retry 1339 --force
+    kp-middleware outbox retry --sent --force
     """
-    if (trace_id is not None) == failed:
-        raise click.UsageError("name one ID, or all with --failed")
+    if [trace_id is not None, failed, sent].count(True) != 1:
+        raise click.UsageError("name one ID, or all with --failed or --sent")
+    if sent and not alone:
+        raise click.UsageError("--sent needs --force")
     with closing(open_to_write(db)) as connection:
         if sum(map(lift_stops, locations.pacing_files(db))):
             click.echo("retrying the API key that was refused", err=True)
         care, history = OutboxAdmin(connection), History(connection)
-        seqs = care.seqs(*_FAILED) if trace_id is None else [history.find(trace_id)]
+        states = ("sent",) if sent else _FAILED
+        seqs = care.seqs(*states) if trace_id is None else [history.find(trace_id)]
         results = _retried(db, care, seqs, force=alone)
         _tell_all_hosts(connection, lift=True)
     _tell(results, as_json=as_json)

@@ -3,7 +3,10 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
@@ -11,6 +14,7 @@ import click
 from kp_middleware.cli.console import FOUND, Row
 from kp_middleware.cli.rows import Output, json_option
 from kp_middleware.cli.user_settings import pass_db, read_settings
+from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import (
     Found,
     KnownSecrets,
@@ -28,7 +32,11 @@ if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
 
 _LEVELS: Final = ("aggregated", "federated", "private")
-_LONGEST: Final = 1 << 20  # characters; rules see them all
+_AT_ONCE: Final = 1 << 20  # characters; rules see them all
+_PART: Final = 1 << 19  # characters, at the most
+_AROUND: Final = 1 << 15  # twice the longest value that a rule takes
+_STEP: Final = 1 << 12
+_TRIES: Final = 16
 _COLUMNS: Final = ("kind", "count", "path")
 _REMEDY: Final = "convert it to UTF-8: iconv -f latin1 -t utf-8, Out-File -Encoding utf8"
 
@@ -55,7 +63,7 @@ def redact(
 ) -> None:
     """Redact a text or JSON by your settings. Sends nothing.
 
-    FILE is plain text of at most 1 MiB, JSON or JSON lines; - is standard input.
+    FILE is plain text, JSON or JSON lines; - is standard input.
 
     \b
     kp-middleware redact build.log
@@ -95,20 +103,69 @@ def _cleaned(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
         return _clean_json(text, document, level, policy, known)
     lines = text.splitlines(keepends=True)
     if any(line.strip() and document_in(line) is None for line in lines):
-        if len(text) > _LONGEST:
-            raise click.ClickException(
-                "longer than 1 MiB: redact the parts, as split -C 1M makes them"
-            )
-        return redact_text(text, level=level, policy=policy)
-    cleaned = [_clean_json(line, document_in(line), level, policy, known) for line in lines]
-    if known:  # a secret found in the last line is removed from the first, too
-        cleaned = [_clean_json(line, document_in(line), level, policy, known) for line in lines]
+        return _clean_text(text, level, policy)
+    cleaned = _each(
+        lines, lambda line: _clean_json(line, document_in(line), level, policy, known), known
+    )
     found = (
         one._replace(path=f"line {number}: {one.path}")
         for number, line in enumerate(cleaned, 1)
         for one in line.found
     )
     return Redacted("".join(line.text for line in cleaned), tuple(found))
+
+
+def _clean_text(text: str, level: "PrivacyLevel", policy: Policy) -> Redacted:
+    """Redact plain text of any length."""
+    if len(text) <= _AT_ONCE:
+        return redact_text(text, level=level, policy=policy)
+    known = KnownSecrets()
+    clean = partial(redact_text, level=level, policy=replace(policy, numbered=False))
+    parts = [*_parts(text, clean)]
+    cleaned = _each(parts, partial(clean, known=known), known)
+    found: list[Found] = []
+    lines = 0
+    for part, redacted in zip(parts, cleaned, strict=True):
+        for one in redacted.found:
+            number = lines + int(one.path.removeprefix("line "))
+            found.append(one._replace(path=f"line {number}"))
+        lines += part.count("\n")
+    unnumbered = ", without numbers" if policy.numbered else ""
+    click.echo(f"a long text: cleaned in {len(parts)} parts{unnumbered}", err=True)
+    return Redacted("".join(one.text for one in cleaned), tuple(found))
+
+
+def _parts(text: str, clean: Callable[[str], Redacted]) -> Iterator[str]:
+    """Yield a text in parts of many lines; no finding spans two parts."""
+    start = 0
+    while len(text) - start > _PART:
+        end = _cut(text, start, clean)
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _cut(text: str, start: int, clean: Callable[[str], Redacted]) -> int:
+    for place in islice(_line_ends(text, start), _TRIES):
+        before, after = text[max(start, place - _AROUND) : place], text[place : place + _AROUND]
+        if clean(before + after).text == clean(before).text + clean(after).text:
+            return place
+    raise RedactionError("too_large", f"character {start:,}: there is no line end to cut at")
+
+
+def _line_ends(text: str, start: int) -> Iterator[int]:
+    place = start + _PART
+    while (place := text.rfind("\n", start, place)) >= 0:
+        yield place + 1
+        place = max(start, place + 1 - _STEP)
+
+
+def _each(
+    pieces: list[str], clean: Callable[[str], Redacted], known: KnownSecrets
+) -> list[Redacted]:
+    """Redact each piece; a secret found in the last is removed from the first, too."""
+    cleaned = [clean(piece) for piece in pieces]
+    return [clean(piece) for piece in pieces] if known else cleaned
 
 
 def _clean_json(

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from difflib import unified_diff
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kp_middleware.cli.console import cell, grid, indented, named, plain
 from kp_middleware.core.endings import known_success
-from kp_middleware.storage import Run
-from kp_middleware.views.comparison import FACTS, fact
+from kp_middleware.storage import Run, StepRecord
+from kp_middleware.views.comparison import compared
 from kp_middleware.views.explanation import Explanation
 from kp_middleware.views.markdown import chosen_steps, steps_left_out
 from kp_middleware.views.trace import (
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _NAME: Final = 20
 _WIDEST_BAR: Final = 50
 _NARROWEST_BAR: Final = 12
-_AROUND: Final = 2  # lines shown beside a difference
+_SIGNS: Final = {"same": "=", "left": "<", "right": ">"}
+_AROUND: Final = 2  # equal steps shown beside a difference
 
 
 def run_parts(run: Run, *, steps: int | None, width: int, cost: str = "") -> "Parts":
@@ -126,24 +127,81 @@ def why_parts(why: Explanation, objective: str, width: int) -> "Parts":
     )
 
 
-def difference(left: Run, right: Run) -> Iterator[str]:
-    """Yield a unified diff of the facts, scores and steps of two runs."""
-    told = [*_comparable(left)], [*_comparable(right)]
-    return unified_diff(*told, left.id, right.id, n=_AROUND, lineterm="")
+def difference(left: Run, right: Run, width: int) -> "Parts":
+    """Yield facts, scores and steps of two runs side by side; signs say what differs."""
+    found = compared(left, right)
+    column = max((width - 34) // 2, 12)
+    table = grid(
+        {"width": 1},
+        {"width": 18, "no_wrap": True},
+        *[{"width": column, "overflow": "fold"}] * 2,
+        {"width": 6, "no_wrap": True},
+    )
+
+    def add(sign: str, name: str, *values: str, change: str = "") -> None:
+        texts = (plain(cut(value, 3 * column)) for value in values)
+        table.add_row(sign, name.replace("_", " "), *texts, change)
+
+    add("", "", "left <", "right >")
+    for name, *values in found.facts:
+        told = "outcome" if name == "success" else name.removesuffix("_ms")
+        add(_sign(*values), told, *(_fact(name, one) for one in values))
+    add("", "", "", "")
+    for part in found.scores:
+        amounts = (part.left, part.right)
+        sums = zip(amounts, (part.left_working, part.right_working), strict=True)
+        change = "" if part.difference is None else f"{part.difference:+.3f}"
+        add(_sign(*amounts), part.part, *(_amount(*one) for one in sums), change=change)
+    add("", "", "", "")
+    ours, theirs = _numbered(left), _numbered(right)
+    pairs = [(one, ours.get(one.left), theirs.get(one.right)) for one in found.steps]
+    for same, group in groupby(pairs, key=lambda one: _texts(one[1]) == _texts(one[2])):
+        rows = [*group]
+        left_out = len(rows) - 2 * _AROUND if same else 0
+        for place, (pair, *both) in enumerate(rows):
+            if left_out > 1 and _AROUND <= place < len(rows) - _AROUND:
+                if place == _AROUND:
+                    add("", "", f"… {left_out:,} equal steps", "")
+                continue
+            sign = "≠" if pair.place == "same" and not same else _SIGNS[pair.place]
+            add(sign, "", *map(_step, both))
+            if sign == "≠":
+                texts = zip(*map(_texts, both), strict=True)
+                add("", "", *map(one_line, next(two for two in texts if two[0] != two[1])))
+    yield table
+    yield ""
+    yield "= in both, ≠ in both but not the same, < only left, > only right"
 
 
-def _comparable(run: Run) -> Iterator[str]:
-    for name in FACTS[1:]:
-        value = fact(run, name)
-        told = outcome(value) if name == "success" else cell(value, name) or "-"
-        yield f"{'outcome' if name == 'success' else name}: {told}"
-    yield from (f"{line.part}: {line.amount:.3f}  {line.working}" for line in arithmetic(run))
-    for step in run.steps:
-        yield f"{STEP_NAMES[step.type]} {step.tool or ''}".rstrip()
-        said = None if step.input is None else json.dumps(step.input, ensure_ascii=False)
-        yield from (
-            f"    {one_line(text)}" for text in (said, step.content, step.output_summary) if text
-        )
+def _sign(left: Any, right: Any) -> str:
+    return "=" if left == right else "≠"
+
+
+def _fact(name: str, value: Any) -> str:
+    if name == "success":
+        return outcome(value)
+    return cell(value, name).removeprefix("kp:trace:") or "-"
+
+
+def _amount(amount: float | None, working: str) -> str:
+    return "-" if amount is None else f"{amount:.3f}  {working.partition('  (')[0]}"
+
+
+def _numbered(run: Run) -> dict[int | None, StepRecord]:
+    return {step.number: step for step in run.steps}
+
+
+def _step(step: StepRecord | None) -> str:
+    if step is None:
+        return ""
+    return one_line(f"{step.number} {STEP_NAMES[step.type]} {step.tool or ''}")
+
+
+def _texts(step: StepRecord | None) -> tuple[str, ...]:
+    if step is None:
+        return ()
+    said = "" if step.input is None else json.dumps(step.input, ensure_ascii=False)
+    return said, step.content or "", step.output_summary or ""
 
 
 def waterfall(lines: Sequence[ScoreLine], threshold: float | None, width: int) -> "Table":

@@ -36,7 +36,7 @@ from kp_middleware.views.explanation import explain_score
 from kp_middleware.views.markdown import markdown
 from kp_middleware.views.prices import read_prices
 from kp_middleware.views.trace import arithmetic, delivery_status, listed_state, run_as_json
-from kp_middleware.views.wording import cut, printable, short_id
+from kp_middleware.views.wording import short_id
 
 _SIMILAR: Final = ("id", "similarity", "score", "success", "domain", "objective")
 _EVERY_S: Final = 0.5
@@ -235,9 +235,10 @@ def similar(db: Path, *, trace_id: str, limit: int, output: Output) -> None:
 @json_option
 @pass_db
 def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
-    """Compare two runs: a unified diff of facts, scores and steps.
+    """Compare two runs: facts, scores and steps.
 
-    A and B are id prefixes, @last or @best. JSON aligns the steps by type and tool.
+    A and B are id prefixes, @last or @best. Steps are aligned by type and tool; of those that both
+    runs have, the texts that differ are shown.
 
     \b
     kp-middleware diff 1339c0 @last
@@ -247,9 +248,7 @@ def diff(db: Path, *, left: str, right: str, as_json: bool) -> None:
     if as_json:
         print_json(compared(ours, theirs).as_json())
     else:
-        width = screen_width() if sys.stdout.isatty() else sys.maxsize
-        for line in difference(ours, theirs):
-            click.echo(cut(printable(line), width))
+        show(*difference(ours, theirs, screen_width()))
 
 
 def follow(

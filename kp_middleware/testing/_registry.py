@@ -183,10 +183,11 @@ class LocalRegistry:
         path, query = urlsplit(received.path).path, urlsplit(received.path).query
         match received.method, path.removeprefix("/v1/").partition("/"):
             case "GET", ("knowledge", _, ""):
-                limit = int(dict(parse_qsl(query)).get("limit", 20))
-                page = [*starmap(_entry, self._stored.values())][:limit]
+                asked = dict(parse_qsl(query))
+                limit, offset = int(asked.get("limit", 20)), int(asked.get("offset", 0))
+                page = [*starmap(_entry, self._stored.values())][offset : offset + limit]
                 total = len(self._stored)
-                listed = {"data": page, "total": total, "offset": 0, "limit": limit}
+                listed = {"data": page, "total": total, "offset": offset, "limit": limit}
                 return Answer.of(200, listed)
             case "POST", ("knowledge", _, ""):
                 return self._posted(received)

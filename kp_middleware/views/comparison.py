@@ -64,7 +64,7 @@ class Comparison(NamedTuple):
 
 def compared(left: Run, right: Run) -> Comparison:
     """Compare two runs."""
-    facts = [Fact(name, fact(left, name), fact(right, name)) for name in FACTS]
+    facts = [Fact(name, _fact(left, name), _fact(right, name)) for name in FACTS]
     return Comparison(facts, [*_scores(left, right)], aligned(left.steps, right.steps))
 
 
@@ -111,8 +111,7 @@ def _key(step: StepRecord) -> tuple[str, str | None]:
     return step.type, step.tool
 
 
-def fact(run: Run, name: str) -> Any:
-    """Return one of `FACTS` of a run."""
+def _fact(run: Run, name: str) -> Any:
     match name:
         case "state":
             return listed_state(run)

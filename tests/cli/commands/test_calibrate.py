@@ -68,6 +68,19 @@ def test_the_scores_of_each_domain_are_told(fill, calibrate):
     assert (code["bins"][5], code["bins"][10], law["bins"][19]) == (9, 1, 1)
 
 
+def test_a_person_sees_what_each_domain_would_send_if_there_are_several(db, fill):
+    fill([0.25] * 9 + [0.5])
+    one = typed("--db", str(db), "calibrate", columns=120)
+    fill([1.0], domain="law")
+    two = typed("--db", str(db), "calibrate", columns=120)
+
+    assert "in code" not in one
+    assert "in code  in law" in two
+    assert ["0.4", "2", "18.2%", "1", "of", "2", "known", "(50.0%)", "1", "1"] in [
+        line.split()[:10] for line in two.splitlines()
+    ]
+
+
 def test_another_setting_of_today_is_tried_too_with_its_daily_limit(fill, calibrate, monkeypatch):
     fill([0.9] * 48)
     monkeypatch.setenv("KP_THRESHOLD", "0.85")

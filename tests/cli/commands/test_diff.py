@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from hand_made import put, run, scored, step
@@ -96,12 +97,17 @@ def test_a_trace_without_a_score_is_compared_by_its_steps(type_command, db):
 
 @pytest.mark.usefixtures("two")
 def test_a_person_sees_by_signs_what_is_where(db):
-    told = typed("--db", str(db), "diff", "left", "right", columns=100).splitlines()
+    told = typed("--db", str(db), "diff", "left", "right", columns=100)
 
-    assert told[:2] == ["--- kp:trace:left", "+++ kp:trace:right"]
-    assert {"-outcome: failed", "+outcome: succeeded", "-single_tool: -0.100  rule"} <= {*told}
-    assert "+outcome_confidence: 0.225  0.900 × 0.25" in told
-    assert told[-3:] == [" Call search", " Result search", "+Call edit"]
+    assert ["≠", "outcome", "failed", "succeeded"] in [line.split() for line in told.splitlines()]
+    assert re.search(
+        r"outcome confidence +0.030  0.150 × 0.20 +0.225  0.900 × 0.25 +\+0.195\n", told
+    )
+    assert re.search("=  objective +Find it", told)
+    assert re.search("≠  single tool +-0.100  rule", told)
+    assert "= in both, ≠ in both but not the same, < only left, > only right\n" in told
+    assert re.search(r"\n= +1 Call search +1 Call search\n", told)
+    assert re.search(r"\n> +3 Call edit\n", told)
 
 
 @pytest.mark.usefixtures("two")
@@ -111,17 +117,18 @@ def test_equal_steps_with_other_arguments_show_both(db):
 
     told = typed("--db", str(db), "diff", "one", "two", columns=60)
 
-    assert ' Call search\n-    {"q": 1}\n+    {"q": 2}\n' in told
+    assert re.search(r'≠ +1 Call search +1 Call search\n +{"q": 1} +{"q": 2}\n', told)
 
 
-def test_a_long_sameness_is_left_out(db):
+def test_a_long_sameness_is_counted(db):
     same = [step("thought")] * 50
     put(db, run("one", *same, step("tool_call", "a"), id="one"))
     put(db, run("two", *same, step("tool_call", "b"), id="two"))
 
     told = typed("--db", str(db), "diff", "one", "two")
 
-    assert told.count(" Agent\n") < 10
+    assert "  … 46 equal steps\n" in told
+    assert told.count(" Agent\n") == 4
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])

@@ -62,6 +62,19 @@ def test_what_was_sent_goes_again_by_force_alone(record, registry, type_command)
     assert len(registry.documents) == 1
 
 
+def test_all_that_was_sent_goes_again_by_force(record, registry, type_command):
+    record("one", "another")
+    stored = dict(registry.documents)
+    registry.forget()
+
+    without = type_command("outbox", "retry", "--sent")
+    type_command("outbox", "retry", "--sent", "--force")
+    record()
+
+    assert without.exit_code == 2
+    assert dict(registry.documents) == stored
+
+
 def test_what_is_taken_out_today_stays_out_of_what_goes_again(
     record, registry, type_command, monkeypatch
 ):
@@ -144,7 +157,7 @@ def test_what_cannot_be_redacted_any_more_stays_sent(record, type_command, db, m
     before = outbox_rows(db)
     monkeypatch.setenv("KP_REDACT_ENGINES", "gitleaks:/none.toml")
 
-    result = type_command("outbox", "retry", "@last", "--force")
+    result = type_command("outbox", "retry", "--sent", "--force")
 
     assert (result.stdout, result.exit_code) == ("1 still sent\n", 6)
     assert outbox_rows(db) == before

@@ -133,7 +133,7 @@ def test_a_rule_that_cannot_be_followed_prints_nothing_of_the_text(
 
 @pytest.mark.parametrize(
     ("document", "words"),
-    [("[" * 70 + "]" * 70, "too_deep"), ("x" * 1_048_577, "redact the parts")],
+    [("[" * 70 + "]" * 70, "too_deep"), ("x" * 1_048_577, "no line end")],
     ids=["deep", "long"],
 )
 def test_what_cannot_be_judged_is_not_printed(redact, document, words):
@@ -187,8 +187,18 @@ SECRET = "Quiet-7q4x" + "Zk29"
         (f"I typed {SECRET}\npassword={SECRET}\n", ["line 1", "line 2"]),
         (f'{{"a": "{SECRET}"}}\n{{"password": "{SECRET}"}}\n', ["line 1: a", "line 2: password"]),
         (f'{{"a": "{SECRET}", "password": "{SECRET}"}}', ["a", "password"]),
+        (
+            f"I typed {SECRET}\n" + "a line\n" * 200_000 + f"password={SECRET}\n",
+            ["line 1", "line 200002"],
+        ),
+        (
+            f'{{"a": "{SECRET}"}}\n{{"cut\n'
+            + '{"n": 1}\n' * 150_000
+            + f'{{"password": "{SECRET}"}}',
+            ["line 1", "line 150003"],
+        ),
     ],
-    ids=["text", "lines of JSON", "JSON"],
+    ids=["text", "lines of JSON", "JSON", "a long text", "long lines of JSON, one broken"],
 )
 def test_a_secret_that_is_found_in_one_place_goes_in_all_and_is_reported_there(
     redact, text, places
@@ -197,3 +207,31 @@ def test_a_secret_that_is_found_in_one_place_goes_in_all_and_is_reported_there(
 
     assert SECRET not in cleaned.stdout
     assert [row["path"] for row in json.loads(report.stdout)] == places
+
+
+def test_a_long_text_is_cleaned_in_parts(redact):
+    written, expected = "{0:06} wrote to user{0}@example.org", "{0:06} wrote to [REDACTED:email]"
+
+    result = redact("\n".join(map(written.format, range(30_000))))
+
+    assert result.stdout.splitlines() == [*map(expected.format, range(30_000))]
+    assert result.stderr == "a long text: cleaned in 3 parts\n"
+
+
+def test_a_report_of_a_long_text_counts_its_lines(redact):
+    text = "nothing\n" * 200_000 + "anna@example.org\n"
+
+    result = redact(text, "--report", "--json")
+
+    assert json.loads(result.stdout) == [{"kind": "email", "count": 1, "path": "line 200001"}]
+
+
+def test_what_lies_across_the_end_of_a_part_goes_whole(redact):
+    begin, end = (f"-----{word} PRIVATE KEY-----" for word in ("BEGIN", "END"))
+    key = "\n".join([begin, *["x7Qa" * 16] * 40, end])
+    filler = "nothing\n" * 65_500
+
+    result = redact(f"{filler}{key}\n{filler * 2}")
+
+    assert result.stdout == f"{filler}[REDACTED:private_key]\n{filler * 2}"
+    assert result.exit_code == 0
