@@ -224,7 +224,8 @@ def _arguments(
     if signature is not None:
         with suppress(TypeError):  # wrong arguments: the call itself will raise
             named = signature.bind_partial(*args, **kwargs).arguments
-    if next(iter(named), None) in {"self", "cls"}:
+    first = next(iter(named), None)
+    if first == "self" or (first == "cls" and isinstance(named["cls"], type)):
         named = dict([*named.items()][1:])
     return BoundedCopy(_ARGUMENT_BYTES).of_mapping(named)
 

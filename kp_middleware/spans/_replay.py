@@ -163,9 +163,6 @@ class _Replay:
             self._write_results(told.results)
         turn = None if told.turn is None else self._with_ids(told.turn, span)
         problem = None if told.problem is None else self._error(told.problem)
-        says = turn is not None and (turn.thoughts or turn.calls)
-        if problem is not None and live is not None and turn is not None and says:
-            self._owner.record_turn(turn, live)
         # the model's span of ADK ends after the tools beside it
         tool_s = self._next_tool_s.get(span.number, span.ended_s)
         at_s = tool_s and span.ended_s and min(span.ended_s, tool_s)

@@ -15,7 +15,7 @@ _FAILURES_OF: Final = 2_000  # runs
 _MOST_FAILURES: Final = 6
 _MOST_MODELS: Final = 6
 _LINE: Final = 100
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER: Final = re.compile(r"\d+\.\d+|\d{4,}")  # a shorter one may be a status
 
 
 class Period(NamedTuple):
@@ -33,7 +33,7 @@ class Period(NamedTuple):
 class Failure(NamedTuple):
     """An error of a tool, or of a whole run if ``tool`` is None, and how often it happened.
 
-    Errors that differ only in their numbers are one; the text is that of one of them.
+    A tool's errors that differ only in decimals and long numbers are one, told by the commonest.
     """
 
     tool: str | None  # None: of a whole run
@@ -137,14 +137,14 @@ class Activities(Queries):
 
     def _failures(self, since: str) -> list[Failure]:
         times: Counter[tuple[str | None, str]] = Counter()
-        lines: dict[tuple[str | None, str], str] = {}
+        lines: dict[tuple[str | None, str], tuple[int, str]] = {}
         for tool, text, number in self._run(_FAILURES, {"since": since, "runs": _FAILURES_OF}):
             line = next(iter(str(text).strip().splitlines()), "")[:_LINE]
-            same = tool, _NUMBER.sub("0", line)
+            same = tool, line if tool is None else _NUMBER.sub("0", line)
             times[same] += number
-            lines.setdefault(same, line)
+            lines[same] = max(lines.get(same, (0, "")), (number, line))
         most = times.most_common(_MOST_FAILURES)
-        return [Failure(same[0], lines[same], number) for same, number in most]
+        return [Failure(same[0], lines[same][1], number) for same, number in most]
 
 
 def _endings(seen: Iterable[_Seen]) -> list[Endings]:

@@ -428,6 +428,16 @@ def test_a_class_method_is_told_without_its_class(notebook, capture, name):
     ] * 2
 
 
+def test_a_parameter_may_be_called_cls(notebook, capture):
+    @capture
+    def classify(cls, number):
+        return cls * number
+
+    classify("invoices ", 3)
+
+    assert notebook.story[0] == 'thought classify({"cls": "invoices ", "number": 3})'
+
+
 @pytest.mark.parametrize("name", ["above_staticmethod", "below_staticmethod"])
 def test_a_static_method_is_told_with_all_its_arguments(notebook, capture, name):
     agent = agent_class(capture)

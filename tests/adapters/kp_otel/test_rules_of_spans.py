@@ -231,6 +231,26 @@ def test_rule_8_the_same_error_is_told_once(tracer, book):
     assert book.runs[0].error_type == "ValueError"
 
 
+def test_what_a_model_said_before_it_failed_is_told_once(tracer, book):
+    with (
+        agent(tracer),
+        tracer.start_as_current_span(
+            "chat",
+            attributes={
+                "gen_ai.operation.name": "chat",
+                "gen_ai.output.messages": says(text("Hm."), call("boil", "c1", minutes=6)),
+                "gen_ai.usage.input_tokens": 10,
+                "gen_ai.usage.output_tokens": 5,
+            },
+        ) as span,
+    ):
+        fail(span, ConnectionError("cut"))
+
+    (run,) = book.runs
+    assert [one.split()[0] for one in steps(run)] == ["thought", "tool_call", "error_recovery"]
+    assert (run.facts[0].input_tokens, sum(one.input_tokens or 0 for one in run.facts)) == (10, 10)
+
+
 class CancelledError(Exception):
     """Named as asyncio's."""
 
