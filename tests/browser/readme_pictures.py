@@ -30,7 +30,7 @@ def make_demo(path):
 
 def draw(month, demo, environment, folder):
     """All, of these files, into this folder."""
-    with ExitStack() as stack, TemporaryDirectory() as profile:
+    with ExitStack() as stack, TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = chromium.start(profile)
         stack.callback(browser.driver.quit)
         page = serving.serve(stack, environment, month)
