@@ -28,7 +28,7 @@ def watch_graphs(handler: BaseCallbackHandler) -> None:
 
 
 class Resumption(NamedTuple):
-    """What a person decided, None to just go on, and the interrupts' ids, if they are named."""
+    """A person's decision, None to just go on, and the ids of the interrupts, if they are named."""
 
     decision: object | None = None
     questions: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ def _rows(file: sqlite3.Connection, key: str, book: Book) -> Iterator[Fields]:
 
 
 class Found(NamedTuple):
-    """How many runs and sessions were found, and when the first and the last began (ISO 8601)."""
+    """The numbers of runs and sessions, and the starts of the first and the last (ISO 8601)."""
 
     runs: int
     sessions: int

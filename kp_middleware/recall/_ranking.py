@@ -48,7 +48,7 @@ def packed(vector: Vector) -> bytes:
 
 
 class Cosines(NamedTuple):
-    """How like a task a run is, by its beginning, and by that and its first line; else NaN."""
+    """The cosines of a run and a task: of its beginning, and the mean with its first line."""
 
     opening: float = math.nan
     mean: float = math.nan

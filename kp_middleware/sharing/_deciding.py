@@ -66,7 +66,7 @@ class FleetHistory:
 
 
 class LockedLog:
-    """What is `Known` while the log is locked; it asks once for each domain and gate."""
+    """A `Known` that reads the locked log, once for each domain and gate."""
 
     def __init__(
         self,

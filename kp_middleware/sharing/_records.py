@@ -85,7 +85,7 @@ class SharedItem(NamedTuple):
 
 
 class ItemState(NamedTuple):
-    """What became of an item of the shared outbox; times are instants.
+    """The state of an item in the shared outbox; times are instants.
 
     The state is ``gone`` where its run was deleted in the log.
     """
@@ -138,7 +138,7 @@ class Place(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """What other pods have appended, ids that were deleted, and the place reached."""
+    """Rows appended by other pods, ids that were deleted, and the place reached."""
 
     vectors: Sequence[LoggedVector]
     gone: Sequence[str]

@@ -32,7 +32,7 @@ _TRY: Final = "UPDATE kp.heads SET head = head WHERE stream = 'main'"
 
 
 class Pod(NamedTuple):
-    """What one pod tells of itself each half minute; runs wait there ``since`` the first began."""
+    """A pod's report of each half minute; runs wait there ``since`` the first began."""
 
     name: str
     version: str
@@ -60,7 +60,7 @@ class FleetStatus(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """What a look from here has found; ``settings`` are those of each pod of the last minutes."""
+    """The log as seen from here; ``settings`` are those of each pod of the last minutes."""
 
     server: str
     round_trip_s: float

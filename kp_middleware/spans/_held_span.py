@@ -70,7 +70,7 @@ class HeldSpan:
 
     @property
     def reading(self) -> Reading:
-        """What it told at its end."""
+        """The span as it was read at its end."""
         if self.read is not None:
             self._reading, self.read = self.read(), None
         return self._reading

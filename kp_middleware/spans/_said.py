@@ -50,7 +50,7 @@ class Result(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What one message says: the ``thoughts`` are its reasoning and its texts, in order."""
+    """The content of one message: ``thoughts`` are its reasoning and its texts, in order."""
 
     role: str
     thoughts: tuple[str, ...] = ()

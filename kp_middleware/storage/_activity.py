@@ -115,7 +115,7 @@ _FAILURES: Final = """
 
 
 class Activities(Queries):
-    """What happened lately in one file."""
+    """Queries of the recent activity in one file."""
 
     def activity(self, *, since: str | None = None) -> Activity:
         """Return what happened in the 30 days up to the newest run, and since an instant."""

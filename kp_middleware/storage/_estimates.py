@@ -39,7 +39,7 @@ class KnownRun(NamedTuple):
 
 
 class LearnedRun(NamedTuple):
-    """What the estimate learns from a known run."""
+    """The part of a known run that the estimate learns from."""
 
     seq: int
     features: bytes  # float32, little-endian; so is the vector
@@ -49,7 +49,7 @@ class LearnedRun(NamedTuple):
 
 
 class StoredEstimate(NamedTuple):
-    """What was estimated when a run ended."""
+    """The estimate made when a run ended."""
 
     p: float  # the probability of its success
     base: float  # the base rate

@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 class ExporterStatus(NamedTuple):
-    """What has become of the runs for one exporter."""
+    """The progress of one exporter."""
 
     name: str
     sent: int

@@ -183,7 +183,7 @@ class Listing(Names):
     """Queries for the runs of one file that match some filters."""
 
     marks = "[", "]"
-    """What stands around the words that a search found, in a snippet."""
+    """The marks around the words that a search found, in a snippet."""
 
     def runs(
         self, filters: Filters = _ALL, *, limit: int, near: bool = False, skip: int = 0

@@ -58,7 +58,7 @@ _EFFECTS: Final = f"""
 
 
 class Question(NamedTuple):
-    """Which runs may be recalled."""
+    """A filter of the runs that may be recalled."""
 
     domain: str | None = None
     owner: str | None = None  # a fingerprint; None: nothing if any run of the file has one
@@ -76,7 +76,7 @@ class Candidate(NamedTuple):
 
 
 class RecallEffect(NamedTuple):
-    """How runs went with a recall, or without one since the first that had one."""
+    """The outcomes of runs with a recall, or without one since the first that had one."""
 
     recalled: bool
     traces: int

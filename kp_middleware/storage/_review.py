@@ -77,7 +77,7 @@ class Unjudged(NamedTuple):
 
 
 class SuccessRecord(NamedTuple):
-    """How often those scored runs succeeded of which it was told how they ended."""
+    """The successes among the scored runs whose outcome is known."""
 
     known: int = 0  # without private ones
     succeeded: int = 0

@@ -60,7 +60,7 @@ class Asking(NamedTuple):
 
 
 class Unshared(NamedTuple):
-    """What waits for the shared log."""
+    """The backlog for the shared log."""
 
     to_ship: int  # scored runs
     asking: int  # runs that would clear

@@ -41,7 +41,7 @@ class PausedRun(NamedTuple):
 
 
 class StoredRun(NamedTuple):
-    """What scoring and queueing read of a run."""
+    """The columns of a run that scoring and queueing read."""
 
     document: str  # the ReasoningTrace as JSON
     steps: int  # all of them, also where the document has fewer; so are the next two
@@ -52,7 +52,7 @@ class StoredRun(NamedTuple):
 
 
 class EarlierReading(NamedTuple):
-    """What tells of a stored run whether another reading of it says more."""
+    """The facts of a stored run by which another reading of it is compared."""
 
     seq: int
     started_at: str

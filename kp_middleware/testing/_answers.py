@@ -103,7 +103,7 @@ def _headers(*, limit: int, remaining: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How a request is handled: whether it is taken, and what is said instead of the answer."""
+    """The handling of a request: whether it is taken, and the answer sent instead."""
 
     manner: Manner = Manner.WHOLE
     takes: bool = False

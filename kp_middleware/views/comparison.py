@@ -35,7 +35,7 @@ class Fact(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a signal or rule adds to each score, or the scores; None where there is none."""
+    """The amounts that a signal or rule adds to each score, or the scores; None without one."""
 
     part: str
     left: float | None

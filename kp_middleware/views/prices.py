@@ -22,7 +22,7 @@ class Price(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """What runs cost by ``seq``, day and model; what has no price is not in it."""
+    """The costs of runs by ``seq``, day and model; models without a price are left out."""
 
     runs: Mapping[int, float]
     days: Mapping[str, float]

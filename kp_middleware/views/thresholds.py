@@ -24,7 +24,7 @@ _TELL_EVERY: Final = 5000
 
 
 class SettingView(NamedTuple):
-    """What one setting of the gate would have let through; ``known``: whose end is known."""
+    """The runs that one setting of the gate lets through; ``known``: those with a known outcome."""
 
     setting: float | str
     let_through: int
@@ -49,7 +49,7 @@ class DomainScores(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What each setting of the gate would have let through, and which to use, or None."""
+    """The runs that each setting of the gate lets through, and the setting to use, or None."""
 
     runs: int
     private: int

@@ -73,7 +73,7 @@ class FullRun(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How much is shown of a run; one that is alone has a timeline and a map."""
+    """The parts shown of a run; one shown alone has a timeline and a map."""
 
     steps: int
     characters: int

@@ -65,7 +65,7 @@ _ORDERS: Final = {  # from the highest, and from the lowest
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What an address asks for; ``sort`` is empty for the best match first."""
+    """The filters and the order in an address; ``sort`` is empty for the best match first."""
 
     given: Mapping[str, str]
     filters: Filters
