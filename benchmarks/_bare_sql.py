@@ -64,7 +64,7 @@ class Keeping:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._store = SqliteStore(connection)
-        self._cache = VectorCache.sharing(VectorTable(connection), STORED)
+        self._cache = VectorCache(STORED, table=VectorTable(connection))
         self._numbers = count()
         self._units = np.random.default_rng(0).standard_normal((97, 384), dtype=np.float32)
 

@@ -42,7 +42,7 @@ TRACE: Final = (
     "thread_id", "tags", "privacy_level", "visibility", "step_count", "tool_count",
     "recovery_count", "input_tokens", "output_tokens", "complexity", "novelty", "tool_diversity",
     "outcome_confidence", "complexity_weight", "novelty_weight", "tool_diversity_weight",
-    "outcome_confidence_weight", "rules", "score", "threshold", "gate", "decision",
+    "outcome_confidence_weight", "rules", "score", "rank_key", "threshold", "gate", "decision",
     "reason_code", "reason_args", "scorer", "embedder", "nearest_seq", "nearest_similarity",
     "scored_ms", "success_source",
 )  # fmt: skip
@@ -124,6 +124,7 @@ def _trace(seq: int, traces: int, rng: random.Random) -> dict[str, Any]:
         **dict(zip((f"{name}_weight" for name in SIGNALS), WEIGHTS, strict=True)),
         "rules": json.dumps(rules),
         "score": score,
+        "rank_key": score,
         "threshold": 0.75,
         "gate": "threshold",
         "decision": "forward" if score >= 0.75 else "withhold",
@@ -218,7 +219,7 @@ def _add_asked(connection: Any, rows: list[dict[str, Any]], rng: random.Random) 
     connection.executemany(
         "INSERT INTO asked (trace_seq, embedder, vector, said) VALUES (?, ?, ?, ?)",
         (
-            (row["seq"], EMBEDDER, rng.randbytes(768), f"{row['objective']} {words_like(rng, 40)}")
+            (row["seq"], EMBEDDER, rng.randbytes(384), f"{row['objective']} {words_like(rng, 40)}")
             for row in rows
         ),
     )

@@ -125,7 +125,7 @@ def _start_up_rows() -> Iterator[Row]:
 
 
 def _load_us(connection: sqlite3.Connection, size: int) -> float:
-    cache = VectorCache.sharing(VectorTable(connection), size)
+    cache = VectorCache(size, table=VectorTable(connection))
     return _after(lambda: None, lambda: cache.load(embedder=EMBEDDER))
 
 

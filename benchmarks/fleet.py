@@ -138,7 +138,7 @@ def end_runs(pod: Pod, turn: int) -> None:
 
 def ship(site: Site) -> Iterator[Row]:
     """Rows a second of runs that waited, and what they cost the client and the server."""
-    from kp_middleware.sharing._shipping import _SHIP
+    from kp_middleware.sharing._log import _SHIP
 
     pods = site.waiting(SHIPPERS, SHIPPED_EACH, threshold=1.0)
     url, bare = site.database(), site.database()
@@ -173,8 +173,7 @@ def ship(site: Site) -> Iterator[Row]:
 
 
 def _start(url: str) -> Iterator[Row]:
-    from kp_middleware.sharing import Link
-    from kp_middleware.sharing._pulling import pull
+    from kp_middleware.sharing import Link, PostgresLog
 
     with psycopg.connect(url) as connection:
         began_s = time.perf_counter()
@@ -182,9 +181,10 @@ def _start(url: str) -> Iterator[Row]:
         connection.execute(query, binary=True).fetchall()
         floor_s = time.perf_counter() - began_s
     link = Link(url, "bench")
+    log = PostgresLog(link, "nobody", newest=10_000)
     began_s, place, known = time.perf_counter(), None, 0
     while True:
-        pulled = pull(link, "nobody", place, newest=10_000)
+        pulled = log.pull(place)
         if pulled.place == place:
             break
         place, known = pulled.place, known + len(pulled.vectors)
@@ -236,7 +236,7 @@ def fleet(site: Site) -> Iterator[Row]:
 
 def million(site: Site) -> Iterator[Row]:
     """The two questions of a gate, in a log of a million."""
-    from kp_middleware.sharing._deciding import _DAY, _RANKED
+    from kp_middleware.sharing._locked_log import _DAY, _RANKED
 
     url = site.database()
     with psycopg.connect(url, autocommit=True) as connection:
@@ -303,8 +303,8 @@ def _finish(pods: list[Pod], url: str, rows: int) -> tuple[float, float]:
 
 def _batches(url: str) -> list[list[str]]:
     """The rows of a log as the statement takes them, a hundred at a time, for each shipper."""
-    from kp_middleware.sharing._rows import SELECTED, as_json
-    from kp_middleware.sharing._rows import run_of as row_of
+    from kp_middleware.sharing._records import SELECTED, as_json
+    from kp_middleware.sharing._records import run_of as row_of
 
     rows = _ask(
         url, f"SELECT {SELECTED}, d.body, d.redactor FROM kp.log l JOIN kp.documents d USING (id)"

@@ -45,7 +45,7 @@ STARTS: Final = 15
 FLOORS: Final = ("pass", "import click")
 
 PATIENT: Final = {
-    "backup", "calibrate", "doctor", "export", "prune", "report", "rescore", "similar",
+    "backup", "calibrate", "doctor", "export", "prune", "recall", "report", "rescore", "similar",
 }  # fmt: skip
 """Commands without a target: they read or write the whole file, or load the model."""
 
@@ -53,16 +53,26 @@ NOT_MEASURED: Final = {
     "config set",
     "demo",
     "feedback",
+    "import",
+    "mcp",
+    "migrate",
     "outbox cancel",
+    "outbox reconcile",
     "outbox rescan",
     "outbox retry",
+    "outbox send",
+    "pull",
+    "review",
+    "shared delete",
+    "shared migrate",
     "ui",
 }
-"""What writes, waits for a person, or serves."""
+"""Commands that write, wait for a person, need another host, or serve."""
 
 ARGUMENTS: Final = {
     "file": "{folder}/copy", "left": "@last", "name": "threshold", "out": "{folder}/out",
-    "query": "-", "right": "@best", "text": "memory", "trace_id": "@best",
+    "query": "-", "right": "@best", "task": "memory", "text": "memory",
+    "trace_id": "@best",
 }  # fmt: skip
 VARIANTS: Final = {
     "backup": ["--force"],

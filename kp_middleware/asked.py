@@ -1,5 +1,6 @@
 """The words that a run is recalled by: what people said, without what most runs share."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -8,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kp_middleware.traces import ReasoningTrace
 
-OPENING: Final = 200
-"""The characters of a text that are embedded: more of them find less."""
+LONG: Final = 200
+"""The characters of a text beyond which a prompt may be in it, and that a first line may have."""
 
 _QUOTE: Final = re.compile(r"<past_run\b[^>]*>.*?</past_run>", re.DOTALL)
 _MOST_OF_ONE: Final = 4000
@@ -17,6 +18,7 @@ _MOST: Final = 32_000
 COMPARED: Final = 16
 """The latest objectives that a long one is compared with."""
 
+_MOST_TELLING: Final = 5.0
 _SHARED: Final = 0.25  # of the latest objectives: what so many have is their prompt
 _TOLD: Final = 8  # letters: fewer are no task
 _LETTER: Final = re.compile(r"[^\W\d_]")
@@ -33,9 +35,22 @@ def said_in(trace: "ReasoningTrace", latest: Sequence[str] = ()) -> str:
     return "\n".join(without_recalled(text)[:_MOST_OF_ONE] for text in said)[:_MOST]
 
 
-def openings(said: str) -> tuple[str, str]:
-    """Return what is embedded of what people said: its beginning, and that of its first line."""
-    return said[:OPENING], said.split("\n", 1)[0][:OPENING]
+def first_line(said: str) -> str:
+    r"""Return what a run is compared by of what people said: its first line, cut if long.
+
+    >>> first_line("Cancel my flight.\nIt is ABC123.")
+    'Cancel my flight.'
+    """
+    return said.strip().split("\n", 1)[0][:LONG].strip()
+
+
+def telling(share: float) -> float:
+    """Return how telling a word is that so many of all runs have, in nats: at most 5.
+
+    >>> telling(1.0), round(telling(0.1), 2)
+    (0.0, 2.94)
+    """
+    return min(_MOST_TELLING, math.log((2 - share) / share))
 
 
 def own_part(task: str, latest: Sequence[str]) -> str:
@@ -47,7 +62,7 @@ def own_part(task: str, latest: Sequence[str]) -> str:
     >>> own_part(prompt + "Where is my tent?", [prompt + "Hello!", prompt + "Hi!", prompt])
     'Where is my tent?'
     """
-    if len(task) <= OPENING or not latest:
+    if len(task) <= LONG or not latest:
         return task
     counts = Counter(sentence for one in latest for sentence in {*_sentences(one)})
     sentences = _sentences(task)

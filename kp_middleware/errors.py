@@ -128,6 +128,13 @@ class RegistryError(KnowledgePulseError):
     status: int | None = None
     problem: Problem = Problem(ProblemKind.OTHER)
 
+    def __init__(
+        self, words: str, *, status: int | None = None, problem: Problem | None = None
+    ) -> None:
+        super().__init__(words)
+        self.status = status
+        self.problem = problem or self.problem
+
     @property
     def is_refusal(self) -> bool:
         """True after a 4xx answer, which the registry would give again to the same key."""
@@ -143,9 +150,7 @@ class RegistryUnavailableError(RegistryError):
     """The registry could not be reached, is in trouble, or asks for patience.
 
     Attributes:
-        status: The HTTP status, or None where no answer came.
         retry_after_s: How long the registry asked us to wait, in seconds, or None.
-        problem: What it was, as it is kept and told later.
     """
 
     def __init__(
@@ -156,23 +161,19 @@ class RegistryUnavailableError(RegistryError):
         retry_after_s: float | None = None,
         problem: Problem | None = None,
     ) -> None:
-        super().__init__(words)
-        self.status = status
+        super().__init__(words, status=status, problem=problem)
         self.retry_after_s = retry_after_s
-        self.problem = problem or self.problem
 
 
 class RegistryRejectedError(RegistryError):
     """The registry will never accept this document.
 
     Attributes:
-        status: The HTTP status.
         reason: The registry's words, with the path of each issue.
     """
 
     def __init__(self, status: int, reason: str) -> None:
-        super().__init__(f"the registry answered {status}: {reason}")
-        self.status = status
+        super().__init__(f"the registry answered {status}: {reason}", status=status)
         self.reason = reason
 
 
@@ -180,15 +181,11 @@ class RegistryForbiddenError(RegistryError):
     """The key is dead, or may not write: stop sending until the user acts.
 
     Attributes:
-        status: The HTTP status.
         remedy: What the user can do about it.
-        problem: What it was, as it is kept and told later.
     """
 
     def __init__(
         self, status: int, words: str, remedy: str, *, problem: Problem | None = None
     ) -> None:
-        super().__init__(f"{words}; {remedy}")
-        self.status = status
+        super().__init__(f"{words}; {remedy}", status=status, problem=problem)
         self.remedy = remedy
-        self.problem = problem or self.problem

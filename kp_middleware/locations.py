@@ -27,14 +27,9 @@ def cache_folder() -> Path:
     return _dirs.user_cache_path
 
 
-def state_folder() -> Path:
-    """Return the folder for state that the user's processes share; it needs no backup."""
-    return _dirs.user_state_path
-
-
 def pacing_file() -> Path:
     """Return the path of the shared pacing file: each agent's pace, and who is sending."""
-    return state_folder() / "pacing.db"
+    return _dirs.user_state_path / "pacing.db"
 
 
 def pacing_files(db: Path) -> tuple[Path, Path]:

@@ -33,7 +33,6 @@ _ADDRESS: Final = (
     "the registry's URL must begin with https:// (http:// is for this machine only), or others"
     " could read the API key"
 )
-_ENGINE: Final = re.compile("phonenumbers|kingfisher|gitleaks:.+|presidio:.+")
 _NO_PATTERN: Final = (
     "this is no pattern of RE2: see https://github.com/google/re2/wiki/Syntax"  # quotes nothing
 )
@@ -161,33 +160,35 @@ def _score_or_share(value: object) -> float | str:
 
 
 def _pattern(entry: str) -> str:
-    """Validate a pattern; any other text, or any entry without RE2, is returned as it is."""
+    """Refuse a wrong pattern; without RE2, which redaction asks for then, none is known to be."""
     if is_pattern(entry):
         try:
-            compiled(entry[1:-1])
-        except MissingExtraError:
-            return entry
+            with suppress(MissingExtraError):
+                compiled(entry[1:-1])
         except ValueError:
             raise ValueError(_NO_PATTERN) from None
     return entry
 
 
-def _region(entry: str) -> str:
-    if not re.fullmatch("[A-Z]{2}", entry):
-        raise ValueError("two capital letters are needed, such as DE")
-    return entry
+def _like(pattern: str, words: str) -> AfterValidator:
+    def check(entry: str) -> str:
+        if not re.fullmatch(pattern, entry):
+            raise ValueError(words)
+        return entry
 
-
-def _engine(entry: str) -> str:
-    if not _ENGINE.fullmatch(entry):
-        raise ValueError("must be phonenumbers, kingfisher, gitleaks:FILE or presidio:MODEL")
-    return entry
+    return AfterValidator(check)
 
 
 _Short: TypeAlias = Annotated[NonEmpty, Field(max_length=1000)]
 _Pattern: TypeAlias = Annotated[_Short, AfterValidator(_pattern)]
-_Region: TypeAlias = Annotated[str, AfterValidator(_region)]
-_Engine: TypeAlias = Annotated[_Short, AfterValidator(_engine)]
+_Region: TypeAlias = Annotated[str, _like("[A-Z]{2}", "two capital letters are needed, such as DE")]
+_Engine: TypeAlias = Annotated[
+    _Short,
+    _like(
+        "phonenumbers|kingfisher|gitleaks:.+|presidio:.+",
+        "must be phonenumbers, kingfisher, gitleaks:FILE or presidio:MODEL",
+    ),
+]
 ApiKey: TypeAlias = Annotated[SecretStr | None, AfterValidator(_usable_key)]
 DatabaseFile: TypeAlias = Annotated[Path, AfterValidator(_whatever_folder_we_go_to)]
 Enabled: TypeAlias = Annotated[bool, AfterValidator(_unless_switched_off)]

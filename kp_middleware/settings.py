@@ -11,11 +11,10 @@ from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kp_middleware import locations
 from kp_middleware.core.formula import DEFAULT_THRESHOLD, Weights
-from kp_middleware.logins import PUBLIC_REGISTRY
 from kp_middleware.setting_values import (
     ApiKey,
     DatabaseFile,
@@ -32,12 +31,14 @@ from kp_middleware.setting_values import (
     problem_in_words,
 )
 from kp_middleware.settings_sources import (
-    OutsideSource,
-    ReferenceFiles,
+    PUBLIC_REGISTRY,
+    Login,
     SettingProblem,
-    SettingsFile,
-    Variables,
+    Source,
     did_you_mean,
+    read_login,
+    settings_file,
+    variables,
 )
 from kp_middleware.traces import NonEmpty, PrivacyLevel, Visibility
 
@@ -51,10 +52,6 @@ _STRICTEST: Final[Mapping[str, Any]] = {
     "visibility": "private",
 }
 """Where it is not known what the user meant: what has left cannot be called back."""
-
-
-def _cache_size(said: dict[str, Any]) -> int:
-    return 1000 if said.get("shared") is None else 10_000
 
 
 _NO_INFINITY: Final = ConfigDict(allow_inf_nan=False)
@@ -200,7 +197,9 @@ class Settings(BaseSettings):
     embedder: Literal["minilm", "minilm-int8", "none"] = "minilm"
     embedder_threads: Annotated[int, Field(ge=1)] = 1
     profiles: Profiles = {}
-    cache_size: Annotated[int, Field(ge=0, default_factory=_cache_size)]
+    cache_size: Annotated[
+        int, Field(ge=0, default_factory=lambda said: 10_000 if said.get("shared") else 1000)
+    ]
     cache_ttl_ms: Annotated[int, Field(ge=0)] | None = None
     enabled: Enabled = True
     recall: Enabled = True
@@ -218,25 +217,10 @@ class Settings(BaseSettings):
 
     def __init__(self, **keywords: Unpack[_EveryKeyword]) -> None:
         locations.settings_lines()  # says why, where it cannot be read
-        try:
-            super().__init__(**keywords)
-        except ValidationError as error:
-            raise _for_people(error) from None
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        *_: PydanticBaseSettingsSource,
-        **__: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Look into these places, the nearest first."""
-        outside = _outside(settings_cls)
-        for source in outside:
-            for problem in source.problems:
-                logger.warning("%s: it is ignored", problem)
-        return init_settings, *outside
+        outside = _outside()
+        for problem in (problem for source in outside for problem in source.problems):
+            logger.warning("%s: it is ignored", problem)
+        self._read(keywords, *outside)
 
     @classmethod
     def as_far_as_usable(cls, **keywords: Unpack[SettingsKeywords]) -> Self:
@@ -248,18 +232,33 @@ class Settings(BaseSettings):
         Raises:
             pydantic.ValidationError: With the name of each keyword that is wrong.
         """
-        variables, file, reference = outside = _outside(cls)
-        problems = [problem for source in outside for problem in cls._take_out_wrong(source)]
-        nearer = file() | variables() | keywords
+        outside = _outside()
+        problems = tuple(problem for source in outside for problem in _take_out_wrong(source))
         made = cls.__new__(cls)
-        try:
-            BaseModel.__init__(made, **reference.beside(nearer) | nearer)
-        except ValidationError as error:
-            raise _for_people(error) from None
+        made._unused_login = made._read(keywords, *outside)  # noqa: SLF001
         if problems:
             made = made.model_copy(update={"api_key": None})
-        made._problems, made._unused_login = tuple(problems), reference.unused  # noqa: SLF001
+        made._problems = problems  # noqa: SLF001
         return made
+
+    def _read(
+        self, keywords: Mapping[str, Any], variables: Source, file: Source, login: Login
+    ) -> str | None:
+        """Take the nearest values; return why the reference CLI's key is not used."""
+        nearer = {**file.values, **variables.values, **keywords}
+        values = login.values | nearer
+        why = login.why_unused(str(values.get("registry_url") or PUBLIC_REGISTRY))
+        if why is not None:
+            values = {
+                name: value
+                for name, value in values.items()
+                if name in nearer or name not in {"api_key", "agent_id"}
+            }
+        try:
+            BaseModel.__init__(self, **values)  # the sources of BaseSettings know no login
+        except ValidationError as error:
+            raise _for_people(error) from None
+        return None if "api_key" in nearer else why
 
     @property
     def problems(self) -> tuple[SettingProblem, ...]:
@@ -271,41 +270,35 @@ class Settings(BaseSettings):
         """The reason the reference CLI's key is not used, and a remedy; None if there is none."""
         return self._unused_login
 
-    @classmethod
-    def _take_out_wrong(cls, source: OutsideSource) -> list[SettingProblem]:
-        problems = [*source.problems]
-        for name, value in [*source.values.items()]:
-            if words := cls._why_wrong(name, value):
-                problems.append(SettingProblem(source.source(name), name, words))
-                source.unclear.add(name)
-                del source.values[name]
-        source.values |= {name: _STRICTEST[name] for name in source.unclear & _STRICTEST.keys()}
-        return problems
-
-    @classmethod
-    def _why_wrong(cls, name: str, value: object) -> str | None:
-        field = cls.model_fields[name]
-        kind: Any = Annotated[field.annotation, Field(), *field.metadata]
-        try:
-            made = TypeAdapter[Any](kind, config=_NO_INFINITY).validate_python(value)
-        except ValidationError as error:
-            return first_problem(error)
-        return locations.why_no_file(made) if name == "db" else None
-
 
 def outside_origins() -> dict[str, str]:
     """Name for each setting that is set outside of the program the place that counts."""
-    return {
-        name: source.origin(name)
-        for source in reversed(_outside(Settings))
-        for name in source.values
-    }
+    return {name: one.origin(name) for one in reversed(_outside()) for name in one.values}
 
 
-def _outside(
-    settings_cls: type[BaseSettings],
-) -> tuple[Variables, SettingsFile, ReferenceFiles]:
-    return Variables(settings_cls), SettingsFile(settings_cls), ReferenceFiles(settings_cls)
+def _outside() -> tuple[Source, Source, Login]:
+    return variables(Settings), settings_file(Settings.model_fields), read_login()
+
+
+def _take_out_wrong(source: Source) -> list[SettingProblem]:
+    problems = [*source.problems]
+    for name, value in [*source.values.items()]:
+        if words := _why_wrong(name, value):
+            problems.append(SettingProblem(source.place(name), name, words))
+            source.unclear.add(name)
+            del source.values[name]
+    source.values |= {name: _STRICTEST[name] for name in source.unclear & _STRICTEST.keys()}
+    return problems
+
+
+def _why_wrong(name: str, value: object) -> str | None:
+    field = Settings.model_fields[name]
+    kind: Any = Annotated[field.annotation, Field(), *field.metadata]
+    try:
+        made = TypeAdapter[Any](kind, config=_NO_INFINITY).validate_python(value)
+    except ValidationError as error:
+        return first_problem(error)
+    return locations.why_no_file(made) if name == "db" else None
 
 
 def _for_people(error: ValidationError) -> ValidationError:

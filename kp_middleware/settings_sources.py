@@ -1,18 +1,38 @@
-"""What is set outside of the program: ``KP_*``, ``settings.toml``, the reference CLI's files."""
+"""Settings from outside the program: ``KP_*``, ``settings.toml``, the reference CLI's files.
 
+Light: commands that read load this.
+"""
+
+import json
 import os
 import re
-from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
-
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kp_middleware import locations
 from kp_middleware.errors import SettingsFileError
-from kp_middleware.logins import LOGIN_KEYS, PUBLIC_REGISTRY, read_login
+
+if TYPE_CHECKING:
+    from pydantic_settings import BaseSettings
+
+PUBLIC_REGISTRY: Final = "https://registry.openknowledgepulse.org"
+"""The registry that traces go to by default."""
+
+_WITHOUT_A_CONFIG: Final = "http://localhost:3000"
+"""The registry of the reference command line while no file names another."""
+
+_LOGIN_KEYS: Final = {
+    "config.json": {
+        "registry_url": "registryUrl",
+        "visibility": "defaultVisibility",
+        "domain": "defaultDomain",
+    },
+    "auth.json": {"api_key": "apiKey", "agent_id": "agentId"},
+}
+"""For each file the settings, and the key of each."""
 
 _NO_SETTINGS: Final = ("KP_MODEL_PATH", "KP_TRACING")
 """Variables of ours that are read elsewhere."""
@@ -34,118 +54,131 @@ class SettingProblem(NamedTuple):
         return f"{self.name}: {self.words} (from {self.source})"
 
 
-class OutsideSource(PydanticBaseSettingsSource):
-    """One place outside of the program, read when it is made; reading raises nothing.
+@dataclass
+class Source:
+    """One place outside of the program, as it was read.
 
+    ``origin`` names the place of a setting in short, and ``place`` so that a person finds it.
     ``unclear`` are settings that a part which cannot be read may have meant to set.
     """
 
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        self.values: dict[str, Any] = {}
-        self.problems: list[SettingProblem] = []
-        self.unclear: set[str] = set()
-
-    @abstractmethod
-    def origin(self, name: str, /) -> str:
-        """Name the place in short: the variable, ``settings.toml`` or ``reference files``."""
-
-    def source(self, name: str) -> str:
-        """Name the place so that a person finds it: the path, and the line where it is known."""
-        return self.origin(name)
-
-    def get_field_value(self, _: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return the value, its name, and False: nothing is left to decode."""
-        return self.values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values that apply."""
-        return self.values
+    values: dict[str, Any]
+    origin: Callable[[str], str]
+    place: Callable[[str], str]
+    problems: list[SettingProblem] = field(default_factory=list)
+    unclear: set[str] = field(default_factory=set)
 
 
-class Variables(OutsideSource):
-    """``KP_…`` in the environment, in capitals or not."""
+@dataclass
+class Login(Source):
+    """The login of the reference command line, as its files have it; empty values are left out."""
 
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        self.values = EnvSettingsSource(settings_cls)()
+    folder: Path = Path()
 
-    def origin(self, name: str) -> str:
-        """Spell the variable as the environment does."""
-        variable = f"KP_{name}".upper()
-        return next((one for one in os.environ if one.upper() == variable), variable)
+    def why_unused(self, registry_url: str) -> str | None:
+        """Say why its key is not used for this registry, and what to do; None if it is, or none."""
+        named = self.values.get("registry_url")
+        if "api_key" not in self.values or (named or "").rstrip("/") == registry_url.rstrip("/"):
+            return None
+        config, auth = self.folder / "config.json", self.folder / "auth.json"
+        if named is None:
+            return (
+                f"the API key in {auth} is not used, because {config} does not name its registry"
+                f" (kp auth register asks {_WITHOUT_A_CONFIG} then): write the registry of that key"
+                " into that file as registryUrl, or set KP_API_KEY to a key of"
+                f" {registry_url}"
+            )
+        return (
+            f"the API key in {auth} is not used: {config} says that it is of {named},"
+            f" and traces go to {registry_url}; set KP_API_KEY to a key of that one, or no"
+            " registry_url, to send to where the key is of"
+        )
 
 
-class SettingsFile(OutsideSource):
-    """The user's ``settings.toml``."""
+def variables(settings_cls: "type[BaseSettings]") -> Source:
+    """Read ``KP_…`` in the environment, in capitals or not."""
+    from pydantic_settings import EnvSettingsSource
 
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        self._path = locations.settings_file()
-        names = settings_cls.model_fields
+    spelled = {name.upper(): name for name in os.environ}
+
+    def origin(name: str) -> str:
+        return spelled[f"KP_{name}".upper()]
+
+    return Source(EnvSettingsSource(settings_cls)(), origin, origin)
+
+
+def settings_file(names: Collection[str]) -> Source:
+    """Read the user's ``settings.toml``; ``names`` are those of all settings."""
+    path = locations.settings_file()
+    try:
+        lines = locations.settings_lines()
+    except SettingsFileError as error:
+        problem = SettingProblem(str(path), "", error.problem)
+        return Source({}, str, str, [problem], {*names})
+    text = path.read_text(encoding="utf-8") if lines else ""
+
+    def place(name: str) -> str:
+        found = re.search(rf"(?m)^[ \t]*\[*{re.escape(name)}\b", text)
+        return f"{path}, line {text.count(chr(10), 0, found.start()) + 1}" if found else str(path)
+
+    problems = [
+        SettingProblem(
+            place(name), "", f"there is no setting {name!a}: {did_you_mean(name, names)}"
+        )
+        for name in lines.keys() - names
+    ]
+    values = {name: value for name, value in lines.items() if name in names}
+    return Source(values, lambda _: path.name, place, problems)
+
+
+def read_login() -> Login:
+    """Read the login of this user; it is empty where there is none. Never raises."""
+    folder = locations.reference_folder()
+
+    def place(name: str) -> str:
+        file, keys = next(one for one in _LOGIN_KEYS.items() if name in one[1])
+        return f"{folder / file}: {keys[name]}"
+
+    login = Login({}, lambda _: "reference files", place, folder=folder)
+    for file, keys in _LOGIN_KEYS.items():
         try:
-            lines = locations.settings_lines()
-        except SettingsFileError as error:
-            self.problems = [SettingProblem(str(self._path), "", error.problem)]
-            self.unclear = {*names}
-            return
-        self._text = self._path.read_text(encoding="utf-8") if lines else ""
-        self.values = {name: value for name, value in lines.items() if name in names}
-        for name in lines.keys() - names.keys():
-            words = f"there is no setting {name!a}: {did_you_mean(name, names)}"
-            self.problems.append(SettingProblem(self.source(name), "", words))
-
-    def origin(self, _: str) -> str:
-        """Name the file."""
-        return self._path.name
-
-    def source(self, name: str) -> str:
-        """Name the path, and the line unless the setting's name is written in another way."""
-        found = re.search(rf"(?m)^[ \t]*\[*{re.escape(name)}\b", self._text)
-        line = f", line {self._text.count(chr(10), 0, found.start()) + 1}" if found else ""
-        return f"{self._path}{line}"
+            stored = _read(folder / file)
+        except (OSError, ValueError, RecursionError) as error:  # its words may hold a key
+            why = error.strerror if isinstance(error, OSError) else "it is no JSON object"
+            words = f"it cannot be read: {why}; correct the file, remove it, or log in again"
+            login.problems.append(SettingProblem(str(folder / file), "", words))
+            login.unclear |= keys.keys()
+            continue
+        for name, key in keys.items():
+            value = stored.get(key)
+            if isinstance(value, str) and value:
+                login.values[name] = value
+            elif value:
+                login.problems.append(SettingProblem(place(name), name, "a text is needed"))
+                login.unclear.add(name)
+    return login
 
 
-class ReferenceFiles(OutsideSource):
-    """The files of the reference command line: key and agent only for their own registry.
+def why_login_is_unused() -> str | None:
+    """Say why programs without keywords do not use the login; None if they do, or if none."""
+    try:
+        lines = locations.settings_lines()
+    except SettingsFileError:
+        return None
+    if os.environ.get("KP_API_KEY") or lines.get("api_key"):
+        return None
+    login, named = read_login(), os.environ.get("KP_REGISTRY_URL") or lines.get("registry_url")
+    return login.why_unused(str(named or login.values.get("registry_url") or PUBLIC_REGISTRY))
 
-    ``unused`` says why its key is not used, and what to do.
-    """
 
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        self._login = login = read_login()
-        self.unused: str | None = None
-        self.values = {**login.values}
-        for file, why in login.unreadable.items():
-            words = f"{why}; correct the file, remove it, or log in again"
-            self.problems.append(SettingProblem(str(login.folder / file), "", words))
-            self.unclear |= {name for name, (where, _) in LOGIN_KEYS.items() if where == file}
-        for name in login.no_texts:
-            self.problems.append(SettingProblem(self.source(name), name, "a text is needed"))
-            self.unclear.add(name)
-
-    def origin(self, _: str) -> str:
-        """Name them all."""
-        return "reference files"
-
-    def source(self, name: str) -> str:
-        """Name the path and the key."""
-        file, key = LOGIN_KEYS[name]
-        return f"{self._login.folder / file}: {key}"
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values that apply, given those that pydantic-settings has read before."""
-        return self.beside(self.current_state)
-
-    def beside(self, nearer: dict[str, Any]) -> dict[str, Any]:
-        """Return the values that apply, given those of keywords and nearer sources."""
-        named = nearer.get("registry_url") or self.values.get("registry_url")
-        why = self._login.why_unused(str(named or PUBLIC_REGISTRY))
-        if why is None:
-            return self.values
-        self.unused = None if "api_key" in nearer else why
-        return {k: v for k, v in self.values.items() if k not in {"api_key", "agent_id"}}
+def _read(path: Path) -> dict[str, object]:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    if not isinstance(stored, dict):
+        raise ValueError
+    return stored
 
 
 def unknown_variables(names: Collection[str]) -> dict[str, str]:

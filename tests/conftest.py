@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
-from kp_middleware.storage._rescue import _kept_open
+from kp_middleware.storage._maintenance import _kept_open
 from kp_middleware.testing import FakeClock, StandInEmbedder
 
 _REPOSITORY = Path(__file__).parents[1]
@@ -34,6 +34,12 @@ _NETWORK = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUND
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One more than the machine has cores: many a test waits for a child or for a clock."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture

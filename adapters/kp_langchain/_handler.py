@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import Failure, Recording, RootSpan, Span, shield, text_of
+from kp_middleware.recording import Failure, Recording, Span, shield, text_of
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
@@ -21,10 +21,8 @@ except ModuleNotFoundError as exc:
     raise MissingExtraError("langchain") from exc
 
 from kp_langchain._langgraph import failure_of, is_node, resumption_of, watch_graphs
-from kp_langchain._messages import result_of
-from kp_langchain._registry import EventKwargs, Roots, parent_of, runs_of
-from kp_langchain._root import Scope
-from kp_langchain._turns import told_beside, turn_of
+from kp_langchain._messages import result_of, told_beside, turn_of
+from kp_langchain._roots import EventKwargs, Roots, Scope, parent_of, runs_of
 
 if TYPE_CHECKING:
     from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
@@ -140,7 +138,6 @@ class KPCallbackHandler(BaseCallbackHandler):
             return
         if run.is_root:
             run.root.rest(outputs, run, about.get("inputs"))
-            self._go_on(run.root)
         elif run.parent is not None and (run.paused or run.paused_inside):
             run.parent.paused_inside |= not is_node(about.get("tags"))  # after a node it went on
         if run.ends_trace:
@@ -196,18 +193,12 @@ class KPCallbackHandler(BaseCallbackHandler):
     @callback
     def on_llm_end(self, response: LLMResult, run_id: int, _: EventKwargs) -> None:
         """End a model, and note its turn."""
-        run = self._runs.end(run_id)
-        if run is None:
-            return
-        turn, root = turn_of(response), run.root
-        root.end_turn(turn, run)
-        estimate = root.recorder.confidence_estimate
-        if estimate.listens and not run.internal:
-            estimate.hear(told_beside(response), inside=run.around is not None)
-        if run.is_root:
-            self._go_on(root)
-        if run.ends_trace:
-            root.succeed(turn.text or None)
+        turn, run = turn_of(response), self._runs.get(run_id)
+        if run is not None and not run.internal:
+            estimate = run.root.recorder.confidence_estimate
+            if estimate.listens:
+                estimate.hear(told_beside(response), inside=run.around is not None)
+        self._runs.finish(run_id, turn.text or None, turn=turn)
 
     @callback
     def on_llm_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
@@ -234,17 +225,9 @@ class KPCallbackHandler(BaseCallbackHandler):
     @callback
     def on_tool_end(self, output: object, run_id: int, _: EventKwargs) -> None:
         """End a tool, and note its result or the failure it reports."""
-        run = self._runs.end(run_id)
-        if run is None or run.answered:
-            return
-        run.conversation.end(run.tool, run.call_id)
-        result, failed = result_of(output, run.call_id)
-        run.root.record_result(result, run, failed=failed)
-        if run.is_root:
-            run.root.record_late(ended_well=True)
-            self._go_on(run.root)
-        if run.ends_trace:
-            run.root.succeed(result)
+        run = self._runs.get(run_id)
+        result, failed = result_of(output, None if run is None else run.call_id)
+        self._runs.finish(run_id, result, failed=failed)
 
     @callback
     def on_tool_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
@@ -261,8 +244,7 @@ class KPCallbackHandler(BaseCallbackHandler):
         if parent is not None and parent.tool is not None:
             run.tells = False
             return
-        run.use(str(about.get("name") or "retriever"), None)
-        run.note_call({"query": query})
+        run.begin_tool(str(about.get("name") or "retriever"), None, {"query": query})
         if run.is_root:
             run.root.set_objective(query)
 
@@ -270,9 +252,7 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_retriever_end(self, documents: Sequence[Document], run_id: int, _: EventKwargs) -> None:
         """End a retriever, and note its documents."""
         texts = (str(getattr(found, "page_content", found)) for found in documents)
-        run = self._runs.finish(run_id, "\n\n".join(texts))
-        if run is not None and run.is_root:
-            self._go_on(run.root)
+        self._runs.finish(run_id, "\n\n".join(texts))
 
     @callback
     def on_retriever_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
@@ -281,13 +261,7 @@ class KPCallbackHandler(BaseCallbackHandler):
 
     def _ended_with(self, run: Span | None, error: BaseException) -> None:
         if run is not None:
-            if run.is_root:
-                self._go_on(run.root)
             run.end_with(error)
-
-    def _go_on(self, over: RootSpan) -> None:
-        if over.outliving:  # nearly never
-            self._roots.go_on(over)
 
 
 def _default() -> Recording:

@@ -7,22 +7,18 @@ from typing import Any, Final
 from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording import Recording, shield
-from kp_middleware.spans import (
-    HeldRuns,
+from kp_middleware.spans.fields import arguments, fields, time_s
+from kp_middleware.spans.held_runs import HeldRuns
+from kp_middleware.spans.held_span import (
     Kind,
     Problem,
     Reading,
     Scope,
-    arguments,
-    asked_in,
-    fields,
     handoff_to,
-    messages_in,
+    model_reading,
     problem_in,
-    results_in,
-    time_s,
-    turn_of,
 )
+from kp_middleware.spans.messages import messages_in
 
 _SCOPE: Final = Scope(
     "openai_agents", "openai_agents", "RunConfig(trace_include_sensitive_data=True)"
@@ -130,8 +126,7 @@ def _name_of(data: Any) -> str:
 
 
 def _read(data: Any, *, with_input: bool) -> Reading:
-    kind, name = _kind_of(data), _name_of(data)
-    said = getattr(data, "type", None)
+    kind, name, said = _kind_of(data), _name_of(data), getattr(data, "type", None)
     if kind == "model":
         return _read_model(data, with_input=with_input)
     if said == "handoff":
@@ -148,14 +143,13 @@ def _read_model(data: Any, *, with_input: bool) -> Reading:
     told = data if response is None else response
     model = getattr(told, "model", None)
     usage = fields(_plain(getattr(data, "usage", None) or getattr(response, "usage", None)))
-    turn = turn_of(
+    return model_reading(
+        messages_in(_plain(getattr(data, "input", None)), "user") if with_input else [],
         messages_in(_plain(getattr(told, "output", None)), "assistant"),
         model if isinstance(model, str) else None,
         usage.get("input_tokens"),
         usage.get("output_tokens"),
     )
-    given = messages_in(_plain(getattr(data, "input", None)), "user") if with_input else []
-    return Reading("model", turn.model or "", turn, asked_in(given), results=results_in(given))
 
 
 def _size_of(reading: Reading) -> int:

@@ -8,7 +8,9 @@ from kp_middleware import KnowledgePulse
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.recording import Here, Recording, current_recorder, register_finder, shield
-from kp_middleware.spans import Attributes, Event, HeldRuns, Reading, Scope, kept, kind_of, read
+from kp_middleware.spans.dialects import kept, kind_of, read
+from kp_middleware.spans.held_runs import HeldRuns
+from kp_middleware.spans.held_span import Attributes, Event, Reading, Scope
 
 try:
     from opentelemetry import trace
@@ -27,12 +29,9 @@ _SWITCHES: Final = {
     "pydantic_ai": "InstrumentationSettings(include_content=True)",
     "openai_agents": "RunConfig(trace_include_sensitive_data=True)",
 }
-_TOLD_BY_LANGCHAIN: Final = frozenset(
-    {
-        "openinference.instrumentation.langchain",
-        "opentelemetry.instrumentation.langchain",
-        "langsmith",
-    }
+_TOLD_BY_LANGCHAIN: Final = (
+    *("openinference.instrumentation.langchain", "opentelemetry.instrumentation.langchain"),
+    "langsmith",
 )
 _LANGCHAIN: Final = frozenset({"langchain", "langgraph"})
 
@@ -95,25 +94,27 @@ class KPSpanProcessor(SpanProcessor):
             return
         attributes = span.attributes or {}
         kind = held.kind or kind_of(attributes)
+        at_s = (span.end_time or 0) / 1e9
         if kind is None:
-            self._held.finish(held.id, None, _nothing, (span.end_time or 0) / 1e9)
+            self._held.finish(held.id, None, partial(Reading, None), at_s)
             return
-        status = span.status
         told = kept(attributes, with_input=kind != "model" or self._held.wants_input(held.id))
-        happened = _events(span) if span.events else ()
+        events: tuple[Event, ...] = ()
+        if span.events:
+            events = tuple(Event(event.name, event.attributes or {}) for event in span.events)
         reading = partial(
             read,
             span.name,
             told,
-            happened,
+            events,
             kind=kind,
-            failed=status.status_code is StatusCode.ERROR,
-            description=status.description,
+            failed=span.status.status_code is StatusCode.ERROR,
+            description=span.status.description,
         )
         size_bytes = _size_of(told)
-        for event in happened:
+        for event in events:
             size_bytes += _size_of(event.attributes)
-        self._held.finish(held.id, kind, reading, (span.end_time or 0) / 1e9, size_bytes)
+        self._held.finish(held.id, kind, reading, at_s, size_bytes)
 
     @shield
     def shutdown(self) -> None:
@@ -126,7 +127,7 @@ class KPSpanProcessor(SpanProcessor):
 
     def here(self, span_id: int) -> Here | None:
         """Return the run that a span belongs to, or None."""
-        return self._held.here(span_id) if self._held.get(span_id) is not None else None
+        return self._held.here(span_id)
 
 
 def enable(
@@ -137,13 +138,8 @@ def enable(
 ) -> KPSpanProcessor:
     """Record every run that tells the global tracer provider; make one if there is none.
 
-    Args:
-        kp: The pipeline that takes the traces; None means ``KnowledgePulse.default()``.
-        domain: The domain, which selects the weights of the score; None means the pipeline's.
-        confidence: Extractors of the confidence from a run's result.
-
-    Returns:
-        The processor; its ``shutdown()`` ends the recording of what is open.
+    The arguments are those of `KPSpanProcessor`, which it returns; its ``shutdown()`` ends the
+    recording of what is open.
     """
     processor = KPSpanProcessor(kp, domain=domain, confidence=confidence)
     provider = trace.get_tracer_provider()
@@ -174,14 +170,6 @@ def scope_of(name: str) -> Scope:
 
 def _size_of(attributes: Attributes) -> int:
     return sum(len(value) for value in attributes.values() if type(value) is str)
-
-
-def _nothing() -> Reading:
-    return Reading(None)
-
-
-def _events(span: ReadableSpan) -> tuple[Event, ...]:
-    return tuple(Event(event.name, event.attributes or {}) for event in span.events)
 
 
 def _is_in_langchain() -> bool:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain, repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.errors import MissingExtraError, RegistryRejectedError, RegistryUnavailableError
 from kp_middleware.instants import epoch_s
@@ -24,6 +24,7 @@ __all__ = ["OTLPExporter"]
 
 _SCOPE: Final = InstrumentationScope("kp-middleware")
 _CALLS: Final = frozenset({"thought", "tool_call"})
+_Steps: TypeAlias = list[tuple[Step, StepFacts]]
 
 
 class OTLPExporter:
@@ -85,13 +86,6 @@ def _by_http(endpoint: str | None, headers: dict[str, str], timeout_s: float) ->
     return made
 
 
-class _Part(NamedTuple):
-    """The steps of one span: the turn of a model, or the use of a tool."""
-
-    steps: list[tuple[Step, StepFacts]]
-    call: Step | None = None
-
-
 class _Told(NamedTuple):
     """A span before it has an id; the problem of one that failed."""
 
@@ -134,58 +128,50 @@ def _told(run: ExportedRun) -> Iterator[_Told]:
     is_well = trace.metadata.success or run.state == "incomplete"
     yield _Told(name, _agent(run, trace), began_ns, ended_ns, None if is_well else run.error_type)
     asked = [trace.task.objective]
+    waiting: _Steps = []
     all_facts = chain(run.steps, repeat(StepFacts()))
-    for part in _parts([*zip(trace.steps, all_facts, strict=False)]):
-        first, facts = part.steps[0]
+    for part in _parts(zip(trace.steps, all_facts, strict=False)):
+        step, facts = part[0]
         at_ns = began_ns if facts.started_at_s is None else _ns(facts.started_at_s)
-        if first.type in _CALLS:
-            latency_ms = facts.model_latency_ms or 0.0
+        if step.type in _CALLS:
+            waiting += [one for one in part if one[0].type == "tool_call"]
+            if facts.model is None and all(one.type != "thought" for one, _ in part):
+                continue  # tools that a program calls itself are no turn
+            latency_ms = facts.model_latency_ms
             name, attributes = f"chat {facts.model or ''}".strip(), _model(part, asked)
             asked = []
-        elif first.tool is not None:
-            latency_ms = first.latency_ms or 0.0
-            name, attributes = f"execute_tool {first.tool.name}", _tool(part)
+        elif step.tool is not None:
+            latency_ms = step.latency_ms
+            call = _answered(step, facts, waiting)
+            name, attributes = f"execute_tool {step.tool.name}", _tool(step, facts, call)
         else:
-            asked += [first.content or first.output_summary or ""]
+            asked.append(step.content or step.output_summary or "")
             continue
         attributes |= {"gen_ai.agent.name": facts.agent} if facts.agent else {}
-        problem = first.output_summary or "" if first.type == "error_recovery" else None
-        yield _Told(name, attributes, at_ns, at_ns + int(latency_ms * 1e6), problem)
+        problem = step.output_summary or "" if step.type == "error_recovery" else None
+        yield _Told(name, attributes, at_ns, at_ns + int((latency_ms or 0) * 1e6), problem)
 
 
-def _parts(steps: Sequence[tuple[Step, StepFacts]]) -> Iterator[_Part]:
-    """Yield the spans' steps in order; a call of a tool is told with its result, too."""
-    calls: list[tuple[Step, StepFacts]] = []
-    turn: list[tuple[Step, StepFacts]] = []
+def _parts(steps: Iterable[tuple[Step, StepFacts]]) -> list[_Steps]:
+    """Return the steps of each span: all of one turn of a model are together."""
+    parts: list[_Steps] = []
     for step, facts in steps:
-        begins = facts.model is not None and step.type in _CALLS
-        if turn and (begins or step.type not in _CALLS):
-            yield from _turn(turn)
-            turn = []
-        if step.type in _CALLS:
-            turn.append((step, facts))
-            if step.type == "tool_call":
-                calls.append((step, facts))
-            continue
-        yield _Part([(step, facts)], _answered(step, facts, calls))
-    yield from _turn(turn)
+        is_call = step.type in _CALLS and facts.model is None
+        if is_call and parts and parts[-1][0][0].type in _CALLS:
+            parts[-1].append((step, facts))
+        else:
+            parts.append([(step, facts)])
+    return parts
 
 
-def _turn(steps: list[tuple[Step, StepFacts]]) -> Iterator[_Part]:
-    """Yield the turn of a model; tools that a program calls itself are no turn."""
-    if any(step.type == "thought" or facts.model is not None for step, facts in steps):
-        yield _Part(steps)
-
-
-def _answered(step: Step, facts: StepFacts, calls: list[tuple[Step, StepFacts]]) -> Step | None:
+def _answered(step: Step, facts: StepFacts, waiting: _Steps) -> Step | None:
     """Return the call that a step answers, and take it from those that wait."""
-    if step.tool is None:
-        return None
-    named = [one for one in calls if one[0].tool and one[0].tool.name == step.tool.name]
+    tool = step.tool and step.tool.name
+    named = [one for one in waiting if one[0].tool and one[0].tool.name == tool]
     same = [one for one in named if facts.call_id and one[1].call_id == facts.call_id] or named
     if not same:
         return None
-    calls.remove(same[0])
+    waiting.remove(same[0])
     return same[0][0]
 
 
@@ -216,8 +202,8 @@ def _agent(run: ExportedRun, trace: ReasoningTrace) -> dict[str, Any]:
     }
 
 
-def _model(part: _Part, asked: Iterable[str]) -> dict[str, Any]:
-    facts = part.steps[0][1]
+def _model(part: _Steps, asked: Iterable[str]) -> dict[str, Any]:
+    facts = part[0][1]
     said = [
         _text(step.content or "")
         if step.type == "thought"
@@ -227,24 +213,22 @@ def _model(part: _Part, asked: Iterable[str]) -> dict[str, Any]:
             "name": step.tool.name if step.tool else "",
             "arguments": step.input or {},
         }
-        for step, own in part.steps
+        for step, own in part
     ]
-    texts = " ".join(step.content or "" for step, _ in part.steps if step.type == "thought")
-    given = _messages("user", [_text(one) for one in asked])
+    texts = " ".join(step.content or "" for step, _ in part if step.type == "thought")
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": facts.model,
         "gen_ai.usage.input_tokens": facts.input_tokens,
         "gen_ai.usage.output_tokens": facts.output_tokens,
-        "gen_ai.input.messages": given,
+        "gen_ai.input.messages": _messages("user", [_text(one) for one in asked]),
         "gen_ai.output.messages": _messages("assistant", said),
         **_shown("LLM", None, texts),
     }
 
 
-def _tool(part: _Part) -> dict[str, Any]:
-    step, facts = part.steps[0]
-    given = None if part.call is None else json.dumps(part.call.input or {})
+def _tool(step: Step, facts: StepFacts, call: Step | None) -> dict[str, Any]:
+    given = None if call is None else json.dumps(call.input or {})
     return {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": step.tool.name if step.tool else None,

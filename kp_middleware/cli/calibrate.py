@@ -1,13 +1,11 @@
 """The ``calibrate`` command: compare settings of the gate, and set one."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
-from kp_middleware import locations
 from kp_middleware.cli.console import (
     Figure,
     Progress,
@@ -36,6 +34,7 @@ from kp_middleware.views.thresholds import (
 from kp_middleware.views.wording import counted, percent
 
 _BAR: Final = 20
+_DOMAIN_COLUMNS: Final = ("domain", "runs", "median", "top 10%", "best", "0 to 1")
 
 
 @click.command()
@@ -44,21 +43,17 @@ _BAR: Final = 20
     "more",
     multiple=True,
     metavar="THRESHOLD",
-    callback=lambda _context, _option, typed: [*map(_gate_setting, typed)],
+    callback=lambda _context, _option, typed: [
+        typed_settings({"threshold": one}).threshold for one in typed
+    ],
     help='Try this one as well: a score, or a share such as "top 15%". Repeatable.',
-)
-@click.option(
-    "--set",
-    "chosen",
-    metavar="THRESHOLD",
-    help='Save to settings.toml: a score, or a share such as "top 10%".',
 )
 @click.option(
     "--max-per-day",
     "most",
     metavar="NUMBER",
     type=click.IntRange(0),
-    help="Limit the runs let through in 24 hours; saved with --set.",
+    help="Limit the runs let through in 24 hours.",
 )
 @domain_option
 @since_option
@@ -68,7 +63,6 @@ def calibrate(
     db: Path,
     *,
     more: Sequence[float | str],
-    chosen: str | None,
     most: int | None,
     domain: str | None,
     since: str | None,
@@ -76,20 +70,14 @@ def calibrate(
 ) -> None:
     """Show how many runs each threshold would have let through.
 
-    Replays the gate over all stored runs in recording order, without changing them. --set writes a
-    threshold to settings.toml, which programs read on start; KP_THRESHOLD and a keyword in the
-    program override it. Private runs are not counted, since they are never sent.
+    Replays the gate over all stored runs in recording order, without changing them. Private runs
+    are not counted, since they are never sent. kp-middleware config set threshold chooses one.
 
     \b
     kp-middleware calibrate
     kp-middleware calibrate --threshold 0.62 --threshold "top 15%" -d code
-    kp-middleware calibrate --set "top 10%" --max-per-day 20
+    kp-middleware config set threshold "top 10%"
     """
-    if chosen is not None:
-        if more or domain is not None or since is not None:
-            raise click.UsageError("--set applies to all runs: leave out other options")
-        _set(chosen, most, output)
-        return
     settings = read_settings(db)
     with History.open(db) as history, Progress("runs decided on") as shown:
         found = calibrated(
@@ -113,35 +101,27 @@ def calibrate(
     output.fail_if_empty(not found.runs)
 
 
-def _gate_setting(typed: str) -> float | str:
-    threshold: float | str = typed_settings({"threshold": typed}).threshold
-    return threshold
-
-
-def _not_counted(private: int) -> str:
-    return never_leave(private) if private else ""
-
-
 def _print_settings(found: Calibration) -> None:
     limit = "" if found.max_per_day is None else f", at most {found.max_per_day} a day"
     days = f" in {found.days:,.1f} days" if found.days > 1 else ""
-    told = f"{counted(found.runs, 'scored run')}{days}. {_not_counted(found.private)}"
-    show(plain(told.rstrip()), "")
-    if domains := [_domain(one) for one in found.domains]:
-        print_table(domains, [*domains[0]])
+    told = f"{counted(found.runs, 'scored run')}{days}."
+    told += f" {never_leave(found.private)}" if found.private else ""
+    show(plain(told), "")
+    if found.domains:
+        print_table([_domain(one) for one in found.domains], _DOMAIN_COLUMNS)
     click.echo(f"\nRuns that each threshold would have let through{limit}:\n")
     settings = [_setting(one, found) for one in found.settings]
     print_table(settings, [*settings[0]])
     show("", plain(_advice(found)))
     if found.recommended not in {None, found.now}:
-        click.echo(f"\n  kp-middleware calibrate --set {_typed(found.recommended or '')}")
+        click.echo(f"\n  kp-middleware config set threshold {_typed(found.recommended or '')}")
 
 
 def _domain(domain: DomainScores) -> Row:
     most = max(domain.bins)
-    drawn = sparkline([runs / most if runs else None for runs in domain.bins])
-    told = {"median": domain.median, "top 10%": domain.top_tenth, "best": domain.best}
-    return {"domain": domain.domain, "runs": domain.runs, **told, "0 to 1": Figure(drawn)}
+    drawn = Figure(sparkline([runs / most if runs else None for runs in domain.bins]))
+    values = (domain.domain, domain.runs, domain.median, domain.top_tenth, domain.best, drawn)
+    return dict(zip(_DOMAIN_COLUMNS, values, strict=True))
 
 
 def _setting(one: SettingView, found: Calibration) -> Row:
@@ -178,19 +158,3 @@ def _advice(found: Calibration) -> str:
 
 def _typed(setting: float | str) -> str:
     return exact(setting) if isinstance(setting, float) else f'"{setting}"'
-
-
-def _set(chosen: str, most: int | None, output: Output) -> None:
-    from kp_middleware.cli.config import tell_what_wins, write_setting
-
-    path = locations.settings_file()
-    written = {"threshold": write_setting(path, "threshold", chosen)}
-    if most is not None:
-        written["max_per_day"] = write_setting(path, "max_per_day", str(most))
-    if output.format == "json":
-        print_json({"path": str(path), **written})
-    else:
-        told = " and ".join(f"{name} = {json.dumps(value)}" for name, value in written.items())
-        click.echo(f"{told} in {path}: programs read it on start")
-    for name in written:
-        tell_what_wins(name)

@@ -58,7 +58,11 @@ def list_(context: click.Context, *, output: Output) -> None:
     \b
     kp-middleware config list --json
     """
-    output.print(_settings(named_file(context)), _COLUMNS, for_people=_for_people)
+    output.print(
+        _settings(named_file(context)),
+        _COLUMNS,
+        for_people=lambda row: {**row, "value": cut(one_line(_text(row["value"])), _WIDTH)},
+    )
     _raise_for(wrong_settings())
 
 
@@ -179,10 +183,6 @@ def _raise_for(wrong: list[str]) -> None:
 def _check_name(name: str, names: list[str]) -> None:
     if name not in names:
         raise click.UsageError(f"no such setting: {name} (choose from {', '.join(names)})")
-
-
-def _for_people(row: Row) -> Row:
-    return {**row, "value": cut(one_line(_text(row["value"])), _WIDTH)}
 
 
 def _text(value: Any) -> str:

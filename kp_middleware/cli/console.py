@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -172,17 +173,17 @@ def print_table(
     fit, from the right. ``widths`` are for rows that are printed one by one.
     """
     from rich.table import Table
-    from rich.text import Text
 
-    room = screen_width() if sys.stdout.isatty() else _TABLE_IN_PIPE
+    is_terminal = sys.stdout.isatty()
+    room = screen_width() if is_terminal else _TABLE_IN_PIPE
     heads = {name: one_line(name if all_columns else _HEADS.get(name, name)) for name in columns}
     cells = {name: [cell(row[name], name) for row in rows] for name in columns}
-    wide = {name: max(map(width_of, [heads[name], *cells[name]])) for name in columns}
-    wide |= {name: width for name, width in (widths or {}).items() if name in wide}
-    if rows and widths is None and sys.stdout.isatty() and not all_columns:
+    if rows and widths is None and is_terminal and not all_columns:
         columns = [name for name in columns if any(cells[name])]
+    wide = {name: max(map(width_of, [heads[name], *cells[name]])) for name in columns}
+    wide.update(widths or {})
     text = next((name for name in (columns[-1], columns[0]) if _may_be_cut(rows, name)), None)
-    if sys.stdout.isatty() and not all_columns:
+    if is_terminal and not all_columns:
         columns = _fitting(columns, wide, text, room)
     if text is not None:
         others = sum(wide[name] + _GAP for name in columns if name != text)
@@ -193,14 +194,14 @@ def print_table(
     for name in columns:
         wraps = name == text and name != columns[-1]
         table.add_column(
-            Text(heads[name]),
+            plain(heads[name]),
             justify="right" if any(isinstance(row[name], _NUMBERS) for row in rows) else "left",
             no_wrap=not wraps,
             overflow="fold" if wraps else "ellipsis",
             width=wide[name],
         )
     for place in range(len(rows)):
-        table.add_row(*(Text(cells[name][place]) for name in columns))
+        table.add_row(*(plain(cells[name][place]) for name in columns))
     show(table, width=max(room, sum(wide[name] + _GAP for name in columns)))
 
 
@@ -210,40 +211,30 @@ def cell(value: Any, column: str) -> str:
     >>> cell(12345, "calls"), cell(1234.5, "mean_ms"), cell(0.75, "score"), cell(None, "score")
     ('12,345', '1.2 s', '0.750', '')
     """
-    match value:
-        case bool():
-            return str(value)
-        case int() | float() if column.endswith("_ms"):
-            return one_line(duration(value))
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:,.3f}"
-        case _:
-            return one_line(as_text(value))
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return one_line(as_text(value))
+    if column.endswith("_ms"):
+        return one_line(duration(value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
 def as_text(value: Any) -> str:
     """Return a value as text: nothing for None, JSON for lists and mappings."""
-    match value:
-        case None:
-            return ""
-        case dict() | list():
-            return json.dumps(value, ensure_ascii=False)
-        case _:
-            return str(value)
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else str(value)
 
 
 class Progress:
     """A progress bar on standard error, for whoever waits longer than half a second."""
 
     def __init__(self, what: str) -> None:
+        is_wanted = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
+        self._shows_at = time.monotonic() + _PATIENCE_S if is_wanted else math.inf
         self._what = what
-        self._wanted = sys.stderr.isatty() and not (has_flag("quiet") or has_flag("no_progress"))
         self._bar: Bar | None = None
 
     def __enter__(self) -> Self:
-        self._started = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -252,13 +243,13 @@ class Progress:
 
     def reach(self, done: int, total: int | None = None) -> None:
         """Show how many are done, of how many if that is known."""
-        if not self._wanted or time.monotonic() - self._started < _PATIENCE_S:
+        if time.monotonic() < self._shows_at:
             return
         if self._bar is None:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-            columns = (BarColumn(24), MofNCompleteColumn(), "{task.description}")
+            columns = BarColumn(24), MofNCompleteColumn(), "{task.description}"
             console = Console(stderr=True)
             self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
             self._bar.add_task(self._what)
@@ -267,7 +258,7 @@ class Progress:
 
 
 def progress(
-    items: Iterable[T], *, total: int | None, what: str, size: Callable[[T], int] = lambda _: 1
+    items: Iterable[T], total: int | None, *, what: str, size: Callable[[T], int] = lambda _: 1
 ) -> Iterator[T]:
     """Yield the items, and show how many are done; ``size``: how many an item stands for."""
     done = 0
@@ -306,9 +297,9 @@ def sparkline(values: Sequence[float | None]) -> str:
     >>> sparkline([0, 0.5, None, 1])
     '▁▅ █'
     """
-    top = len(_HEIGHTS) - 1
+    most = len(_HEIGHTS)
     return "".join(
-        " " if value is None else _HEIGHTS[min(int(value * (top + 1)), top)] for value in values
+        " " if value is None else _HEIGHTS[min(int(value * most), most - 1)] for value in values
     )
 
 
@@ -316,11 +307,9 @@ def _fitting(
     columns: Sequence[str], wide: Mapping[str, int], text: str | None, room: int
 ) -> Sequence[str]:
     """Return the columns that fit: a text at the end stays, others go from the right."""
-    widths = dict(wide)
-    if text is not None:
-        widths[text] = min(wide[text], int(room * _TEXT_SHARE))
+    least = {**wide, text: min(wide[text], int(room * _TEXT_SHARE))} if text else wide
     kept, ends_with_text = [*columns], text == columns[-1]
-    while len(kept) > 2 and sum(widths[name] + _GAP for name in kept) - _GAP > room:
+    while len(kept) > 2 and sum(least[name] + _GAP for name in kept) - _GAP > room:
         kept.pop(-2 if ends_with_text else -1)
     left_out = [one_line(name) for name in columns if name and name not in kept]
     if left_out and not ends_with_text:

@@ -1,13 +1,13 @@
 """The command that shows the main job: a real agent, the real model, a local registry."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
 
-from kp_middleware.cli.console import Row, print_table
+from kp_middleware.cli.console import print_table
 from kp_middleware.cli.rows import json_option, print_json, run_for_people, run_row
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.errors import MissingExtraError
@@ -46,8 +46,14 @@ def demo(*, into: Path | None, as_json: bool) -> None:
         click.echo(f"still to do: {backlog.unscored} to score, {backlog.unsent} to send", err=True)
     if as_json:
         print_json({"path": str(path), "sent": stored, "runs": rows})
-    else:
-        _tell(path, rows, stored)
+        return
+    print_table([run_for_people(row) for row in rows], _COLUMNS)
+    click.echo(
+        f"\nAll {len(rows)} runs are in {path}\n"
+        f"{stored} of them were sent to a registry on this machine; reason says why or why not.\n\n"
+        "Now look at the one with the highest score:\n\n"
+        f"  kp-middleware --db {path} show @best"
+    )
 
 
 def _run(
@@ -64,16 +70,6 @@ def _run(
     ) as kp:
         run_tasks(kp)
         return kp.flush(timeout_s=60)
-
-
-def _tell(path: Path, rows: Sequence[Row], stored: int) -> None:
-    print_table([run_for_people(row) for row in rows], _COLUMNS)
-    click.echo(
-        f"\nAll {len(rows)} runs are in {path}\n"
-        f"{stored} of them were sent to a registry on this machine; reason says why or why not.\n\n"
-        "Now look at the one with the highest score:\n\n"
-        f"  kp-middleware --db {path} show @best"
-    )
 
 
 def _demo_agent() -> Callable[[KnowledgePulse], None]:

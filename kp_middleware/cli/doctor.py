@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -14,7 +15,6 @@ import click
 
 from kp_middleware.cli.console import FOUND, UNREACHABLE
 from kp_middleware.cli.rows import json_option, print_json
-from kp_middleware.cli.spans_untold import untold
 from kp_middleware.cli.user_settings import file_trouble, named_file, typed_settings
 from kp_middleware.core.gates import gate_of
 from kp_middleware.embedding import describe_source, shared_embedder
@@ -43,15 +43,39 @@ _SOUNDNESS: Final = {
     "not known": "too large to check all of it in 2 s",
 }
 
+_NO_TOKENS: Final = (
+    "some models report them only on request, such as ChatOpenAI(base_url=…, stream_usage=True)"
+)
+_YES: Final = ("true", "1", "yes", "on")
+_NO: Final = ("false", "0", "no", "off")
+_HIDING: Final = {  # by the values that hide it
+    "OTEL_SDK_DISABLED": ("no spans, so no runs from OpenTelemetry: unset it", _YES),
+    "OPENAI_AGENTS_DISABLE_TRACING": ("no runs from OpenAI's SDK: unset it", _YES),
+    "OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA": (
+        "no texts from OpenAI's SDK: set it to true",
+        _NO,
+    ),
+    "OPENINFERENCE_HIDE_INPUTS": ("inputs are hidden: unset it", _YES),
+    "OPENINFERENCE_HIDE_OUTPUTS": ("outputs are hidden: unset it", _YES),
+    "OPENINFERENCE_HIDE_INPUT_MESSAGES": ("inputs are hidden: unset it", _YES),
+    "OPENINFERENCE_HIDE_OUTPUT_MESSAGES": ("outputs are hidden: unset it", _YES),
+    "TRACELOOP_TRACE_CONTENT": ("no texts from OpenLLMetry: unset it", _NO),
+}
+_CUTTING: Final = ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+_SILENT: Final = {  # texts are recorded only where this is set, or a call says so
+    "agent_framework": "ENABLE_SENSITIVE_DATA",
+    "google.adk": "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
+}
+
 
 class Finding(NamedTuple):
     """The finding of one check; ``try_later``: the registry or log cannot be reached."""
 
     check: str
-    ok: bool
     detail: str
-    try_later: bool = False
+    ok: bool = True
     warning: bool = False
+    try_later: bool = False
 
 
 @click.command()
@@ -83,19 +107,19 @@ def _examine(db: Path | None) -> Iterator[Finding]:
     path = settings.db.expanduser()
     if settings.problems:
         wrong = "; ".join(map(str, settings.problems))
-        yield Finding("settings", ok=False, detail=f"nothing is sent until this is fixed: {wrong}")
+        yield Finding("settings", f"nothing is sent until this is fixed: {wrong}", ok=False)
     if unknown := unknown_variables(Settings.model_fields):
         told = "; ".join(f"{name} is not a setting: {remedy}" for name, remedy in unknown.items())
-        yield Finding("settings", ok=True, detail=told, warning=True)
+        yield Finding("settings", told, warning=True)
     if path.exists() and path.stat().st_size:
         yield from _file(path, settings)
     else:
         yield _no_file(path)
-        yield Finding("gate", ok=True, detail=f"{gate_of(settings).name} from now on")
+        yield Finding("gate", f"{gate_of(settings).name} from now on")
     yield _model(settings)
     yield _redaction(Policy.of(settings))
-    if amiss := untold():
-        yield Finding("spans", ok=True, detail="; ".join(amiss), warning=True)
+    if untold := _untold():
+        yield Finding("spans", "; ".join(untold), warning=True)
     if not settings.problems:
         yield _registry(settings)
     if settings.shared is not None:
@@ -111,73 +135,66 @@ def _file(path: Path, settings: Settings) -> Iterator[Finding]:
             last, unjudged = history.last_decisions(), history.unjudged()
             without, of = history.without_tokens()
     except TROUBLE as error:
-        yield Finding("file", ok=False, detail=str(in_words(path, error)))
-        yield Finding("gate", ok=True, detail=f"{gate} from now on; the file cannot be read")
+        yield Finding("file", str(in_words(path, error)), ok=False)
+        yield Finding("gate", f"{gate} from now on; the file cannot be read")
         return
     facts = f"{path}: {counted(count, 'run')}, {_SOUNDNESS[soundness]}, SQLite {SQLITE_VERSION}"
     trouble = file_trouble(path) or open_to_all(path)
-    is_ok = trouble is None and soundness != "damaged"
-    yield Finding("file", ok=is_ok, detail=trouble or facts)
-    detail = last.in_words() if gate == last.gate else f"{gate} from now on; {last.in_words()}"
-    yield Finding("gate", ok=True, detail=detail, warning=last.is_dry)
+    yield Finding("file", trouble or facts, ok=trouble is None and soundness != "damaged")
+    before = "" if gate == last.gate else f"{gate} from now on; "
+    yield Finding("gate", before + last.in_words(), warning=last.is_dry)
     if unjudged.unjudged:
-        yield Finding("review", ok=True, detail=unjudged_in_words(unjudged))
+        yield Finding("review", unjudged_in_words(unjudged))
     if without:
-        detail = (
-            f"{without:,} of {of:,} runs with a model have no token counts: some models report"
-            " them only on request, such as ChatOpenAI(base_url=…, stream_usage=True)"
-        )
-        yield Finding("tokens", ok=True, detail=detail, warning=True)
+        told = f"{without:,} of {of:,} runs with a model have no token counts: {_NO_TOKENS}"
+        yield Finding("tokens", told, warning=True)
     elif of:
-        detail = f"counted in all runs with a model: {of:,}"
-        yield Finding("tokens", ok=True, detail=detail)
+        yield Finding("tokens", f"counted in all runs with a model: {of:,}")
 
 
 def _no_file(path: Path) -> Finding:
     """Check that a missing file can be created; before the first run nothing is wrong."""
+    other = "name another with KP_DB or --db"
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not os.access(folder, os.W_OK):
-        detail = f"cannot create {path}: make {folder} writable, or name another with KP_DB or --db"
-        return Finding("file", ok=False, detail=detail)
+        return Finding(
+            "file", f"cannot create {path}: make {folder} writable, or {other}", ok=False
+        )
     problem = "is empty" if path.exists() else "does not exist yet"
-    detail = f"{path} {problem}: record a run, or name another file with KP_DB or --db"
-    return Finding("file", ok=True, detail=detail)
+    return Finding("file", f"{path} {problem}: record a run, or {other}")
 
 
 def _model(settings: Settings) -> Finding:
     embedder = shared_embedder(settings.embedder, threads=settings.embedder_threads)
     if embedder is None:
-        return Finding("model", ok=True, detail="not used: KP_EMBEDDER is none, novelty is 0.5")
+        return Finding("model", "not used: KP_EMBEDDER is none, novelty is 0.5")
     started = time.perf_counter()
     try:
         embedder.embed("hello world")
     except EmbedderNotReadyError as error:
-        return Finding("model", ok=False, detail=f"{error}; until then runs wait in the file")
+        return Finding("model", f"{error}; until then runs wait in the file", ok=False)
     except EmbedderError as error:
-        return Finding("model", ok=False, detail=f"{error}; without it novelty is 0.5")
+        return Finding("model", f"{error}; without it novelty is 0.5", ok=False)
     took_s = time.perf_counter() - started
-    detail = f"{embedder.name}, from {describe_source()}, ready in {took_s:.1f} s"
-    return Finding("model", ok=True, detail=detail)
+    return Finding("model", f"{embedder.name}, from {describe_source()}, ready in {took_s:.1f} s")
 
 
 def _redaction(policy: Policy) -> Finding:
     try:
         redact_text("a text", level="aggregated", policy=policy)
     except RedactionError as error:
-        return Finding("redaction", ok=False, detail=f"{error}; until then nothing is sent")
+        return Finding("redaction", f"{error}; until then nothing is sent", ok=False)
     engines = ", ".join(("built-in rules", *policy.engines))
-    return Finding("redaction", ok=True, detail=f"{engines}: {policy.redactor}")
+    return Finding("redaction", f"{engines}: {policy.redactor}")
 
 
 def _registry(settings: Settings) -> Finding:
     if settings.visibility == "private":
-        return Finding("registry", ok=True, detail="not used: the visibility is private")
+        return Finding("registry", "not used: the visibility is private")
+    if settings.api_key is None and settings.unused_login is not None:
+        return Finding("registry", f"nothing is sent: {settings.unused_login}", ok=False)
     if settings.api_key is None:
-        if settings.unused_login is not None:
-            detail = f"nothing is sent: {settings.unused_login}"
-            return Finding("registry", ok=False, detail=detail)
-        detail = "not used: without KP_API_KEY nothing leaves this machine"
-        return Finding("registry", ok=True, detail=detail)
+        return Finding("registry", "not used: without KP_API_KEY nothing leaves this machine")
 
     from kp_middleware.export import Registry
     from kp_middleware.pipeline import check_key
@@ -189,11 +206,11 @@ def _registry(settings: Settings) -> Finding:
             may_write = check_key(registry, settings)
     except RegistryError as error:
         try_later = isinstance(error, RegistryUnavailableError)
-        return Finding("registry", ok=False, detail=str(error), try_later=try_later)
+        return Finding("registry", str(error), ok=False, try_later=try_later)
     except ValueError as error:
-        return Finding("registry", ok=False, detail=f"{error}; correct KP_REGISTRY_URL")
+        return Finding("registry", f"{error}; correct KP_REGISTRY_URL", ok=False)
     known = "accepts this API key" if may_write else "knows this API key; sending is paused"
-    return Finding("registry", ok=True, detail=f"{registry.url} answers and {known}")
+    return Finding("registry", f"{registry.url} answers and {known}")
 
 
 def _shared_log(url: str) -> Iterator[Finding]:
@@ -201,14 +218,13 @@ def _shared_log(url: str) -> Iterator[Finding]:
         with closing(Link(url, "doctor")) as link:
             found, shown = examine(link), link.shown
     except KnowledgePulseError as error:
-        yield Finding("shared", ok=False, detail=str(error), try_later=True)
+        yield Finding("shared", str(error), ok=False, try_later=True)
         return
-    told = (
-        f"{shown}: PostgreSQL {found.server.split()[0]}, written and rolled back; a round trip of"
-    )
-    yield Finding("shared", ok=True, detail=f"{told} {found.round_trip_s * 1000:.2g} ms")
+    took_ms, server = found.round_trip_s * 1000, found.server.split()[0]
+    told = f"PostgreSQL {server}, written and rolled back; a round trip of {took_ms:.2g} ms"
+    yield Finding("shared", f"{shown}: {told}")
     for detail in _doubts(url, found):
-        yield Finding("shared", ok=True, detail=detail, warning=True)
+        yield Finding("shared", detail, warning=True)
 
 
 def _doubts(url: str, found: Examination) -> Iterator[str]:
@@ -224,3 +240,28 @@ def _doubts(url: str, found: Examination) -> Iterator[str]:
     usual = Counter(how for _, how in found.settings).most_common(1)
     if others := [f"{pod} ({how})" for pod, how in found.settings if how != usual[0][0]]:
         yield f"most pods decide by {usual[0][0]}; others: {', '.join(others[:_MOST_PODS])}"
+
+
+def _untold() -> list[str]:
+    """Return what keeps frameworks from telling OpenTelemetry, and so us, what an agent did."""
+    if not (_is_here("opentelemetry.sdk") or _is_here("agents")):
+        return []
+    names = (*_HIDING, *_CUTTING, "OTEL_TRACES_SAMPLER")
+    said = {name: os.environ.get(name, "").strip().lower() for name in names}
+    found = [f"{name}: {told}" for name, (told, values) in _HIDING.items() if said[name] in values]
+    if said["OTEL_TRACES_SAMPLER"] not in {"", "always_on", "parentbased_always_on"}:
+        found.append("OTEL_TRACES_SAMPLER: runs that are not sampled are not recorded")
+    found += [f"{name}: longer texts are cut in runs, too" for name in _CUTTING if said[name]]
+    found += [
+        f"{module} records no texts unless {name} is set, or your program says so"
+        for module, name in _SILENT.items()
+        if _is_here(module) and not os.environ.get(name)
+    ]
+    return found
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

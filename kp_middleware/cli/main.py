@@ -14,36 +14,18 @@ from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import TROUBLE, in_words
 from kp_middleware.views.wording import printable
 
-_SECTIONS: Final = {
-    "Find runs": {
-        "list": "runs",
-        "show": "runs",
-        "similar": "runs",
-        "diff": "runs",
-        "tail": "runs",
-        "recall": "recall",
-        "sql": "sql",
-    },
-    "See all of them": {
-        "status": "stats",
-        "stats": "stats",
-        "calibrate": "calibrate",
-        "ui": "pages",
-        "report": "pages",
-    },
-    "Judge and score": {"review": "review", "feedback": "maintenance", "rescore": "maintenance"},
-    "Share": {"outbox": "outbox", "redact": "redact", "shared": "shared", "pull": "shared"},
-    "Move runs": {
-        "import": "imports",
-        "export": "export",
-        "mcp": "mcp",
-        "backup": "maintenance",
-        "migrate": "maintenance",
-        "prune": "maintenance",
-    },
-    "Set up": {"demo": "demo", "doctor": "doctor", "config": "config"},
-}  # the module of each command, by section of --help
-_FAMILIES: Final = {name: one for of in _SECTIONS.values() for name, one in of.items()}
+_SECTIONS: Final = {  # of --help: each command with its module
+    "Find runs": "runs.list runs.show runs.similar runs.diff runs.tail recall.recall sql.sql",
+    "See all of them": "stats.status stats.stats calibrate.calibrate pages.ui pages.report",
+    "Judge and score": "judge.review judge.feedback judge.rescore",
+    "Share": "outbox.outbox redact.redact maintenance.shared maintenance.pull",
+    "Move runs": "imports.import export.export recall.mcp"
+    " maintenance.backup maintenance.migrate maintenance.prune",
+    "Set up": "demo.demo doctor.doctor config.config",
+}
+_MODULES: Final = {
+    path.split(".")[1]: path.split(".")[0] for paths in _SECTIONS.values() for path in paths.split()
+}
 _NAMES: Final = {"import": "import_", "list": "list_", "show": "show_"}  # of functions
 
 
@@ -51,23 +33,20 @@ class _Main(DefaultGroup):
     """All commands; a module is imported when one of its commands is typed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [*_FAMILIES]
+        return [*_MODULES]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for name in [cmd_name] if cmd_name in _FAMILIES else _FAMILIES:  # all, to suggest one
+        for name in [cmd_name] if cmd_name in _MODULES else _MODULES:  # all, to suggest one
             if name not in self.commands:
-                self.add_command(_load(name))
+                self.add_command(_with_common_options(_load(name)))
         return super().get_command(ctx, cmd_name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, _FAMILIES))
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        width = max(map(len, _MODULES))
         room = formatter.width - width - 6
-        for title, names in _SECTIONS.items():
-            told = [
-                (name.ljust(width), one.get_short_help_str(room))
-                for name in names
-                if (one := self.get_command(ctx, name))
-            ]
+        for title, paths in _SECTIONS.items():
+            names = [path.split(".")[1] for path in paths.split()]
+            told = [(name.ljust(width), _load(name).get_short_help_str(room)) for name in names]
             with formatter.section(title):
                 formatter.write_dl(told)
 
@@ -100,9 +79,9 @@ class _Main(DefaultGroup):
 
 
 def _load(name: str) -> click.Command:
-    module = import_module(f"kp_middleware.cli.{_FAMILIES[name]}")
+    module = import_module(f"kp_middleware.cli.{_MODULES[name]}")
     command: click.Command = getattr(module, _NAMES.get(name, name))
-    return _with_common_options(command)
+    return command
 
 
 def _with_common_options(command: click.Command) -> click.Command:

@@ -1,62 +1,23 @@
-"""The commands that change stored runs: back up, migrate, prune, rescore, feedback."""
+"""The commands that keep the file of runs, and the log that several hosts share."""
 
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from kp_middleware.cli.console import Progress, cell, hint, progress
-from kp_middleware.cli.options import (
-    UNIT,
-    domain_option,
-    older_option,
-    since_option,
-    trace_id_argument,
-)
+from kp_middleware import sharing
+from kp_middleware.cli.console import Progress, hint, progress
+from kp_middleware.cli.options import UNIT, domain_option, older_option
 from kp_middleware.cli.rows import json_option, new_file, print_json
-from kp_middleware.cli.user_settings import (
-    hint_at_another_gate,
-    open_to_write,
-    pass_db,
-    read_settings,
-    wait_for_model,
-)
-from kp_middleware.errors import EmbedderUnavailableError
-from kp_middleware.storage import (
-    Database,
-    History,
-    PastRuns,
-    Pruning,
-    Run,
-    Selection,
-    SharedRuns,
-    SqliteStore,
-    bring_up_to_date,
-    vacuum,
-)
-from kp_middleware.views.trace import delivery_status
-from kp_middleware.views.wording import counted, one_line, outcome, short_id
-
-if TYPE_CHECKING:
-    from kp_middleware.pipeline import Rescoring
-    from kp_middleware.settings import Settings
+from kp_middleware.cli.user_settings import open_to_write, pass_db, read_settings
+from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.storage import Database, History, Pruning, bring_up_to_date, vacuum
+from kp_middleware.views.wording import counted
 
 _GIVE_WAY_S: Final = 0.005
-_COUNTS: Final = {
-    "changed": "changed",
-    "unchanged": "unchanged",
-    "cleared": "clear now",
-    "queued": "queued",
-    "withdrawn": "no longer clear",
-    "cancelled": "cancelled in the outbox",
-    "left": "left in the outbox: sent, being sent or rejected",
-    "overtaken": "removed or recorded again meanwhile",
-    "unscored": "cannot be scored",
-    "embedded": "embedded",
-}
+_LOOK_AGAIN_S: Final = 2.0
 
 
 @click.command()
@@ -159,142 +120,81 @@ def prune(
         hint(f"no run matches that may go; {waiting:,} wait to be scored, sent or resumed")
 
 
-@click.command()
-@domain_option
-@since_option
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@json_option
-@pass_db
-def rescore(
-    db: Path, *, domain: str | None, since: str | None, dry_run: bool, as_json: bool
-) -> None:
-    """Rescore stored runs after changing settings.
-
-    Uses the model, weights, cache and threshold of the command line's settings. Each run is
-    compared with those recorded before it. Sent runs keep their score. Queued runs that no longer
-    clear are cancelled; runs that clear now are queued. Sends nothing.
-
-    Runs that several hosts share keep their decisions: only --dry-run works on them.
-
-    Programs may keep recording. After Ctrl-C, run the same command to start again; no text is
-    embedded twice. Run one at a time.
+@click.group()
+def shared() -> None:
+    """Prepare the PostgreSQL database that several hosts share.
 
     \b
-    kp-middleware rescore --dry-run
-    kp-middleware rescore --since 30d --domain code
+    kp-middleware shared migrate            create the schema in KP_SHARED
+    kp-middleware shared migrate --print    print the SQL for somebody else to run
     """
-    selection = Selection(domain, since)
-    with closing(Database(db, read_only=True) if dry_run else open_to_write(db)) as file:
-        if not dry_run and SharedRuns(file).in_log(0, 1):
-            raise click.ClickException("runs here are in the shared log: use --dry-run")
-        if not PastRuns(file, selection, None).count(after=0):  # which needs no settings
-            _tell_rescored({}, 0, 0.0, dry_run=dry_run, as_json=as_json)
-            return
-        rescoring = _prepared(file, read_settings(db), selection, dry_run=dry_run)
-        began_s, total = time.monotonic(), rescoring.remaining()
-        try:
-            steps = progress(rescoring.steps(), total=total, what="runs rescored", size=int)
-            count = sum(steps)
-        except KeyboardInterrupt:
-            hint("stopped: the same command starts again")
-            raise
-    took_s = time.monotonic() - began_s
-    counts = {str(name): count for name, count in rescoring.counts.items()}
-    _tell_rescored(counts, count, took_s, dry_run=dry_run, as_json=as_json)
-    if unread := rescoring.unread:
-        first = f"the first is {short_id(unread[0])}"
-        click.echo(f"{len(unread):,} runs cannot be read and are left alone: {first}", err=True)
 
 
-def _prepared(
-    file: Database, settings: "Settings", selection: Selection, *, dry_run: bool
-) -> "Rescoring":
-    """Return a rescoring whose model is loaded; without one, nothing must change."""
-    from kp_middleware.embedding import shared_embedder
-    from kp_middleware.pipeline import Rescoring
-
-    hint_at_another_gate(History(file), settings)
-    embedder = shared_embedder(settings.embedder)
-    try:
-        wait_for_model(embedder)
-        return Rescoring(SqliteStore(file), settings, embedder, selection, dry_run=dry_run)
-    except EmbedderUnavailableError as error:
-        raise click.ClickException(f"nothing was changed: {error}") from error
-
-
-def _tell_rescored(
-    counts: Mapping[str, int], scored: int, took_s: float, *, dry_run: bool, as_json: bool
-) -> None:
-    if as_json:
-        told = {name: counts.get(name, 0) for name in _COUNTS}
-        print_json({"dry_run": dry_run, "scored": scored, **told, "took_s": round(took_s, 3)})
-    elif not scored:
-        click.echo("nothing to rescore")
-    else:
-        named = (f"{counts[name]:,} {words}" for name, words in _COUNTS.items() if counts.get(name))
-        pace = f"in {took_s:.1f} s, {scored / max(took_s, 1e-3):,.0f} a second"
-        would = "would be " if dry_run else ""
-        click.echo(f"{scored:,} {would}rescored {pace}: {', '.join(named)}")
-
-
-@click.command()
-@trace_id_argument()
-@click.option("--success/--failure", default=None, help="Whether the task succeeded.")
-@click.option("--confidence", type=UNIT, help="Your confidence in that, 0 to 1.")
-@json_option
+@shared.command("migrate")
+@click.option("--print", "only_print", is_flag=True, help="Print the SQL and change nothing.")
 @pass_db
-def feedback(
-    db: Path, *, trace_id: str, success: bool | None, confidence: float | None, as_json: bool
-) -> None:
-    """Report a run's actual outcome, and rescore it.
+def migrate_(db: Path, *, only_print: bool) -> None:
+    """Create the schema kp in the database of KP_SHARED, or leave a current one unchanged.
 
-    Uses the command line's settings, not a gate passed in your program. A run that now clears is
-    sent by the next program that records; a queued run stays queued. Sent runs are not resent.
-
-    ID is an id prefix, @last or @best. In Python: kp.feedback.
+    The role in KP_SHARED needs the right to create a schema. Programs that record need fewer
+    rights, and never create one.
 
     \b
-    kp-middleware feedback 1339c0 --success --confidence 0.9
-    kp-middleware feedback @last --failure
+    KP_SHARED=postgresql://owner@db.internal/agents kp-middleware shared migrate
     """
-    if success is None and confidence is None:
-        raise click.UsageError("give --success or --failure, --confidence, or both")
-    from kp_middleware.pipeline import Feedback, Reevaluation
-
-    settings = read_settings(db)
-    with closing(open_to_write(db)) as file:
-        history = History(file)
-        hint_at_another_gate(history, settings)
-        before = history.run(seq := history.find(trace_id))
-        told = Feedback(before.id, success, confidence, time.time())
-        is_news = Reevaluation.of(SqliteStore(file), settings).learn(told)
-        after = history.run(seq)
-    if as_json:
-        facts = {"before": _facts(before), "after": _facts(after)}
-        status = {"delivery_status": delivery_status(after)}
-        print_json({"id": after.id, "changed": is_news, **facts, **status})
+    if only_print:
+        click.echo(sharing.script(), nl=False)
         return
-    click.echo(after.id)
-    for name in ("success", "confidence", "score", "decision"):
-        old, new = (
-            outcome(run.known_success)
-            if name == "success"
-            else cell(_facts(run)[name], name) or "none"
-            for run in (before, after)
-        )
-        click.echo(f"{name:<12}{new if old == new else f'{old} → {new}'}")
-    click.echo(f"→ {one_line(delivery_status(after))}")
-    if not is_news:
-        hint("nothing changed: this was known")
-    elif after.outbox and after.outbox.state == "pending":
-        hint("the next program that records sends it")
+    with closing(_link(db, "migrate")) as link:
+        created = sharing.migrate(link)
+    click.echo(f"{link.shown}: {'created' if created else 'is up to date'}")
 
 
-def _facts(run: Run) -> dict[str, Any]:
-    return {
-        "success": run.success,
-        "confidence": run.confidence,
-        "score": run.score,
-        "decision": run.scoring and run.scoring.decision,
-        "outbox": run.outbox and run.outbox.state,
-    }
+@shared.command("delete")
+@click.argument("trace_id", metavar="TRACE_ID")
+@pass_db
+def delete_(db: Path, *, trace_id: str) -> None:
+    """Delete the text and the vector of a run in the shared log.
+
+    Other hosts forget the run when they next read the log, and copies when they are next pulled.
+    The host that recorded it keeps it in its file, and so does the registry. TRACE_ID is the whole
+    id, as `pull` and `sql` show it.
+
+    \b
+    kp-middleware shared delete kp:trace:1339c0de-3f52-4d2b-9d2a-6b1f0c1f8f11
+    """
+    with closing(_link(db, "delete")) as link:
+        if not sharing.delete(link, trace_id):
+            raise KnowledgePulseError(f"the shared log has no run {trace_id[:100]}")
+    click.echo(f"deleted {trace_id}")
+
+
+@click.command()
+@click.option("--follow", is_flag=True, help="Keep pulling every 2 seconds until Ctrl-C.")
+@pass_db
+def pull(db: Path, *, follow: bool) -> None:
+    """Copy the shared log to a file of its own.
+
+    Run it again to add new runs. Every command and page works on the copy. Nothing is sent from
+    it.
+
+    \b
+    kp-middleware pull --db fleet.db
+    kp-middleware list --db fleet.db
+    """
+    from kp_middleware.pipeline import copy_log
+
+    with closing(_link(db, "pull", writes=False)) as link, Progress("runs") as progress:
+        while True:
+            copied = copy_log(link, db, progress.reach)
+            click.echo(f"{db}: {copied:,} new runs")
+            if not follow:
+                return
+            time.sleep(_LOOK_AGAIN_S)
+
+
+def _link(db: Path, name: str, *, writes: bool = True) -> sharing.Link:
+    url = read_settings(db).shared
+    if url is None:
+        raise KnowledgePulseError("set KP_SHARED to the database: postgresql://user@host/database")
+    return sharing.Link(url.get_secret_value(), name, writes=writes)

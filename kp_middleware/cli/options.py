@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -30,18 +30,15 @@ _FLAGS: Final = {
     ("-v", "--verbose"): "Print log messages.",
 }
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?) *(ms|[smhdwy])")
-_DAY_S: Final = 86_400
 _UNITS_S: Final = {
     "ms": 0.001,
     "s": 1,
     "m": 60,
     "h": 3600,
-    "d": _DAY_S,
-    "w": 7 * _DAY_S,
-    "y": 365 * _DAY_S,
+    "d": 86_400,
+    "w": 7 * 86_400,
+    "y": 365 * 86_400,
 }
-_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
-_MONTH: Final = re.compile(r"\d{4}-\d{2}")
 
 
 def complete_trace_id(context: click.Context, _: click.Parameter, start: str) -> Completed:
@@ -54,6 +51,13 @@ def complete_trace_id(context: click.Context, _: click.Parameter, start: str) ->
     return items(told, start)
 
 
+def items(told: dict[str, str], start: str) -> Completed:
+    """Return the words that start with what was typed, with a help text for each."""
+    return [
+        CompletionItem(name, help=text) for name, text in told.items() if name.startswith(start)
+    ]
+
+
 def complete_domain(context: click.Context, _: click.Parameter, start: str) -> Completed:
     """Return the domains in the file."""
     return _names(domain_names(file_of(context), start))
@@ -61,13 +65,6 @@ def complete_domain(context: click.Context, _: click.Parameter, start: str) -> C
 
 def _complete_tool(context: click.Context, _: click.Parameter, start: str) -> Completed:
     return _names(tool_names(file_of(context), start))
-
-
-def items(told: dict[str, str], start: str) -> Completed:
-    """Return the words that start with what was typed, with a help text for each."""
-    return [
-        CompletionItem(name, help=text) for name, text in told.items() if name.startswith(start)
-    ]
 
 
 def _names(names: list[str]) -> Completed:
@@ -120,11 +117,8 @@ def common_options(*, hidden: bool = False) -> list[click.Option]:
         help="Trace database. Default: KP_DB, or kp.db in your data folder.",
         **kept,
     )
-    flags = (
-        click.Option(names, is_flag=True, callback=keep_flag, help=text, **kept)
-        for names, text in _FLAGS.items()
-    )
-    return [file, *flags]
+    kept |= {"is_flag": True, "callback": keep_flag}
+    return [file, *(click.Option(names, help=text, **kept) for names, text in _FLAGS.items())]
 
 
 def _keep_file(context: click.Context, _: click.Parameter, path: Path | None) -> None:
@@ -169,17 +163,13 @@ def filter_options(command: Command) -> Command:
 
 def _instant(value: str) -> str:
     try:
-        if (age_s := _span_s(value)) is not None:
+        age_s = _span_s(value)
+        if age_s is not None:
             return instant(time.time() - age_s)
-        if value in _DAYS_AGO:
-            day = datetime.now(UTC) - timedelta(days=_DAYS_AGO[value])
-            moment = day.replace(hour=0, minute=0, second=0, microsecond=0)
-        else:
-            moment = datetime.fromisoformat(f"{value}-01" if _MONTH.fullmatch(value) else value)
+        moment = datetime.fromisoformat(value)
         return instant(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
     except (ValueError, OverflowError, OSError) as error:
-        dates, ages = "2026-11-01, 2026-11, yesterday", "30s, 5m, 36h, 7d, 1y"
-        told = f"{value!r} is not a date ({dates}) or an age ({ages})"
+        told = f"{value!r} is not a date (2026-11-01) or an age (30s, 5m, 36h, 7d, 1y)"
         raise click.BadParameter(told) from error
 
 
@@ -215,8 +205,8 @@ since_option = click.option(
     "--since",
     metavar="DATE|AGE",
     type=_instant,
-    help="Only runs started since a UTC date (2026-11-01, 2026-11, yesterday) or age (30s,"
-    " 5m for minutes, 36h, 7d, 2w, 1y).",
+    help="Only runs started since a UTC date (2026-11-01) or age (30s, 5m for minutes, 36h, 7d,"
+    " 2w, 1y).",
 )
 
 older_option = click.option(
@@ -224,13 +214,6 @@ older_option = click.option(
     metavar="DATE|AGE",
     type=_instant,
     help="Only runs started before a UTC date or age: 2026-11-01, 90d, 1y.",
-)
-
-weights_option = click.option(
-    "--weights",
-    "profile",
-    metavar="PROFILE",
-    help="Use the weights of this profile: default, code, finance … or your own.",
 )
 
 _FILTERS: Final = (

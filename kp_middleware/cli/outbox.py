@@ -5,8 +5,8 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,6 @@ from kp_middleware.instants import instant
 from kp_middleware.sharing import Link, lift_stops_of_all
 from kp_middleware.storage import (
     STILL_SENT,
-    Database,
     History,
     OutboxAdmin,
     OutboxItemSummary,
@@ -47,6 +46,7 @@ from kp_middleware.views.wording import in_words, printable, short_id
 
 _COLUMNS: Final = ("id", "state", "attempts", "size_bytes", "redactions", "objective", "reason")
 _MAY_STILL_GO: Final = "may still be sent by another host, until a program here tells it"
+_TIMED_OUT: Final = "timed out: --timeout sets a longer time, or the next program continues"
 _MANY: Final = 1_000_000
 _FAILED: Final = ("rejected", "blocked")
 _WAITING: Final = ("pending", "sending")
@@ -168,14 +168,12 @@ def retry(
         raise click.UsageError("name one ID, or all with --failed or --sent")
     if sent and not alone:
         raise click.UsageError("--sent needs --force")
-    with closing(open_to_write(db)) as connection:
+    with _changing(db, lift=True) as (admin, history):
         if sum(map(lift_stops, locations.pacing_files(db))):
             click.echo("retrying the API key that was refused", err=True)
-        care, history = OutboxAdmin(connection), History(connection)
         states = ("sent",) if sent else _FAILED
-        seqs = care.seqs(*states) if trace_id is None else [history.find(trace_id)]
-        results = _retried(db, care, seqs, force=alone)
-        _tell_all_hosts(connection, lift=True)
+        seqs = admin.seqs(*states) if trace_id is None else [history.find(trace_id)]
+        results = _retried(db, admin, seqs, force=alone)
     _tell(results, as_json=as_json)
 
 
@@ -194,12 +192,10 @@ def cancel(db: Path, *, trace_ids: tuple[str, ...], as_json: bool) -> None:
     kp-middleware outbox cancel @last
     kp-middleware outbox cancel 1339c0 a1b2c3
     """
-    with closing(open_to_write(db)) as connection:
-        history, care = History(connection), OutboxAdmin(connection)
-        states = {seq: care.entry(seq).state for seq in map(history.find, trace_ids)}
+    with _changing(db) as (admin, history):
+        states = {seq: admin.entry(seq).state for seq in map(history.find, trace_ids)}
         now = time.time()
-        done = ["cancelled" if care.cancel(seq, now) else state for seq, state in states.items()]
-        _tell_all_hosts(connection)
+        done = ["cancelled" if admin.cancel(seq, now) else state for seq, state in states.items()]
     _tell(done, as_json=as_json)
     if {*done} != {"cancelled"}:
         raise click.ClickException("runs that were sent, or are being sent, cannot be cancelled")
@@ -220,10 +216,9 @@ def rescan(db: Path, *, alone: bool, as_json: bool) -> None:
     """
     from kp_middleware.pipeline import Rescan
 
-    with closing(open_to_write(db)) as connection:
-        results = Rescan(OutboxAdmin(connection), read_settings(db)).all_rows(alone=alone).values()
-        _tell_all_hosts(connection)
-    _tell([*results], as_json=as_json)
+    with _changing(db) as (admin, _):
+        results = [*Rescan(admin, read_settings(db)).all_rows(alone=alone).values()]
+    _tell(results, as_json=as_json)
 
 
 @outbox.command()
@@ -249,8 +244,7 @@ def send(db: Path, *, timeout_s: float, as_json: bool) -> None:
     kp-middleware outbox send
     kp-middleware outbox send --timeout 3600
     """
-    with closing(open_to_write(db)) as connection:
-        counts, reasons = _sent(db, connection, timeout_s)
+    counts, reasons = _sent(db, timeout_s)
     if as_json:
         print_json(counts)
     else:
@@ -276,10 +270,10 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
     """
     from kp_middleware.pipeline import reconcile
 
-    with closing(open_to_write(db)) as connection:
-        care = OutboxAdmin(connection)
-        found = reconcile(read_settings(db), care)
-        queued = _retried(db, care, found.missing, force=True) if send else []
+    with closing(open_to_write(db)) as file:
+        admin = OutboxAdmin(file)
+        found = reconcile(read_settings(db), admin)
+        queued = _retried(db, admin, found.missing, force=True) if send else []
     if as_json:
         missing = {"missing": len(found.missing), "queued": Counter(queued)}
         print_json(found._asdict() | missing)
@@ -296,62 +290,67 @@ def reconcile_(db: Path, *, send: bool, as_json: bool) -> None:
         hint("--send queues the missing runs again")
 
 
-def _sent(db: Path, connection: Database, timeout_s: float) -> tuple[Counter[str], list[str]]:
+def _sent(db: Path, timeout_s: float) -> tuple[Counter[str], list[str]]:
     """Send the backlog, and show progress; return counts by state, and why some are left."""
-    care = OutboxAdmin(connection)
-    seqs = care.seqs(*_WAITING)
-    if not seqs:
-        return Counter(), []
+    with closing(open_to_write(db)) as file:
+        admin, history = OutboxAdmin(file), History(file)
+        seqs = admin.seqs(*_WAITING)
+        if not seqs:
+            return Counter(), []
 
-    from kp_middleware.pipeline import drain
+        from kp_middleware.pipeline import drain
 
-    history = History(connection)
-    for sending in find_obstacles(history.backlog(), db).sending:
-        hint(sending.in_words())
-    with Progress("sent") as shown:
+        for sending in find_obstacles(history.backlog(), db).sending:
+            hint(sending.in_words())
+        with Progress("sent") as shown:
 
-        def look() -> None:
-            shown.reach(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
+            def look() -> None:
+                shown.reach(max(0, len(seqs) - history.count_outbox(_WAITING)), len(seqs))
 
-        trouble = drain(read_settings(db), timeout_s=timeout_s, look=look)
-    states = care.states(seqs)
-    left = sum(states.pop(state, 0) for state in _WAITING)
-    reasons = [] if trouble is None else [trouble]
-    if left:
-        obstacles = find_obstacles(history.backlog(), db)
-        reasons += obstacles.in_words()
-        if not reasons:
-            reasons = [one.in_words() for one in obstacles.sending]
-            reasons.append("timed out: --timeout sets a longer time, or the next program continues")
+            trouble = drain(read_settings(db), timeout_s=timeout_s, look=look)
+        states = admin.states(seqs)
+        left = sum(states.pop(state, 0) for state in _WAITING)
+        reasons = [] if trouble is None else [trouble]
+        if left:
+            obstacles = find_obstacles(history.backlog(), db)
+            reasons += obstacles.in_words()
+            if not reasons:
+                reasons = [*(one.in_words() for one in obstacles.sending), _TIMED_OUT]
     return Counter(states | {"left": left}), reasons
 
 
-def _retried(db: Path, care: OutboxAdmin, seqs: Sequence[int], *, force: bool) -> list[str]:
+def _retried(db: Path, admin: OutboxAdmin, seqs: Sequence[int], *, force: bool) -> list[str]:
     if not seqs:
         return []
 
     from kp_middleware.pipeline import Rescan
 
-    rescan = Rescan(care, read_settings(db))
+    rescan = Rescan(admin, read_settings(db))
     return [rescan.retry(seq, force=force) for seq in seqs]
 
 
-def _tell_all_hosts(connection: Database, *, lift: bool = False) -> None:
-    """Take back from the shared outbox what was changed here; ``lift``: try refused keys again."""
-    runs, url = SharedRuns(connection), shared_url()
-    if url is not None:
-        from kp_middleware.pipeline import take_back
+@contextmanager
+def _changing(db: Path, *, lift: bool = False) -> Iterator[tuple[OutboxAdmin, History]]:
+    """Yield the outbox to change; take back what changed from that of all hosts.
 
-        with closing(Link(url, "outbox")) as link:
-            try:
-                if lift and lift_stops_of_all(link):
-                    click.echo("retrying the API key that was refused to all hosts", err=True)
-                take_back(link, runs)
-            except KnowledgePulseError as error:
-                raise click.ClickException(f"changed here; {_MAY_STILL_GO}: {error}") from error
-    if left := len(runs.to_take_back(_MANY)):
-        why = "being sent just now" if url else "KP_SHARED is not set here"
-        raise click.ClickException(f"changed here; {left:,} {_MAY_STILL_GO}: {why}")
+    ``lift``: all hosts try keys again that were refused.
+    """
+    with closing(open_to_write(db)) as file:
+        yield OutboxAdmin(file), History(file)
+        runs, url = SharedRuns(file), shared_url()
+        if url is not None:
+            from kp_middleware.pipeline import take_back
+
+            with closing(Link(url, "outbox")) as link:
+                try:
+                    if lift and lift_stops_of_all(link):
+                        click.echo("retrying the API key that was refused to all hosts", err=True)
+                    take_back(link, runs)
+                except KnowledgePulseError as error:
+                    raise click.ClickException(f"changed here; {_MAY_STILL_GO}: {error}") from error
+        if left := len(runs.to_take_back(_MANY)):
+            why = "being sent just now" if url else "KP_SHARED is not set here"
+            raise click.ClickException(f"changed here; {left:,} {_MAY_STILL_GO}: {why}")
 
 
 def _tell(results: Sequence[str], *, as_json: bool = False) -> None:

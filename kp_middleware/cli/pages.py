@@ -1,8 +1,7 @@
 """The commands that show runs in a browser: the pages, and a report."""
 
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.storage import History
 from kp_middleware.views.wording import counted
-
-if TYPE_CHECKING:
-    from kp_middleware.web.pages import FullRun
 
 
 @click.command()
@@ -40,9 +36,10 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     settings = read_settings(db)
     cleaning = Cleaning(lambda value: value) if raw else cleaning_by(settings)
     level = None if raw else settings.privacy_level
+    shown = partial(progress, what="runs written")
     with new_file(out, db=db, force=force) as unfinished:
         with History.open(db) as history:
-            made = make_report(history, db, since, cleaning, level, progress=_progress)
+            made = make_report(history, db, since, cleaning, level, progress=shown)
         unfinished.write_text(made.html, encoding="utf-8")
     if cleaning.left_out:
         left_out = counted(cleaning.left_out, "text")
@@ -52,10 +49,6 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
         import webbrowser
 
         webbrowser.open(out.expanduser().resolve().as_uri())
-
-
-def _progress(told: "Iterable[FullRun]", total: int) -> "Iterable[FullRun]":
-    return progress(told, total=total, what="runs written")
 
 
 @click.command()

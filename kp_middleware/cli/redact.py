@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from kp_middleware.cli.console import FOUND, Row
+from kp_middleware.cli.console import FOUND
 from kp_middleware.cli.rows import Output, json_option
 from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.errors import RedactionError
@@ -74,12 +73,17 @@ def redact(
     cleaned = _cleaned(_decoded(file.read()), level or settings.privacy_level, policy)
     if report or as_json:
         usual = "table" if sys.stdout.isatty() else "tsv"
-        Output("json" if as_json else usual).print(_rows(cleaned.found), _COLUMNS)
+        counts = Counter((one.label, one.path) for one in cleaned.found)
+        rows = (
+            {"kind": kind, "count": counts[kind, path], "path": path}
+            for kind, path in sorted(counts)
+        )
+        Output("json" if as_json else usual).print(rows, _COLUMNS)
     elif not check:
         click.echo(cleaned.text, nl=False, color=True)  # colours stay
     if check and cleaned.found:
-        counts = Counter(one.label for one in cleaned.found)
-        click.echo(f"{in_words(counts)} would be redacted", err=True)
+        kinds = Counter(one.label for one in cleaned.found)
+        click.echo(f"{in_words(kinds)} would be redacted", err=True)
         sys.exit(FOUND)
 
 
@@ -146,18 +150,16 @@ def _parts(text: str, clean: Callable[[str], Redacted]) -> Iterator[str]:
 
 
 def _cut(text: str, start: int, clean: Callable[[str], Redacted]) -> int:
-    for place in islice(_line_ends(text, start), _TRIES):
+    most = start + _PART
+    for _ in range(_TRIES):
+        place = text.rfind("\n", start, most) + 1
+        if not place:
+            break
         before, after = text[max(start, place - _AROUND) : place], text[place : place + _AROUND]
         if clean(before + after).text == clean(before).text + clean(after).text:
             return place
+        most = max(start, place - _STEP)
     raise RedactionError("too_large", f"character {start:,}: there is no line end to cut at")
-
-
-def _line_ends(text: str, start: int) -> Iterator[int]:
-    place = start + _PART
-    while (place := text.rfind("\n", start, place)) >= 0:
-        yield place + 1
-        place = max(start, place + 1 - _STEP)
 
 
 def _each(
@@ -179,9 +181,3 @@ def _clean_json(
     indent = 2 if "\n" in body else None
     written = json.dumps(redacted.value, ensure_ascii=False, indent=indent)
     return Redacted(text.replace(body, written, 1), redacted.found)
-
-
-def _rows(found: tuple[Found, ...]) -> Iterator[Row]:
-    counts = Counter((one.label, one.path) for one in found)
-    for (kind, path), count in sorted(counts.items()):
-        yield {"kind": kind, "count": count, "path": path}

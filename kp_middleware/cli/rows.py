@@ -1,7 +1,6 @@
 """Write rows in the formats of sqlite-utils (table, TSV, CSV, JSON, JSON lines), and new files."""
 
 import csv
-import io
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import click
 
-from kp_middleware.cli.console import EMPTY, Row, as_text, hint, print_table, put
+from kp_middleware.cli.console import EMPTY, Row, as_text, hint, print_table
 from kp_middleware.storage import COUNTED, RunSummary
 from kp_middleware.views.wording import day, distance, one_line, outcome, short_id, zero_or_one
 
@@ -70,7 +69,11 @@ class Output(NamedTuple):
         shown = self.columns or tuple(columns)
         match self.format:
             case "json":
-                _print_array(self._chosen(rows))
+                start = "["
+                for row in self._chosen(rows):
+                    click.echo(f"{start}{json_line(row)}", nl=False)
+                    start = ",\n "
+                click.echo("[]" if start == "[" else "]")
             case "nl":
                 for row in self._chosen(rows):
                     click.echo(json_line(row))
@@ -99,17 +102,16 @@ class Output(NamedTuple):
             yield {name: row[name] for name in self.columns} if self.columns else row
 
     def _print_text(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        is_csv = self.format == "csv"
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         texts = ([as_text(row[name]) for name in columns] for row in rows)
-        is_safe = self.format == "csv" and not sys.stdout.isatty()
         for line in chain([columns] if self.headers else [], texts):
-            cells = line if is_safe else [*map(one_line, line)]
-            put(_line(cells) if self.format == "csv" else "\t".join(cells) + "\n")
-
-
-def _line(cells: Iterable[str]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
-    return line.getvalue()
+            cells = line if is_csv and not sys.stdout.isatty() else [*map(one_line, line)]
+            if is_csv:
+                writer.writerow(cells)
+            else:
+                sys.stdout.write("\t".join(cells) + "\n")
+            sys.stdout.flush()
 
 
 def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
@@ -117,38 +119,20 @@ def output_options(*, in_pipe: str = "tsv") -> Callable[[Command], Command]:
     told = _FORMATS | {in_pipe: f"{_FORMATS[in_pipe].removesuffix('.')}: the default in a pipe."}
     if in_pipe == "table":
         told["table"] = "Text: the default."
-    options = [
-        *(
-            click.option(f"--{name}", "format_", flag_value=name, default=None, help=text)
-            for name, text in told.items()
-        ),
-        click.option(
-            "-c",
-            "--column",
-            multiple=True,
-            callback=_columns,
-            help="Columns to print: -c id,score. Repeatable.",
-        ),
-        click.option("--headers/--no-headers", default=True, help="Print a header row."),
-        click.option("--fail-empty", is_flag=True, help="Exit with 4 if there are no rows."),
-    ]
+    formats = (
+        click.option(f"--{name}", "format", flag_value=name, default=None, help=text)
+        for name, text in told.items()
+    )
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def run(
-            *values: Any,
-            format_: str | None,
-            column: tuple[str, ...],
-            headers: bool,
-            fail_empty: bool,
-            **more: Any,
-        ) -> Any:
-            usual = "table" if sys.stdout.isatty() else in_pipe
-            output = Output(format_ or usual, column, headers, fail_empty)
-            return command(*values, output=output, **more)
+        def run(*values: Any, **more: Any) -> Any:
+            chosen = {name: more.pop(name) for name in Output._fields}
+            chosen["format"] = chosen["format"] or ("table" if sys.stdout.isatty() else in_pipe)
+            return command(*values, output=Output(**chosen), **more)
 
         made: Command = run
-        for option in reversed(options):  # click lists the last applied first
+        for option in reversed([*formats, *_ROW_OPTIONS]):  # click lists the last applied first
             made = option(made)
         return made
 
@@ -165,6 +149,18 @@ def _columns(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> t
     return tuple(name for name in names if name)
 
 
+_ROW_OPTIONS: Final = (
+    click.option(
+        "-c",
+        "--column",
+        "columns",
+        multiple=True,
+        callback=_columns,
+        help="Columns to print: -c id,score. Repeatable.",
+    ),
+    click.option("--headers/--no-headers", default=True, help="Print a header row."),
+    click.option("--fail-empty", is_flag=True, help="Exit with 4 if there are no rows."),
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -199,35 +195,20 @@ def tell_how_many(count: int, limit: int, shown: int) -> None:
 def run_row(run: RunSummary) -> dict[str, Any]:
     """Return a run as programs get it: ``success`` is 0 or 1, and None where it is assumed."""
     row = {name: getattr(run, name) for name in _FIELDS}
-    row["success"] = zero_or_one(run.known_success)
-    row |= {"tokens": run.tokens, "novelty": run.novelty}
+    row |= {"success": zero_or_one(run.known_success), "tokens": run.tokens, "novelty": run.novelty}
     return row if run.snippet is None else row | {"snippet": run.snippet}
 
 
 def run_for_people(row: Row) -> dict[str, Any]:
     """Return a row of a list as a person reads it: a short id, minutes, a signed margin."""
     row = {**row, "id": short_id(row["id"]), "success": outcome(row["success"])}
-    if "started_at" in row:
-        row["started_at"] = _when(row["started_at"])
+    if at := row.get("started_at"):
+        is_of_this_year = at[:4] == time.strftime("%Y")
+        row["started_at"] = f"{day(at, year=False)} {at[11:16]}" if is_of_this_year else day(at)
     if row.get("margin") is not None:
         sign = "-" if row["margin"] < -_NOISE else "+"
         row["margin"] = f"{sign}{distance(row['margin'], least=4)}"
     return row
-
-
-def _when(instant: str) -> str:
-    """Return the day and the time of an instant, or of another year's the day."""
-    if instant[:4] != time.strftime("%Y"):
-        return day(instant)
-    return f"{day(instant, year=False)} {instant[11:16]}"
-
-
-def _print_array(rows: Iterator[Row]) -> None:
-    start = "["
-    for row in rows:
-        click.echo(f"{start}{json_line(row)}", nl=False)
-        start = ",\n "
-    click.echo("[]" if start == "[" else "]")
 
 
 _BESIDE: Final = ("-wal", "-shm", "-journal")  # SQLite's; the last writes may be in them

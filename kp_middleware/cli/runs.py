@@ -14,7 +14,6 @@ from kp_middleware.cli.options import (
     filter_options,
     limit_option,
     trace_id_argument,
-    weights_option,
 )
 from kp_middleware.cli.rows import (
     COLUMNS,
@@ -145,7 +144,12 @@ def _how_many(typed: str) -> int | None:
 )
 @click.option("--why", is_flag=True, help="Explain the score and what would change the decision.")
 @click.option("--threshold", type=UNIT, help="With --why: compare with this threshold, 0 to 1.")
-@weights_option
+@click.option(
+    "--weights",
+    "profile",
+    metavar="PROFILE",
+    help="Use the weights of this profile: default, code, finance … or your own.",
+)
 @click.option("--json", "form", flag_value="json", help="Print JSON with all steps.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown, to paste into a chat.")
 @click.option("--payload", "form", flag_value="payload", help="Print the ReasoningTrace.")
@@ -258,7 +262,17 @@ def follow(
     if not db.exists():
         hint(f"waiting for {db}: a program that records creates it")
         first = sys.maxsize  # of a new file, all is new
-    with _opened(db, sleep) as history:
+    patience = _PATIENCE
+    while True:
+        try:
+            history = History.open(db)
+            break
+        except DatabaseError:  # it may have no tables yet
+            patience -= db.exists()
+            if patience < 0:
+                raise
+        sleep(_EVERY_S)
+    with history:
         ended = history.tail(first=first)
         while True:
             yield from ended.new()
@@ -274,16 +288,3 @@ def _similar_row(found: SimilarRun) -> dict[str, Any]:
 def _last(db: Path, limit: int) -> Iterator[RunSummary]:
     with History.open(db) as history:
         yield from history.tail(first=limit).new()
-
-
-def _opened(db: Path, sleep: Callable[[float], None]) -> History:
-    """Open the file as soon as it exists and has its tables."""
-    tried = 0
-    while True:
-        try:
-            return History.open(db)
-        except DatabaseError:
-            tried += db.exists()
-            if tried > _PATIENCE:
-                raise
-        sleep(_EVERY_S)

@@ -1,7 +1,7 @@
 """The ``stats`` and ``status`` commands."""
 
 from collections.abc import Iterator
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ from kp_middleware.cli.console import (
 from kp_middleware.cli.options import domain_option, limit_option
 from kp_middleware.cli.rows import Output, json_option, output_options, print_json, tell_how_many
 from kp_middleware.cli.user_settings import file_trouble, pass_db, shared_url, wrong_settings
-from kp_middleware.storage import GateCounts, GroupCounts, History, ScoreSlices, ToolUse
+from kp_middleware.storage import GroupCounts, History, ScoreSlices, ToolUse
 from kp_middleware.views.delivery import find_obstacles
 from kp_middleware.views.shared_log import SharedLogView
 from kp_middleware.views.successes import success_warning, successes_as_json, unjudged_in_words
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _COUNTS: Final = ("recorded", "cleared", "queued", "sent", "blocked", "rejected")
-_PRIVATE: Final = ("private", "if_not_private")
 _BY: Final = ("domain", "tool", "day", "week", "model", "state", "gate", "recalled")
 _FEW: Final = 30  # known endings, of which nothing follows
 _TOOL_COLUMNS: Final = ("calls", "failures", "traces", "mean_ms", "max_ms", "tool")
@@ -72,59 +71,55 @@ def stats(
     if output.format == "json":
         print_json(totals)
     else:
-        _print_stats(totals, scores)
+        _print_totals(totals, scores)
     output.fail_if_empty(not totals["recorded"])
 
 
-def _rows(history: History, by: str, domain: str | None) -> list[dict[str, Any]]:
+def _rows(history: History, by: str, domain: str | None = None) -> list[dict[str, Any]]:
     match by:
         case "state":
-            return _state_rows(history)
+            return [{"state": state, "traces": runs} for state, runs in history.states().items()]
         case "gate":
-            return [*map(_gate_row, history.gates())]
+            return [
+                {"gate": one.gate, "traces": one.traces, "cleared": one.cleared, **one.withheld}
+                for one in history.gates()
+            ]
         case "recalled":
             return [one._asdict() for one in history.asked().effects()]
         case "tool":
             return [_tool_row(one) for one in history.tools(domain=domain)]
         case _:
-            return [_group_row(by, one) for one in history.groups(by)]
-
-
-def _totals(history: History, scores: ScoreSlices) -> dict[str, Any]:
-    funnel, tools = history.funnel(), map(_tool_row, history.tools(counts_runs=False))
-    tenths = [(start, scores.reaching(start)) for start in range(0, 100, 10)]
-    counts = [reaching - more for (_, reaching), (_, more) in pairwise([*tenths, (100, 0)])]
-    return {
-        **{name: getattr(funnel, name) for name in (*_COUNTS, *_PRIVATE)},
-        "domains": [_group_row("domain", one) for one in history.groups("domain")],
-        "scores": [
-            {"at_least": start / 100, "traces": count}
-            for (start, _), count in zip(tenths, counts, strict=True)
-            if count
-        ],
-        "states": _state_rows(history),
-        "gates": [*map(_gate_row, history.gates())],
-        "tools": [
-            {name: value for name, value in row.items() if name != "traces"}
-            for row in islice(tools, _MOST_TOOLS)
-        ],
-    }
-
-
-def _state_rows(history: History) -> list[dict[str, Any]]:
-    return [{"state": state, "traces": runs} for state, runs in history.states().items()]
-
-
-def _group_row(by: str, group: GroupCounts) -> dict[str, Any]:
-    return {by: group.key, **dict(zip(group._fields[1:], group[1:], strict=True))}
-
-
-def _gate_row(gate: GateCounts) -> dict[str, Any]:
-    return {"gate": gate.gate, "traces": gate.traces, "cleared": gate.cleared, **gate.withheld}
+            names = (by, *GroupCounts._fields[1:])
+            return [dict(zip(names, one, strict=True)) for one in history.groups(by)]
 
 
 def _tool_row(tool: ToolUse) -> dict[str, Any]:
-    return {name: getattr(tool, name) for name in (_TOOL_COLUMNS[-1], *_TOOL_COLUMNS[:-1])}
+    return {name: getattr(tool, name) for name in ("tool", *_TOOL_COLUMNS[:-1])}
+
+
+def _totals(history: History, scores: ScoreSlices) -> dict[str, Any]:
+    funnel = history.funnel()
+    tools = [_tool_row(one) for one in islice(history.tools(counts_runs=False), _MOST_TOOLS)]
+    for row in tools:
+        del row["traces"]
+    return {
+        **{name: getattr(funnel, name) for name in (*_COUNTS, "private", "if_not_private")},
+        "domains": _rows(history, "domain"),
+        "scores": [
+            {"at_least": least, "traces": count} for least, count in _bins(scores, 10) if count
+        ],
+        "states": _rows(history, "state"),
+        "gates": _rows(history, "gate"),
+        "tools": tools,
+    }
+
+
+def _bins(scores: ScoreSlices, hundredths: int) -> Iterator[tuple[float, int]]:
+    """Yield how many runs each part of the scale has; the last one has 1, too."""
+    for start in range(0, 100, hundredths):
+        end = start + hundredths
+        above = scores.reaching(end) if end < 100 else 0
+        yield start / 100, scores.reaching(start) - above
 
 
 def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
@@ -142,17 +137,18 @@ def _print_groups(rows: list[dict[str, Any]], by: str, output: Output) -> None:
         click.echo(f"\nnovelty by week, from 0 ▁ to 1 █: {sparkline(shown)}")
 
 
-def _print_stats(numbers: Row, scores: ScoreSlices) -> None:
+def _print_totals(totals: Row, scores: ScoreSlices) -> None:
     for name in _COUNTS:
-        click.echo(f"{name:<10}{numbers[name]:>8,}")
-    if numbers["private"]:
-        cleared = f"never sent; {numbers['if_not_private']:,} would clear otherwise"
-        click.echo(f"{'private':<10}{numbers['private']:>8,}  {cleared}")
+        click.echo(f"{name:<10}{totals[name]:>8,}")
+    if totals["private"]:
+        cleared = f"never sent; {totals['if_not_private']:,} would clear otherwise"
+        click.echo(f"{'private':<10}{totals['private']:>8,}  {cleared}")
     if scores.traces:
+        bins = [*_bins(scores, _BIN)]
         click.echo("\nruns by score")
-        click.echo("\n".join(histogram([*_bins(scores)], scores.threshold, screen_width())))
+        click.echo("\n".join(histogram(bins, scores.threshold, screen_width())))
     for title in ("domains", "states", "gates", "tools"):
-        rows = numbers[title]
+        rows = totals[title]
         if rows:
             click.echo()
             print_table(rows, _used(rows) if title == "gates" else [*rows[0]])
@@ -161,12 +157,6 @@ def _print_stats(numbers: Row, scores: ScoreSlices) -> None:
 def _used(rows: list[dict[str, Any]]) -> list[str]:
     """Return the columns that are not empty: no gate has every reason."""
     return [name for name in (rows[0] if rows else ["gate"]) if any(row[name] for row in rows)]
-
-
-def _bins(scores: ScoreSlices) -> Iterator[tuple[float, int]]:
-    for start in range(0, 100, _BIN):
-        end = start + _BIN if start + _BIN < 100 else 101
-        yield start / 100, scores.reaching(start) - scores.reaching(end)
 
 
 _SHOWN_COUNTS: Final = (
@@ -200,21 +190,13 @@ def status(db: Path, *, as_json: bool) -> None:
     \b
     kp-middleware status
     """
-    found = _status(db)
-    if as_json:
-        print_json(found)
-    else:
-        show(*_parts(found))
-
-
-def _status(db: Path) -> Row:
     with History.open(db) as history:
         condition, last = history.file_status(db), history.last_decisions()
         unjudged, record = history.unjudged(), history.success_record()
         log = SharedLogView.of(shared_url(), history.unshared())
         exporters = [one._asdict() for one in history.exporters()]
         counts, obstacles = history.counts()._asdict(), find_obstacles(history.backlog(), db)
-        kept = history.states().get("not queued", 0)
+        not_queued = history.states().get("not queued", 0)
     counts["dropped"] = condition.dropped
     troubles = [f"nothing is sent: {words}" for words in wrong_settings()]
     troubles += [f"{counts[kind]:,} {words}" for kind, words in _TROUBLES.items() if counts[kind]]
@@ -222,11 +204,11 @@ def _status(db: Path) -> Row:
     troubles += [f"{path} is damaged: delete it if not needed" for path in condition.set_aside]
     dry = last.in_words() if last.is_dry else None
     troubles += filter(None, (file_trouble(db), success_warning(record, unjudged), dry))
-    return {
+    found = {
         "path": str(db),
         **condition._asdict(),
         **counts,
-        "not_queued": kept,
+        "not_queued": not_queued,
         "last_decisions": last._asdict(),
         "pauses": [one.as_row() for one in obstacles.pauses],
         "sending": [one.as_row() for one in obstacles.sending],
@@ -236,9 +218,13 @@ def _status(db: Path) -> Row:
         "successes": successes_as_json(record, unjudged),
         "troubles": troubles,
     }
+    if as_json:
+        print_json(found)
+    else:
+        show(*_parts(found, log))
 
 
-def _parts(found: Row) -> "Iterator[RenderableType]":
+def _parts(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]":
     yield indented(found["path"], "file", indent=11)
     yield f"           {found['size_bytes'] / 1e6:,.1f} MB, schema {found['schema']}"
     if found["oldest"]:
@@ -250,15 +236,7 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
     if found["not_queued"]:
         words = "passed the gate, but were private or recorded without KP_API_KEY"
         yield indented(words, f"not queued {found['not_queued']:>8,}  ")
-    yield from _waiting(found)
-    for sending in found["sending"]:
-        yield indented(sending["in_words"], indent=21)
-    yield from _exporters(found["exporters"])
-    if found["shared"]:
-        log = SharedLogView(*(found["shared"][name] for name in SharedLogView._fields))
-        told = filter(None, (log.in_words(), log.waiting()))
-        yield ""
-        yield indented("; ".join(told), "shared log ")
+    yield from _backlog(found, log)
     said = [found["review"]["in_words"]] if found["review"]["unjudged"] else []
     said += filter(None, [found["successes"]["in_words"]])
     for block, mark in ((said, None), (found["troubles"], "! ")):
@@ -268,23 +246,27 @@ def _parts(found: Row) -> "Iterator[RenderableType]":
             yield indented(text, mark) if mark else plain(text)
 
 
-def _waiting(found: Row) -> "Iterator[RenderableType]":
-    for name, words in _WAITING.items():
+def _backlog(found: Row, log: SharedLogView | None) -> "Iterator[RenderableType]":
+    for name in _WAITING:
         if found[name]:
-            told = f"the oldest from {minute(found['waiting_since'][name])} UTC"
-            if name != "pending" or not any(one["stopped"] for one in found["sending"]):
-                asking = found["shared"]["asking"] if name == "unscored" and found["shared"] else 0
-                told = f"{_unless_asking(words, found[name], asking)}; {told}"
-            yield indented(told, f"{name:<11}{found[name]:>8,}  ")
-
-
-def _unless_asking(words: str, count: int, asking: int) -> str:
-    told = [f"{asking:,} would clear, and wait for the shared log"] if asking else []
-    return "; ".join([*told, words] if asking < count else told)
-
-
-def _exporters(found: list[Row]) -> "Iterator[RenderableType]":
-    for one in found:
+            yield indented(_why_waiting(found, name, log), f"{name:<11}{found[name]:>8,}  ")
+    for sending in found["sending"]:
+        yield indented(sending["in_words"], indent=21)
+    for one in found["exporters"]:
         last = f"; last error: {one['last_error']}" if one["last_error"] else ""
         told = f"{one['name']}: {one['sent']:,} sent, {one['failed']:,} failed{last}"
         yield indented(one_line(told), indent=11)
+    if log:
+        yield ""
+        yield indented("; ".join(filter(None, (log.in_words(), log.waiting()))), "shared log ")
+
+
+def _why_waiting(found: Row, name: str, log: SharedLogView | None) -> str:
+    told = [f"the oldest from {minute(found['waiting_since'][name])} UTC"]
+    asking = log.asking if log and name == "unscored" else 0
+    is_stopped = any(one["stopped"] for one in found["sending"])
+    if asking < found[name] and not (name == "pending" and is_stopped):
+        told.insert(0, _WAITING[name])
+    if asking:
+        told.insert(0, f"{asking:,} would clear, and wait for the shared log")
+    return "; ".join(told)

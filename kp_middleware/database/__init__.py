@@ -1,31 +1,31 @@
 """The SQLite file: connections, permissions and schema."""
 
 from kp_middleware.database._file import (
+    APPLICATION_ID,
     PASSING_TROUBLE,
+    RELEASED,
+    SCHEMA,
     TROUBLE,
     Connection,
     alone,
+    bring_up_to_date,
+    connect,
     in_words,
     is_damage,
+    make_private,
     open_to_all,
     open_to_write,
+    schema_of,
     transaction,
 )
 from kp_middleware.database._queries import (
     DISTINCT,
     Queries,
+    StoredVectors,
+    VectorTable,
     beginning_with,
     record,
 )
-from kp_middleware.database._schema import (
-    APPLICATION_ID,
-    RELEASED,
-    SCHEMA,
-    bring_up_to_date,
-    connect,
-    schema_of,
-)
-from kp_middleware.database._vectors import StoredVectors, VectorTable
 
 __all__ = [
     "APPLICATION_ID",
@@ -44,6 +44,7 @@ __all__ = [
     "connect",
     "in_words",
     "is_damage",
+    "make_private",
     "open_to_all",
     "open_to_write",
     "record",

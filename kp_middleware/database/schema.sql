@@ -1,4 +1,4 @@
--- The file of traces, version 11. A published version needs a script for what its rows lack: see `_schema.py`.
+-- The file of traces, version 11. A published version needs a script for what its rows lack: see `_file.py`.
 -- Needs SQLite 3.37 (STRICT). The journal is WAL; foreign keys, busy timeout and synchronous are set per connection.
 PRAGMA application_id = 1263553869; -- "KPMM": `file kp.db` and `doctor` can tell what it is
 
@@ -134,7 +134,7 @@ CREATE TABLE estimates (                                 -- of success: what it 
 CREATE TABLE asked (                                     -- what a run is recalled by
   trace_seq  INTEGER PRIMARY KEY REFERENCES traces(seq) ON DELETE CASCADE,
   embedder   TEXT,                                       -- as of vectors; NULL: no vector
-  vector     BLOB,                                       -- of the beginning of what people said, then of its first line: int8, 127 is 1
+  vector     BLOB,                                       -- of the first line of what people said, as it stands in the run: int8, 127 is 1
   said       TEXT NOT NULL                               -- by people: the objective and their turns, without what was recalled, and without a prompt that most runs share
 ) STRICT;
 

@@ -5,15 +5,15 @@ from kp_middleware.embedding._model import (
     DEFAULT_EMBEDDER,
     MiniLMEmbedder,
     describe_source,
-    embed_beginning,
     embed_many,
     shared_embedder,
 )
-from kp_middleware.embedding._scorer import Scorer, aevaluate_value, evaluate_value
+from kp_middleware.embedding._scorer import Embedded, Scorer, aevaluate_value, evaluate_value
 from kp_middleware.embedding._text import Embedder, Reader, Vector, embedded_text, specified_text
 
 __all__ = [
     "DEFAULT_EMBEDDER",
+    "Embedded",
     "Embedder",
     "MiniLMEmbedder",
     "Neighbour",
@@ -23,7 +23,6 @@ __all__ = [
     "VectorCache",
     "aevaluate_value",
     "describe_source",
-    "embed_beginning",
     "embed_many",
     "embedded_text",
     "evaluate_value",

@@ -67,34 +67,27 @@ class Download:
 
     def folder(self) -> Path:
         """Return the model's folder, waiting only until the hub should have answered."""
-        attempt = self._begun()
-        wait([attempt], timeout=max(0.0, _HUB_ANSWERS_S - self._took_s()))
-        is_done = attempt.done()
-        if problem := attempt.exception() if is_done else self._lateness():
-            raise EmbedderUnavailableError(f"it cannot be downloaded ({problem})") from problem
-        if not is_done:
-            raise EmbedderNotReadyError("the embedding model is being downloaded")
-        return attempt.result()
-
-    def _begun(self) -> "Future[Path]":
-        """Start on a daemon thread, so that a hang blocks neither the caller nor the exit."""
         with self._lock:
             if self._attempt is None:
                 self._began_at = time.monotonic()
                 self._attempt = Future()
-                arguments = (self._attempt,)
+                arguments = (self._attempt,)  # a hang blocks neither the caller nor the exit
                 Thread(target=self._run, args=arguments, name="kp-model", daemon=True).start()
-            return self._attempt
+        wait([self._attempt], timeout=max(0.0, _HUB_ANSWERS_S - self._took_s()))
+        if self._attempt.done():
+            problem = self._attempt.exception()
+        elif not self._answered:
+            problem = TimeoutError(f"the hub did not answer within {_HUB_ANSWERS_S} s")
+        elif self._took_s() > self._deadline_s:
+            problem = TimeoutError(f"it took more than {self._deadline_s:g} s")
+        else:
+            raise EmbedderNotReadyError("the embedding model is being downloaded")
+        if problem:
+            raise EmbedderUnavailableError(f"it cannot be downloaded ({problem})") from problem
+        return self._attempt.result()
 
     def _took_s(self) -> float:
         return time.monotonic() - self._began_at
-
-    def _lateness(self) -> TimeoutError | None:
-        if not self._answered:
-            return TimeoutError(f"the hub did not answer within {_HUB_ANSWERS_S} s")
-        if self._took_s() > self._deadline_s:
-            return TimeoutError(f"it took more than {self._deadline_s:g} s")
-        return None
 
     def _run(self, attempt: "Future[Path]") -> None:
         try:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -148,6 +148,7 @@ class VectorCache:
         ttl_ms: Time to live of an entry, in milliseconds; None means no expiry.
         path: SQLite file of traces that stores the vectors for later and other processes; None
             keeps them in memory only.
+        table: The vectors of an open file, instead of ``path``: it takes part in its transactions.
         clock: Returns milliseconds since the epoch; None means the system's clock. If it goes
             back, entries are stamped with the latest time seen.
 
@@ -170,6 +171,7 @@ class VectorCache:
         ttl_ms: float | None = None,
         *,
         path: str | Path | None = None,
+        table: VectorTable | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         if max_elements < 0 or dimensions < 1 or (ttl_ms is not None and ttl_ms < 0):
@@ -177,31 +179,17 @@ class VectorCache:
         self.max_elements = max_elements
         self.dimensions = dimensions
         self.ttl_ms = ttl_ms
-        self._clock = clock or _system_clock_ms
+        self._clock = clock or (lambda: time.time() * 1000)
         self._latest_ms = 0
         self._lock = threading.RLock()
         self._rings: dict[str, Ring] = {}
         self._seen_seq: dict[str, int] = {}
         self._connection = None if path is None else connect(path)
-        self._table = None
+        self._table = table
         if self._connection is not None:
             self._table = VectorTable(self._connection, dimensions)
             if (until_ms := self._expired_ms()) is not None:
                 self._table.forget_all(up_to_ms=until_ms)
-
-    @classmethod
-    def sharing(
-        cls,
-        table: VectorTable | None,
-        max_elements: int,
-        *,
-        ttl_ms: float | None = None,
-        clock: Callable[[], float] | None = None,
-    ) -> Self:
-        """Return a cache on an open file, to take part in its transactions; None: in memory."""
-        cache = cls(max_elements, ttl_ms=ttl_ms, clock=clock)
-        cache._table = table
-        return cache
 
     def add(self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED) -> None:
         """Add a vector.
@@ -219,44 +207,32 @@ class VectorCache:
         unit = self.unit(vector)
         with self._lock, transaction(self._connection) if self._connection else nullcontext():
             (ring,) = self._current({embedder})
-            now_ms = self._now_ms()
-            seq = 0
-            if self._table is not None:
-                seq = self._table.insert(
-                    embedder, unit.astype("<f4", copy=False).tobytes(), key=key, added_at_ms=now_ms
-                )
-                self._seen_seq |= {
-                    name: seq for name, seen in self._seen_seq.items() if seen == seq - 1
-                }
-                self._seen_seq[embedder] = seq
-            evicted = ring.append(unit, key=key, stamp_ms=now_ms, seq=seq)
-            if self._table is not None and evicted is not None:
-                self._table.forget([evicted])
+            self._append(ring, unit, key, embedder)
 
     def nearest(self, query: ArrayLike, *, embedder: str | None = None) -> Neighbour | None:
         """Return the most similar live entry as ``(similarity, key)``, or None if there is none.
 
         Similarity is the cosine, from -1 to 1; of a zero vector it is 0. With an ``embedder``,
-        entries of other embedders are left out.
-
-        Raises:
-            ValueError: If the query has another dimension, or holds NaN or infinity.
+        entries of other embedders are left out. Raises as `add`.
         """
         unit = self.unit(query)
         names = self._names() if embedder is None else {embedder, _UNNAMED}
         with self._lock:
             rings = self._current(names if self._table is not None else names & {*self._rings})
-            for ring in rings:
-                self._expire(ring)
-            found = filter(None, [ring.nearest(unit) for ring in rings])
-        return max(found, key=lambda near: near.similarity, default=None)
+            return self._nearest_in(rings, unit)
+
+    def nearest_then_add(
+        self, vector: ArrayLike, key: str | None = None, *, embedder: str = _UNNAMED
+    ) -> Neighbour | None:
+        """Return what `nearest` does, and `add` the vector, with nothing in between."""
+        unit = self.unit(vector)
+        with self._lock, transaction(self._connection) if self._connection else nullcontext():
+            found = self._nearest_in(self._current({embedder, _UNNAMED}), unit)
+            self._append(self._rings[embedder], unit, key, embedder)
+        return found
 
     def max_cosine_similarity(self, query: ArrayLike, *, embedder: str | None = None) -> float:
-        """Return the cosine similarity of the nearest entry, or 0 if there is none.
-
-        Raises:
-            ValueError: If the query has another dimension, or holds NaN or infinity.
-        """
+        """Return the similarity of the nearest entry as `nearest` does, or 0 if there is none."""
         found = self.nearest(query, embedder=embedder)
         return 0.0 if found is None else found.similarity
 
@@ -283,8 +259,7 @@ class VectorCache:
                 ring.clear()
             if self._table is not None:
                 self._table.forget_all()
-                last = self._table.last_seq()
-                self._seen_seq = dict.fromkeys(self._rings, last)
+                self._seen_seq = dict.fromkeys(self._rings, self._table.last_seq())
 
     def load(self, *, embedder: str) -> None:
         """Load the vectors that a look-up needs and that are not loaded yet.
@@ -306,6 +281,27 @@ class VectorCache:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+
+    def _nearest_in(self, rings: list[Ring], unit: Vector) -> Neighbour | None:
+        for ring in rings:
+            self._expire(ring)
+        found = filter(None, [ring.nearest(unit) for ring in rings])
+        return max(found, key=lambda near: near.similarity, default=None)
+
+    def _append(self, ring: Ring, unit: Vector, key: str | None, embedder: str) -> None:
+        now_ms = self._now_ms()
+        seq = 0
+        if self._table is not None:
+            seq = self._table.insert(
+                embedder, unit.astype("<f4", copy=False).tobytes(), key=key, added_at_ms=now_ms
+            )
+            self._seen_seq |= {
+                name: seq for name, seen in self._seen_seq.items() if seen == seq - 1
+            }
+            self._seen_seq[embedder] = seq
+        evicted = ring.append(unit, key=key, stamp_ms=now_ms, seq=seq)
+        if self._table is not None and evicted is not None:
+            self._table.forget([evicted])
 
     def _names(self) -> set[str]:
         stored = [] if self._table is None else self._table.embedders()
@@ -355,11 +351,7 @@ class VectorCache:
         return self._latest_ms
 
     def unit(self, vector: ArrayLike) -> Vector:
-        """Return the vector as it is stored: float32 and of length 1, or all zero.
-
-        Raises:
-            ValueError: If it has another dimension, or holds NaN or infinity.
-        """
+        """Return the vector as stored: float32, of length 1 or all zero. Raises as `add`."""
         values = np.array(vector, dtype=np.float64)
         if values.shape != (self.dimensions,):
             shape = " x ".join(map(str, values.shape))
@@ -372,7 +364,3 @@ class VectorCache:
         if squares:
             values /= math.sqrt(squares)
         return values.astype(np.float32)
-
-
-def _system_clock_ms() -> float:
-    return time.time() * 1000

@@ -13,11 +13,12 @@ from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from kp_middleware import locations
+from kp_middleware.asked import LONG, first_line
 from kp_middleware.database import alone
 from kp_middleware.embedding._text import (
     WINDOW_TOKENS,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
+S = TypeVar("S")
 T = TypeVar("T")
 _Ways: TypeAlias = Sequence[Callable[[], Path]]
 
@@ -185,6 +187,9 @@ EmbedderName: TypeAlias = Literal["minilm", "minilm-int8", "none"]
 Precision: TypeAlias = Literal["fp32", "int8"]
 """The number format of weights and activations; part of the fingerprint."""
 
+_ALONE: Final = 0.9
+"""The length of a task's vector that was read alone: its cosines would be as much higher."""
+
 _RECENT: Final = 64  # vectors: 100 KB
 _THREADS: Final = min(4, max(2, os.cpu_count() or 2))  # of a backfill
 _AHEAD: Final = 8  # texts: enough to keep the threads busy, few enough to fit in memory
@@ -259,29 +264,42 @@ def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
         EmbedderUnavailableError, EmbedderNotReadyError: Instead of the text's vector. Texts not
             started by then are dropped, as they are if the caller stops iterating.
     """
-    if isinstance(embedder, MiniLMEmbedder):
-        yield from _in_threads(texts, embedder)
-    else:
-        yield from map(embedder.embed, texts)
+    return embed_each(embedder.embed, texts, embedder)
 
 
-def embed_beginning(text: str, chars: int, embedder: Embedder) -> tuple[Vector, Vector]:
-    """Return the vectors of a short text and of its first characters, which MiniLM reads once."""
-    if chars >= len(text):
-        return (vector := embedder.embed(text)), vector
-    if isinstance(embedder, MiniLMEmbedder):
-        return embedder._loader().model().embed_beginning(text, chars)  # noqa: SLF001 - ours
-    return embedder.embed(text), embedder.embed(text[:chars])
+class Passage(NamedTuple):
+    """A text to embed, and what people said in it; if that is empty, it has no vector."""
+
+    text: str
+    said: str
 
 
-def _in_threads(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
-    begun: deque[Future[Vector]] = deque()
+def embed_passage(passage: Passage, embedder: MiniLMEmbedder) -> tuple[Vector, Vector | None]:
+    """Return the vectors of a text and of what people said in it, which is read once.
+
+    The first line of what they said is taken as it stands there; where it is not read there, the
+    beginning of what they said is read alone.
+    """
+    text, said = passage
+    if not said.strip():
+        return embedder.embed(text), None
+    model = embedder._loader().model()  # noqa: SLF001 - ours
+    whole, task = model.embed_part(text, first_line(said))
+    return whole, model.embed(said[:LONG]) * np.float32(_ALONE) if task is None else task
+
+
+def embed_each(embed: Callable[[S], T], given: Iterable[S], embedder: Embedder) -> Iterator[T]:
+    """Yield what ``embed`` makes with an embedder of each, in order, as `embed_many` does."""
+    if not isinstance(embedder, MiniLMEmbedder):
+        yield from map(embed, given)
+        return
+    begun: deque[Future[T]] = deque()
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kp-embedding")
     try:
-        for text in texts:
+        for one in given:
             if len(begun) == _AHEAD:
                 yield begun.popleft().result()
-            begun.append(threads.submit(embedder.embed, text))
+            begun.append(threads.submit(embed, one))
         while begun:
             yield begun.popleft().result()
     finally:
@@ -299,20 +317,18 @@ class _Loader:
 
     def model(self, ways: _Ways = ()) -> "_Model":
         with self._lock:
-            if self._model is None:
-                self._model = self._load(ways)
+            if self._model is not None:
+                return self._model
+            if self._problem is not None:
+                raise EmbedderUnavailableError(self._problem)
+            try:
+                self._model = load_first(self._load_from, ways)
+            except EmbedderNotReadyError:
+                raise
+            except Exception as exc:
+                self._problem = None if ways else str(exc)
+                raise EmbedderUnavailableError(str(exc)) from exc
             return self._model
-
-    def _load(self, ways: _Ways) -> "_Model":
-        if self._problem is not None:
-            raise EmbedderUnavailableError(self._problem)
-        try:
-            return load_first(self._load_from, ways)
-        except EmbedderNotReadyError:
-            raise
-        except Exception as exc:
-            self._problem = self._problem if ways else str(exc)
-            raise EmbedderUnavailableError(str(exc)) from exc
 
 
 class _Model:
@@ -330,20 +346,34 @@ class _Model:
         logger.info("loaded the embedding model from %s in %.1f s", folder, took_s)
 
     def embed(self, text: str) -> Vector:
-        text = text.encode(errors="replace").decode()  # the tokenizer refuses lone surrogates
-        return self._recent(self.window.beginning(text)).copy()  # which the caller may change
+        return self.embed_part(text, "")[0]
 
-    def embed_beginning(self, text: str, chars: int) -> tuple[Vector, Vector]:
-        text = text.encode(errors="replace").decode()
+    def embed_part(self, text: str, part: str) -> tuple[Vector, Vector | None]:
+        text, part = _readable(text), _readable(part)
+        whole, of_part = self._recent(self.window.beginning(text), part)
+        return whole.copy(), of_part  # the caller may change it
+
+    def _embed(self, text: str, part: str) -> tuple[Vector, Vector | None]:
         model = cast("OnnxTextModel[Any]", self._embedding.model)
         tokens = model.onnx_embed([text]).model_output[0]
-        spans = model.tokenize([text])[0].offsets
-        first = 1 + sum(0 < last <= chars for _, last in spans)  # special tokens end at 0
-        return tokens.mean(0), tokens[:first].mean(0)
+        whole, begins = _mean(tokens), text.find(part)
+        if not part or begins < 0:
+            return whole, None
+        spans = enumerate(model.tokenize([text])[0].offsets)
+        ends = begins + len(part)
+        inside = [at for at, (first, last) in spans if begins <= first < last <= ends]
+        return whole, _mean(tokens[[0, *inside]]) if inside else None
 
-    def _embed(self, text: str) -> Vector:
-        vectors = self._embedding.embed([text], batch_size=1)
-        return np.asarray(next(iter(vectors)), np.float32)
+
+def _readable(text: str) -> str:
+    """Return a text without lone surrogates, which the tokenizer refuses."""
+    return text.encode(errors="replace").decode()
+
+
+def _mean(tokens: Vector) -> Vector:
+    """Return the mean of the tokens' vectors, of length 1."""
+    mean = tokens.mean(0, dtype=np.float64)
+    return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
 
 def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
+from kp_middleware.asked import LONG
 from kp_middleware.core.evaluation import Run, score_run
 from kp_middleware.core.formula import (
     DEFAULT_PROFILE,
@@ -16,12 +17,25 @@ from kp_middleware.core.formula import (
     Weights,
 )
 from kp_middleware.embedding._index import VectorCache
-from kp_middleware.embedding._model import DEFAULT_EMBEDDER, embed_many
+from kp_middleware.embedding._model import (
+    DEFAULT_EMBEDDER,
+    MiniLMEmbedder,
+    Passage,
+    embed_each,
+    embed_passage,
+)
 from kp_middleware.embedding._text import Embedder, Vector, embedded_text
-from kp_middleware.errors import EmbedderError, EmbedderNotReadyError, EmbedderUnavailableError
+from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
+
+
+class Embedded(NamedTuple):
+    """The unit vector of a run, and that of what people said first; None: there is none."""
+
+    of_run: Vector | None = None
+    opening: Vector | None = None
 
 
 class Scorer:
@@ -58,8 +72,7 @@ class Scorer:
             for name, given in (profiles or {}).items()
         }
         self._profiles = {**PROFILES, **own}
-        self._look_up_then_add = threading.Lock()
-        self._warned = False
+        self._warned: set[str] = set()
 
     def score(
         self, trace: ReasoningTrace, *, vector: Vector | None = None, shape: Shape | None = None
@@ -72,7 +85,10 @@ class Scorer:
             shape: The true counts of its steps, if the document holds only some of them.
         """
         if vector is None:
-            vector = self._embed_if_ready(trace)
+            try:
+                vector = self.embed(trace)
+            except EmbedderNotReadyError as error:
+                self._warn_once("novelty is 0.5", error)
         run = self.compare(trace, vector, shape or trace.shape)
         return score_run(run, self.weights(trace.metadata.task_domain))
 
@@ -92,10 +108,13 @@ class Scorer:
             shape: The true counts of its steps.
             known: An earlier trace that the cache no longer holds.
         """
-        nearest = None if vector is None else self._look_up(trace.id, vector)
-        candidates = [near for near in (nearest, known) if near is not None]
+        candidates, embedder = [] if known is None else [known], None
+        if vector is not None:
+            embedder = None if self._embedder is None else self._embedder.name
+            found = self._cache.nearest_then_add(vector, trace.id, embedder=embedder or "")
+            if found is not None:
+                candidates.insert(0, Nearest(found.key or "", found.similarity))
         nearest = max(candidates, key=lambda near: near.similarity, default=None)
-        embedder = None if vector is None or self._embedder is None else self._embedder.name
         return Run(shape, trace.outcome.confidence, trace.metadata.success, nearest, embedder)
 
     def embed(self, trace: ReasoningTrace) -> Vector | None:
@@ -105,29 +124,52 @@ class Scorer:
             EmbedderNotReadyError: If the model is being downloaded; try again later.
             ValueError: If the embedder has no name, or returns a vector that cannot be compared.
         """
-        if self._embedder is None:
-            return None
+        return self.embed_with(trace, "").of_run
+
+    def embed_with(self, trace: ReasoningTrace, said: str) -> "Embedded":
+        """Return the embeddings of a trace and of what people said in it; raises as `embed`."""
+        embedder = self._embedder
+        if embedder is None:
+            return Embedded()
         try:
-            if not self._embedder.name:
+            if not embedder.name:
                 raise ValueError("an embedder needs a name, which tells its vectors from others")
-            return self._cache.unit(self._embedder.embed(embedded_text(trace, self._embedder)))
+            passage = Passage(embedded_text(trace, embedder), said)
+            return self._embed(passage, embedder)
         except EmbedderUnavailableError as error:
-            self._warn_once(error)
-            return None
+            self._warn_once("novelty is 0.5", error)
+            return Embedded()
 
     def embed_many(self, traces: Iterable[ReasoningTrace]) -> Iterator[Vector | None]:
         """Yield the embedding of each trace, some at a time; raises and returns as `embed`."""
+        return (one.of_run for one in self.embed_many_with((trace, "") for trace in traces))
+
+    def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> "Iterator[Embedded]":
+        """Yield what `embed_with` returns of each, some at a time."""
         embedder = self._embedder
         try:
             if embedder is None or not embedder.name:
                 raise EmbedderUnavailableError("there is no embedding model")
         except EmbedderUnavailableError as error:
             if embedder is not None:
-                self._warn_once(error)
-            yield from (None for _ in traces)
+                self._warn_once("novelty is 0.5", error)
+            yield from (Embedded() for _ in pairs)
             return
-        texts = (embedded_text(trace, embedder) for trace in traces)
-        yield from map(self._cache.unit, embed_many(texts, embedder))
+        passages = (Passage(embedded_text(trace, embedder), said) for trace, said in pairs)
+        yield from embed_each(partial(self._embed, embedder=embedder), passages, embedder)
+
+    def _embed(self, passage: Passage, embedder: Embedder) -> Embedded:
+        if isinstance(embedder, MiniLMEmbedder):
+            of_run, opening = embed_passage(passage, embedder)
+            return Embedded(self._cache.unit(of_run), opening)
+        of_run, opening = self._cache.unit(embedder.embed(passage.text)), None
+        if passage.said.strip():
+            try:
+                opening = self._cache.unit(embedder.embed(passage.said[:LONG]))
+            except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
+                words = "a run is recalled by its words alone, the embedder failed"
+                self._warn_once(words, error)
+        return Embedded(of_run, opening)
 
     def load(self) -> None:
         """Load the stored vectors from the file, ahead of a look-up that holds a lock."""
@@ -138,24 +180,10 @@ class Scorer:
         """Return the weights of the signals in a domain."""
         return self._profiles.get(domain, self._profiles[DEFAULT_PROFILE])
 
-    def _embed_if_ready(self, trace: ReasoningTrace) -> Vector | None:
-        try:
-            return self.embed(trace)
-        except EmbedderNotReadyError as error:
-            self._warn_once(error)
-            return None
-
-    def _look_up(self, trace_id: str, vector: Vector) -> Nearest | None:
-        name = "" if self._embedder is None else self._embedder.name
-        with self._look_up_then_add:
-            found = self._cache.nearest(vector, embedder=name)
-            self._cache.add(vector, trace_id, embedder=name)
-        return None if found is None else Nearest(found.key or "", found.similarity)
-
-    def _warn_once(self, error: EmbedderError) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning("novelty is 0.5: %s", error)
+    def _warn_once(self, words: str, error: Exception) -> None:
+        if words not in self._warned:
+            self._warned.add(words)
+            logger.warning("%s: %s", words, error)
 
 
 _scorer: Final = Scorer(embedder=DEFAULT_EMBEDDER)  # nothing is loaded or allocated yet

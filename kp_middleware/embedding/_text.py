@@ -1,18 +1,10 @@
 """Embedding models as scoring uses them, and the text of a trace that they read."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
-from typing import (
-    TYPE_CHECKING,
-    Final,
-    Literal,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    assert_never,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +60,7 @@ _WORDS = re.compile(" [A-Za-z0-9]")  # certain starts of a token
 _LONG_WORDS = re.compile("([A-Za-z0-9]{101})[A-Za-z0-9]+")
 _GAPS = re.compile(r"[ \t\n\r]{2,}")
 _FIRST_SLICE = 6 * WINDOW_TOKENS  # characters: more than the window holds of most texts
+_REMEMBERED = 512  # texts of at most 770 characters
 _TOKEN_CHARACTERS = 8  # more than most tokens have
 
 
@@ -82,10 +75,11 @@ class Window:
     def __init__(self, tokenizer: "Tokenizer") -> None:
         tokenizer.enable_truncation(WINDOW_TOKENS)
         self._tokenizer = tokenizer
+        self._piece = lru_cache(_REMEMBERED)(self._ends)  # steps and tasks repeat
 
     def holds(self, text: str) -> bool:
         """Return whether the model reads all of a text."""
-        if _has_too_many_words(text):
+        if any(islice(_WORDS.finditer(text), WORD_TOKENS, None)):  # each has a token, or more
             return False
         text = _compact(text)
         return len(self.beginning(text)) == len(text) and not self._encode(text).overflowing
@@ -107,24 +101,18 @@ class Window:
         head, tail = first * _TOKEN_CHARACTERS, last * _TOKEN_CHARACTERS
         if len(text) > head + tail:
             text = f"{text[:head]} {text[-tail:]}"
-        spans = self._spans(text)
+        return self._piece(text, first, last)
+
+    def _ends(self, text: str, first: int, last: int) -> Piece:
+        encoding = self._encode(text)
+        spans = [span for part in (encoding, *encoding.overflowing) for span in part.offsets]
+        spans = [span for span in spans if span != (0, 0)]  # without the special tokens
         if len(spans) <= first + last:
             return Piece(text, len(spans))
         return Piece(f"{text[: spans[first - 1][1]]} {text[spans[-last][0] :]}", first + last)
 
-    def _spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the offsets at which each token of a text begins and ends."""
-        encoding = self._encode(text)
-        spans = [span for part in (encoding, *encoding.overflowing) for span in part.offsets]
-        return [span for span in spans if span != (0, 0)]  # a special token
-
     def _encode(self, text: str) -> "Encoding":
         return self._tokenizer.encode_batch([text])[0]  # releases the GIL, unlike `encode`
-
-
-def _has_too_many_words(text: str) -> bool:
-    """Return True only if the tokens are too many as well; counting words takes a tenth as long."""
-    return any(islice(_WORDS.finditer(text), WORD_TOKENS, None))
 
 
 def _compact(text: str) -> str:
@@ -153,31 +141,14 @@ the agent thought; tool results get no more room than both together.
 """
 
 
-class _Ends(NamedTuple):
-    """The numbers of tokens that are read from the beginning and from the end of a text."""
-
-    first: int
-    last: int
-
-
-class _Part(NamedTuple):
-    """A text of a run, its position there, and the tokens that are read of it."""
-
-    place: int
-    text: str
-    ends: _Ends
-
-
-_Source: TypeAlias = Literal["person", "agent", "tool"]
-
-_OBJECTIVE = _Ends(32, 64)  # the task often follows instructions that all runs share
-_OF_A_PERSON = _Ends(32, 32)
-_OF_OTHERS = _Ends(16, 16)
+_OBJECTIVE_ENDS: Final = (32, 64)  # tokens: the task often follows instructions all runs share
+_ENDS: Final = {"person": (32, 32), "agent": (16, 16), "tool": (16, 16)}
 
 
 def embedded_text(trace: ReasoningTrace, embedder: Embedder | None = None) -> str:
     """Return the text to embed for a trace: the embedder's own choice, or the specified text."""
-    return embedder.text_of(trace) if isinstance(embedder, Reader) else specified_text(trace)
+    text_of: Callable[[ReasoningTrace], str] = getattr(embedder, "text_of", specified_text)
+    return text_of(trace)
 
 
 def specified_text(trace: ReasoningTrace) -> str:
@@ -191,45 +162,39 @@ def task_first_text(trace: ReasoningTrace, window: Window) -> str:
     text = specified_text(trace)
     if window.holds(text):
         return text
-    said = [
-        _Part(0, without_recalled(trace.task.objective), _OBJECTIVE),
-        *_parts(trace, "person"),
-    ]
-    taken = _take((*said, *_parts(trace, "agent")), window, room=WORD_TOKENS)
-    taken_tokens = sum(piece.tokens for _, piece in taken)
-    left = min(WORD_TOKENS - taken_tokens, taken_tokens)
-    taken += _take(_parts(trace, "tool"), window, room=left)
-    return " ".join(piece.text for _, piece in sorted(taken))
+    taken: dict[int, Piece] = {}
+    objective = (0, without_recalled(trace.task.objective), _OBJECTIVE_ENDS)
+    _take(taken, (objective, *_parts(trace, "person"), *_parts(trace, "agent")), window)
+    tokens = sum(piece.tokens for piece in taken.values())
+    _take(taken, _parts(trace, "tool"), window, room=min(WORD_TOKENS - tokens, tokens))
+    return " ".join(taken[place].text for place in sorted(taken))
 
 
-def _parts(trace: ReasoningTrace, source: _Source) -> Iterator[_Part]:
-    """Yield the parts of a run from one source, in order; position 0 is the objective's."""
-    ends = _OF_A_PERSON if source == "person" else _OF_OTHERS
+def _parts(trace: ReasoningTrace, source: str) -> Iterator[tuple[int, str, tuple[int, int]]]:
+    """Yield the place and text of each part from one source, and how many tokens are read of it."""
     for place, step in enumerate(trace.steps, start=1):
-        if step.content and _source(step) is source:
-            yield _Part(place, without_recalled(step.content), ends)
+        if step.content and _source(step) == source:
+            yield place, without_recalled(step.content), _ENDS[source]
 
 
-def _take(parts: Iterable[_Part], window: Window, *, room: int) -> list[tuple[int, Piece]]:
-    """Return the ends of each part in turn, with its position, until there is no room left."""
-    taken: list[tuple[int, Piece]] = []
-    for part in parts:
+def _source(step: Step) -> str:
+    if step.type == "thought":
+        return "agent"
+    return "person" if step.type == "observation" and step.tool is None else "tool"
+
+
+def _take(
+    taken: dict[int, Piece],
+    parts: Iterable[tuple[int, str, tuple[int, int]]],
+    window: Window,
+    *,
+    room: int = WORD_TOKENS,
+) -> None:
+    """Add the ends of each part in turn, until there is no room left."""
+    for place, text, ends in parts:
         if room <= 0:
-            break
-        piece = window.ends(part.text, *part.ends)
+            return
+        piece = window.ends(text, *ends)
         if piece.tokens:
-            taken.append((part.place, piece))
+            taken[place] = piece
             room -= piece.tokens
-    return taken
-
-
-def _source(step: Step) -> _Source:
-    match step.type:
-        case "observation" if step.tool is None:
-            return "person"
-        case "thought":
-            return "agent"
-        case "observation" | "tool_call" | "error_recovery":
-            return "tool"
-        case _:
-            assert_never(step.type)

@@ -24,8 +24,11 @@ _DEFAULT_WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86_400.0
 _LONGEST_REASON: Final = 2000
 _LONGEST_PLACE: Final = 120
-_WRONG_PATHS: Final = frozenset({404, 405, 410})
-_GATEWAYS: Final = frozenset({502, 503, 504})
+_KINDS: Final = {
+    **dict.fromkeys((404, 405, 410), ProblemKind.WRONG_PATH),
+    **dict.fromkeys((502, 503, 504), ProblemKind.GATEWAY),
+    **dict.fromkeys((401, 403, 407, 451), ProblemKind.BARRED),
+}
 _LIMITS: Final = ("Limit", "Remaining")
 _MOST_DIGITS: Final = 9
 
@@ -141,8 +144,15 @@ def _refusal(answer: Answer) -> RegistryError:
     match answer.status:
         case 413:
             return RegistryRejectedError(413, complaint or "the document is too large")
+        case 429 if answer.headers.get("X-RateLimit-Limit", "").strip() == "0":
+            return _forbidden(429, Problem(ProblemKind.DEAD_KEY))
         case 429:
-            return _limited(answer)
+            return RegistryUnavailableError(
+                "the registry asks for patience (429)",
+                status=429,
+                retry_after_s=wait_asked_s(answer.headers),
+                problem=Problem(ProblemKind.LIMIT),
+            )
         case 400 if complaint is not None:  # else the page of a proxy or firewall
             return RegistryRejectedError(400, complaint)
         case 401 if complaint is not None:
@@ -159,39 +169,18 @@ def _forbidden(status: int, problem: Problem) -> RegistryForbiddenError:
     return RegistryForbiddenError(status, problem.what, problem.remedy, problem=problem)
 
 
-def _limited(answer: Answer) -> RegistryError:
-    if answer.headers.get("X-RateLimit-Limit", "").strip() == "0":
-        return _forbidden(429, Problem(ProblemKind.DEAD_KEY))
-    return RegistryUnavailableError(
-        "the registry asks for patience (429)",
-        status=429,
-        retry_after_s=wait_asked_s(answer.headers),
-        problem=Problem(ProblemKind.LIMIT),
-    )
-
-
 def _nonsense(answer: Answer) -> RegistryUnavailableError:
-    asked, problem = "Retry-After" in answer.headers, _of_an_answer(answer)
+    status, asked = answer.status, "Retry-After" in answer.headers
+    other = ProblemKind.TROUBLE if status >= 500 else ProblemKind.NO_REGISTRY
+    problem = Problem(_KINDS.get(status, other), f"{status}")
+    if 300 <= status < 400:
+        problem = Problem(ProblemKind.REDIRECT, f"{status}{_place(answer.headers)}")
     return RegistryUnavailableError(
         str(problem),
-        status=answer.status,
+        status=status,
         retry_after_s=wait_asked_s(answer.headers) if asked else None,
         problem=problem,
     )
-
-
-def _of_an_answer(answer: Answer) -> Problem:
-    status = answer.status
-    if 300 <= status < 400:
-        return Problem(ProblemKind.REDIRECT, f"{status}{_place(answer.headers)}")
-    if status in _WRONG_PATHS:
-        return Problem(ProblemKind.WRONG_PATH, f"{status}")
-    if status in _GATEWAYS:
-        return Problem(ProblemKind.GATEWAY, f"{status}")
-    if status in {401, 403, 407, 451}:
-        return Problem(ProblemKind.BARRED, f"{status}")
-    kind = ProblemKind.TROUBLE if status >= 500 else ProblemKind.NO_REGISTRY
-    return Problem(kind, f"{status}")
 
 
 def _place(headers: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 _luck: Final = random.Random().random  # noqa: S311 - guards nothing; a program may have seeded the shared one
 _MOST_ATTEMPTS: Final = 8
 _LONGEST_PAUSE_FOR_ONE_S: Final = 150.0
+_STAYS: Final = "a trace stays local, the first is row %d: %s; see kp-middleware outbox --failed"
 _TRY_AGAIN: Final = "kp-middleware outbox retry --failed"
 
 _Note: TypeAlias = Callable[[], None]
@@ -105,7 +106,10 @@ class Sender:
         return True
 
     def _send_due(self, stop: threading.Event | None) -> float:
-        while self._any_due() and not (self._ended or (stop and stop.is_set())):
+        while not (self._ended or (stop and stop.is_set())):
+            due_at = self._outbox.next_due()
+            if due_at is None or due_at > self._clock():
+                break
             wait_s = self._pace.take()
             if wait_s > 0:
                 return wait_s
@@ -115,38 +119,27 @@ class Sender:
             self._send(item)
         return 0.0
 
-    def _any_due(self) -> bool:
-        due_at = self._outbox.next_due()
-        return due_at is not None and due_at <= self._clock()
-
     def _send(self, item: OutboxItem) -> None:
         pace = self._pace.spend()
         if pace is None:
             self._note(partial(self._outbox.release, item))  # another process is sending
             return
-        if not self._begin(item):
+        with self._handing_over:
+            is_over = self._ended
+            self._asked_for = None if is_over else item
+        if is_over:
             self._pace.settle(lambda before, _: before.unasked())
             self._note(partial(self._outbox.release, item))
             return
-        answer = self._answer_to(item)
-        if self._is_ours_still():
-            self._take_note(item, answer, pace)
-
-    def _begin(self, item: OutboxItem) -> bool:
-        with self._handing_over:
-            self._asked_for = None if self._ended else item
-            return not self._ended
-
-    def _is_ours_still(self) -> bool:
-        with self._handing_over:
-            item, self._asked_for = self._asked_for, None
-            return item is not None
-
-    def _answer_to(self, item: OutboxItem) -> Receipt | RegistryError:
         try:
-            return self._registry.export(item)
+            answer: Receipt | RegistryError = self._registry.export(item)
         except RegistryError as error:
-            return error
+            answer = error
+        with self._handing_over:
+            still_ours = self._asked_for is not None
+            self._asked_for = None
+        if still_ours:
+            self._take_note(item, answer, pace)
 
     def _take_note(self, item: OutboxItem, answer: Receipt | RegistryError, pace: Pace) -> None:
         match answer:
@@ -156,31 +149,21 @@ class Sender:
                 self._note(partial(self._outbox.sent, item, answer), revived=pace.failures > 0)
             case RegistryRejectedError():
                 self._pace.settle(lambda before, _: before.answered())
-                self._reject(item, answer, pace)
+                self._say(_STAYS, item.trace_seq, answer)
+                self._note(partial(self._outbox.rejected, item, answer), revived=pace.failures > 0)
             case RegistryForbiddenError():
-                self._stop(item, answer)
+                self._pace.settle(lambda before, now: before.forbidden(now, answer.problem))
+                self._say("nothing more is sent: %s", answer)
+                self._postpone(item, answer, self._clock())
             case RegistryUnavailableError(status=429):
-                self._slow_down(item, answer)
+                retry_after_s = answer.retry_after_s or 0
+                wait_s = self._pace.settle(lambda before, now: before.limited(now, retry_after_s))
+                self._say("sending pauses for %.0f s, there is nothing to do: %s", wait_s, answer)
+                self._postpone(item, answer, self._clock() + wait_s)
             case RegistryUnavailableError():
                 self._put_off(item, answer, pace)
             case _:
                 raise answer
-
-    def _reject(self, item: OutboxItem, error: RegistryRejectedError, pace: Pace) -> None:
-        words = "a trace stays local, the first is row %d: %s; see kp-middleware outbox --failed"
-        self._say(words, item.trace_seq, error)
-        self._note(partial(self._outbox.rejected, item, error), revived=pace.failures > 0)
-
-    def _stop(self, item: OutboxItem, error: RegistryForbiddenError) -> None:
-        self._pace.settle(lambda before, now: before.forbidden(now, error.problem))
-        self._say("nothing more is sent: %s", error)
-        self._postpone(item, error, self._clock())
-
-    def _slow_down(self, item: OutboxItem, error: RegistryUnavailableError) -> None:
-        retry_after_s = error.retry_after_s or 0
-        wait_s = self._pace.settle(lambda before, now: before.limited(now, retry_after_s))
-        self._say("sending pauses for %.0f s, there is nothing to do: %s", wait_s, error)
-        self._postpone(item, error, self._clock() + wait_s)
 
     def _put_off(self, item: OutboxItem, error: RegistryUnavailableError, pace: Pace) -> None:
         luck, counted = self._luck(), pace.answering

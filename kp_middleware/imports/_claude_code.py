@@ -10,8 +10,9 @@ from typing import Final
 
 from kp_middleware.imports._run import Book, SourceRun
 from kp_middleware.imports._values import values_in
-from kp_middleware.recording import ModelCall, Place
-from kp_middleware.spans import Fields, fields, name, said_in, text, text_of, time_s, tokens
+from kp_middleware.recording import ModelCall, Place, text_of
+from kp_middleware.spans.fields import Fields, fields, name, text, time_s, tokens
+from kp_middleware.spans.messages import said_in
 
 _NO_STEPS: Final = re.compile(
     "agent-name|ai-title|attachment|custom-title|file-history-snapshot|last-prompt|mode"
@@ -75,8 +76,6 @@ def _sidechain(path: Path, book: Book) -> Iterator[Fields]:
 
 
 class _Session:
-    """The session that is being read."""
-
     def __init__(self, book: Book) -> None:
         self._book = book
         self.run: SourceRun | None = None
@@ -115,7 +114,6 @@ class _Session:
             self.run.take(said, at_s, call=self._call(message), place=_place(line))
 
     def _call(self, message: Fields) -> ModelCall | None:
-        """Return the model call of an answer, once."""
         id, usage = text(message.get("id")), fields(message.get("usage"))
         if id in self._counted or not usage:
             return None

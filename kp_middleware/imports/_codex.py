@@ -9,18 +9,8 @@ from typing import Final
 
 from kp_middleware.imports._run import Book, SourceRun
 from kp_middleware.recording import ModelCall
-from kp_middleware.spans import (
-    Fields,
-    Said,
-    fields,
-    name,
-    number,
-    parsed,
-    said_in,
-    text,
-    time_s,
-    tokens,
-)
+from kp_middleware.spans.fields import Fields, fields, name, number, parsed, text, time_s, tokens
+from kp_middleware.spans.messages import Said, said_in
 
 _TYPES: Final = frozenset(
     ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
@@ -59,8 +49,6 @@ def read_codex(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
 
 
 class _Session:
-    """The session that is being read."""
-
     def __init__(self, book: Book) -> None:
         self._book = book
         self.run: SourceRun | None = None
@@ -91,7 +79,6 @@ class _Session:
             self.run.take(self._as_shown(said), at_s, call=call)
 
     def event(self, event: Fields) -> None:
-        """Read what the terminal showed."""
         match event.get("type"):
             case "exec_command_end" if call_id := name(event.get("call_id")):
                 self._ends[call_id] = event

@@ -2,23 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from kp_middleware.imports._gathering import gathered
 from kp_middleware.imports._run import Book, SourceRun, mean_verdict
-from kp_middleware.imports._spans import SourceSpan, named, reading_of, run_of
-from kp_middleware.spans import (
-    Fields,
-    Kind,
-    fields,
-    kind_of,
-    name,
-    objects,
-    parsed,
-    read,
-    text,
-    time_s,
-)
+from kp_middleware.imports._spans import SourceSpan, either, gathered, named, reading_of, run_of
+from kp_middleware.spans.dialects import kind_of, read
+from kp_middleware.spans.fields import Fields, fields, name, objects, parsed, text, time_s
+from kp_middleware.spans.held_span import Kind
 
 _KINDS: Final[dict[str, Kind]] = {
     "AGENT": "agent",
@@ -46,51 +36,45 @@ def _observations(values: Iterable[object]) -> Iterator[object]:
             yield value
             continue
         inside = objects(document["observations"])
-        ends = (text(_either(one, "end_time", "endTime")) for one in inside)
+        ends = (text(either(one, "endTime")) for one in inside)
         root = {"trace_id": document.get("id"), "type": "SPAN", "end_time": max(ends, default="")}
         yield {**document, "observations": None, **root}
         for one in inside:
-            parent = _either(one, "parent_observation_id", "parentObservationId")
+            parent = either(one, "parentObservationId")
             yield {**one, "parent_observation_id": parent or document.get("id")}
 
 
 def _trace(row: Fields) -> str | None:
-    return name(_either(row, "trace_id", "traceId"))
+    return name(either(row, "traceId"))
 
 
 def _order(row: Fields) -> str:
-    return text(_either(row, "start_time", "startTime")) or text(row.get("timestamp"))
-
-
-def _either(row: Fields, ours: str, theirs: str) -> Any:
-    """Return a field of the export, or that of the API."""
-    value = row.get(ours)
-    return row.get(theirs) if value is None else value
+    return text(either(row, "startTime")) or text(row.get("timestamp"))
 
 
 def _span(row: Fields) -> SourceSpan:
-    parent = name(_either(row, "parent_observation_id", "parentObservationId"))
+    parent = name(either(row, "parentObservationId"))
     told = fields(fields(parsed(row.get("metadata"))).get("attributes"))
     kind = kind_of(told) or _KINDS.get(text(row.get("type")), "chain")
-    message = text(_either(row, "status_message", "statusMessage"))
-    failed, session = row.get("level") == "ERROR", name(_either(row, "session_id", "sessionId"))
+    message = text(either(row, "statusMessage"))
+    failed, session = row.get("level") == "ERROR", name(either(row, "sessionId"))
     if "openinference.span.kind" in told:  # Langfuse takes input and output out of them
         told = {"input.value": row.get("input"), "output.value": row.get("output"), **told}
         told = {"session.id": session, **told}
         reads = partial(read, named(row), told, kind=kind, failed=failed, description=message)
     else:
-        usage = fields(parsed(_either(row, "usage_details", "usageDetails")))
+        usage = fields(parsed(either(row, "usageDetails")))
         reads = partial(
             reading_of,
             kind if parent is not None or kind != "chain" else "agent",
             named(row) if kind != "chain" else "",
             parsed(row.get("input")),
             parsed(row.get("output")),
-            model=name(_either(row, "model", "providedModelName")),
+            model=name(row.get("model") or row.get("providedModelName")),
             used=(usage.get("input"), usage.get("output")),
             error=(message or "error") if failed else None,
             conversation=session,
         )
-    start_s = time_s(_either(row, "start_time", "startTime") or row.get("timestamp"))
-    end_s = time_s(_either(row, "end_time", "endTime"))
+    start_s = time_s(either(row, "startTime") or row.get("timestamp"))
+    end_s = time_s(either(row, "endTime"))
     return SourceSpan(name(row.get("id")), parent, named(row), kind, start_s, end_s, reads)

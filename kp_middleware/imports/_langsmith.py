@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from kp_middleware.imports._gathering import gathered
 from kp_middleware.imports._run import Book, SourceRun, mean_verdict
-from kp_middleware.imports._spans import SourceSpan, named, reading_of, run_of
-from kp_middleware.spans import Fields, Kind, fields, first_text, name, text, time_s
+from kp_middleware.imports._spans import SourceSpan, gathered, named, reading_of, run_of
+from kp_middleware.spans.fields import Fields, fields, first_text, name, text, time_s
+from kp_middleware.spans.held_span import Kind
 
 _KINDS: Final[dict[str, Kind]] = {"llm": "model", "tool": "tool", "retriever": "retriever"}
 _THREADS: Final = ("thread_id", "session_id", "conversation_id")

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from kp_middleware.imports._run import Book, SourceRun, verdict
 from kp_middleware.imports._values import digest
-from kp_middleware.spans import Said, fields, listed, name, parsed, said_in, text, time_s
+from kp_middleware.spans.fields import fields, listed, name, parsed, text, time_s
+from kp_middleware.spans.messages import Said, said_in
 
 _LOOKED_AT = 20
 

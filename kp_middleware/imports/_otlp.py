@@ -7,22 +7,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from kp_middleware.imports._gathering import gathered
 from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.imports._spans import SourceSpan, named, runs_of
-from kp_middleware.spans import (
-    Event,
-    Fields,
-    Scope,
-    fields,
-    kind_of,
-    listed,
-    name,
-    objects,
-    read,
-    text,
-    time_s,
-)
+from kp_middleware.imports._spans import SourceSpan, either, gathered, named, runs_of
+from kp_middleware.spans.dialects import kind_of, read
+from kp_middleware.spans.fields import Fields, fields, listed, name, objects, text, time_s
+from kp_middleware.spans.held_span import Event, Scope
 
 _RESOURCES: Final = ("resourceSpans", "resource_spans", "batches")
 _SCOPES: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
@@ -54,19 +43,12 @@ def _rows(value: Fields) -> Iterator[object]:
                 yield {**span, "scope": told_by}
 
 
-def _get(row: Fields, key: str) -> Any:
-    """Return a field by its name in camel case, or in snake case."""
-    if key in row:
-        return row[key]
-    return row.get("".join(f"_{one.lower()}" if one.isupper() else one for one in key))
-
-
 def _trace(row: Fields) -> str | None:
-    return name(_get(row, "traceId")) or name(fields(row.get("context")).get("trace_id"))
+    return name(either(row, "traceId")) or name(fields(row.get("context")).get("trace_id"))
 
 
 def _order(row: Fields) -> str:
-    nanoseconds = _get(row, "startTimeUnixNano")
+    nanoseconds = either(row, "startTimeUnixNano")
     return text(row.get("start_time")) if nanoseconds is None else str(nanoseconds).zfill(20)
 
 
@@ -90,8 +72,8 @@ def _span(row: Fields) -> SourceSpan:
         description=status.get("message"),
     )
     return SourceSpan(
-        name(_get(row, "spanId")) or name(fields(row.get("context")).get("span_id")),
-        name(_get(row, "parentSpanId")) or name(row.get("parent_id")),
+        name(either(row, "spanId")) or name(fields(row.get("context")).get("span_id")),
+        name(either(row, "parentSpanId")) or name(row.get("parent_id")),
         named(row),
         kind,
         _at_s(row, "start"),
@@ -102,7 +84,7 @@ def _span(row: Fields) -> SourceSpan:
 
 
 def _at_s(row: Fields, way: str) -> float | None:
-    nanoseconds = _get(row, f"{way}TimeUnixNano")
+    nanoseconds = either(row, f"{way}TimeUnixNano")
     try:
         return time_s(int(nanoseconds) / 1e9)
     except (TypeError, ValueError, OverflowError):

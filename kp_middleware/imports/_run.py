@@ -3,13 +3,17 @@
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID, uuid5
 
 from kp_middleware.recording import Limits, ModelCall, Place, Recorder, assemble
 from kp_middleware.runs import RecordedRun
-from kp_middleware.spans import Fields, HeldSpan, Said, number, replay
+from kp_middleware.spans.fields import Fields, number
+from kp_middleware.spans.held_span import HeldSpan
+from kp_middleware.spans.messages import Said
+from kp_middleware.spans.replay import replay
 from kp_middleware.traces import PrivacyLevel, StepType, Visibility
 
 Skipped: TypeAlias = Literal[
@@ -72,38 +76,23 @@ class Filling(NamedTuple):
     agent_id: str | None = None
 
 
-class _Call(NamedTuple):
-    """A tool call whose result is still to come."""
-
-    id: str
-    tool: str | tuple[str, str]
-    at_s: float | None
-
-
 class SourceRun:
     """A run of a source, bounded like any recorded run; times are epoch seconds."""
 
     def __init__(
-        self,
-        source: str,
-        key: str,
-        limits: Limits,
-        *,
-        session: str | None = None,
-        at_s: float | None = None,
-        must_answer: bool = False,
+        self, book: "Book", key: str, session: str | None, *, must_answer: bool = False
     ) -> None:
-        self._recorder = Recorder(lambda _: None, limits, framework=source)
-        self._recorder.trace_id = trace_id(source, key)
+        self._recorder = Recorder(lambda _: None, book.limits, framework=book.source)
+        self._recorder.trace_id = trace_id(book.source, key)
         self._recorder.thread_id = session
-        self._began_at_s = at_s
-        self._first_s: float | None = None
-        self._last_s: float | None = None
+        self._began_at_s = book.at_s
+        self._times_s: list[float] = []
         self._must_answer = must_answer
         self._has_answered = False
-        self._result = ""
         self._ids: Counter[str] = Counter()
-        self._open: defaultdict[str, deque[_Call]] = defaultdict(deque)
+        self._open: defaultdict[str, deque[tuple[str, str | tuple[str, str], float | None]]]
+        self._open = defaultdict(deque)  # the own id, tool and time of calls without a result
+        self.result = ""
         self.acted = False
         self.interrupted = False
         self.success: bool | None = None
@@ -111,7 +100,6 @@ class SourceRun:
 
     @property
     def id(self) -> str:
-        """Its trace id."""
         return self._recorder.trace_id
 
     @property
@@ -135,14 +123,8 @@ class SourceRun:
     ) -> None:
         """Note what a message says; ``call`` goes before the one that the message tells."""
         for result in said.results:
-            self.returned(
-                result.output,
-                result.call_id,
-                at_s,
-                tool=result.tool,
-                failed=result.failed,
-                place=place,
-            )
+            output, call_id, tool, failed = result
+            self.returned(output, call_id, at_s, tool=tool, failed=failed, place=place)
         if said.role == "user" and said.texts:
             self.said("\n".join(said.texts), at_s)
         elif said.role == "assistant":
@@ -152,7 +134,7 @@ class SourceRun:
                 self.thought(thought, at_s, call=call, place=place)
                 call = None
             for tool, given, call_id, _ in said.calls:
-                self.called(_named(tool), dict(given), call_id, at_s, place=place)
+                self.called(_with_server(tool), dict(given), call_id, at_s, place=place)
 
     def said(self, words: str, at_s: float | None = None) -> None:
         """Note what a person said; the first words are the objective."""
@@ -175,11 +157,10 @@ class SourceRun:
         if words:
             self._note("thought", at_s, content=words, took=call, place=place)
             if place is None:
-                self._has_answered, self._result = True, words
+                self._has_answered, self.result = True, words
         self.acted = True
 
     def used(self, call: ModelCall) -> None:
-        """Count the tokens of a model call."""
         if call.model is not None:
             self._recorder.model = call.model
         if call.input_tokens is not None or call.output_tokens is not None:
@@ -201,7 +182,7 @@ class SourceRun:
         self._ids[named] += 1
         count = self._ids[named]
         own = f"{named}#{count}" if count > 1 or not named else named
-        self._open[named].append(_Call(own, tool, at_s))
+        self._open[named].append((own, tool, at_s))
         self._note("tool_call", at_s, tool=tool, input=given, call_id=own, place=place)
         self.acted, self._has_answered = True, False
 
@@ -211,30 +192,27 @@ class SourceRun:
         call_id: str | None = None,
         at_s: float | None = None,
         *,
-        tool: str | None = None,
+        tool: str | tuple[str, str] | None = None,
         failed: bool = False,
         took_ms: float | None = None,
         place: Place | None = None,
     ) -> None:
         """Note the result of the oldest call with this id that has none yet."""
         waiting = self._open.get(call_id or "")
-        call = waiting.popleft() if waiting else None
-        if call is not None and took_ms is None and at_s is not None and call.at_s is not None:
-            took_ms = max(0.0, (at_s - call.at_s) * 1000)
+        if waiting:
+            call_id, tool, called_s = waiting.popleft()
+            if took_ms is None and at_s is not None and called_s is not None:
+                took_ms = max(0.0, (at_s - called_s) * 1000)
         self._note(
             "error_recovery" if failed else "observation",
             at_s,
-            tool=tool if call is None else call.tool,
+            tool=tool,
             output_summary=output,
             took=took_ms,
-            call_id=call_id if call is None else call.id,
+            call_id=call_id,
             place=place,
         )
         self.acted, self._has_answered = True, False
-
-    def answered(self, result: str) -> None:
-        """Set the result, where the source has one beside the agent's last words."""
-        self._result = result or self._result
 
     def recorded(self, filling: Filling) -> RecordedRun | None:
         """Return the run as recording hands it on, or None if the agent has done nothing."""
@@ -248,30 +226,30 @@ class SourceRun:
         return None if run is None else run.model_copy(update={"part": None, **told})
 
     def _finish(self, recorder: Recorder) -> None:
-        began_s = self._began_at_s if self._first_s is None else self._first_s
+        began_s = min(self._times_s, default=self._began_at_s)
         recorder.started_at_s = time.time() if began_s is None else began_s
         recorder.clock_started_s = recorder.started_at_s  # steps have epoch seconds
-        recorder.outcome(self._result, success=self.success)
+        recorder.outcome(self.result, success=self.success)
         recorder.error_type = self.error_type
-        recorder.finish(
-            complete=not self.interrupted and (self._has_answered or not self._must_answer)
-        )
-        took_s = None if self._first_s is None else (self._last_s or 0) - self._first_s
-        recorder.duration_ms = None if took_s is None else round(took_s * 1000)
+        has_end = self._has_answered or not self._must_answer
+        recorder.finish(complete=has_end and not self.interrupted)
+        recorder.duration_ms = None
+        if self._times_s:
+            recorder.duration_ms = round((max(self._times_s) - min(self._times_s)) * 1000)
 
     def _note(self, kind: StepType, at_s: float | None, **noted: Any) -> None:
         step = self._recorder.note(kind, **noted)
         if step is not None:
             step["at"] = at_s
         if at_s is not None:
-            self._first_s = at_s if self._first_s is None else min(self._first_s, at_s)
-            self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
+            times_s = (*self._times_s, at_s)
+            self._times_s = [min(times_s), max(times_s)]
 
 
-def _named(tool: str) -> str | tuple[str, str]:
+def _with_server(tool: str) -> str | tuple[str, str]:
     """Return the name of a tool, with that of its MCP server.
 
-    >>> _named("Bash"), _named("mcp__github__get_issue")
+    >>> _with_server("Bash"), _with_server("mcp__github__get_issue")
     ('Bash', ('get_issue', 'github'))
     """
     match tool.split("__", 2):
@@ -280,6 +258,7 @@ def _named(tool: str) -> str | tuple[str, str]:
     return tool
 
 
+@dataclass
 class Book:
     """Begins runs for the reader of one file, and counts what it skips.
 
@@ -287,42 +266,22 @@ class Book:
     ids of runs that were read, and abandoned later on in their session.
     """
 
-    def __init__(
-        self,
-        source: str,
-        limits: Limits | None = None,
-        *,
-        whole_sessions: bool = False,
-        at_s: float | None = None,
-        path: Path | None = None,
-    ) -> None:
-        self.source = source
-        self.path = path
-        self.limits = limits or Limits()
-        self.at_s = at_s
-        self.skipped: Counter[Skipped] = Counter()
-        self.retracted: list[str] = []
-        self._whole_sessions = whole_sessions
+    source: str
+    limits: Limits = field(default_factory=Limits)
+    whole_sessions: bool = False
+    at_s: float | None = None
+    path: Path | None = None
+    skipped: Counter[Skipped] = field(default_factory=Counter)
+    retracted: list[str] = field(default_factory=list)
 
     def skip(self, reason: Skipped) -> None:
-        """Count one thing that is not imported."""
         self.skipped[reason] += 1
 
-    def begin(
-        self, key: str, session: str | None = None, *, must_answer: bool = False
-    ) -> SourceRun:
-        """Begin a run."""
-        return SourceRun(
-            self.source,
-            key,
-            self.limits,
-            session=session,
-            at_s=self.at_s,
-            must_answer=must_answer,
-        )
+    def begin(self, key: str, session: str | None = None) -> SourceRun:
+        return SourceRun(self, key, session)
 
     def turn(self, run: SourceRun | None, key: str, session: str | None) -> SourceRun:
         """Return the run of what a person says next in a session: a new one, or the whole."""
-        if run is not None and self._whole_sessions:
+        if run is not None and self.whole_sessions:
             return run
-        return self.begin(key, session, must_answer=True)
+        return SourceRun(self, key, session, must_answer=True)

@@ -20,7 +20,7 @@ _MOST_DOCUMENT: Final = 32 << 20
 _HEAD_BYTES: Final = 64 << 10
 _CHUNK: Final = 1 << 20
 _MOST_CUT_BYTES: Final = 1 << 20
-_BETWEEN: Final = re.compile(r"[\s,]*")
+_BETWEEN: Final = frozenset(" \t\r\n,")
 _MESSAGE: Final = re.compile(r'\[\s*\{\s*"(?:role|content|type)"\s*:')
 
 Layout: TypeAlias = Literal["lines", "elements", "document"]
@@ -116,7 +116,8 @@ def _elements(file: BinaryIO, book: Book) -> Iterator[object]:
     left = source.read(_CHUNK).lstrip()[1:]
     at = 0
     while True:
-        at = _end_of(_BETWEEN, left, at)
+        while left[at : at + 1] in _BETWEEN:
+            at += 1
         if left.startswith("]", at):
             break
         try:
@@ -133,8 +134,3 @@ def _elements(file: BinaryIO, book: Book) -> Iterator[object]:
         else:
             yield value
     source.detach()
-
-
-def _end_of(pattern: re.Pattern[str], string: str, at: int) -> int:
-    found = pattern.match(string, at)
-    return at if found is None else found.end()

@@ -15,8 +15,8 @@ from kp_middleware.export import Exporter
 from kp_middleware.forks import at_fork
 from kp_middleware.instants import instant
 from kp_middleware.outbox_items import Receipt
+from kp_middleware.pipeline._endings import is_judging
 from kp_middleware.pipeline._imports import Imported, Wanted, import_runs
-from kp_middleware.pipeline._judging import is_judging
 from kp_middleware.pipeline._pipeline import Backlog, Pipeline, Stats, tell_once
 from kp_middleware.pipeline._queue import Feedback, Owned, ThreadEnd
 from kp_middleware.pipeline._reading import Reading, since_text

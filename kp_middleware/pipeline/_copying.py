@@ -1,4 +1,4 @@
-"""A local copy of the shared log, on which every command and page works."""
+"""Copies from the shared log into the file: its runs, and the outcome of items."""
 
 import json
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from kp_middleware.sharing import (
     LogChangedError,
     LoggedRun,
     SharedRun,
+    cancel_items,
     item_states,
     load,
     pull_runs,
@@ -103,3 +104,11 @@ def _refresh(link: Link, runs: SharedRuns) -> None:
     waiting = runs.open_items(100_000)
     for first in range(0, len(waiting), _AT_ONCE):
         runs.note(item_states(link, waiting[first : first + _AT_ONCE]))
+
+
+def take_back(link: Link, runs: SharedRuns) -> None:
+    """Cancel in the shared outbox what may not go as it is there, and note what became of items."""
+    if wrong := runs.to_take_back(100):
+        cancel_items(link, wrong)
+    if there := runs.open_items(_AT_ONCE):
+        runs.note(item_states(link, there))

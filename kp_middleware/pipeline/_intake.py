@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from kp_middleware import privacy
@@ -49,7 +49,11 @@ _UNSPOKEN_METADATA: Final = {
     "validated_by": None,
 }
 _UNSPOKEN_FACTS: Final[dict[str, object]] = {"tags": (), "facts": (), "part": None}
+_LOOK_AGAIN_S: Final = 1.0
 _NOBODY_SAYS: Final = ThreadEnd(thread="", success=None, confidence=None)
+
+Written: TypeAlias = dict[int, RecordedRun | None]
+"""Runs by ``seq``; None where the file is to be asked whether and how it is to be scored."""
 
 
 class Intake:
@@ -64,16 +68,21 @@ class Intake:
         self._secrets: dict[str, privacy.KnownSecrets] = {}
         """Of threads in which a run waits, by fingerprint: they are never written."""
         self._said: set[str] = set()
+        self._overdue_at: str | None = None
+        self._looked_s = -math.inf
 
-    def keep(self, run: Recorder | ReasoningTrace | Owned | ThreadEnd) -> list[int]:
+    def keep(self, run: Recorder | ReasoningTrace | Owned | ThreadEnd) -> Written:
         """Write a run without its secrets, unless it has no step; return what has changed."""
         if isinstance(run, ThreadEnd):
+            self._looked_s = -math.inf
             with self._store.transaction():
-                changed = [self._end(paused, run) for paused in self._store.paused(run.thread)]
+                changed = dict(self._end(paused, run) for paused in self._store.paused(run.thread))
         else:
             recorded = self._recorded_run(run)
             if recorded is None:
-                return []
+                return {}
+            if recorded.part is not None:
+                self._looked_s = -math.inf
             changed = self._keep(recorded, is_ours=isinstance(run, Recorder))
         self._forget_secrets()
         return changed
@@ -95,22 +104,26 @@ class Intake:
                 self._store.fail(seq, "not_redacted", failed)
             return (seq, clean.trace) if self._store.is_recorded(seq) else None
 
-    def end_overdue(self) -> list[int]:
-        """End the first run that has waited too long for what follows; return its rows."""
+    def end_overdue(self) -> Written:
+        """End the first run that has waited too long for what follows; return it."""
         if self.next_end_in_s() > 0:
-            return []
+            return {}
         with self._store.transaction():
             overdue = self._store.overdue(instant(time.time()))
-            changed = [self._end(paused, _NOBODY_SAYS) for paused in overdue]
+            changed = dict(self._end(paused, _NOBODY_SAYS) for paused in overdue)
+        self._looked_s = -math.inf
         self._forget_secrets()
         return changed
 
     def next_end_in_s(self) -> float:
         """Return the seconds until the next waiting run times out; infinity if none waits."""
-        until = self._store.next_overdue()
+        now_s = time.monotonic()
+        if now_s >= self._looked_s + _LOOK_AGAIN_S:
+            self._overdue_at, self._looked_s = self._store.next_overdue(), now_s
+        until = self._overdue_at
         return math.inf if until is None else max(0.0, epoch_s(until) - time.time())
 
-    def _keep(self, recorded: RecordedRun, *, is_ours: bool) -> list[int]:
+    def _keep(self, recorded: RecordedRun, *, is_ours: bool) -> Written:
         thread = "" if recorded.part is None else recorded.part.thread
         known = self._secrets.get(thread) or privacy.KnownSecrets()
         try:
@@ -133,34 +146,34 @@ class Intake:
         *,
         is_ours: bool,
         failed: RedactionError | None = None,
-    ) -> list[int]:
+    ) -> Written:
         """Write a clean run; one of ours whose id the file has gets another."""
         with self._store.transaction():
             if (stored := self._store.reading(run.trace.id)) is not None:
                 if not is_ours:
                     shield.count("submit: a trace with the id of one in the file")
                     self._warn_once(_THERE, _THERE, run.trace.id)
-                    return []
+                    return {}
                 if not stored.is_of(run):  # else it was written, and is tried again
                     run = _under_another_id(run)
             if failed is None:
                 return self._write_part(run, known)
             seq = self._store.record(run)
             self._store.fail(seq, "not_redacted", failed)
-        return []
+        return {}
 
-    def _write_part(self, run: RecordedRun, known: privacy.KnownSecrets) -> list[int]:
+    def _write_part(self, run: RecordedRun, known: privacy.KnownSecrets) -> Written:
         """Write a run, joined with the one it continues: one trace, to which both ids lead."""
         earlier = self._before(run)
         if earlier is None:
             whole = self._alone(run)
-            return [] if whole is None else [self._record(whole, None)]
+            return {} if whole is None else self._record(whole, None)
         parts = (earlier.run, run)  # in the order of their start, not of writing
         first, second = sorted(parts, key=lambda part: part.trace.metadata.created_at)
         whole = joined(first, second, self._limits)
         whole = _without_known(whole, policy=self._policy, known=known)
         aliases = {earlier.run.trace.id, run.trace.id} - {whole.trace.id}
-        return [self._record(whole, earlier.seq, aliases)]
+        return self._record(whole, earlier.seq, aliases)
 
     def _before(self, run: RecordedRun) -> PausedRun | None:
         """Return the paused run of the same thread that this one continues, or None.
@@ -203,21 +216,22 @@ class Intake:
         task = run.trace.task.model_copy(update={"objective": objective})
         return run.model_copy(update={"trace": run.trace.model_copy(update={"task": task})})
 
-    def _record(self, run: RecordedRun, seq: int | None, aliases: Collection[str] = ()) -> int:
+    def _record(self, run: RecordedRun, seq: int | None, aliases: Collection[str] = ()) -> Written:
         until = None
         if run.part is not None and run.part.awaits is not None:
             until = instant(time.time() + self._waits_s[run.part.awaits])
-        return self._store.record(run, seq=seq, until=until, aliases=aliases)
+        seq = self._store.record(run, seq=seq, until=until, aliases=aliases)
+        return {seq: run if until is None and run.complete else None}
 
-    def _end(self, paused: PausedRun, end: ThreadEnd) -> int:
+    def _end(self, paused: PausedRun, end: ThreadEnd) -> tuple[int, RecordedRun | None]:
         if not paused.run.shape.steps:
             self._store.remove(paused.seq)
-            return paused.seq
+            return paused.seq, None
         over = ended(paused.run, success=end.success, confidence=end.confidence)
         self._store.record(over, seq=paused.seq)
         if not over.complete and paused.part.awaits == "human":
             self._store.give_reason(paused.seq, "not_continued")
-        return paused.seq
+        return paused.seq, None
 
     def _forget_secrets(self) -> None:
         """Forget the secrets of threads in which no run waits."""

@@ -10,9 +10,8 @@ from kp_middleware.embedding import Embedder
 from kp_middleware.export import Exporter, OwnExporter, Receipt, Registry
 from kp_middleware.forks import at_fork
 from kp_middleware.pipeline._lifecycle import close_at_exit, may_be_killed_here, still_open
-from kp_middleware.pipeline._more_exporters import MoreExporter
 from kp_middleware.pipeline._queue import FinishedRun, RunQueue
-from kp_middleware.pipeline._sending import SendingWorker
+from kp_middleware.pipeline._sending import MoreExporter, SendingWorker
 from kp_middleware.pipeline._shared_worker import SharedWorker
 from kp_middleware.pipeline._worker import ScoringWorker
 from kp_middleware.recording import shield

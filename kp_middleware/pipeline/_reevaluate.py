@@ -1,6 +1,7 @@
 """Evaluate stored runs again: what feedback and rescoring have in common."""
 
 import logging
+from functools import partial
 from typing import Final, Self
 
 from kp_middleware.core.endings import Ending, default_confidence
@@ -47,7 +48,7 @@ class Reevaluation:
         self._store = store
         self._dispatch = dispatch
         self._gate = gate
-        self._warn_once = WarnOnce()
+        self._warn = partial(WarnOnce().warn, "a run stays here, the gate failed")
 
     @classmethod
     def of(cls, store: Store, settings: Settings) -> Self:
@@ -97,9 +98,6 @@ class Reevaluation:
     def queue(self, seq: int) -> None:
         """Queue a trace that clears now, redacted; after a crash, the next process does."""
         self._dispatch.queue_stored(seq)
-
-    def _warn(self, error: BaseException) -> None:
-        self._warn_once.warn("a run stays here, the gate failed", error)
 
     def _with_outcome(self, seq: int) -> bool:
         """Evaluate a scored run by its ending alone: what was measured and its weights stay.

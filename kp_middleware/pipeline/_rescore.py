@@ -23,7 +23,7 @@ from kp_middleware.embedding import (
 )
 from kp_middleware.estimate import Features, features
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._estimating import Estimating, kind_of
+from kp_middleware.pipeline._endings import Estimating, kind_of
 from kp_middleware.pipeline._reevaluate import Reevaluation
 from kp_middleware.settings import Settings
 from kp_middleware.storage import Kind, PastRun, Selection, SqliteStore

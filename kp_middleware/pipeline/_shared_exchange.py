@@ -1,23 +1,29 @@
 """One pass between the file and the shared log: ship, ask, hand over, pull."""
 
+import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from importlib.metadata import version
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run, Terms, evaluate
-from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, Nearest, Shape, Weights
+from kp_middleware.core.formula import Nearest, Shape
 from kp_middleware.core.gates import DailyLimit, Gate, GateHistory, Reason, ReasonCode, gate_of
-from kp_middleware.errors import SharedLogError
+from kp_middleware.embedding import Scorer
+from kp_middleware.errors import RedactionError, SharedLogError
 from kp_middleware.export import OwnExporter, Registry
-from kp_middleware.pipeline._dispatch import Dispatch
+from kp_middleware.outbox_items import idempotency_key
+from kp_middleware.pipeline._copying import take_back
+from kp_middleware.pipeline._dispatch import Dispatch, prepare_payload
 from kp_middleware.pipeline._reevaluate import WarnOnce
 from kp_middleware.pipeline._sending import destination
-from kp_middleware.pipeline._sharing import VERSION, Candidate, Documents
 from kp_middleware.privacy import Policy
 from kp_middleware.settings import Settings
 from kp_middleware.sharing import (
@@ -29,23 +35,40 @@ from kp_middleware.sharing import (
     Place,
     Pod,
     PostgresLog,
-    SharedOutbox,
+    SharedItem,
     SharedRun,
     beat,
-    cancel_items,
-    item_states,
 )
 from kp_middleware.storage import TROUBLE, Asking, SharedRuns, SqliteStore, no_fork
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
 
-_PULL_S: Final = 30.0
-_BEAT_S: Final = 30.0
-_LEASE_S: Final = 30.0
+T = TypeVar("T")
+
+_VERSION: Final = version("kp-middleware")
+_EVERY_S: Final = 30.0  # a look without runs that ask, and a beat; so long is a lease
 _AT_ONCE: Final = 100
 _MOST_BYTES: Final = 4_000_000
 _REFUSED: Final = ("22", "23", "54")  # classes of SQLSTATE: this row, not the server
+
+
+class Candidate(NamedTuple):
+    """A run that asks, read and redacted before the log is locked; ``run`` lacks the nearest.
+
+    ``body`` is what would leave, None where it is not certainly clean: ``why_not`` says why.
+    ``delivery`` is a key of `DELIVERY`.
+    """
+
+    asking: Asking
+    trace: ReasoningTrace
+    ending: Ending
+    body: bytes | None
+    redactions: str
+    why_not: str
+    facts: str
+    delivery: str | None
+    run: Run
 
 
 class Exchange:
@@ -62,34 +85,26 @@ class Exchange:
         assert url is not None  # noqa: S101 - or there is no such thread
         self._store = store
         self._runs: SharedRuns = store.shared_runs()
-        policy = Policy.of(settings)
+        self._policy = Policy.of(settings)
         pod = self._runs.pod()
         self.link = Link(url.get_secret_value(), pod)
-        self._log = PostgresLog(self.link, pod, newest=settings.cache_size)
-        self._items: SharedOutbox | None = None
         own = exporter if isinstance(exporter, OwnExporter) else None
+        self._log = PostgresLog(self.link, pod, newest=settings.cache_size)
+        self._items = None
         if isinstance(exporter, Registry):
-            self._items = self._log.outbox(exporter.url, exporter.agent_id, exporter.key_hash)
-            self._log = PostgresLog(self.link, pod, newest=settings.cache_size, items=self._items)
-        self._pod = pod
-        self._settings = settings
+            key = exporter.url, exporter.agent_id, exporter.key_hash
+            self._items = self._log.outbox(*key)
+        self._pod, self._settings = pod, settings
         self._gate = gate or gate_of(settings)
-        self._documents = Documents(settings, policy, pod)
-        self._dispatch = Dispatch(store, settings, policy, own)
+        self._dispatch = Dispatch(store, settings, self._policy, own)
         self._outbox = store.outbox(destination(settings, own), settings.agent_id)
-        self._profiles = {
-            **PROFILES,
-            **{
-                name: one if isinstance(one, Weights) else Weights(**one)
-                for name, one in settings.profiles.items()
-            },
-        }
-        self._warn_once = WarnOnce()
+        self._weights = Scorer(profiles=settings.profiles).weights
+        self._warn = partial(WarnOnce().warn, "a run stays here, the gate failed")
         self._pull_at_s = self._beat_at_s = 0.0
 
     def run(self) -> bool:
         """Do what there is to do; return whether more is left that can be done at once."""
-        if not self._runs.take_lease(_LEASE_S):
+        if not self._runs.take_lease(_EVERY_S):
             return False
         try:
             asking = self._runs.asking(_AT_ONCE)
@@ -132,8 +147,8 @@ class Exchange:
         to_ship, asking, since = self._runs.unshared()
         place = self._runs.place() or Place()
         told = f"{self._gate.name}, {self._settings.embedder}"
-        beat(self.link, Pod(self._pod, VERSION, told, place.seq, to_ship + asking, since))
-        self._beat_at_s = time.monotonic() + _BEAT_S
+        beat(self.link, Pod(self._pod, _VERSION, told, place.seq, to_ship + asking, since))
+        self._beat_at_s = time.monotonic() + _EVERY_S
 
     def _pull(self) -> None:
         place, before = self._runs.place(), None
@@ -147,7 +162,7 @@ class Exchange:
                 self._runs.pulled(pulled.vectors, place)
             if pulled.gone:
                 self._runs.forget(pulled.gone)
-        self._pull_at_s = time.monotonic() + _PULL_S
+        self._pull_at_s = time.monotonic() + _EVERY_S
 
     def _begin_anew(self) -> None:
         there: dict[str, int] = {}
@@ -158,8 +173,6 @@ class Exchange:
         self._runs.begin_anew(there, self._log.check(Place()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
-        if not seqs:
-            return
         batch: list[tuple[int, SharedRun]] = []
         size = 0
         for seq, run in self._runs.runs(seqs, self._pod):
@@ -169,34 +182,24 @@ class Exchange:
                 self._ship_some(batch)
                 batch, size = [], 0
             batch.append((seq, row))
-        if batch:
-            self._ship_some(batch)
+        self._ship_some(batch)
 
     def _ship_some(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
-        try:
-            places = self._log.ship([row for _, row in rows])
-        except SharedLogError as error:
-            if (error.sqlstate or "")[:2] not in _REFUSED:
-                raise
-            if len(rows) == 1:
-                logger.warning("trace %d is not shared: %s", rows[0][0], error)
-                self._runs.mark(rows[0][0], stays=True)
-                return
-            middle = len(rows) // 2
-            self._ship_some(rows[:middle])
-            self._ship_some(rows[middle:])
-        else:
-            self._runs.shipped(places)
+        def ship(some: Sequence[tuple[int, SharedRun]]) -> None:
+            self._runs.shipped(self._log.ship([row for _, row in some]))
+
+        for (seq, _), error in _refused(rows, ship):
+            logger.warning("trace %d is not shared: %s", seq, error)
+            self._runs.mark(seq, stays=True)
 
     def _row(self, run: SharedRun) -> SharedRun:
         """Return a run with its document as it is shared."""
         document, body = run.body, None
-        if document is not None and self._documents.are_redacted:
+        if document is not None and self._settings.shared_documents == "redacted":
             with no_fork(), suppress(ValueError):  # it cannot be read: its score is shared alone
                 trace = ReasoningTrace.model_validate_json(document)
-                redacted = self._documents.redacted(trace, run.score)
-                body = None if isinstance(redacted, str) else redacted[0]
-        shared, redactor = self._documents.shared(document, body)
+                body, *_ = self._redacted(trace, run.score)
+        shared, redactor = self._shared_document(document, body)
         return replace(run, body=shared, redactor=redactor)
 
     def _revise(self) -> None:
@@ -229,23 +232,10 @@ class Exchange:
         return not isinstance(self._gate, DailyLimit) or self._gate.has_room(history)
 
     def _decide(self, asking: Sequence[Asking]) -> None:
-        found = [one for asks in asking if (one := self._candidate(asks)) is not None]
-        if found:
-            self._decide_some(found)
-
-    def _decide_some(self, found: Sequence[Candidate]) -> None:
-        try:
-            self._ask(found)
-        except SharedLogError as error:
-            if (error.sqlstate or "")[:2] not in _REFUSED:
-                raise
-            if len(found) > 1:
-                middle = len(found) // 2
-                self._decide_some(found[:middle])
-                self._decide_some(found[middle:])
-                return
-            logger.warning("trace %d is not shared: %s", found[0].asking.seq, error)
-            self._give_up(found[0].asking.seq, error)
+        found = [*filter(None, map(self._candidate, asking))]
+        for one, error in _refused(found, self._ask):
+            logger.warning("trace %d is not shared: %s", one.asking.seq, error)
+            self._give_up(one.asking.seq, error)
 
     def _give_up(self, seq: int, error: Exception) -> None:
         with self._store.transaction():
@@ -284,8 +274,6 @@ class Exchange:
         trace = trace.ended(success=ending.success, confidence=ending.confidence)
         metadata = trace.metadata
         delivery = self._dispatch.blocking_reason(metadata.visibility, ending, metadata.created_at)
-        redacted = self._documents.redacted(trace, 0.0)
-        body, counts = (None, "{}") if isinstance(redacted, str) else redacted
         run = Run(
             Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries),
             ending.confidence,
@@ -295,29 +283,89 @@ class Exchange:
             p_success=ending.p_success(asking.p_success),
             is_stated=ending.is_stated,
         )
-        return Candidate(
-            asking,
-            trace,
-            ending,
-            body,
-            counts,
-            redacted if isinstance(redacted, str) else "",
-            self._runs.facts(asking.seq),
-            delivery,
-            run,
+        facts = self._runs.facts(asking.seq)
+        redacted = self._redacted(trace, 0.0)
+        return Candidate(asking, trace, ending, *redacted, facts, delivery, run)
+
+    def _redacted(self, trace: ReasoningTrace, score: float) -> tuple[bytes | None, str, str]:
+        """Return what would leave, the counts of its placeholders, and why nothing would."""
+        try:
+            body, redactions = prepare_payload(
+                trace, score=score, agent_id=self._settings.agent_id, policy=self._policy
+            )
+        except RedactionError as error:
+            return None, "{}", str(error)
+        return body, json.dumps(dict(redactions)), ""
+
+    def _shared_document(
+        self, document: str | None, body: bytes | None
+    ) -> tuple[str | None, str | None]:
+        """Return the document as it is shared, and the rules that it was redacted by."""
+        match self._settings.shared_documents:
+            case "full":
+                return document, "full"
+            case "redacted" if body is not None:
+                return body.decode(), self._policy.redactor
+            case _:
+                return None, None
+
+    def _logged(self, candidate: Candidate, evaluation: Evaluation) -> SharedRun:
+        """Return a run that was decided on as a row of the log."""
+        score, verdict = evaluation
+        metadata, near = candidate.trace.metadata, score.nearest
+        body = candidate.body and _with_score(candidate.body, score.value)
+        document, redactor = self._shared_document(candidate.trace.model_dump_json(), body)
+        return SharedRun(
+            id=candidate.trace.id,
+            pod=self._pod,
+            domain=metadata.task_domain,
+            started_at=metadata.created_at,
+            success=metadata.success,
+            success_source=candidate.ending.success_source,
+            confidence=candidate.trace.outcome.confidence,
+            signals=tuple(score.signals),
+            weights=tuple(score.weights),
+            rules=json.dumps([one._asdict() for one in score.adjustments]),
+            score=score.value,
+            threshold=verdict.threshold,
+            gate=verdict.gate,
+            decision=verdict.decision,
+            reason_code=verdict.reason.code,
+            reason_args=json.dumps(dict(verdict.reason.args), ensure_ascii=False),
+            rank_key=verdict.key,
+            bar=verdict.bar,
+            credit=verdict.credit,
+            chosen=verdict.chosen,
+            scorer=f"kp-middleware {_VERSION}",
+            embedder=score.embedder,
+            nearest=near and near.id,
+            nearest_similarity=near and near.similarity,
+            vector=candidate.asking.vector,
+            facts=candidate.facts,
+            body=document,
+            redactor=redactor,
         )
+
+    def _item(self, candidate: Candidate, score: float) -> SharedItem | None:
+        """Return the body that goes to the registry; None if none may."""
+        if candidate.body is None:
+            return None
+        body = _with_score(candidate.body, score)
+        key = idempotency_key(body, agent_id=self._settings.agent_id)
+        redactor = self._policy.redactor
+        return SharedItem(candidate.trace.id, body, redactor, candidate.redactions, key)
 
     def _judged(self, one: Candidate, known: Known, decided: dict[str, Evaluation]) -> Decided:
         domain = one.trace.metadata.task_domain
         run = replace(one.run, nearest=nearest(one.run.nearest, one.asking, known.newer))
-        weights = self._profiles.get(domain, self._profiles[DEFAULT_PROFILE])
-        evaluation = evaluate(run, known.history(domain), Terms(weights, self._gate, self._warn))
+        terms = Terms(self._weights(domain), self._gate, self._warn)
+        evaluation = evaluate(run, known.history(domain), terms)
         leaves = evaluation.verdict.decision == "forward"
         if leaves and one.delivery is not None:
             verdict = evaluation.verdict.staying(one.delivery)
             leaves, evaluation = False, evaluation._replace(verdict=verdict)
-        row = self._documents.row(one, evaluation)
-        item = self._documents.item(one, row.score) if leaves and self._items else None
+        row = self._logged(one, evaluation)
+        item = self._item(one, row.score) if leaves and self._items else None
         known.add(row)
         decided[row.id] = evaluation
         return Decided(row, item)
@@ -336,37 +384,48 @@ class Exchange:
                 self._queue(one, evaluation.score.value)
 
     def _queue(self, one: Candidate, score: float) -> None:
-        item = self._documents.item(one, score)
+        seq, redactor, item = one.asking.seq, self._policy.redactor, self._item(one, score)
         if item is None:
-            redactor = Policy.of(self._settings).redactor
-            self._outbox.add(
-                one.asking.seq, None, redactor=redactor, redactions={}, reason=one.why_not
-            )
+            self._outbox.add(seq, None, redactor=redactor, redactions={}, reason=one.why_not)
             return
-        counts: Mapping[str, int] = {}
-        self._outbox.add(one.asking.seq, item.body, redactor=item.redactor, redactions=counts)
+        self._outbox.add(seq, item.body, redactor=redactor, redactions={})
         if self._items is not None:
-            self._runs.handed_over([(one.asking.seq, item)])
+            self._runs.handed_over([(seq, item)])
 
     def _hand_over(self) -> None:
         """Note what became of what the hosts send, and hand over what was queued here."""
         take_back(self.link, self._runs)
-        if self._items is None:
-            return
-        if left := self._runs.to_hand_over(_AT_ONCE):
+        if self._items is not None and (left := self._runs.to_hand_over(_AT_ONCE)):
             taken = self._items.add([item for _, item in left])
             self._runs.handed_over([one for one in left if one[1].id in taken])
 
-    def _warn(self, error: BaseException) -> None:
-        self._warn_once.warn("a run stays here, the gate failed", error)
+
+def _with_score(body: bytes, score: float) -> bytes:
+    """Return a prepared body with another score, which needs no redaction."""
+    document = json.loads(body)
+    if document["metadata"]["quality_score"] == score:
+        return body
+    document["metadata"]["quality_score"] = score
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def take_back(link: Link, runs: SharedRuns) -> None:
-    """Cancel in the shared outbox what may not go as it is there, and note what became of items."""
-    if wrong := runs.to_take_back(_AT_ONCE):
-        cancel_items(link, wrong)
-    if there := runs.open_items(5 * _AT_ONCE):
-        runs.note(item_states(link, there))
+def _refused(
+    some: Sequence[T], work: Callable[[Sequence[T]], None]
+) -> Iterator[tuple[T, SharedLogError]]:
+    """Do some work for all, and yield each for which the server refuses it, with why."""
+    if not some:
+        return
+    try:
+        work(some)
+    except SharedLogError as error:
+        if (error.sqlstate or "")[:2] not in _REFUSED:
+            raise
+        if len(some) == 1:
+            yield some[0], error
+            return
+        middle = len(some) // 2
+        yield from _refused(some[:middle], work)
+        yield from _refused(some[middle:], work)
 
 
 def nearest(here: Nearest | None, asking: Asking, newer: Sequence[LoggedVector]) -> Nearest | None:

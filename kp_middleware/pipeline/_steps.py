@@ -1,117 +1,49 @@
 """The steps of a run: keep, score, gate, queue."""
 
 import logging
-import math
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from kp_middleware import privacy
-from kp_middleware.asked import openings
-from kp_middleware.core.endings import Ending
-from kp_middleware.core.evaluation import Terms, evaluate
+from kp_middleware.asked import LONG, said_in
+from kp_middleware.core.endings import Ending, known_success
+from kp_middleware.core.evaluation import Run, Terms, Verdict, evaluate
 from kp_middleware.core.formula import Shape
-from kp_middleware.core.gates import Gate, gate_of
-from kp_middleware.embedding import Embedder, Scorer, Vector, VectorCache, embed_beginning
+from kp_middleware.core.gates import DailyLimit, Gate, Threshold, gate_of
+from kp_middleware.embedding import Embedded, Embedder, Scorer, Vector, VectorCache
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.estimate import Features, features
 from kp_middleware.export import OwnExporter
+from kp_middleware.instants import instant
 from kp_middleware.outcomes import LIKELY
 from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.pipeline._estimating import Estimating, kind_of
+from kp_middleware.pipeline._endings import Estimating, JudgeNotReadyError, Judging, kind_of
 from kp_middleware.pipeline._intake import Intake
-from kp_middleware.pipeline._judging import JudgeNotReadyError, Judging
-from kp_middleware.pipeline._lifecycle import Retention
-from kp_middleware.pipeline._queue import Feedback, FinishedRun
+from kp_middleware.pipeline._queue import Feedback, FinishedRun, NextRun
 from kp_middleware.pipeline._reevaluate import Reevaluation, WarnOnce
-from kp_middleware.pipeline._sharing import Sharing
 from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
 from kp_middleware.runs import RecordedRun
 from kp_middleware.settings import Settings
-from kp_middleware.storage import PASSING_TROUBLE, Store, StoredEstimate, is_damage
+from kp_middleware.storage import (
+    PASSING_TROUBLE,
+    Asking,
+    SharedRuns,
+    SqliteStore,
+    Store,
+    StoredEstimate,
+    StoredRun,
+    is_damage,
+)
 from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger("kp_middleware")
 
 _EVERY: Final = 100  # runs that stay: one look takes a millisecond
-_luck: Final = random.Random().random  # noqa: S311 - no secret; a program may have seeded the shared one
-_MOMENT_S: Final = 1.0
-_MOST_OF_OURS: Final = 10_000  # beyond, the file still knows of them
-
-
-class NextRun:
-    """Ours first, in their order; then those that others have left.
-
-    What another process has recorded it is about to score itself, and a run that two embed is work
-    in vain. So we come to its runs only when they have waited for a moment under our eyes; where
-    we meet another process all the same, we go on at another place. What waits when we begin may
-    be a dead process's: that we do at once.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        *,
-        luck: Callable[[], float] = _luck,
-        steady: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._luck = luck
-        self._steady = steady
-        self._ours: deque[int] = deque(maxlen=_MOST_OF_OURS)
-        self._looked_s = -math.inf
-        self._seen_until = self._left_until = 0
-        self._from = 0
-
-    def add(self, seqs: Iterable[int]) -> None:
-        """Add runs that this process has just written."""
-        self._ours.extend(seqs)
-
-    def ours(self) -> int | None:
-        """Return the next run of this process that waits, or None."""
-        while self._ours and not self._store.is_recorded(self._ours[0]):
-            self._ours.popleft()
-        return self._ours[0] if self._ours else None
-
-    def oldest(self, *, at_once: bool = False) -> int | None:
-        """Return the next run that waits, or None; ``at_once`` includes others' newest."""
-        self._look(at_once=at_once)
-        ours = self.ours()
-        return self._of_others() if ours is None else ours
-
-    def go_elsewhere(self) -> None:
-        """Continue at a random place: another process has scored this run first."""
-        first = self._store.next_recorded(0, self._left_until)
-        if first is not None:
-            self._from = first + int(self._luck() * (self._left_until - first))
-
-    def in_s(self) -> float:
-        """Return the seconds until there may be a run to score; infinity if none waits."""
-        if self._store.last_recorded() is None:
-            return math.inf
-        return max(0.0, self._looked_s + _MOMENT_S - self._steady())
-
-    def _look(self, *, at_once: bool) -> None:
-        now_s = self._steady()
-        is_first = self._looked_s == -math.inf
-        if now_s < self._looked_s + _MOMENT_S and not at_once:
-            return
-        newest = self._store.last_recorded() or 0
-        self._left_until = newest if is_first or at_once else self._seen_until
-        self._seen_until, self._looked_s = newest, now_s
-
-    def _of_others(self) -> int | None:
-        seq = self._store.next_recorded(self._from, self._left_until)
-        if seq is None and self._from:
-            self._from = 0
-            seq = self._store.next_recorded(0, self._left_until)
-        return seq
-
-
 _ON_NO_TRACE: Final = (
     "feedback was dropped, %s: give it after the run has ended, to a pipeline on the same file;"
     " more are counted, not logged"
@@ -132,14 +64,16 @@ class Stages:
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        self._cache = VectorCache.sharing(
-            store.vectors(), settings.cache_size, ttl_ms=settings.cache_ttl_ms
+        self._cache = VectorCache(
+            settings.cache_size, ttl_ms=settings.cache_ttl_ms, table=store.vectors()
         )
         self._scorer = Scorer(embedder=embedder, cache=self._cache, profiles=settings.profiles)
         self._gate = gate or gate_of(settings)
-        self._embedder = embedder if settings.recall else None
+        self._embedder = embedder
+        self._recalls = settings.recall
         self._withheld = 0
         self._warn_once = WarnOnce()
+        self._warn_of_gate = partial(self._warn_once.warn, "a run stays here, the gate failed")
         policy = privacy.Policy.of(settings)
         self.intake = Intake(store, settings, policy)
         self.dispatch = Dispatch(store, settings, policy, exporter)
@@ -147,8 +81,7 @@ class Stages:
         self._reevaluation = Reevaluation(store, self.dispatch, self._gate)
         self._retention = Retention(store, settings.retention_days)
         self._judging = Judging(on_answer)
-        is_shared = settings.shared is not None
-        self._sharing = Sharing.of(store, settings, self._gate) if is_shared else None
+        self._shared = shared_runs(store) if settings.shared is not None else None
         table = store.estimates() if settings.estimate else None
         self._estimating = None if table is None else Estimating(table, embedder)
 
@@ -177,20 +110,22 @@ class Stages:
 
     def bring_in(self, runs: Iterable[RecordedRun]) -> Iterator[int]:
         """Write runs of other tools in their order and score them; yield how many are done."""
-        written: deque[tuple[int, ReasoningTrace]] = deque()
+        written: deque[tuple[int, ReasoningTrace, Shape]] = deque()
         taken = 0
 
-        def kept() -> Iterator[ReasoningTrace]:
+        def kept() -> Iterator[tuple[ReasoningTrace, str]]:
             nonlocal taken
             for run in runs:
                 taken += 1
                 if one := self.intake.bring_in(run):
-                    written.append(one)
-                    yield one[1]
+                    seq, trace = one
+                    shape, said = _shape_and_said(self._store.stored(seq), trace)
+                    written.append((seq, trace, shape))
+                    yield trace, said if self._recalls else ""
 
-        for vector in self._scorer.embed_many(kept()):
-            seq, trace = written.popleft()
-            self._score(seq, embedded=(trace, vector))
+        for embedded in self._scorer.embed_many_with(kept()):
+            seq, trace, shape = written.popleft()
+            self._score(seq, known=(trace, shape, embedded))
             yield taken - len(written)
         yield taken
 
@@ -218,20 +153,17 @@ class Stages:
         self,
         seq: int,
         *,
-        embedded: tuple[ReasoningTrace, Vector | None] | None = None,
+        known: tuple[ReasoningTrace, Shape, Embedded] | None = None,
     ) -> None:
-        """Score a run that waits, after its judge; ``embedded`` is its document with its vector."""
+        """Score a run that waits, after its judge; ``known`` is what was read and embedded."""
         started = time.perf_counter()
         try:
-            stored = self._store.stored(seq)
-            if embedded is None:
-                trace = ReasoningTrace.model_validate_json(stored.document)
+            if known is None:
+                trace, shape, said = self._read(seq)
                 if self._judging:
                     self._ask_its_judge(seq, trace)
-                embedded = trace, self._embedded(trace)  # slow: outside the transaction
-            shape = Shape(stored.steps, embedded[0].shape.types, stored.tools, stored.recoveries)
-            opening = None if embedded[1] is None else self._opening(stored.said)
-            self._score_and_queue(seq, *embedded, opening, shape, started=started)
+                known = trace, shape, self._embedded(trace, said)  # slow: outside the transaction
+            self._score_and_queue(seq, *known, started=started)
         except (EmbedderNotReadyError, JudgeNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:
@@ -239,12 +171,23 @@ class Stages:
                 raise
             logger.warning("trace %d is kept but cannot be scored", seq, exc_info=True)
             self._store.fail(seq, "not_scored", error)
+        self.next.done(seq)
+
+    def _read(self, seq: int) -> tuple[ReasoningTrace, Shape, str]:
+        """Return the document of a run, the counts of its steps, and what people said in it."""
+        run = self.next.remembered(seq)
+        if run is not None and len(run.trace.task.objective) <= LONG:  # else it may be cut
+            shape = replace(run.shape, types=run.trace.shape.types)
+            return run.trace, shape, said_in(run.trace)
+        stored = self._store.stored(seq)
+        trace = ReasoningTrace.model_validate_json(stored.document)
+        return trace, *_shape_and_said(stored, trace)
 
     def _ask_its_judge(self, seq: int, trace: ReasoningTrace) -> None:
         run = self._store.unsaid(seq)
         if run is None or not self._judging.is_expected(run):
             return
-        told = self._judging.told(run, trace)
+        told = self._judging.told(run, _ended(trace, self._store.ending(seq)))
         if told is not None:
             with self._store.transaction():
                 ending = self._store.ending(seq).extracted(told >= LIKELY, told)
@@ -255,12 +198,12 @@ class Stages:
         self,
         seq: int,
         trace: ReasoningTrace,
-        vector: Vector | None,
-        opening: bytes | None,
         shape: Shape,
+        embedded: Embedded,
         *,
         started: float,
     ) -> None:
+        vector = embedded.of_run
         if vector is not None:
             self._scorer.load()
         own = features(trace)
@@ -269,12 +212,12 @@ class Stages:
             p, estimate = self._estimating.of(seq, kind_of(trace), own, vector)
         try:
             with self._store.transaction():
-                if not self._store.is_recorded(seq):
+                if not self._store.is_recorded(seq, trace.id):
                     self.next.go_elsewhere()  # another process was first
                     return
                 ending = self._ending(seq, own, p, estimate)
                 p_success = ending.p_success(p)
-                trace = trace.ended(success=ending.success, confidence=ending.confidence)
+                trace = _ended(trace, ending)
                 run = replace(
                     self._scorer.compare(trace, vector, shape),
                     p_success=p_success,
@@ -288,17 +231,17 @@ class Stages:
                     metadata.visibility, ending, metadata.created_at
                 )
                 took_ms = (time.perf_counter() - started) * 1000
-                self._save_opening(seq, opening)
-                if self._sharing is not None and self._sharing.asks(trace, evaluation.verdict):
-                    self._sharing.ask(seq, trace.id, run, took_ms)
+                self._save_opening(seq, embedded.opening)
+                if self._asks_all_hosts(trace, evaluation.verdict):
+                    self._ask_all_hosts(seq, trace.id, run, took_ms)
                     return
                 leaves = evaluation.verdict.decision == "forward"
                 if leaves and blocking_reason is not None:
                     leaves, verdict = False, evaluation.verdict.staying(blocking_reason)
                     evaluation = evaluation._replace(verdict=verdict)
                 self._store.save_evaluation(seq, evaluation, took_ms=took_ms, p_success=p_success)
-                if self._sharing is not None:
-                    self._sharing.mark(seq, trace)
+                if self._shared is not None:
+                    self._shared.mark(seq, stays=metadata.visibility == "private")
         except BaseException:
             self._cache.reload()  # what it remembers of this run was rolled back
             raise
@@ -306,6 +249,26 @@ class Stages:
             self._warn_of_withheld()
         if leaves:
             self.dispatch.queue(seq, trace, evaluation.score.value)
+
+    def _asks_all_hosts(self, trace: ReasoningTrace, verdict: Verdict) -> bool:
+        """Return whether a run is decided on by another thread, where all hosts are known.
+
+        What a fixed threshold withholds here it would withhold with all that others know: novelty
+        only falls. So only what would clear asks, and all runs where a share or another gate
+        decides.
+        """
+        if self._shared is None or trace.metadata.visibility == "private":
+            return False
+        gate = self._gate
+        is_fixed = isinstance(gate, Threshold) or (isinstance(gate, DailyLimit) and not gate.last)
+        return not is_fixed or verdict.decision == "forward"
+
+    def _ask_all_hosts(self, seq: int, trace_id: str, run: Run, took_ms: float) -> None:
+        assert self._shared is not None  # noqa: S101 - it asks
+        id_, similarity = (None, None) if run.nearest is None else run.nearest
+        self._shared.ask(
+            Asking(seq, trace_id, 0, id_, similarity, run.embedder, run.p_success, took_ms)
+        )
 
     def _warn_of_withheld(self) -> None:
         """Warn now and then if no recent run of the file has cleared the gate."""
@@ -315,9 +278,9 @@ class Stages:
         if (words := self._store.forwarding_warning(time.time())) is not None:
             logger.warning("nothing leaves: %s", words)
 
-    def _save_opening(self, seq: int, opening: bytes | None) -> None:
-        if opening is not None and self._embedder is not None:
-            self._store.save_opening(seq, self._embedder.name, opening)
+    def _save_opening(self, seq: int, vector: Vector | None) -> None:
+        if vector is not None and self._embedder is not None:
+            self._store.save_opening(seq, self._embedder.name, packed(vector))
 
     def _ending(
         self, seq: int, own: Features, p: float | None, estimate: StoredEstimate | None
@@ -339,27 +302,71 @@ class Stages:
             if shield.count("feedback on no trace"):
                 logger.warning(_ON_NO_TRACE, error)
 
-    def _embedded(self, trace: ReasoningTrace) -> Vector | None:
-        """Return the embedding, or None if the embedder fails; warn once per kind of failure."""
+    def _embedded(self, trace: ReasoningTrace, said: str) -> Embedded:
+        """Return the embeddings, none if the embedder fails; warn once per kind of failure."""
         try:
-            return self._scorer.embed(trace)
+            return self._scorer.embed_with(trace, said if self._recalls else "")
         except (EmbedderNotReadyError, *PASSING_TROUBLE):
             raise
         except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
             self._warn_once.warn("novelty is 0.5, the embedder failed", error)
-            return None
+            return Embedded()
 
-    def _opening(self, said: str) -> bytes | None:
-        """Return the vectors of the beginning of what people said, to recall the run by."""
-        if self._embedder is None or not said.strip():
-            return None
-        try:
-            opening, first_line = openings(said)
-            vectors = embed_beginning(opening, len(first_line), self._embedder)
-            return b"".join(packed(self._cache.unit(vector)) for vector in vectors)
-        except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
-            self._warn_once.warn("a run is recalled by its words alone, the embedder failed", error)
-            return None
 
-    def _warn_of_gate(self, error: BaseException) -> None:
-        self._warn_once.warn("a run stays here, the gate failed", error)
+def _shape_and_said(stored: StoredRun, trace: ReasoningTrace) -> tuple[Shape, str]:
+    shape = Shape(stored.steps, trace.shape.types, stored.tools, stored.recoveries)
+    return shape, stored.said
+
+
+def _ended(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:
+    """Return a document with its ending as the file has it, which says if success is assumed."""
+    is_assumed = known_success(ending.success, ending.success_source) is None
+    trace = trace.ended(success=ending.success, confidence=ending.confidence)
+    source = {"success_source": "assumed" if is_assumed else None}
+    return trace.model_copy(update={"metadata": trace.metadata.model_copy(update=source)})
+
+
+_HOUR_S: Final = 3600.0
+_DAY_S: Final = 86_400.0
+
+
+class Retention:
+    """Removes traces that are too old, once an hour.
+
+    A clock that jumps forward while we run makes nothing older than a day more than it is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        days: float | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._days = days
+        self._clock = clock
+        self._steady = steady
+        self._begun_s, self._began_at = steady(), clock()
+        self._next_s = self._begun_s
+
+    def remove_some(self) -> bool:
+        """Remove a few, in one short transaction; False if there is nothing to remove now."""
+        if self._days is None or self._steady() < self._next_s:
+            return False
+        if self._store.prune(instant(max(0.0, self._now() - self._days * _DAY_S))):
+            return True
+        self._next_s = self._steady() + _HOUR_S
+        return False
+
+    def _now(self) -> float:
+        latest = self._began_at + (self._steady() - self._begun_s) + _DAY_S
+        return min(self._clock(), latest)
+
+
+def shared_runs(store: Store) -> SharedRuns:
+    """Return the part of the file that is shared with other hosts; a user's own store raises."""
+    if not isinstance(store, SqliteStore):
+        raise TypeError("shared reads the file: a store of your own has none")
+    return store.shared_runs()

@@ -14,7 +14,7 @@ from kp_middleware.core.gates import Gate
 from kp_middleware.embedding import Embedder
 from kp_middleware.errors import DatabaseError, EmbedderNotReadyError
 from kp_middleware.export import OwnExporter
-from kp_middleware.pipeline._judging import JudgeNotReadyError
+from kp_middleware.pipeline._endings import JudgeNotReadyError
 from kp_middleware.pipeline._lifecycle import start_daemon
 from kp_middleware.pipeline._queue import FinishedRun, RunQueue
 from kp_middleware.pipeline._sending import destination

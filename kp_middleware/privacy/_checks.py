@@ -1,29 +1,37 @@
-"""Checks of the value after a key: a secret, or code, a word or a placeholder?"""
+"""Checks of a value where it stands: beside its name, in a call, an assignment, a sentence."""
 
-import base64
 import re
 from functools import wraps
 
 from kp_middleware.privacy._names import is_name, is_of_password, is_probable, pages, whole_name
-from kp_middleware.privacy._rules import Check, matched_value, value_of, words
-from kp_middleware.privacy._strength import (
+from kp_middleware.privacy._rules import TABLE, Check, matched_value, value_of, words
+from kp_middleware.privacy._values import (
+    alternates_often,
     case_changes,
     describes,
     entropy,
+    has_digits,
+    is_call,
     is_code,
     is_hexadecimal,
+    is_key_of_vendor,
     is_mixed,
     is_passphrase,
+    is_pattern,
     is_plain,
+    is_sign_of_model,
     is_stand_in,
     is_strong,
+    is_strong_mix,
+    is_strong_or_phrase,
+    is_strong_text,
+    is_title,
     is_type_name,
+    is_usual,
     is_usual_word,
     is_wordy,
-    looks_random,
 )
 
-_COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
 _NAME_BEFORE = re.compile(
     r"""([A-Za-z][\w.-]{0,40}+)(?:\\{0,7}["'`]|\*{1,2})?\]?\s{0,4}[:=]?\Z""", re.ASCII
 )
@@ -37,37 +45,72 @@ _NAME_OF_HASH = re.compile(
 )
 _SETS = re.compile(r"(?i)(?<![A-Za-z])(?:set|with)\w{0,24}\Z")
 _ASKED = re.compile(r"(?i)(?:get|fetch|read|load|find|has|delete|the|no|any)[ _]?[\w.-]{0,30}\Z")
-_ASKS = re.compile(r"(?i)[\w.-]*(?:pass(?:word|wd)?|pwd|secret|token|your)[\w.-]*")
 _LISTED_BEFORE = re.compile(r"""["']\s{0,4},\s{0,8}["'][\w.-]{0,40}\Z""")
 _CODE_AFTER = re.compile(r"[a-z_]{4,}[)\]}]{1,3}[\[.(]")
-_OF_ACCOUNT = frozenset(
-    words(
-        "user|username|user_name|login|email|account|role|type|kind|name|provider|region|"
-        "zone|host|hostname|port|url|endpoint|database|db|dbname|project|scope|scopes|"
-        "expires|expiry|status"
-    )
-)
 _ESCAPED = re.compile(r"\\f[A-Z]")
+_NEXT_KEY = re.compile(r"\s{0,4}:(?!/)")
+_CONDITION = re.compile(
+    r"\b(?:if|elif|while|for|with|unless|when|case|in|not|and|or|class|def) [^\n]*\Z"
+)
+_OPENED = re.compile(r"(?<![\w)\]}\"'`])([\"'`])[\w -]*\Z")
+_GOES_ON = re.compile(r"[\s,;:.)\]}+%]")
+_FLAG_BEFORE = re.compile(r"(?<![\w-])(?:--?(?:[A-Za-z]{1,12}-){0,3}|/)\Z")
+_FONT = re.compile(r"[BIRP](?:\W.*|[A-Z_]+|string)?")  # of a manual page
+_SEGMENTS = re.compile(r"[,;)\]}&|<>\"'`]")
+_IDENTIFIER = re.compile(r"[^\W\d]+|[$][A-Za-z_]*")
+_HUMPS = re.compile(r"_?[A-Z]+[a-z]+\d?[A-Z]")
+_TYPE_ENDS = re.compile(r"\s{0,2}[,)|=\]?;]|\s{0,2}\Z|\[|\n")
+_WORDS_FOLLOW = re.compile(r"[,.]?(?: (?:[^\W\d_]|['(),.-]){1,30}){1,3}(?=\s|\Z)")
+_OF_SECRETS = re.compile(r"(?i)pass|pw|cred|secret|token|key|auth|prompt|input|value|default")
+_ENV = re.compile(r"[A-Z0-9_]+")
+_LINE_BEFORE = re.compile(
+    r"\s*(?:-\s+)?(?:export\s+|ENV\s+|ARG\s+|SET\s+|set\s+|setx?\s+)?[\w.-]*\Z"
+)
+_NEXT = re.compile(r"[;&,]\w{2,40}=")
+_FIELD_BEFORE = re.compile(r"[\w.]=\S{0,80}[ \t]{1,4}[\w.-]*\Z")
+_MAKES = re.compile(
+    r"(?i:|new|str|string|(?:secret|protected)?(?:str|string|bytes)|secret|bytes?|buffer|strdup|some|just|of"
+    r"|optional|from\w{0,12}|to\w{0,12}|quote\w{0,6}|(?:encode|utf)\w{0,16}|getbytes|text|literal|plain\w*|raw)\Z"
+)
+_KIND = re.compile(r"(?:^|\n)[ \t]{0,4}kind:[ \t]{0,4}[\"']?[Ss]ecret\b")
+_VENDORS = dict.fromkeys(words(TABLE["words"]["VENDORS"]))
+_VENDOR = re.compile("|".join(_VENDORS), re.IGNORECASE)
+_TELLS = re.compile(
+    r"key|token|tkn|secret|pass|pw|pat\b|auth|cred|cert|api|access|login|license|sign|bearer|reporter_?id",
+    re.IGNORECASE,
+)
+_OTHER = re.compile(
+    r"(?:(?i:hash|digest|sha\d*|md5|version|ver|commit|rev|release|build|image|tag|url|uri|host|domain|name"
+    r"|user|e?mail|path|file|dir|region|zone|type|model|cursor|checksum|fingerprint|public[_-]?key)"
+    r"|(?i:(?<![A-Za-z])(?<!access_)(?<!access-)(?<!reporter_)ids?)|(?<=[a-z])(?<!ccess)I[dD]s?)\Z"
+)
+_VERSION_BEFORE = re.compile(
+    r"(?i:\b(?:version|ver|v|release|firmware|build|driver|assembly|revision|rev|section|chapter"
+    r"|clause|figure|table|oid))[\s:=\"'\\v]{0,6}\Z|(?:==|>=|<=|~=|\^)\s?v?\Z|\b[A-Z][A-Za-z]{2,20}/\Z"
+)
+_ROUTE_BEFORE = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|route|endpoint)\s[\"']?\Z")
+_FILE_AT_SCALE = re.compile(r"[^@]+@\dx?\.\w+", re.IGNORECASE)
 
 
-def is_counter(name: str) -> bool:
-    """Return whether a name is that of a number, even below a secret's name."""
-    return _COUNTER.search(name.lower()) is not None
+def _before(match: re.Match[str], size: int, group: str | int = 0) -> str:
+    start = match.start(group)
+    return match.string[max(0, start - size) : start]
 
 
-def is_of_account(name: str, value: str) -> bool:
-    """Return whether a field beside a password only describes the account."""
-    return name.lower() in _OF_ACCOUNT and not is_strong(value)
+def _line_before(match: re.Match[str]) -> str:
+    """Return what stands before the name in its line, or in a text that has none near."""
+    at = match.start("name")
+    return match.string[match.string.rfind("\n", max(0, at - 200), at) + 1 : at]
 
 
-def is_usual(value: str) -> bool:
-    """Return whether a value is a word of schemas or a placeholder."""
-    return is_usual_word(value) or is_stand_in(value)
+def _sign(match: re.Match[str]) -> str:
+    """Return what stands between name and value."""
+    return match.string[match.end("name") : matched_value(match)[0]]
 
 
-def whole(match: re.Match[str]) -> str:
+def _whole(match: re.Match[str]) -> str:
     """Return the whole identifier around the ``name`` group of a match."""
-    return whole_name(match.string, match.start("name"), match.end("name"))
+    return whole_name(match.string, *match.span("name"))
 
 
 def named(check: Check) -> Check:
@@ -76,20 +119,15 @@ def named(check: Check) -> Check:
     @wraps(check)
     def checked(match: re.Match[str]) -> bool:
         at = match.span("name")
-        return is_name(match.string, *at) and not pages(whole(match)) and check(match)
+        return is_name(match.string, *at) and not pages(_whole(match)) and check(match)
 
     return checked
-
-
-def is_no_code(match: re.Match[str]) -> bool:
-    value = value_of(match)
-    return not (is_code(value) or is_stand_in(value) or describes(value))
 
 
 def is_told(match: re.Match[str]) -> bool:
     """Return whether a value in prose, where any word may follow, is no dictionary word."""
     value = value_of(match).rstrip(".,:;!?)\"'")
-    if not (value.isascii() or any(map(_is_sign, value))):
+    if not any(sign.isascii() and not sign.isalpha() for sign in value) and not value.isascii():
         return False  # a word of another language
     if len(value) < 4 or (value.isdecimal() and "pass" not in match[0].lower()):
         return False
@@ -98,11 +136,6 @@ def is_told(match: re.Match[str]) -> bool:
     if _is_quoted(match) and "name" in match.re.groupindex and is_of_password(match["name"]):
         return is_argument(match) and " " not in value
     return is_argument(match) and not (is_usual(value) or is_wordy(value))
-
-
-def _is_sign(character: str) -> bool:
-    """Return whether a character is an ASCII digit or symbol, as in passwords."""
-    return character.isascii() and not character.isalpha()
 
 
 def is_argument(match: re.Match[str]) -> bool:
@@ -122,52 +155,44 @@ def _is_quoted(match: re.Match[str]) -> bool:
 def is_named_strong(match: re.Match[str]) -> bool:
     """Return whether the value of a probable name is no word, number, path or id."""
     value = value_of(match)
-    if "\n" in match.string[match.end("name") : matched_value(match)[0]]:
+    if "\n" in _sign(match):
         return False
     if value.isdecimal():
-        return 4 <= len(value) <= 12 and whole(match).lower() in {"pin", "otp"}
+        return 4 <= len(value) <= 12 and _whole(match).lower() in {"pin", "otp"}
     if value.startswith("sha") or value.endswith("(") or _CODE_AFTER.match(value):
         return False
-    if is_type_name(value):
-        return False
-    return is_strong(value) and is_probable(whole(match))
+    return not is_type_name(value) and is_strong(value) and is_probable(_whole(match))
 
 
 def is_typed(match: re.Match[str]) -> bool:
     """Return whether ``with password …`` or ``password("…")`` gives a secret."""
-    value, text = value_of(match).strip("`"), match.string
-    if _ASKED.search(text[max(0, match.start("name") - 40) : match.start("name")]):
+    value = value_of(match).strip("`")
+    if _ASKED.search(_before(match, 40, "name")):
         return False
     if is_plain(value.strip("[](){}<>\\&*|.,;:!?")) or "\\" in value:
         return False
     if is_of_password(match["name"]) and len(value) >= 6 and is_told(match):
-        return any(map(str.isdigit, value)) or is_strong(value) or is_passphrase(value)
-    return is_strong(value) and not pages(whole(match))
+        return has_digits(value) or is_strong_or_phrase(value)
+    return is_strong(value) and not pages(_whole(match))
 
 
 def is_called(match: re.Match[str]) -> bool:
     """Return whether ``setPassword("…")`` or ``token("…")`` gives a secret."""
-    before = match.string[max(0, match.start("name") - 24) : match.end("name")]
-    return is_told(match) if _SETS.search(before) else is_typed(match)
+    sets = _SETS.search(_before(match, 24, "name") + match["name"])
+    return is_told(match) if sets else is_typed(match)
 
 
 def is_second(match: re.Match[str]) -> bool:
     """Return whether ``set("password", "…")`` gives a secret, not a list of names."""
-    start = match.start("name")
-    if _LISTED_BEFORE.search(match.string, max(0, start - 60), start):
+    if _LISTED_BEFORE.search(_before(match, 60, "name")):
         return is_strong(value_of(match))
     return is_told(match)
 
 
 def is_cell(match: re.Match[str]) -> bool:
     """Return whether the next cell of a table row is a secret, not an alternative in a regex."""
-    between = match.string[match.end("name") : matched_value(match)[0]]
-    if not any(map(str.isspace, between)):
-        at = match.start("name")
-        line = match.string.rfind("\n", max(0, at - 200), at) + 1
-        if not match.string[line:at].lstrip().startswith("|"):
-            return False
-    return is_told(match)
+    in_table = _line_before(match).lstrip().startswith("|")
+    return (in_table or any(map(str.isspace, _sign(match)))) and is_told(match)
 
 
 def is_line_of_password(match: re.Match[str]) -> bool:
@@ -177,121 +202,237 @@ def is_line_of_password(match: re.Match[str]) -> bool:
 
 def is_whole_line(match: re.Match[str]) -> bool:
     """Return whether the whole line is a value with spaces: ``password: Tr0ub 4dor &3``."""
-    at = match.start("name")
-    start = match.string.rfind("\n", max(0, at - 200), at) + 1
-    if len(match.string[start : match.start("name")].split()) > 1:
-        return False
     first, *others = value_of(match).split()
-    if not is_of_password(match["name"]) or is_usual(first) or is_code(first):
+    if len(_line_before(match).split()) > 1 or not is_of_password(match["name"]):
+        return False
+    if is_usual(first) or is_code(first):
         return False
     return not all(is_plain(word.strip(".,;!?()")) and not word.isdecimal() for word in others)
 
 
 def is_default(match: re.Match[str]) -> bool:
     """Return whether the value is a shell default in braces: ``${PASSWORD:-…}``."""
-    before = match.string[max(0, match.start("name") - 64) : match.start("name")]
+    before = _before(match, 64, "name")
     if not is_argument(match):
         return False
     return before.rpartition("${")[2].replace("_", "").isalnum() or before.endswith("${")
 
 
-def is_filled_in(match: re.Match[str]) -> bool:
-    value = value_of(match)
-    return not (is_stand_in(value) or _ASKS.fullmatch(value))
-
-
-def is_of_router(match: re.Match[str]) -> bool:
-    """Return whether a value in a router's configuration has a digit and is no placeholder."""
-    value = value_of(match)
-    return any(map(str.isdigit, value)) and not is_stand_in(value)
-
-
-def is_user_and_password(match: re.Match[str]) -> bool:
-    """Return whether ``user:password``, or a key as the user, is no template."""
-    user, _, password = value_of(match).partition(":")
-    password = password.strip("\"'")
-    if not password:
-        return is_strong(user)
-    return is_strong(password.strip("{}")) or not (is_stand_in(password) or password.isdecimal())
-
-
-def is_list_of_secrets(match: re.Match[str]) -> bool:
-    return any(is_strong(item.strip("-\"'")) for item in value_of(match).split())
-
-
-def is_strong_value(match: re.Match[str]) -> bool:
-    value = value_of(match)
-    return is_strong(value) or is_passphrase(value)
-
-
-def is_mixed_value(match: re.Match[str]) -> bool:
-    """Return whether the value is strong and has letters and digits, or three kinds of signs."""
-    value = value_of(match)
-    return "\\" not in value and is_strong(value) and is_mixed(value)
-
-
-def is_password_of_flag(match: re.Match[str]) -> bool:
-    """Return whether ``-p …`` gives a password, not a port, a folder or a commit."""
-    return is_mixed_value(match) and not is_hexadecimal(value_of(match))
-
-
-def is_strong_user(match: re.Match[str]) -> bool:
-    return is_strong(value_of(match).partition(":")[2])
-
-
-def is_of_kubernetes(match: re.Match[str]) -> bool:
-    """Return whether the value is base64 of a text, as in a Kubernetes Secret."""
-    value = value_of(match)
-    try:
-        decoded = base64.b64decode(value, validate=True).decode()
-    except ValueError:
-        return False
-    return not value.isdecimal() and all(sign.isprintable() or sign.isspace() for sign in decoded)
-
-
 def is_opaque(match: re.Match[str]) -> bool:
     """Return whether the value after any name looks random and is no hash or id."""
     value = value_of(match)
-    before = match.string[max(0, match.start() - 48) : match.start()]
-    named = _NAME_BEFORE.search(before)
+    named = _NAME_BEFORE.search(_before(match, 48))
     if named is None or _NAME_OF_HASH.search(named[1]) or _NOT_SECRET.match(value):
         return False
-    return not pages(named[1]) and looks_random(value)
+    return not pages(named[1]) and alternates_often(value)
 
 
 def is_token(match: re.Match[str]) -> bool:
     """Return whether the value of a doubtful name is random, and not hexadecimal."""
-    value, name = value_of(match), whole(match)
+    value, name = value_of(match), _whole(match)
     if is_hexadecimal(value) or _NOT_SECRET.match(value) or "(" in value:
         return False
     if name.lower() != "key" and not is_probable(name):
         return False
-    mixed = not value.isdecimal() and _has_digits(value, 3) and entropy(value) > 3
-    return mixed or looks_random(value) or case_changes(value) >= 0.38 * len(value)
+    mixed = not value.isdecimal() and has_digits(value, 3) and entropy(value) > 3
+    return mixed or alternates_often(value) or case_changes(value) >= 0.38 * len(value)
 
 
-def is_unlike_words(match: re.Match[str]) -> bool:
-    value = value_of(match)
-    return _has_digits(value, 1) or case_changes(value) >= 3
-
-
-def is_random(match: re.Match[str]) -> bool:
-    """Return whether the value has two digits or many case changes, and varied characters."""
-    value = value_of(match)
-    varied = len(set(value[-12:])) > 3
-    return varied and (_has_digits(value, 2) or case_changes(value) >= 6)
-
-
-def is_credential(match: re.Match[str]) -> bool:
-    """Return whether the value after ``Bearer`` or the like is no word or placeholder."""
-    value = value_of(match)
-    words = value.split()
-    if is_stand_in(value) or (
-        len(words) > 1 and all(is_wordy(word.strip(".,:;!?()")) for word in words)
+def is_given(match: re.Match[str]) -> bool:
+    """Return whether the value of a secret's name is no code, word or placeholder."""
+    text, (start, end) = match.string, matched_value(match)
+    value, sign, name = text[start:end], _sign(match), _whole(match)
+    is_bare = match["value_bare"] is not None
+    if is_bare and is_usual_word(value.rstrip(".:")):
+        return False
+    if is_stand_in(value) or describes(value) or text.startswith("...", end):
+        return False
+    if pages(name) or _is_of_model(match, name, value) or _is_working_folder(name, value):
+        return False
+    if "\n" in sign and (  # a docstring, or the line after a condition
+        match["value_triple"]
+        or match["value_three"]
+        or _CONDITION.search(_before(match, 48, "name"))
     ):
         return False
-    return is_passphrase(value) or not is_wordy(value)
+    check = _is_bare_value if is_bare else _is_quoted_value
+    return check(match, value, name, sign)
 
 
-def _has_digits(value: str, least: int) -> bool:
-    return sum(map(str.isdigit, value)) >= least
+def _is_working_folder(name: str, value: str) -> bool:
+    """Return whether the value is a shell's own variable: ``PWD=/srv/app``."""
+    return name in {"PWD", "OLDPWD"} and value.startswith(("/", "~"))
+
+
+def is_flag(match: re.Match[str]) -> bool:
+    """Return whether the value of a command-line flag ``--name`` passes `is_given`."""
+    if _FLAG_BEFORE.search(_before(match, 48)) is None or _FONT.fullmatch(value_of(match)):
+        return False
+    return is_given(match)
+
+
+def _is_of_model(match: re.Match[str], name: str, value: str) -> bool:
+    """Return whether a token is a language model's: ``{"token": "Yes", "logprob": -0.1}``."""
+    if name.lower() not in {"token", "tokens"} or not is_sign_of_model(value):
+        return False
+    around = match.string[max(0, match.start() - 200) : match.end() + 200]
+    return is_usual_word(value.strip()) or "prob" in around
+
+
+def _is_quoted_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:
+    is_compared = "==" in sign or "!=" in sign
+    if is_of_password(name) or (is_compared and "secret" in name.lower()):
+        if is_compared:
+            return True
+    elif is_compared or is_title(value):
+        return is_strong_or_phrase(value)
+    if _NEXT_KEY.match(match.string, match.end()):
+        return False
+    opened = _OPENED.search(_before(match, 40, "name"))  # as in ``input('Password: ', x)``
+    in_one_quote = opened and opened[1] == sign[-1:] and sign[0] not in "'\"`\\"
+    return not (in_one_quote and _GOES_ON.match(value))
+
+
+def _is_bare_value(match: re.Match[str], value: str, name: str, sign: str) -> bool:
+    if value.isdecimal() and len(value) < 4 and sign[:1] in {'"', "'"}:
+        return False  # a count: ``"token": 12``
+    own = match["name"].strip("_").lower()
+    if sign == "=" and _ENV.fullmatch(name) and value[0] not in "[{(":
+        return not (is_usual(value) or is_call(value) or value.lower() == own)
+    first = _SEGMENTS.split(value, maxsplit=1)[0]
+    if _is_no_value(value.rstrip(".:"), own, name) or (
+        len(first) > 2
+        and first[0] not in ":$%{<"
+        and first[-1] != ":"
+        and _is_no_value(first, own, name)
+    ):
+        return False
+    if value[0] == "(" and is_of_password(name) and " " not in sign:
+        return True
+    if "==" in sign or "!=" in sign or value[0] in "[{(" or "\n" in sign:
+        return is_strong(value) and not is_wordy(value.strip("[{()}]"))
+    if ":" in sign and _is_described(match, value, name):
+        return False
+    return not _is_variable(value, name, sign)
+
+
+def _is_no_value(value: str, own: str, name: str) -> bool:
+    value = value.lstrip("&*")
+    if is_usual(value) or is_code(value) or value.strip("_").lower() in {own, name.lower()}:
+        return True
+    return value.endswith((".value", ".type", ".text", ".string"))
+
+
+def _is_described(match: re.Match[str], value: str, name: str) -> bool:
+    """Return whether a type or words follow: ``api_key: MyKeyType``, ``api_key: API key for …``."""
+    text, end = match.string, match.end("value_bare")
+    value = value.lstrip("&*")
+    if is_type_name(value) and _TYPE_ENDS.match(text, end):
+        return _HUMPS.match(value) is not None or text[end : end + 1] != "\n"
+    bare = value.strip("(.,'&*")
+    if not (_IDENTIFIER.fullmatch(bare) and is_plain(bare)):
+        return False
+    if _WORDS_FOLLOW.match(text, end):
+        return True
+    return bare.isascii() and not (is_of_password(name) or value.islower())
+
+
+def _is_variable(value: str, name: str, sign: str) -> bool:
+    """Return whether a value is a variable: ``token = value_str``, ``passwd = password_mgr``."""
+    if ":" in sign or not (value.isascii() and _IDENTIFIER.fullmatch(value) and is_plain(value)):
+        return False
+    if " " not in sign:
+        return "_" in value and "pass" in value.lower()
+    return not is_of_password(name) or _OF_SECRETS.search(value) is not None
+
+
+def is_rest_of_line(match: re.Match[str]) -> bool:
+    """Return whether all up to the end of the line, or to a log's next field, is the value."""
+    value, name = value_of(match), _whole(match)
+    before = _FIELD_BEFORE.search if match["next"] else _LINE_BEFORE.match
+    if not before(_line_before(match)) or is_usual(value) or _NEXT.search(value):
+        return False
+    if value.strip("_").lower() in {match["name"].lower(), name.lower()}:
+        return False
+    if _is_working_folder(name, value) or not (is_of_password(name) or is_probable(name)):
+        return False
+    if match["sign"] == "=" and _ENV.fullmatch(name):
+        return not is_call(value)
+    return is_strong(value) and is_mixed(value)
+
+
+def is_compared(match: re.Match[str]) -> bool:
+    """Return whether the value with which a secret is compared is no word and no pattern."""
+    value = value_of(match)
+    if is_of_password(match["name"]) and not is_pattern(value):
+        return is_argument(match) and " " not in value
+    return is_strong_text(value)
+
+
+def is_built(match: re.Match[str]) -> bool:
+    """Return whether an expression that makes a secret holds it, not the name of it."""
+    value, code = value_of(match), match["code"].strip()
+    made = re.split(r"\W", code.rstrip("([{").rstrip())[-1]
+    if code[-1:] in {"(", "[", "{"} and _MAKES.match(made) and is_of_password(match["name"]):
+        return not (is_usual(value) or describes(value) or is_wordy(value) or is_pattern(value))
+    return is_strong_text(value)
+
+
+def is_named_after(match: re.Match[str]) -> bool:
+    """Return whether ``… as the password`` follows a value that is no word and no code."""
+    value = value_of(match)
+    if "(" in value or " for " in match[0] or "log" in match[0][len(value) :]:
+        return is_strong_mix(value)
+    return is_told(match)
+
+
+def is_of_a_secret(match: re.Match[str]) -> bool:
+    """Return whether the same manifest is of a Kubernetes Secret."""
+    before = _before(match, 2000).rpartition("\n---")[2]
+    after = match.string[match.end() : match.end() + 2000].partition("---")[0]
+    return _KIND.search(before + after) is not None and "{{" not in match["value"]
+
+
+def is_issued_by_vendor(match: re.Match[str]) -> bool:
+    """Return whether a vendor's name is followed by a key, not by a word or another value."""
+    name, value = match["name"].strip(), value_of(match)
+    if not _names_a_vendor(match) or _OTHER.search(name):
+        return False
+    alone = name.lower() in _VENDORS
+    told = alone or _TELLS.search(name) is not None
+    return is_key_of_vendor(value, alone=alone, told=told)
+
+
+def _names_a_vendor(match: re.Match[str]) -> bool:
+    """Return whether a vendor's name begins a word or a part of one: ``MY_PLAID``, ``myPlaid``."""
+    known = _VENDOR.match(match["name"])
+    if known is None:
+        return False
+    vendor, before = known[0], _before(match, 1)
+    begins = not before.isalpha() or (before.islower() and vendor[0].isupper())
+    return begins and not (vendor[0].islower() and vendor[-1].isupper())
+
+
+def is_address(match: re.Match[str]) -> bool:
+    """Return whether it is an e-mail address, not ``git@host:path`` or ``icon@2x.png``."""
+    following = match.string[match.end() : match.end() + 1]
+    cloned = value_of(match).lower().startswith(("git@", "hg@", "svn@")) and following in {":", "/"}
+    return not cloned and not _FILE_AT_SCALE.fullmatch(value_of(match))
+
+
+def is_host(match: re.Match[str]) -> bool:
+    """Return whether it is a host's IPv4 address, not a netmask, loopback or version."""
+    octets = [int(octet) for octet in match["octets"].split(".")]
+    is_one = max(octets) < 256 and octets[0] not in {0, 127, 255}
+    return is_one and not _VERSION_BEFORE.search(_before(match, 24))
+
+
+def is_hardware(match: re.Match[str]) -> bool:
+    """Return whether it is a MAC address, not all one digit, nor hyphenated decimal pairs."""
+    digits = re.sub(r"[^0-9a-f]", "", value_of(match).lower())
+    return len(set(digits)) > 1 and not ("-" in match[0] and digits.isdecimal())
+
+
+def is_home(match: re.Match[str]) -> bool:
+    """Return whether it is a home path, not a route of a web application."""
+    return not _ROUTE_BEFORE.search(_before(match, 16))

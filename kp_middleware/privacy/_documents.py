@@ -11,8 +11,7 @@ from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._plugins import document
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rules import words
-from kp_middleware.privacy._ruleset import ruleset
-from kp_middleware.privacy._scanner import Findings, Found, Numbers
+from kp_middleware.privacy._scanner import Findings, Found
 from kp_middleware.privacy._walk import Kept, Walk, unique
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def fail_closed() -> Iterator[None]:
 
 
 _STAYS: Kept = {}
-KEPT: Kept = {
+_KEPT: Kept = {
     "@context": _STAYS,
     "@type": _STAYS,
     "steps": {"[]": dict.fromkeys(("step_id", "type", "latency_ms"), _STAYS)},
@@ -48,12 +47,7 @@ _NO_POLICY = Policy()
 
 @dataclass(frozen=True, slots=True)
 class RedactedTrace(Findings):
-    """A redacted trace, validated again.
-
-    Attributes:
-        trace: With placeholders such as ``[REDACTED:email]``.
-        found: What they stand for, by path.
-    """
+    """A redacted trace, validated again, and what its placeholders stand for, by path."""
 
     trace: "ReasoningTrace"
     found: tuple[Found, ...]
@@ -61,11 +55,9 @@ class RedactedTrace(Findings):
 
 @dataclass(frozen=True, slots=True)
 class RedactedValue(Findings):
-    """A redacted structure, of the same shape.
+    """A redacted structure of the same shape, and what its placeholders stand for, by path.
 
-    Attributes:
-        value: With placeholders such as ``[REDACTED:email]``; one can stand for a number.
-        found: What they stand for, by path.
+    A placeholder such as ``[REDACTED:email]`` can stand for a number, too.
     """
 
     value: Any
@@ -88,9 +80,8 @@ def redact_trace(
         RedactionError: If the rest may not be clean and valid: do not share it.
     """
     with fail_closed():
-        walk = _walk(trace, level, policy, known, kept=KEPT)
-        document = walk.clean(trace.model_dump(mode="json"))
-        return _redacted(trace, walk.spread(document), walk)
+        walk = Walk(trace, level, policy, known, kept=_KEPT)
+        return _validated(trace, walk.spread(walk.clean(trace.model_dump(mode="json"))), walk)
 
 
 def spread_in_trace(
@@ -98,8 +89,8 @@ def spread_in_trace(
 ) -> RedactedTrace:
     """Redact secrets learned later from a redacted trace. Raises as `redact_trace`."""
     with fail_closed():
-        walk = _walk(trace, level, policy, known, kept=KEPT)
-        return _redacted(trace, walk.spread(trace.model_dump(mode="json")), walk)
+        walk = Walk(trace, level, policy, known, kept=_KEPT)
+        return _validated(trace, walk.spread(trace.model_dump(mode="json")), walk)
 
 
 def redact_jsonable(
@@ -120,9 +111,8 @@ def redact_jsonable(
     {'user': 'anna', 'password': '[REDACTED:password]'}
     """
     with fail_closed():
-        walk = _walk(value, level, policy, known)
-        cleaned = walk.spread(walk.clean(value))
-    return RedactedValue(cleaned, tuple(walk.found))
+        walk = Walk(value, level, policy, known)
+        return RedactedValue(walk.spread(walk.clean(value)), tuple(walk.found))
 
 
 def spread_in_jsonable(
@@ -130,11 +120,11 @@ def spread_in_jsonable(
 ) -> RedactedValue:
     """Redact secrets learned later from a redacted structure. Raises as `redact_jsonable`."""
     with fail_closed():
-        walk = _walk(value, level, policy, known)
+        walk = Walk(value, level, policy, known)
         return RedactedValue(walk.spread(value), tuple(walk.found))
 
 
-def _redacted(trace: "ReasoningTrace", document: object, walk: Walk) -> RedactedTrace:
+def _validated(trace: "ReasoningTrace", document: object, walk: Walk) -> RedactedTrace:
     from pydantic import ValidationError
 
     if not walk.found:
@@ -145,19 +135,6 @@ def _redacted(trace: "ReasoningTrace", document: object, walk: Walk) -> Redacted
         where = ".".join(str(part) for part in problem.errors()[0]["loc"])
         raise RedactionError("invalid_after_redaction", where) from None
     return RedactedTrace(cleaned, tuple(walk.found))
-
-
-def _walk(
-    value: object,
-    level: "PrivacyLevel",
-    policy: Policy,
-    known: KnownSecrets | None,
-    *,
-    kept: Kept | None = None,
-) -> Walk:
-    numbers = Numbers.after(value) if policy.numbered else None
-    known = KnownSecrets() if known is None else known
-    return Walk(ruleset(level, policy), kept=kept, numbers=numbers, known=known)
 
 
 def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLICY) -> None:
@@ -175,14 +152,12 @@ def check_clean(body: bytes, *, level: "PrivacyLevel", policy: Policy = _NO_POLI
     except (ValueError, RecursionError):
         raise RedactionError("invalid_after_redaction") from None  # the cause quotes the body
     with fail_closed():
-        _look_through(document, Walk(ruleset(level, policy.built_in())))
-        if policy != policy.built_in():
-            _look_through(document, Walk(ruleset(level, policy), kept=KEPT))
-
-
-def _look_through(document: object, walk: Walk) -> None:
-    walk.clean(document)
-    if walk.found:
-        first = walk.found[0]
-        where = f"{first.path} ({first.label}, {first.length} chars)"
-        raise RedactionError("residual_secret", where)
+        for rules, kept in ((policy.built_in(), None), (policy, _KEPT)):
+            if kept and rules == policy.built_in():
+                return
+            walk = Walk(document, level, rules, kept=kept)
+            walk.clean(document)
+            if walk.found:
+                first = walk.found[0]
+                where = f"{first.path} ({first.label}, {first.length} chars)"
+                raise RedactionError("residual_secret", where)

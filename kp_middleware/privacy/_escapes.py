@@ -52,7 +52,7 @@ _DEEP = re.compile(r"(?<!\\)\\{8,}+[\"']")  # a string in a string in a string i
 _LEVELS = re.compile(r"(?P<slash>\\{8})|\\{1,7}(?=[\"'])")
 _MOST_PEELED = 4  # times three levels
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "/": "/"}
-_ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
+_LETTERS |= {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&"}
 
 
 class Reading:
@@ -144,25 +144,17 @@ def _meaning(sign: re.Match[str]) -> str:
             return ""
         case "hidden":
             return HIDDEN
-        case "wide":
-            return (
-                normalize("NFKC", sign[kind]) if sign[kind] > "\uff00" else str(digit(sign[kind]))
-            )
         case "gap":
             return " "
         case "slash":
             return "\\"
         case "quote":
             return sign[kind]
-        case "letter":
+        case "letter" | "entity":
             return _LETTERS.get(sign[kind], " ")
-        case "entity":
-            return _ENTITIES.get(sign[kind], " ")
-        case _:
-            base = {"octal": 8, "decimal": 10}.get(kind, 16)
-            return _printed(int(sign[kind], base))
-
-
-def _printed(code: int) -> str:
-    """Return the character of a code, or a space for surrogates and private use."""
-    return chr(code) if code < 0xD800 or 0xE000 < code < 0x110000 else " "
+        case "wide":
+            wide = sign[kind]
+            return normalize("NFKC", wide) if wide > "\uff00" else str(digit(wide))
+    code = int(sign[kind], {"octal": 8, "decimal": 10}.get(kind, 16))
+    is_printed = code < 0xD800 or 0xE000 < code < 0x110000  # not surrogates nor private use
+    return chr(code) if is_printed else " "

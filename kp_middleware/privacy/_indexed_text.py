@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from string import digits
 
 from kp_middleware.privacy._escapes import ESCAPING, HIDDEN
 from kp_middleware.privacy._names import NAMING
-from kp_middleware.privacy._rules import LONG, Rule
+from kp_middleware.privacy._rules import LONG, Rule, compiled
 
 _RUNS = {
     "0": re.compile(r"(?<!\d)\d(?=(?:[^0-9A-Za-z]{0,3}\d){5})", re.ASCII),
@@ -42,7 +41,7 @@ class IndexedText:
 
     def __init__(self, text: str, vocabulary: "Vocabulary") -> None:
         self.text = text
-        self.lowered = _lowered(text)
+        self.lowered = "İ".join(map(str.lower, text.split("İ")))  # alone in becoming longer
         self.held = vocabulary.held_by(self.lowered)
         self._places: dict[str, list[int]] = {}
         self._needed: dict[str, bool] = {"LONG": True}
@@ -155,24 +154,9 @@ def in_a_long(piece: str) -> str:
     return f"LONG {piece}"
 
 
-@cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern on first use: all together take some hundredths of a second."""
-    return re.compile(pattern, re.ASCII)
-
-
 def occurrences(word: str, text: str) -> list[int]:
     places, place = [], text.find(word)
     while place != -1:
         places.append(place)
         place = text.find(word, place + 1)
     return places
-
-
-def _lowered(text: str) -> str:
-    lowered = text.lower()
-    if len(lowered) == len(text):
-        return lowered
-    return "".join(
-        small if len(small := character.lower()) == 1 else character for character in text
-    )

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Final
 
-from kp_middleware.privacy._checks import is_usual
 from kp_middleware.privacy._escapes import HIDDEN, plain, plain_readings
 from kp_middleware.privacy._rules import Span
+from kp_middleware.privacy._values import is_usual
 
 LEAST: Final = 8
 """The minimum length in characters; shorter values occur too often by chance."""

@@ -1,11 +1,12 @@
 """Names of fields, variables and settings: those whose value is a secret."""
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final
 
 from kp_middleware.privacy._escapes import PLACEHOLDER, seen
-from kp_middleware.privacy._rules import TABLE, in_any_case, spelled, words
+from kp_middleware.privacy._rules import TABLE, compiled, in_any_case, spelled, words
+from kp_middleware.privacy._values import is_strong
 
 _LISTS: Final = TABLE["names"]
 _OWNERS, _HOLDERS = words(_LISTS["owners"]), words(_LISTS["holders"])
@@ -70,24 +71,26 @@ _PASSWORD = re.compile(r"(?i)pass|pw|psk|phrase|mnemonic|[^\x00-\x7f]|" + "|".jo
     word for word in _LISTS["foreign"] if word.isascii()
 ))  # fmt: skip
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_LONGEST = 48
+_DIVIDER = re.compile(r"[^\w-]")
 _OF_PAGES = frozenset(words(_LISTS["of_pages"]))
 _TOKENS = frozenset(("token", "tokens"))
 _OF_ACCESS = frozenset(("access", "refresh", "auth", "api", "secret", "bearer", "oauth"))
 _OF_NONE = frozenset(words(_LISTS["of_none"]))
+_COUNTER = re.compile(r"(?:tokens|counts?|total|limit|length|size|ttl|expires_(?:in|at)|version)\Z")
+_OF_ACCOUNT = frozenset(
+    words(
+        "user|username|user_name|login|email|account|role|type|kind|name|provider|region|"
+        "zone|host|hostname|port|url|endpoint|database|db|dbname|project|scope|scopes|"
+        "expires|expiry|status"
+    )
+)
 
 
 def whole_name(text: str, start: int, end: int) -> str:
-    first, last = start, end
-    while first > max(0, start - _LONGEST) and _continues(text[first - 1]):
-        first -= 1
-    while last < min(len(text), end + _LONGEST) and _continues(text[last]):
-        last += 1
-    return text[first:last]
-
-
-def _continues(character: str) -> bool:
-    return character.isalnum() or character in "_-"
+    """Return the identifier around a part of it, of at most 48 characters more on each side."""
+    before = _DIVIDER.split(text[max(0, start - 48) : start])[-1]
+    after = _DIVIDER.split(text[end : end + 48], maxsplit=1)[0]
+    return f"{before}{text[start:end]}{after}"
 
 
 @lru_cache(1024)
@@ -101,21 +104,14 @@ def pages(name: str) -> bool:
     if "token" not in name.lower():
         return False
     parts = parts_of(name)
-    return (
-        not parts.isdisjoint(_TOKENS)
-        and not parts.isdisjoint(_OF_PAGES)
-        and parts.isdisjoint(_OF_ACCESS)
-    )
+    is_of_page = bool(parts & _TOKENS) and bool(parts & _OF_PAGES)
+    return is_of_page and parts.isdisjoint(_OF_ACCESS)
 
 
 def is_probable(name: str) -> bool:
     """Return whether no part of the name rules out a secret."""
-    parts = parts_of(name)
-    return (
-        parts.isdisjoint(_OF_NONE)
-        and not pages(name)
-        and name.lower().strip("_0123456789") != "key"
-    )
+    is_key = name.lower().strip("_0123456789") == "key"
+    return not is_key and parts_of(name).isdisjoint(_OF_NONE) and not pages(name)
 
 
 def is_name(text: str, start: int, end: int) -> bool:
@@ -126,12 +122,7 @@ def is_name(text: str, start: int, end: int) -> bool:
 
 @lru_cache(4096)
 def _ends_in_name(text: str, start: int) -> bool:
-    return _name_at_end().search(text, start) is not None
-
-
-@cache
-def _name_at_end() -> re.Pattern[str]:
-    return re.compile(rf"{NAME}\Z", re.ASCII)
+    return compiled(rf"{NAME}\Z").search(text, start) is not None
 
 
 def is_of_password(name: str) -> bool:
@@ -139,16 +130,24 @@ def is_of_password(name: str) -> bool:
     return _PASSWORD.search(name) is not None
 
 
-@cache
-def _secret_name() -> re.Pattern[str]:
-    short = r"\A(?i:auth|pass|cvv\d?|cvc\d?)"
-    where = "test|testing|qa|uat|local|default|main|current|previous|prod|dev|staging|live|pem|der"
-    return re.compile(
-        rf"(?:{NAME}|{short})(?i:[ _-](?:field|input|(?:text)?box)|[ _-]?(?:{where}))?\Z", re.ASCII
-    )
+_PLACES = "test|testing|qa|uat|local|default|main|current|previous|prod|dev|staging|live|pem|der"
+_SECRET_NAME = (
+    rf"(?:{NAME}|\A(?i:auth|pass|cvv\d?|cvc\d?))"
+    rf"(?i:[ _-](?:field|input|(?:text)?box)|[ _-]?(?:{_PLACES}))?\Z"
+)
 
 
 def names_a_secret(name: str) -> bool:
     """Return whether any value under this name is redacted."""
     name = seen(PLACEHOLDER.sub("|", name))[-120:].rstrip(" :=_-*[]\"'")
-    return _secret_name().search(name) is not None and not pages(name)
+    return compiled(_SECRET_NAME).search(name) is not None and not pages(name)
+
+
+def is_counter(name: str) -> bool:
+    """Return whether a name is that of a number, even below a secret's name."""
+    return _COUNTER.search(name.lower()) is not None
+
+
+def is_of_account(name: str, value: str) -> bool:
+    """Return whether a field beside a password only describes the account."""
+    return name.lower() in _OF_ACCOUNT and not is_strong(value)

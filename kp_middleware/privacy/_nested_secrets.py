@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import accumulate
 from string import ascii_letters, digits
-from typing import NamedTuple
 
-from kp_middleware.privacy._checks import is_counter, is_of_account, is_usual
 from kp_middleware.privacy._escapes import HIDDEN
 from kp_middleware.privacy._indexed_text import IndexedText
+from kp_middleware.privacy._names import is_counter, is_of_account
 from kp_middleware.privacy._rules import Span
-from kp_middleware.privacy._strength import (
+from kp_middleware.privacy._values import (
     describes,
     is_plain,
     is_stand_in,
     is_strong,
+    is_usual,
     is_usual_word,
 )
 
@@ -55,10 +55,8 @@ def spans_below_keys(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
         if opening.start() < reached:
             continue
         key = _KEY_BEFORE.search(text[max(0, opening.start() - _KEY_SIZE) : opening.start()])
-        name = key[1] if key else ""
-        label = label_of(name) if name else ""
-        if label:
-            values = _Values(text, opening.end(), accounts="cred" in name.lower())
+        if key and (label := label_of(key[1])):
+            values = _Values(text, opening.end(), accounts="cred" in key[1].lower())
             reached = values.end
             yield from (Span(start, end, label, "secret") for start, end in values.places)
 
@@ -109,11 +107,9 @@ class _Values:
         return True
 
     def _may_stay(self, value: str) -> bool:
-        if (
-            is_usual(value)
-            or describes(value)
-            or (self._accounts and is_of_account(self._name, value))
-        ):
+        if is_usual(value) or describes(value):
+            return True
+        if self._accounts and is_of_account(self._name, value):
             return True
         return value.replace(".", "").isdecimal() and (len(value) < 4 or is_counter(self._name))
 
@@ -148,30 +144,34 @@ def spans_in_columns(indexed: IndexedText, blanks: Callable[[str], str]) -> Iter
     """Yield the cells of columns for which ``blanks`` returns a label, except words."""
     if not any(name in indexed.lowered for name in _NAMES):
         return
-    if "|" in indexed.text and "--" in indexed.text:
-        yield from _below_headings(indexed.text, _RULED, blanks)
-    if "," in indexed.text or ";" in indexed.text or "\t" in indexed.text:
-        yield from _below_headings(indexed.text, _LISTED, blanks)
-    if "  " in indexed.text:
-        yield from _below_headings(indexed.text, _ALIGNED, blanks)
+    text = indexed.text
+
+    def label_of(name: str) -> str:
+        return blanks(name) if _NAME.fullmatch(name) else ""
+
+    if "|" in text and "--" in text:
+        yield from _below_headings(text, _RULED, "|", label_of)
+    if "," in text or ";" in text or "\t" in text:
+        yield from _below_headings(text, _LISTED, "", label_of)
+    if "  " in text:
+        yield from _below_headings(text, _ALIGNED, "  ", label_of)
     if "insert" in indexed.lowered or "replace" in indexed.lowered:
-        yield from _inserted(indexed.text, blanks)
+        yield from _inserted(text, label_of)
 
 
 def _below_headings(
-    text: str, pattern: re.Pattern[str], blanks: Callable[[str], str]
+    text: str, pattern: re.Pattern[str], divider: str, label_of: Callable[[str], str]
 ) -> Iterator[Span]:
     reached = 0
     for heading in pattern.finditer(text):
         told = heading["heading"]
         if heading.start() < reached or not any(name in told.lower() for name in _NAMES):
             continue
-        sign = {_RULED: "|", _ALIGNED: "  "}.get(pattern) or heading["sign"]
-        names = [cell.strip(" *`\"'") for _, cell in _cells(told, sign)]
-        labels = {at: label for at, name in enumerate(names) if (label := _label(name, blanks))}
-        if labels:
+        sign = divider or heading["sign"]
+        labels = [label_of(cell.strip(" *`\"'")) for _, cell in _cells(told, sign)]
+        if any(labels):
             first = text.find("\n", heading.end("heading")) + 1 or len(text)
-            found, reached = _in_rows(text, first, sign, len(names), labels)
+            found, reached = _in_rows(text, first, sign, labels)
             yield from found
 
 
@@ -186,14 +186,8 @@ def _cells(line: str, sign: str) -> Iterator[tuple[int, str]]:
         start += len(cell) + 1
 
 
-def _label(name: str, blanks: Callable[[str], str]) -> str:
-    return blanks(name) if _NAME.fullmatch(name) else ""
-
-
-def _in_rows(
-    text: str, start: int, sign: str, width: int, labels: dict[int, str]
-) -> tuple[list[Span], int]:
-    """Return the findings in the rows of a width below a heading, and where these rows end."""
+def _in_rows(text: str, start: int, sign: str, labels: list[str]) -> tuple[list[Span], int]:
+    """Return the findings in the rows below a heading, and where these rows end."""
     found: list[Span] = []
     for _ in range(_MAX_ROWS):
         end = text.find("\n", start)
@@ -202,35 +196,29 @@ def _in_rows(
             break
         if not _RULE.fullmatch(line):
             cells = [*_cells(line, sign)]
-            if len(cells) != width:
+            if len(cells) != len(labels):
                 break
-            for at, label in labels.items():
-                begin, cell = cells[at]
+            for label, (begin, cell) in zip(labels, cells, strict=True):
                 value = cell.strip(" \t\r*`\"'")
                 doubtful = sign == "  " and not is_strong(value)  # prose may be aligned
-                if not doubtful and not _may_stay(value):
+                if label and not doubtful and not _may_stay(value):
                     place = start + begin + cell.index(value)
                     found.append(Span(place, place + len(value), label, "secret"))
         start += len(line) + 1
     return found, start
 
 
-def _inserted(text: str, blanks: Callable[[str], str]) -> Iterator[Span]:
+def _inserted(text: str, label_of: Callable[[str], str]) -> Iterator[Span]:
     for insert in _INSERT.finditer(text):
-        names = [name.strip(' `"[]\n\t') for name in insert["names"].split(",")]
-        labels = [_label(name, blanks) for name in names]
+        labels = [label_of(name.strip(' `"[]\n\t')) for name in insert["names"].split(",")]
         place, count = insert.end(), 0
         while any(labels) and count < _MAX_ROWS and (row := _ROW.match(text, place)):
-            yield from _of_row(row, labels)
+            for label, cell in zip(labels, _CELL.finditer(row["cells"]), strict=False):
+                kind = cell.lastgroup
+                if label and kind and kind != "bare" and not _may_stay(cell[kind]):
+                    start = row.start("cells")
+                    yield Span(start + cell.start(kind), start + cell.end(kind), label, "secret")
             place, count = row.end(), count + 1
-
-
-def _of_row(row: re.Match[str], labels: list[str]) -> Iterator[Span]:
-    for label, cell in zip(labels, _CELL.finditer(row["cells"]), strict=False):
-        kind = cell.lastgroup
-        if label and kind and kind != "bare" and not _may_stay(cell[kind]):
-            start = row.start("cells")
-            yield Span(start + cell.start(kind), start + cell.end(kind), label, "secret")
 
 
 def _may_stay(value: str) -> bool:
@@ -253,21 +241,13 @@ _ORDINARY = str.maketrans("-_", "+/")
 _BETWEEN = f"\n{HIDDEN}\n"
 
 
-class _Piece(NamedTuple):
-    """A base64 part of a text, with its decoded text."""
-
-    start: int
-    end: int
-    text: str
-
-
 class Decoded:
     """The base64 parts of a text, decoded and joined so that no rule takes two for one."""
 
     def __init__(self, text: str) -> None:
         self._pieces = [*_pieces(text)]
-        self.text = _BETWEEN.join(piece.text for piece in self._pieces)
-        sizes = (len(piece.text) + len(_BETWEEN) for piece in self._pieces)
+        self.text = _BETWEEN.join(said for _, said in self._pieces)
+        sizes = (len(said) + len(_BETWEEN) for _, said in self._pieces)
         self._starts = [*accumulate(sizes, initial=0)]
 
     def origins(self, spans: Iterable[Span]) -> Iterator[Span]:
@@ -275,22 +255,22 @@ class Decoded:
         for span in spans:
             first = bisect_right(self._starts, span.start) - 1
             last = bisect_right(self._starts, span.end - 1)
-            for at, piece in enumerate(self._pieces[first:last], first):
+            for at, ((start, end), _) in enumerate(self._pieces[first:last], first):
                 found = self.text[max(span.start, self._starts[at]) : span.end]
                 if any(map(str.isalnum, found.partition(HIDDEN)[0])):
-                    yield span._replace(start=piece.start, end=piece.end)
+                    yield span._replace(start=start, end=end)
 
 
-def _pieces(text: str) -> Iterator[_Piece]:
-    """Yield the base64 parts of a text: a whole block, a line, or a part of a path."""
+def _pieces(text: str) -> Iterator[tuple[tuple[int, int], str]]:
+    """Yield the places of base64, decoded: a whole block, a line, or a part of a path."""
     for run in _RUN.finditer(text):
         if said := _said(run[0]):
-            yield _Piece(*run.span(), said)
+            yield run.span(), said
             continue
         for line in _LINE.finditer(text, *run.span()):
             for part in [line] if _said(line[0]) else _PART.finditer(text, *line.span()):
                 if said := _said(part[0]):
-                    yield _Piece(*part.span(), said)
+                    yield part.span(), said
 
 
 def _said(encoded: str) -> str:
@@ -319,10 +299,12 @@ _CLOSED_BY = (
 
 
 def spans_at_cuts(indexed: IndexedText) -> Iterator[Span]:
-    if "[cut: " not in indexed.text:
-        return
+    """Yield what stands before each cut, as far as it may be part of a torn value."""
     for mark in _MARK.finditer(indexed.text):
-        size = _size_of_torn(indexed.text[max(0, mark.start() - REACH) : mark.start()])
+        before = indexed.text[max(0, mark.start() - REACH) : mark.start()]
+        whole = before.rstrip(_UNBROKEN)
+        groups = _GROUPS.search(whole[-_LONGEST_GROUPS:])
+        size = len(before) - len(whole) + (len(groups[0]) if groups else 0)
         if size:
             yield Span(mark.start() - size, mark.start(), "cut", "secret")
 
@@ -337,10 +319,3 @@ def readings_of_cut(text: str) -> Iterator[tuple[int, str, str]]:
         for opening, closing in _CLOSED_BY:
             if opening in before:
                 yield start, before, closing
-
-
-def _size_of_torn(before: str) -> int:
-    """Return the number of characters before a cut that may be part of a torn value."""
-    whole = before.rstrip(_UNBROKEN)
-    groups = _GROUPS.search(whole[-_LONGEST_GROUPS:])
-    return len(before) - len(whole) + (len(groups[0]) if groups else 0)

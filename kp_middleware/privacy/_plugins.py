@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kp_middleware.errors import MissingExtraError, RedactionError
 from kp_middleware.patterns import Pattern, compiled
 from kp_middleware.privacy._rules import Group, Span
-from kp_middleware.privacy._strength import entropy
+from kp_middleware.privacy._values import entropy
 
 DOCUMENT_S = 60.0
 """The limit for all engines: about twice what a spaCy model takes for a trace of 1 MiB."""
@@ -78,19 +78,16 @@ class Engine:
         key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
         found = self._known.get(key)
         if found is None:
-            found = self._asked(text)
+            try:
+                found = [*self._found(text)]
+            except TimeoutError:
+                raise RedactionError("timeout", f"{self.name} ({len(text)} chars)") from None
+            except Exception:  # noqa: BLE001  # fail closed, whatever it is
+                raise RedactionError("engine_failed", self.name) from None  # the cause may quote
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[key] = found
         return found
-
-    def _asked(self, text: str) -> list[Span]:
-        try:
-            return [*self._found(text)]
-        except TimeoutError:
-            raise RedactionError("timeout", f"{self.name} ({len(text)} chars)") from None
-        except Exception:  # noqa: BLE001  # fail closed, whatever it is
-            raise RedactionError("engine_failed", self.name) from None  # the cause may quote
 
     def _found(self, text: str) -> Iterator[Span]:
         for place, piece in pieces(text, self._piece_size or max(1, len(text))):

@@ -61,7 +61,7 @@ class Policy:
         if self == Policy():
             return REDACTOR
         added = repr((self, [_version(name) for name in self.engine_names]))
-        return f"{REDACTOR}+{_digest(added.encode())}"
+        return f"{REDACTOR}+{hashlib.sha256(added.encode()).hexdigest()[:12]}"
 
     @property
     def engine_names(self) -> tuple[str, ...]:
@@ -82,10 +82,6 @@ class Policy:
         return replace(self, allow=allow, deny=deny, phone_regions=(), engines=())
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
-
-
 def _version(engine: str) -> str:
     """Return the package version or the file digest of an engine, or an empty string."""
     try:
@@ -98,7 +94,8 @@ def _version(engine: str) -> str:
 def _version_found(engine: str) -> str:
     kind, _, argument = engine.partition(":")
     if kind == "gitleaks":  # its rules are read once, too
-        return _digest(Path(argument).expanduser().read_bytes())
+        content = Path(argument).expanduser().read_bytes()
+        return hashlib.sha256(content).hexdigest()[:12]
     from importlib import metadata  # here: without an engine it is not needed, and slow
 
     packages = [_PACKAGES.get(kind, kind), *filter(None, [argument])]

@@ -1,13 +1,16 @@
-"""All redaction rules, and the name and digest stored with redacted documents."""
+"""All redaction rules, those of ``rules.toml`` and the user's, and the digest of ours."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
 from kp_middleware.errors import MissingExtraError, RedactionError
-from kp_middleware.patterns import Pattern, compiled, is_pattern
+from kp_middleware.patterns import Pattern, is_pattern
+from kp_middleware.patterns import compiled as compiled_pattern
+from kp_middleware.privacy import _checks, _values
 from kp_middleware.privacy._escapes import HIDDEN, PLACEHOLDER, seen
 from kp_middleware.privacy._indexed_text import (
     IndexedText,
@@ -16,8 +19,7 @@ from kp_middleware.privacy._indexed_text import (
     occurrences,
     piece,
 )
-from kp_middleware.privacy._indexed_text import compiled as compiled_rule
-from kp_middleware.privacy._names import NAME_STARTS, names_a_secret
+from kp_middleware.privacy._names import ANY_NAME, NAME, NAME_STARTS, PART_OF_NAME, names_a_secret
 from kp_middleware.privacy._nested_secrets import (
     Decoded,
     readings_of_cut,
@@ -25,13 +27,134 @@ from kp_middleware.privacy._nested_secrets import (
     spans_below_keys,
     spans_in_columns,
 )
-from kp_middleware.privacy._plugins import Engine, engine
-from kp_middleware.privacy._rule_table import RULES
-from kp_middleware.privacy._rules import Group, Rule, Span, matched_value
+from kp_middleware.privacy._plugins import engine
+from kp_middleware.privacy._rules import (
+    TABLE,
+    Check,
+    Group,
+    Rule,
+    Span,
+    compiled,
+    in_any_case,
+    matched_value,
+    spelled,
+    value_of,
+    words,
+)
 
 if TYPE_CHECKING:
     from kp_middleware.privacy._policy import Policy
     from kp_middleware.traces import PrivacyLevel
+
+_FRAGMENT = re.compile(r"<([A-Z][A-Z_0-9]*)(?::([\d,]+))?>")
+_WORDS: Final = {name: spelled(words(text)) for name, text in TABLE["words"].items()}
+_FRAGMENTS: Final = {
+    "NAME": NAME,
+    "ANY_NAME": ANY_NAME,
+    "PART_OF_NAME": PART_OF_NAME,
+    **{name: in_any_case("|".join(listed)) for name, listed in _WORDS.items()},
+}
+
+
+def _expanded(pattern: str) -> str:
+    return _FRAGMENT.sub(lambda of: _filled_in(of[1], *(of[2] or "").split(",")), pattern)
+
+
+def _filled_in(name: str, *arguments: str) -> str:
+    """Return a fragment with its arguments in place of ``$1`` and ``$2``."""
+    fragment = _FRAGMENTS[name]
+    for number, argument in enumerate(arguments, start=1):
+        fragment = fragment.replace(f"${number}", argument)
+    return fragment
+
+
+for _name, _text in TABLE["fragments"].items():
+    _FRAGMENTS[_name] = _expanded(_text)
+
+
+def _rules() -> Iterator[Rule]:
+    """Yield the rules of each row: one, or for a number with a form up to three."""
+    for section in TABLE["section"]:
+        for row in (section | row for row in section["rules"]):
+            check = _check(row.get("check", ""))
+            if "find" in row:
+                yield _found(row, check)
+            if "form" in row:
+                yield from _formed(row, check)
+            if "value" in row:
+                yield _cued(row, None if "form" in row else check)
+
+
+def _check(name: str) -> Check | None:
+    """Return a check of `_checks`, or one of `_values` or python-stdnum, applied to the value."""
+    if not name:
+        return None
+    if name.startswith("stdnum."):
+        return lambda match: _values.is_valid(name, value_of(match))
+    check = vars(_values).get(name)
+    return getattr(_checks, name) if check is None else lambda match: check(value_of(match))
+
+
+def _found(row: dict[str, Any], check: Check | None) -> Rule:
+    pattern: str = row["find"]
+    if check and ("<ANY_NAME>" in pattern or "<PART_OF_NAME>" in pattern):
+        check = _checks.named(check)
+    is_named = "NAME>" in pattern
+    return Rule(
+        row["label"],
+        row["group"],
+        _expanded(pattern),
+        _listed(row["starts"]) if "starts" in row else NAME_STARTS if is_named else (),
+        _listed(row.get("needs", "")),
+        check,
+        reach=row.get("reach", 200),
+        in_long=row.get("in_long", False),
+    )
+
+
+def _listed(text: str | list[str]) -> tuple[str, ...]:
+    """Return a list of words: ``a|b``, or ``<THOSE>`` of the table, without what escapes them."""
+    if not text or isinstance(text, list):
+        return tuple(text)
+    if fragment := _FRAGMENT.fullmatch(text):
+        return tuple(word.lower().replace("\\", "") for word in _WORDS[fragment[1]])
+    return words(text)
+
+
+def _formed(row: dict[str, Any], check: Check | None) -> Iterator[Rule]:
+    """Yield rules for a distinctive form: one near a cue, one anywhere in the user's regions."""
+    pattern, starts = _filled_in("FORMED", _expanded(row["form"])), (row["starts"],)
+    cues = spelled((*words(row["cues"]), *_WORDS["ANY_ID"]))
+    needs = tuple(dict.fromkeys(max(cue.split("_"), key=len) for cue in cues))
+    near = _near("|".join(cues).replace("_", "[ _-]?"), check)
+    yield Rule(row["label"], row["group"], pattern, starts, needs, near)
+    yield Rule(row["label"], row["group"], pattern, starts, check=check, region=row["region"])
+
+
+def _near(cues: str, check: Check | None) -> Check:
+    """Return a check that one of the cues is nearby, before or after the match."""
+
+    def announced(match: re.Match[str]) -> bool:
+        around = match.string[max(0, match.start() - 100) : match.end() + 40]
+        return _compiled_cues(cues).search(around) is not None and (check is None or check(match))
+
+    return announced
+
+
+@cache
+def _compiled_cues(cues: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:{cues})(?![a-z])")
+
+
+def _cued(row: dict[str, Any], check: Check | None) -> Rule:
+    cues = spelled(words("|".join(filter(None, (row["cues"], row.get("before"))))))
+    announced = in_any_case("|".join(cues).replace("_", "[ _-]?"))
+    pattern = _filled_in("CUED", announced, _expanded(row["value"]))
+    starts = tuple(dict.fromkeys(cue.partition("_")[0] for cue in cues))
+    return Rule(row["label"], row["group"], pattern, starts, check=check)
+
+
+RULES: Final = tuple(_rules())
 
 _SHOWN = repr([(rule.label, rule.group, rule.pattern, rule.needs, rule.region) for rule in RULES])
 REDACTOR = f"kp-redactor/1+{hashlib.sha256(_SHOWN.encode()).hexdigest()[:12]}"
@@ -63,7 +186,8 @@ class Ruleset:
         self._allowed_patterns = _patterns(policy.allow)
         self._denied_keys = frozenset(map(_plain, policy.keys_deny))
         self._allowed_keys = frozenset(map(_plain, policy.keys_allow))
-        self._engines = _engines(level, policy)
+        engines = [engine(name, policy.phone_regions) for name in policy.engine_names]
+        self._engines = [one for one in engines if one.group in _groups(level)]
         self._exempts = bool(policy.allow)
         self.adds = bool(policy.deny or self._engines)
         self.member = lru_cache(_KEYS)(self._member)
@@ -185,7 +309,7 @@ def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
     """Yield further matches directly after one, where no word boundary separates them."""
     while text[place : place + 1].strip():
         ahead = HIDDEN + text[place : place + _GLUED_SIZE]
-        match = compiled_rule(rule.pattern).match(ahead, 1)
+        match = compiled(rule.pattern).match(ahead, 1)
         if match is None or match.end() == len(ahead) > _GLUED_SIZE:
             return
         if rule.check and not rule.check(match):
@@ -247,11 +371,6 @@ def _shortest(words: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def _engines(level: "PrivacyLevel", policy: "Policy") -> list[Engine]:
-    named = [engine(name, policy.phone_regions) for name in policy.engine_names]
-    return [one for one in named if one.group in _groups(level)]
-
-
 @cache
 def _groups(level: "PrivacyLevel") -> frozenset[Group]:
     others: tuple[Group, ...] = () if level == "private" else ("identity", "contact")
@@ -260,7 +379,7 @@ def _groups(level: "PrivacyLevel") -> frozenset[Group]:
 
 def _patterns(entries: tuple[str, ...]) -> list[Pattern]:
     try:
-        return [compiled(entry[1:-1]) for entry in entries if is_pattern(entry)]
+        return [compiled_pattern(entry[1:-1]) for entry in entries if is_pattern(entry)]
     except MissingExtraError as error:
         raise RedactionError("engine_missing", f"a /pattern/: {error}") from error
 

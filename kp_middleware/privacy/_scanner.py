@@ -89,12 +89,7 @@ _NO_ESCAPE = (sys.maxsize, sys.maxsize)
 
 @dataclass(frozen=True, slots=True)
 class Redacted(Findings):
-    """A redacted text.
-
-    Attributes:
-        text: With placeholders such as ``[REDACTED:email]``.
-        found: What they stand for, by line.
-    """
+    """A text with placeholders such as ``[REDACTED:email]``, and what they stand for, by line."""
 
     text: str
     found: tuple[Found, ...]

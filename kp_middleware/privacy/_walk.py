@@ -6,15 +6,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kp_middleware.errors import RedactionError
-from kp_middleware.privacy._checks import is_counter, is_of_account
 from kp_middleware.privacy._escapes import PLACEHOLDER
 from kp_middleware.privacy._known_secrets import KnownSecrets, alternates
+from kp_middleware.privacy._names import is_counter, is_of_account
 from kp_middleware.privacy._nested_secrets import DESCRIBING, JSON_TYPES
+from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rules import words
-from kp_middleware.privacy._ruleset import DENIED, Ruleset
+from kp_middleware.privacy._ruleset import DENIED, ruleset
 from kp_middleware.privacy._scanner import (
     Found,
     Numbers,
@@ -24,7 +25,10 @@ from kp_middleware.privacy._scanner import (
     replaced,
     take_out,
 )
-from kp_middleware.privacy._strength import describes, is_sign_of_model, is_strong, is_usual_word
+from kp_middleware.privacy._values import describes, is_sign_of_model, is_strong, is_usual_word
+
+if TYPE_CHECKING:
+    from kp_middleware.traces import PrivacyLevel
 
 Kept: TypeAlias = Mapping[str, "Kept"]
 
@@ -97,7 +101,7 @@ def unique(members: list[tuple[str, object]]) -> dict[str, object]:
     return document
 
 
-def ways_to_write(value: float, *, all_ways: bool) -> Iterator[str]:
+def _ways_to_write(value: float, *, all_ways: bool) -> Iterator[str]:
     """Yield the notations of a number: its digits, and for all ways JSON and without exponent."""
     is_whole = isinstance(value, int) or value.is_integer()
     digits = str(abs(int(value))) if is_whole else ""
@@ -113,8 +117,6 @@ _LIMITS = frozenset(("too_deep", "too_large"))
 _OF_A_PLACE = frozenset(("redactor_error", "timeout"))
 _OUR_ID = re.compile(r"kp:[a-z]{2,12}:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w-]{2,60}")
-_NAME_SIZE = 120
-_SHORT_NUMBER = 10_000  # of at most four digits
 _TELLING = words(
     "name|key|header|field|label|element|selector|id|parameterkey|parametername|"
     "variable|variablename|attribute|option|env|envvar"
@@ -136,18 +138,19 @@ class Walk:
 
     def __init__(
         self,
-        book: Ruleset,
+        document: object,
+        level: "PrivacyLevel",
+        policy: Policy,
+        known: KnownSecrets | None = None,
         *,
         kept: Kept | None = None,
-        numbers: Numbers | None = None,
-        known: KnownSecrets | None = None,
     ) -> None:
         """Start a walk; ``known`` learns the secrets it redacts."""
         self.found: list[Found] = []
-        self._book = book
+        self._book = ruleset(level, policy)
+        self._known = KnownSecrets() if known is None else known
+        self._numbers = Numbers.after(document) if policy.numbered else None
         self._top = Place(kept=kept)
-        self._numbers = numbers
-        self._known = known
         self._nodes = 0
 
     def clean(self, value: object, place: Place | None = None) -> Any:
@@ -202,7 +205,7 @@ class Walk:
         return cleaned
 
     def _spread_text(self, text: str, place: Place, clean: Callable[[str, Place], str]) -> str:
-        spans = known_in(text, self._known) if self._known else []
+        spans = known_in(text, self._known)
         if not spans or _OUR_ID.fullmatch(text):
             return text
         self.found += (Found(place.path, span.label, span.end - span.start) for span in spans)
@@ -213,7 +216,9 @@ class Walk:
         numbers: dict[str, int] = {}
         told = is_schema = None
         for key, member in value.items():
-            shown = key if isinstance(key, str) and self._stays(key) else self._key(key, place)
+            shown = key if isinstance(key, str) else str(key)
+            if not is_harmless(shown, self._book):
+                shown = self._text(shown, place.under("{key}")._replace(blank=""))
             name, blank = self._book.member(shown)
             may_be_secret = key in _TELLABLE_SECRET and value.keys().isdisjoint(_OF_MESSAGES)
             if may_be_secret or _plainly(key) in _TELLABLE:
@@ -234,9 +239,6 @@ class Walk:
             cleaned[_free(shown, cleaned, numbers) if shown in cleaned else shown] = inner
         return cleaned
 
-    def _key(self, key: object, place: Place) -> str:
-        return self._text(str(key), place.under("{key}")._replace(blank=""))
-
     def _stays(self, value: object) -> bool:
         """Return whether nothing can be found in a value, whatever its key."""
         if isinstance(value, str):
@@ -247,7 +249,7 @@ class Walk:
             return False
         if isinstance(value, float):
             return not value.is_integer()
-        return isinstance(value, int) and abs(value) < _SHORT_NUMBER
+        return isinstance(value, int) and abs(value) < 10_000
 
     def _told(self, members: Mapping[Any, object]) -> str:
         """Return the name of the value in ``{"name": "DB_PASSWORD", "value": …}``."""
@@ -255,7 +257,7 @@ class Walk:
         if isinstance(kind := value.get("type"), str) and kind.lower() in _SECRET_TYPES:
             return "password"
         told = [name for key in _TELLING if isinstance(name := value.get(key), str)]
-        names = [take_out(name[-_NAME_SIZE:], self._book)[0] for name in told]
+        names = [take_out(name[-120:], self._book)[0] for name in told]
         return next(filter(self._book.blanks, names), names[0] if names else "")
 
     def _items(self, value: Sequence[object], place: Place) -> list[Any]:
@@ -299,15 +301,17 @@ class Walk:
         document = document_in(text)
         if document is None:
             return text
-        inner = Walk(self._book, numbers=self._numbers, known=self._known)
+        found, nodes, self._nodes = len(self.found), self._nodes, 0
         try:
-            cleaned = inner.clean(document, place._replace(depth=place.depth + 1))
+            cleaned = self.clean(document, place._replace(depth=place.depth + 1))
         except RedactionError as refusal:
-            if refusal.reason in _LIMITS:
-                return text
-            raise
-        self.found += inner.found
-        return json.dumps(cleaned, ensure_ascii=False) if inner.found else text
+            if refusal.reason not in _LIMITS:
+                raise
+            del self.found[found:]
+            return text
+        finally:
+            self._nodes = nodes
+        return json.dumps(cleaned, ensure_ascii=False) if len(self.found) > found else text
 
     def _text(self, text: str, place: Place) -> str:
         if is_harmless(text, self._book):
@@ -328,7 +332,7 @@ class Walk:
         counts = abs(value) < 1000 or is_counter(place.name)
         if place.blank and (place.blank == DENIED or not counts):
             return self._blanked(value, place)
-        for written in ways_to_write(value, all_ways=self._book.adds):
+        for written in _ways_to_write(value, all_ways=self._book.adds):
             cleaned = self._text(written, place)
             if cleaned != written:
                 return cleaned
@@ -338,11 +342,7 @@ class Walk:
         text = str(value)
         if not text or PLACEHOLDER.fullmatch(text) or self._may_stay(text, place):
             return text
-        if (
-            self._known is not None
-            and place.blank != DENIED
-            and (self._book.blanks(place.name) or alternates(text))
-        ):
+        if place.blank != DENIED and (self._book.blanks(place.name) or alternates(text)):
             self._known.learn(text, place.blank, self._book.allows_secret)
         return self._gone(place.blank, text, place)
 
@@ -354,23 +354,19 @@ class Walk:
         """Return whether a value is exempt, or only describes the account of a credential."""
         if place.blank == DENIED:
             return False
-        return (
-            describes(text)
-            or self._book.allows(text, "secret")
-            or (
-                any("cred" in str(part).lower() for part in place.parts())
-                and is_of_account(place.name, text)
-            )
-        )
+        if describes(text) or self._book.allows_secret(text):
+            return True
+        is_of_credential = any("cred" in str(part).lower() for part in place.parts())
+        return is_of_credential and is_of_account(place.name, text)
 
 
 def _is_json_schema(value: Mapping[Any, object]) -> bool:
     """Recognize what describes a value: tools' parameters are told so."""
     kind = value.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
-    return any(isinstance(kind, str) and kind in JSON_TYPES for kind in kinds) or (
-        kind is None and not value.keys().isdisjoint(("anyOf", "allOf", "oneOf", "$ref"))
-    )
+    if kind is None:
+        return not value.keys().isdisjoint(("anyOf", "allOf", "oneOf", "$ref"))
+    return any(isinstance(one, str) and one in JSON_TYPES for one in kinds)
 
 
 def _is_of_model(token: object, value: Mapping[Any, object]) -> bool:

@@ -4,18 +4,18 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kp_middleware.asked import openings
+from kp_middleware.asked import first_line, telling
 from kp_middleware.embedding import Vector
 
-_NEAR: Final = (0.86, 0.6)
+_NEAR: Final = (0.81, 0.5)
 """A cosine at which a run is the same task in other words, and what its `fit` must then reach."""
 
-_ALIKE: Final = (0.74, 0.5)
+_ALIKE: Final = (0.66, 0.5)
 """The same for a run that may be another one of a like task: words must tell them apart."""
 
 _FORM: Final = (0.5, 0.45)
@@ -33,7 +33,6 @@ _SAME: Final = 3
 _REPLACED: Final = 2
 """So many words are a detail that another task of the same wording has."""
 
-_MOST_TELLING: Final = 5.0  # of one word, in nats
 _WORDS_FOR_COSINE: Final = 0.3
 _WORD: Final = re.compile(r"[^\W_]+")
 
@@ -47,23 +46,16 @@ def packed(vector: Vector) -> bytes:
     return np.rint(vector * 127).astype(np.int8).tobytes()
 
 
-class Cosines(NamedTuple):
-    """The cosines of a run and a task: of its beginning, and the mean with its first line."""
+def cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[float]:
+    """Return the cosine with each packed vector; NaN where there is none of that length.
 
-    opening: float = math.nan
-    mean: float = math.nan
-
-
-def cosines(vector: Vector, stored: Sequence[bytes | None]) -> list[Cosines]:
-    """Return the cosines with each pair of packed vectors, or with one that stands for both."""
-    width = len(vector)
-    there = {at: one for at, one in enumerate(stored) if one and len(one) in (width, 2 * width)}
-    pairs = b"".join(one if len(one) > width else one + one for one in there.values())
-    matrix = np.frombuffer(pairs, np.int8).reshape(-1, 2, width).astype(np.float32)
-    found = dict(zip(there, matrix @ vector / 127, strict=True))
-    nothing = (math.nan, math.nan)
-    both = (found.get(at, nothing) for at in range(len(stored)))
-    return [Cosines(float(opening), float(opening + first) / 2) for opening, first in both]
+    >>> cosines(np.array([1.0, 0.0], np.float32), [packed(np.array([0.0, 1.0], np.float32)), None])
+    [0.0, nan]
+    """
+    there = {at: one for at, one in enumerate(stored) if one and len(one) == len(vector)}
+    matrix = np.frombuffer(b"".join(there.values()), np.int8).reshape(-1, len(vector))
+    found = dict(zip(there, (matrix.astype(np.float32) @ vector / 127).tolist(), strict=True))
+    return [found.get(at, math.nan) for at in range(len(stored))]
 
 
 def order(words: Sequence[float], cosines: Sequence[float]) -> list[int]:
@@ -91,8 +83,7 @@ def telling_of(shares: Mapping[str, float], shared: Collection[str]) -> float:
 
     It is a mean over all words of the task: a vague one fits nothing.
     """
-    told = (math.log((2 - shares[word]) / shares[word]) for word in shared)
-    return sum(min(_MOST_TELLING, one) for one in told) / max(1, len(shares))
+    return sum(telling(shares[word]) for word in shared) / max(1, len(shares))
 
 
 def fit(told: float, cosine: float) -> float:
@@ -117,7 +108,7 @@ def replaced(task: str, said: str) -> list[str]:
     >>> replaced("Restart the billing service.", "Billing hangs: please restart it.")
     []
     """
-    ours, theirs = (_WORD.findall(openings(text)[1].lower()) for text in (task, said))
+    ours, theirs = (_WORD.findall(first_line(text).lower()) for text in (task, said))
     if abs(len(ours) - len(theirs)) >= _REPLACED:
         return []
     blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
@@ -128,13 +119,13 @@ def replaced(task: str, said: str) -> list[str]:
     return [word for at, word in enumerate(theirs) if at not in same]
 
 
-def may_be_form(cosines: Cosines, fit: float) -> bool:
+def may_be_form(cosine: float, fit: float) -> bool:
     """Return whether it matters if a run is a form: to know, its calls must be read."""
-    return cosines.mean >= _FORM[0] and fit >= _FORM[1]
+    return cosine >= _FORM[0] and fit >= _FORM[1]
 
 
 def bar(
-    cosines: Cosines, fits: Sequence[float], *, is_form: bool = False, is_other: bool = False
+    cosine: float, fits: Sequence[float], *, is_form: bool = False, is_other: bool = False
 ) -> float:
     """Return what the fit of a run must reach: infinite if it is too far from the task.
 
@@ -142,21 +133,21 @@ def bar(
     near and none fits clearly better, fits clearly better than the others (``fits``, the best
     first), or is a form to be filled in. One of another task (``is_other``) can only be a form.
 
-    >>> near, alike, far = Cosines(0.9, 0.9), Cosines(0.8, 0.8), Cosines(0.6, 0.6)
-    >>> many, few = [1.02, 1.0, 0.9, 0.9], [0.9, 0.8, 0.4, 0.2]
+    >>> near, alike, far = 0.9, 0.7, 0.6
+    >>> many, few = [0.85, 0.8, 0.8, 0.8], [0.9, 0.8, 0.4, 0.2]
     >>> bar(near, many), bar(near, many, is_other=True), bar(far, few)
-    (0.6, inf, inf)
+    (0.5, inf, inf)
     >>> bar(alike, few), bar(far, many, is_form=True, is_other=True)
     (0.5, 0.45)
     """
-    ways = [_FORM[1]] if is_form and cosines.mean >= _FORM[0] else []
+    ways = [_FORM[1]] if is_form and cosine >= _FORM[0] else []
     clearly = _CLEARLY * (fits[_SAME] if len(fits) > _SAME else 0.0)
     if not is_other:
-        if math.isnan(cosines.mean):
+        if math.isnan(cosine):
             ways.append(max(_WORDS_ALONE, clearly))
-        if cosines.opening >= _NEAR[0]:
+        if cosine >= _NEAR[0]:
             ways.append(max(_NEAR[1], fits[0] / _CLEARLY))
-        if cosines.mean >= _ALIKE[0]:
+        if cosine >= _ALIKE[0]:
             ways.append(max(_ALIKE[1], clearly))
     return min(ways, default=math.inf)
 

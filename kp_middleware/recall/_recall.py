@@ -14,7 +14,6 @@ from kp_middleware.instants import epoch_s, instant
 from kp_middleware.privacy import Policy
 from kp_middleware.recall._digest import clean_parts, digest, is_form, quote, warm_up
 from kp_middleware.recall._ranking import (
-    Cosines,
     bar,
     cosines,
     fit,
@@ -97,15 +96,10 @@ class Found(NamedTuple):
     """A run that is like a task: how well it fits, and the bar that it must reach for it."""
 
     seq: int
-    cosines: Cosines
+    cosine: float  # of what people said and the task; NaN without vectors
     shared: tuple[str, ...]
     told: float
     bar: float = math.inf
-
-    @property
-    def cosine(self) -> float:
-        """How like the task what people said is; NaN without vectors."""
-        return self.cosines.mean
 
     @property
     def similarity(self) -> float:
@@ -138,16 +132,22 @@ class Memory:
 
     def recall(self, task: str, allowed: Question, *, k: int = 1) -> list[Recalled]:
         """Return the runs that fit a task, the best first. Raises DatabaseError, without a wait."""
-        return [run for found, run in self.nearest(task, allowed, k=k) if found.fits]
+        return [run for _, run in self._nearest(task, allowed, k, only_fitting=True)]
 
     def nearest(self, task: str, allowed: Question, *, k: int) -> list[tuple[Found, Recalled]]:
         """Return the runs that are most like a task, with what tells whether they fit."""
+        return self._nearest(task, allowed, k, only_fitting=False)
+
+    def _nearest(
+        self, task: str, allowed: Question, k: int, *, only_fitting: bool
+    ) -> list[tuple[Found, Recalled]]:
         if not self._path.exists():
             return []
         with no_fork(), History.open(self._path, wait_s=_WAIT_S) as history:
-            found = self.look(history, task, allowed, k=k)
             return [
-                (one, recalled(history.run(one.seq), self._policy, one.similarity)) for one in found
+                (one, recalled(history.run(one.seq), self._policy, one.similarity))
+                for one in self.look(history, task, allowed, k=k)
+                if one.fits or not only_fitting
             ]
 
     def one(self, trace_id: str, *, owner: str | None) -> Recalled | None:
@@ -178,7 +178,7 @@ class Memory:
         if not candidates:
             return []
         near = self._cosines(task, candidates)
-        nearest = order([one.words for one in candidates], [one.mean for one in near])
+        nearest = order([one.words for one in candidates], near)
         nearest = nearest[: max(k, _COMPARED)]
         said = table.said([candidates[at].seq for at in nearest])
         found = []
@@ -190,9 +190,9 @@ class Memory:
         found.sort(key=lambda one: rating(one.told, one.cosine), reverse=True)
         return _barred(history, found, _others(table, task, said), k)[:k]
 
-    def _cosines(self, task: str, found: Sequence[Candidate]) -> list[Cosines]:
+    def _cosines(self, task: str, found: Sequence[Candidate]) -> list[float]:
         """Return how like a task each run is; without a model that is here, NaN."""
-        nothing = [Cosines()] * len(found)
+        nothing = [math.nan] * len(found)
         if self._embedder is None:
             return nothing
         try:
@@ -231,7 +231,7 @@ def _barred(history: History, found: Sequence[Found], others: set[int], k: int) 
     barred = []
     for one in found:
         if one.seq in ours + theirs:
-            form = may_be_form(one.cosines, one.fit) and is_form(history.run(one.seq))
-            reach = bar(one.cosines, fits, is_form=form, is_other=one.seq in others)
+            form = may_be_form(one.cosine, one.fit) and is_form(history.run(one.seq))
+            reach = bar(one.cosine, fits, is_form=form, is_other=one.seq in others)
             barred.append(one._replace(bar=reach))
     return sorted(barred, key=lambda one: one.seq in others and not one.fits)

@@ -1,6 +1,5 @@
 """Recording of agent runs as traces; adapters feed a framework's spans to a `SpanTree`."""
 
-from kp_middleware.recording._assemble import assemble, bounded
 from kp_middleware.recording._confidence import ConfidenceEstimate, extractors_of
 from kp_middleware.recording._context import (
     Here,
@@ -31,15 +30,14 @@ from kp_middleware.recording._limits import (
     holds_cuts,
     jsonable,
 )
+from kp_middleware.recording._recorded_run import alone, assemble, bounded, ended, joined
 from kp_middleware.recording._recorder import (
     GIVEN_UP,
     Recorder,
     current_trace,
 )
-from kp_middleware.recording._resume import alone, ended, joined
-from kp_middleware.recording._root_span import RootSpan
 from kp_middleware.recording._shield import shield
-from kp_middleware.recording._spans import Failure, Span, SpanId
+from kp_middleware.recording._spans import Failure, RootSpan, Span, SpanId
 from kp_middleware.recording._steps import LateNote, ModelCall, is_marker
 from kp_middleware.recording._tree import Recording, SpanTree
 

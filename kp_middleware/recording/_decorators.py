@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from time import perf_counter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kp_middleware.recording._confidence import ConfidenceEstimate, Extractor
 from kp_middleware.recording._context import Place, current_recorder, inside, place_here
@@ -43,39 +43,37 @@ def captured(function: F, start: Callable[[], Recorder | None], naming: Naming) 
 
     ``start`` returns a new recorder, or None if nothing is recorded now.
     """
-    signature = _signature(function)
+    signature, own_name = _signature(function), _name(function)
 
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
-        call = _Call(function, _arguments(signature, args, kwargs) or {})
+        call = _Call(own_name, _arguments(signature, args, kwargs) or {})
         outer = current_recorder()
         if outer is None and (recorder := start()) is not None:
             _introduce(recorder, call, naming)
             return _Run(recorder, call)
-        return _Run(outer or current_trace(), call, agent=naming.name or call.name)
+        return _Run(outer or current_trace(), call, agent=naming.name or own_name)
 
     return instrument(function, watch)
 
 
 def recorded_tool(function: F, name: str | None) -> F:
     """Wrap a function so that a call inside a run is a tool call and an observation there."""
-    signature = _signature(function)
+    signature, tool = _signature(function), name or _name(function)
 
     def watch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watch:
         recorder = current_recorder()
         if recorder is None:
             return Watch(None, None)
-        call = _Call(function, _arguments(signature, args, kwargs) or {})
-        return _ToolUse(recorder, name or call.name, call.arguments)
+        return _ToolUse(recorder, tool, _arguments(signature, args, kwargs) or {})
 
     return instrument(function, watch)
 
 
-class _Call:
+class _Call(NamedTuple):
     """A function's name and a copy of its arguments, made before its body could change them."""
 
-    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
-        self.name = getattr(function, "__name__", type(function).__name__)
-        self.arguments = arguments
+    name: str
+    arguments: dict[str, Any]
 
     def __str__(self) -> str:
         return f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
@@ -92,7 +90,7 @@ class Watch:
         self._only_texts = True
 
     def running(self) -> AbstractContextManager[None]:
-        """Return a context manager to enter whenever the function's own body runs."""
+        """Return a context manager for each time that the function's own body runs."""
         return inside(self._current, self._inside)
 
     @shield
@@ -122,9 +120,8 @@ class _Run(Watch):
     """A call of a captured function: a run of its own, or part of the run around it."""
 
     def __init__(self, recorder: Recorder, call: _Call, *, agent: str | None = None) -> None:
-        around = None if agent is None else place_here()
-        parent = None if around is None else around.parent
-        super().__init__(recorder, None if agent is None else Place(agent, parent))
+        around = None if agent is None else place_here() or Place()
+        super().__init__(recorder, around and around._replace(agent=agent))
         self._recorder, self._call, self._is_root = recorder, call, agent is None
         self._steps_before = recorder.log.count
 
@@ -174,11 +171,9 @@ class _ToolUse(Watch):
     @shield
     def returned(self, result: object) -> None:
         result = self._all_yielded(result)
-        said = "None" if result is None else result
-        took_ms = self._latency_ms()
-        self._recorder.note(
-            "observation", None, self._name, said, took_ms, self._place, self._call_id
-        )
+        said, took_ms = "None" if result is None else result, self._latency_ms()
+        note, place, call_id = self._recorder.note, self._place, self._call_id
+        note("observation", None, self._name, said, took_ms, place, call_id)
 
     @shield
     def raised(self, error: BaseException) -> None:
@@ -205,6 +200,11 @@ def _introduce(recorder: Recorder, call: _Call, naming: Naming) -> None:
         return
     texts = (text for text in call.arguments.values() if isinstance(text, str) and text)
     recorder.set_objective(next(texts, str(call)))
+
+
+def _name(function: Any) -> str:
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name
 
 
 def _signature(function: Any) -> inspect.Signature | None:

@@ -119,9 +119,11 @@ class BoundedCopy:
                 return self._float(value)  # type: ignore[arg-type]
             if depth >= _MAX_DEPTH or self.left_bytes <= 0:
                 return f"<{_class_name(value)}: left out>"
-            if kind is dict:
-                return self._mapping(value.items(), len(value), depth)  # type: ignore[attr-defined,arg-type]
-            return self._container(value, depth)
+            if isinstance(value, (dict, Mapping)):  # most are dicts, which is quick to see
+                return self._mapping(value.items(), len(value), depth)
+            if isinstance(value, (list, tuple, Set)):
+                return self._list(value, len(value), depth)
+            return self._other(value, depth)
         except Exception:  # noqa: BLE001 - any object of the user's may raise anything when read
             return f"<unreadable {_class_name(value)}>"
 
@@ -129,13 +131,6 @@ class BoundedCopy:
         """Return the copy of a mapping; anything else is put under ``value``."""
         copied = self.of(value)
         return copied if type(copied) is dict else {"value": copied}
-
-    def _container(self, value: object, depth: int) -> Any:
-        if isinstance(value, Mapping):
-            return self._mapping(value.items(), len(value), depth)
-        if isinstance(value, (list, tuple, Set)):
-            return self._list(value, len(value), depth)
-        return self._other(value, depth)
 
     def _text(self, text: str) -> str:
         if len(text) <= self.left_bytes and text.isascii() and "\0" not in text:  # nearly always

@@ -64,14 +64,13 @@ class Recorder:
         self._limits = limits
         self._lock = threading.RLock()  # the garbage collector may end another run during a note
         self.clock: Callable[[], float] = perf_counter
-        self.clock_started_s = self.clock()
+        self.clock_started_s, self.started_at_s = self.clock(), time()  # of the same moment
         # errors are known by their `__dict__`: an id may be reused
         self._errors: deque[tuple[dict[str, Any], StepFields]] = deque(maxlen=_MAX_ERRORS)
         self._tools: dict[str, StepFields] = {}
         self.log = StepLog(limits)
         self.last_step = BEGINNING
         self.trace_id = fresh_id()
-        self.started_at_s = time()
         self.duration_ms: int | None = None
         self.framework = framework
         self.domain: str | None = None
@@ -368,21 +367,20 @@ class Recorder:
     @shield
     def note_late(self, notes: Iterable[LateNote]) -> None:
         """Insert steps that are reported late, each after its step ``after``."""
-        late = [self._late(note) for note in notes]
+        late: list[Late] = []
+        for kind, said, after, tool, place, call_id, at in notes:
+            text, size = self._sized_text(said)
+            step: StepFields = {"type": kind, "at": self.clock() if at is None else at}
+            step["content" if kind == "thought" else "output_summary"] = text
+            step["place"] = place
+            if tool is not None:
+                step["tool"] = self._tool(tool)
+            if call_id is not None:
+                step["call_id"] = bounded_name(call_id)
+            late.append((step, size, after))
         with self._lock:
             if late and not self.finished:
                 self.log.insert(late)
-
-    def _late(self, note: LateNote) -> Late:
-        text, size = self._sized_text(note.text)
-        at = self.clock() if note.at is None else note.at
-        step: StepFields = {"type": note.kind, "at": at, "place": note.place}
-        step["content" if note.kind == "thought" else "output_summary"] = text
-        if note.tool is not None:
-            step["tool"] = self._tool(note.tool)
-        if note.call_id is not None:
-            step["call_id"] = bounded_name(note.call_id)
-        return step, size, note.after
 
     def _tool(self, name: str | tuple[str, str]) -> StepFields:
         """Return the tool of a step, an object that steps with the same tool share."""

@@ -1,16 +1,23 @@
-"""Spans of a run: agents, models, tools, and chains around them."""
+"""Spans of a run: agents, models, tools, chains around them, and the root that all are inside."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
 from kp_middleware.recording._context import Place
-from kp_middleware.recording._conversation import Conversation
+from kp_middleware.recording._conversation import Conversation, Message, ToolCall, Turn
 from kp_middleware.recording._limits import bounded_name, causes
+from kp_middleware.recording._recorder import GIVEN_UP, Recorder
+from kp_middleware.recording._shield import shield
+from kp_middleware.recording._steps import BEGINNING, LateNote, ModelCall, StepFields
+from kp_middleware.traces import StepType
 
 _MAX_ERRORS: Final = 20
 _MAX_PARTS: Final = 20_000
+_OWN: Final = Place()
+_RESULT: Final[dict[bool, StepType]] = {False: "observation", True: "error_recovery"}
+"""The step that a result becomes, by whether it says that the tool failed."""
 
 SpanId: TypeAlias = int | str
 """An id of a span, unique in its process."""
@@ -20,7 +27,6 @@ class Failure(Enum):
     """The reason why a span ended without a result."""
 
     ERROR = auto()
-    """An error."""
     GIVEN_UP = auto()
     """A cancellation, a timeout, or a stream closed by its consumer."""
     PAUSED = auto()
@@ -56,7 +62,7 @@ class Span:
     agent: str | None = None
     ends_trace = False
     number = 0
-    after: dict[str, Any] | None = None
+    after: StepFields | None = None
     internal = False
     answered = False
     is_over = False
@@ -72,14 +78,14 @@ class Span:
     model: str | None = None
     _inner: Conversation | None = None
     parts: list[str] | None = None
+    around: str | None = None
+    within: str | None = None
 
     def __init__(self, root: Any, conversation: Conversation, parent: "Span | None") -> None:
-        self.root = root
+        self.root = root  # a `RootSpan`, or an adapter's own kind of it
         self.conversation = conversation
         self.parent = parent
         self.is_root = parent is None
-        self.around: str | None = None
-        self.within: str | None = None
         if parent is not None:
             self.around = parent.tool or parent.around
             self.within = parent.step_call_id or parent.within
@@ -97,11 +103,16 @@ class Span:
         """The place of the steps of the spans inside this one."""
         return self.place if self.tool is None else Place(self.agent, self.step_call_id)
 
+    @property
+    def latency_ms(self) -> float | None:
+        """The time since a tool or a model started; None for other spans."""
+        now_s: float = self.root.recorder.clock()
+        return (now_s - self.started_s) * 1000 if self.started_s else None
+
     def begin_model(self, name: str) -> None:
         """Make this span a model call that starts now."""
         recorder = self.root.recorder
-        self.tells = True
-        self.started_s = recorder.clock()
+        self.tells, self.started_s = True, recorder.clock()
         if name:
             self.model = name
             if recorder.model is None:
@@ -114,25 +125,16 @@ class Span:
 
         The step's input is ``otherwise`` if the inputs are None.
         """
-        announced = self.conversation.begin(self, name, call_id, inputs)
-        self.use(name, announced or call_id)
-        if announced is None:
-            self.note_call(otherwise if inputs is None else inputs)
-
-    def use(self, tool: str, call_id: str | None) -> None:
-        """Make this span a tool call that starts now."""
         recorder = self.root.recorder
-        self.tells = True
-        self.tool = tool
-        self.call_id = call_id
-        self.step_call_id = call_id or recorder.new_call_id()
+        announced = self.conversation.begin(self, name, call_id, inputs)
+        self.tells, self.tool, self.call_id = True, name, announced or call_id
+        self.step_call_id = self.call_id or recorder.new_call_id()
         self.started_s = recorder.clock()
-
-    def note_call(self, inputs: object) -> None:
-        """Note the call of this tool."""
-        self.after = self.root.recorder.note(
-            "tool_call", None, self.tool, None, None, self.place, self.step_call_id, inputs
-        )
+        if announced is None:
+            given = otherwise if inputs is None else inputs
+            self.after = recorder.note(
+                "tool_call", None, name, None, None, self.place, self.step_call_id, given
+            )
 
     def above(self) -> Iterator["Span"]:
         """Yield the spans around this one, innermost first."""
@@ -140,11 +142,6 @@ class Span:
         while outer is not None:
             yield outer
             outer = outer.parent
-
-    @property
-    def is_left(self) -> bool:
-        """True if a span with a step was presumably given up, because its parent has ended."""
-        return self.tells and not self.answered and self.parent is not None and self.parent.is_over
 
     def is_survived(self, *, ended_well: bool) -> bool:
         """Return whether the run went on after this was given up, or its root ``ended_well``."""
@@ -158,15 +155,11 @@ class Span:
 
     def fail(self, error: BaseException) -> bool:
         """Register an error, and return whether it began here and not in a span inside."""
-        around = self.parent
-        if around is not None:
-            noted = around.failed_inside
-            if noted is None:
-                noted = around.failed_inside = deque(maxlen=_MAX_ERRORS)
-            noted.append(vars(error))  # not its id, which may be reused
-        if self.failed_inside is None:
-            return True
-        inside = [*self.failed_inside]
+        if self.parent is not None:
+            if self.parent.failed_inside is None:
+                self.parent.failed_inside = deque(maxlen=_MAX_ERRORS)
+            self.parent.failed_inside.append(vars(error))  # not its id, which may be reused
+        inside = [*(self.failed_inside or ())]
         return all(vars(cause) is not noted for cause in causes(error) for noted in inside)
 
     def inner_conversation(self) -> Conversation:
@@ -178,27 +171,12 @@ class Span:
             self._inner.follows = self.conversation.follows
         return self._inner
 
-    def pause(self) -> None:
-        """Pause the span and its parent for a human; the calls inside it stay without a result."""
-        self.paused = True
-        if self.parent is not None:
-            self.parent.paused = True
-        if self._inner is not None:
-            self.conversation.expect(self._inner.owed)
-
     def add_part(self, part: str) -> None:
         """Add the next part of a model's streamed answer, in case it never ends."""
         if self.parts is None:
             self.parts = [part]
         elif len(self.parts) < _MAX_PARTS:
             self.parts.append(part)
-
-    def _stop(self, error: BaseException, failure: Failure) -> None:
-        if failure in {Failure.PAUSED, Failure.REFUSED}:
-            self.pause()
-        elif failure is Failure.GIVEN_UP:
-            self.cancelled_at, self.cancelled_by = self.root.begun, type(error).__name__
-            self.after = self.root.recorder.last_step
 
     def end_with(self, error: BaseException) -> None:
         """Record that the span ended with an exception, unless it was already answered."""
@@ -207,8 +185,6 @@ class Span:
         root = self.root
         failure = root.failure_of(error)
         self._stop(error, failure)
-        if failure is Failure.PAUSED:
-            root.record_interrupt(root.questions_in(error), self)
         if self.is_root:
             self.paused &= failure is not Failure.ERROR
             root.pause(self)
@@ -225,10 +201,250 @@ class Span:
         if self.ends_trace:
             root.fail(error)
 
-    @property
-    def latency_ms(self) -> float | None:
-        """The time since a tool or a model started; None for other spans."""
-        if not self.started_s:
-            return None
-        latency_s: float = self.root.recorder.clock() - self.started_s
-        return latency_s * 1000
+    def _stop(self, error: BaseException, failure: Failure) -> None:
+        """Pause for a human, with the span around and the calls inside, or stop here."""
+        if failure in {Failure.PAUSED, Failure.REFUSED}:
+            self.paused = True
+            if self.parent is not None:
+                self.parent.paused = True
+            if self._inner is not None:
+                self.conversation.expect(self._inner.owed)
+        elif failure is Failure.GIVEN_UP:
+            self.cancelled_at, self.cancelled_by = self.root.begun, type(error).__name__
+            self.after = self.root.recorder.last_step
+        if failure is Failure.PAUSED:
+            self.root.record_interrupt(self.root.questions_in(error), self)
+
+
+class RootSpan:
+    """The root of a tree of spans, with the recorder of its trace; adapters may extend it.
+
+    Args:
+        recorder: The recorder of the trace.
+        owned: False if the trace belongs to a captured function or to a run around this one, which
+            finishes it.
+        conversation: Returns a new conversation: for the root, and for each tool in which agents
+            run.
+
+    Attributes:
+        place: The place of the root in the trace of a captured function, or None.
+        silent: After the end, the spans whose end was never reported.
+        outliving: After the end, True while spans go on in the background that were not moved yet.
+        successor: Returns a new root for such a span of an ended root, or None; by default, none.
+        one_conversation: True if the calls inside its tools belong to its own conversation.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        owned: bool,
+        conversation: Callable[[], Conversation] = Conversation,
+    ) -> None:
+        self.recorder = recorder
+        self.owned = owned
+        self.new_conversation = conversation
+        self.place: Place | None = None
+        self.successor: Callable[[RootSpan, Span], RootSpan | None] | None = None
+        self.agent_name: object = None
+        self.span_ids: set[SpanId] = set()
+        self.begun = 0
+        self.silent: list[Span] = []
+        self.outliving = self.closed_early = self.one_conversation = False
+        self.cancelled: list[Span] = []
+        self._errors: dict[str, BaseException] = {}
+        self._questions: dict[str, None] = {}
+        self._answer = ""
+        self._is_end_noted = False
+
+    def failure_of(self, error: BaseException) -> Failure:
+        """Classify an error; adapters extend it with their framework's own."""
+        return Failure.GIVEN_UP if isinstance(error, GIVEN_UP) else Failure.ERROR
+
+    def questions_in(self, error: BaseException) -> Iterable[object]:  # noqa: ARG002
+        """Return the questions to a human in an error that paused a span; adapters extend it."""
+        return ()
+
+    def error_named(self, error_type: str, message: str, cause: str = "") -> BaseException:
+        """Return an exception for an error that a framework reports in words.
+
+        The same words give the same exception, and so does a message (its ``cause``, if given) that
+        ends with another's, as of a run that fails with its tool's error: it is noted once.
+        """
+        told = cause or message
+        same = (error for known, error in self._errors.items() if known and told.endswith(known))
+        if (error := next(same, None)) is not None:
+            return error
+        kind = type(bounded_name(error_type), (Exception,), {})
+        return self._errors.setdefault(told, kind(message))
+
+    def record_messages(self, messages: Iterable[Message], span: Span) -> None:
+        """Note messages that came without a span of their own: tools' results, a user's words."""
+        note, place = self.recorder.note, span.place
+        for one in messages:
+            if one.role == "user":
+                note("observation", one.text, place=place, call_id=one.call_id)
+            else:
+                note(_RESULT[bool(one.failed)], None, one.name, one.text, None, place, one.call_id)
+
+    def record_history(self, messages: Sequence[Message], span: Span) -> None:
+        """Note the messages given to a model that are new; the run's first ones say its task."""
+        if news := span.conversation.unreported(messages):
+            self.record_messages(news, span)
+        is_untold = self.owned and not self.recorder.objective
+        if is_untold and (asked := span.conversation.asked(messages)):
+            self.recorder.set_objective(asked)
+            self.recorder.note("observation", asked, place=span.place)
+
+    def record_turn(self, turn: Turn, span: Span) -> None:
+        """Note a model's turn: its reasoning, text and tool calls."""
+        note, place = self.recorder.note, span.place
+        for step in turn.served:
+            if isinstance(step, ToolCall):
+                note("tool_call", None, step.name, None, None, place, None, step.args)
+            else:
+                said = str(step.output) if step.failed else step.output
+                note(_RESULT[bool(step.failed)], None, step.name, said, None, place)
+        model_call: ModelCall | None = self._model_call(turn, span)
+        for thought in turn.thoughts or (turn.thought,):
+            if thought:
+                note("thought", thought, None, None, model_call, place)
+                model_call = None
+        for name, args, call_id, error in turn.calls:
+            note("tool_call", None, name, None, model_call, place, call_id, args)
+            model_call = None
+            if error is not None:
+                note("error_recovery", None, name, error, None, place, call_id)
+        if turn.text and span.around is None:
+            self._answer = turn.text
+        if turn.model:
+            self.recorder.model = bounded_name(turn.model)
+
+    def end_turn(self, turn: Turn, span: Span) -> None:
+        """Note a model's last turn; one that a middleware called is no thought of the agent."""
+        if span.internal:
+            model_call = self._model_call(turn, span)
+            if said := turn.text or [call.args for call in turn.calls]:
+                self.recorder.note("observation", None, None, said, model_call, span.place)
+            return
+        span.conversation.add_turn(turn)
+        self.record_turn(turn, span)
+        if span.around is None:
+            self.recorder.unfinished = turn.unfinished
+
+    def _model_call(self, turn: Turn, span: Span) -> ModelCall:
+        read, written = turn.tokens or (None, None)
+        if read is not None and written is not None:
+            self.recorder.used_tokens(input_tokens=read, output_tokens=written)
+        return ModelCall(turn.model or span.model, read, written, span.latency_ms)
+
+    def record_result(self, result: object, span: Span, *, failed: bool = False) -> None:
+        """Note the result of a tool or a retriever, or that it says that it ``failed``."""
+        said = str(result) if failed else result
+        took_ms, place = span.latency_ms, span.place
+        self.recorder.note(
+            _RESULT[bool(failed)], None, span.tool, said, took_ms, place, span.step_call_id
+        )
+
+    def record_recovery(self, error: BaseException, span: Span) -> None:
+        """Note an exception raised inside, if it is an error; if it ends the run, no recovery."""
+        failure = self.failure_of(error)
+        given_up = failure is Failure.GIVEN_UP and not isinstance(error, GeneratorExit)
+        if failure is Failure.REFUSED:
+            self.recorder.error(error)
+        elif given_up and not span.is_root:
+            self.cancelled.append(span)
+        elif failure is Failure.ERROR or (given_up and not self.owned):
+            took_ms = span.latency_ms if span.tool is not None else None
+            place, call_id = span.place or _OWN, span.step_call_id
+            self.recorder.error(
+                error, tool=span.tool, latency_ms=took_ms, place=place, call_id=call_id
+            )
+
+    @shield
+    def record_interrupt(self, questions: Iterable[object], span: Span) -> None:
+        """Note the questions to a human, once each: every enclosing span reports them."""
+        for question in questions:
+            number = str(getattr(question, "id", question))
+            if number not in self._questions:
+                self._questions[number] = None
+                asked = getattr(question, "value", question)
+                self.recorder.note("observation", None, None, asked, None, span.place, number)
+
+    @shield
+    def record_late(self, *, ended_well: bool) -> None:
+        """Note the partial texts and the recoveries of spans given up, at the root's end."""
+        notes = []
+        for span in self._given_up():
+            after, at = span.after or BEGINNING, span.started_s or self.recorder.clock()
+            where = span.place, span.step_call_id, at
+            said = "".join(span.parts or ())
+            if said and not span.internal:
+                notes.append(LateNote("thought", said, after, None, *where))
+            if span.is_survived(ended_well=ended_well):
+                by = span.cancelled_by
+                notes.append(LateNote("error_recovery", by, after, span.tool, *where))
+        self.recorder.note_late(notes)
+        self.silent = self.cancelled = []
+
+    def cut_short(self, error: BaseException) -> None:
+        """Note the tools that ran when the run was given up: they have no other result."""
+        if self.recorder.thread_notes.awaits == "human":
+            return
+        for span in self._given_up():
+            if span.tool is not None and not span.is_survived(ended_well=False):
+                self.record_result(type(error).__name__, span)
+                self._is_end_noted = True
+
+    def _given_up(self) -> list[Span]:
+        """Return the attempts given up, by start: none around another, or inside its tool."""
+        left = [
+            span
+            for span in self.silent
+            if span.tells and not span.answered and span.parent is not None and span.parent.is_over
+        ]
+        around = {id(outer) for span in (*left, *self.cancelled) for outer in span.above()}
+        found = [*left, *(span for span in self.cancelled if id(span) not in around)]
+        own = (
+            span
+            for span in found
+            if span.tool is not None
+            or all(outer.tool is None or outer.is_over for outer in span.above())
+        )
+        return sorted(own, key=lambda span: span.number)
+
+    def pause(self, span: Span) -> None:
+        """Note at the root's end that it waits for a human, if it does."""
+        if span.paused or span.paused_inside:
+            owed = span.conversation.owed
+            self.recorder.thread_notes.wait("human", questions=tuple(self._questions), owed=owed)
+
+    def succeed(self, output: object, *, complete: bool = True) -> None:
+        """End with a result, or without one if the run was paused or its stream closed early."""
+        self.conclude(output)
+        if self.closed_early:
+            self.recorder.unfinished = GeneratorExit.__name__
+        self.recorder.finish(complete=complete and not self.closed_early)
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error."""
+        failure = self.failure_of(error)
+        if failure is Failure.ERROR:
+            self.recorder.finish(error, complete=not self.closed_early)
+        elif failure is Failure.GIVEN_UP and self.recorder.thread_notes.awaits != "human":
+            self.recorder.finish(error, complete=False, is_noted=self._is_end_noted)
+        else:
+            self.recorder.finish(complete=False)
+
+    @shield
+    def conclude(self, output: object, *parts: object) -> None:
+        """Set the result, by default a model's last answer; ``parts`` may state its confidence."""
+        result = self._answer or None if output is None else output
+        if result is not None:
+            self.recorder.outcome(result)
+        self.recorder.extract_confidence(*parts, output)
+
+    def give_up(self) -> None:
+        """Finish an owned trace as incomplete, because its end was never reported."""
+        if self.owned:
+            self.recorder.finish(complete=False)

@@ -67,7 +67,7 @@ class StepLog:
     @property
     def count(self) -> int:
         """The number of steps of the run."""
-        return self.kept + self._left_out.total()
+        return len(self._head) + len(self._tail) + self._left_out.total()
 
     @property
     def kept(self) -> int:
@@ -83,7 +83,7 @@ class StepLog:
         """Append a step; ``size_bytes`` is that of its texts and its input."""
         size_bytes += STEP_OVERHEAD_BYTES
         if (
-            not self._tail
+            not (self._tail or self._left_out)
             and len(self._head) < self._most_head_steps
             and self._head_bytes + size_bytes <= self._most_head_bytes
         ):
@@ -93,6 +93,13 @@ class StepLog:
         self._tail.append((step, size_bytes))
         self._tail_bytes += size_bytes
         self._shorten_tail()
+
+    def leave_out(self, count: int) -> None:
+        """Count steps as left out here that were left out before."""
+        if count > 0:
+            self._most_tail_steps -= not self._left_out
+            self._left_out["observation"] += count
+            self._shorten_tail()
 
     def insert(self, late: Iterable[Late]) -> None:
         """Insert late steps after those before them: where those are left out, so are they."""
@@ -126,9 +133,11 @@ class StepLog:
 
     def steps(self) -> list[StepFields]:
         """Return the steps that are kept, with a marker for those left out."""
-        left_out = self._left_out.total()
-        gap = [marker(left_out, self.count)] if left_out else []
-        return [step for step, _ in self._head] + gap + [step for step, _ in self._tail]
+        steps = [step for step, _ in self._head]
+        if left_out := self._left_out.total():
+            words = f"[{left_out} of {self.count} steps left out here]"
+            steps.append({"type": "observation", "output_summary": words})
+        return steps + [step for step, _ in self._tail]
 
     def shape(self) -> Shape:
         """Return the true counts, those left out included."""
@@ -184,12 +193,6 @@ def _with(following: dict[int, list[_Entry]], entries: Iterable[_Entry]) -> Iter
         yield from following.pop(id(entry[0]), ())
 
 
-def marker(left_out: int, count: int) -> StepFields:
-    """Return the step that marks where steps were left out."""
-    words = f"[{left_out} of {count} steps left out here]"
-    return {"type": "observation", "output_summary": words}
-
-
 def is_marker(step: Step) -> bool:
     """Return whether a step is a marker for steps left out."""
     return (
@@ -204,10 +207,8 @@ def duration_ms(value: object) -> float | None:
     """Return a finite duration of at least 0 as a float, or None for anything else."""
     if type(value) is float and 0 <= value < math.inf:
         return value
-    if not isinstance(value, Real):
-        return None
     try:
-        took_ms = float(value)
+        took_ms = float(value) if isinstance(value, Real) else math.nan
     except OverflowError:
         return None
     return took_ms if 0 <= took_ms < math.inf else None

@@ -1,8 +1,8 @@
 """The tree of live spans: the seam that an adapter of any framework feeds."""
 
 import threading
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, takewhile
 from typing import Final, Literal, Protocol, TypeAlias
 
 from kp_middleware.confidence import Confidences
@@ -10,8 +10,8 @@ from kp_middleware.recording._confidence import ConfidenceEstimate, extractors_o
 from kp_middleware.recording._context import current_recorder, place_here
 from kp_middleware.recording._conversation import Message, Turn
 from kp_middleware.recording._recorder import Recorder
-from kp_middleware.recording._root_span import RootSpan
-from kp_middleware.recording._spans import Span, SpanId
+from kp_middleware.recording._shield import shield
+from kp_middleware.recording._spans import RootSpan, Span, SpanId
 
 _MAX_ROOTS: Final = 2048
 _REMEMBERED: Final = 4096  # spans at least, enough to recognise late reports
@@ -294,32 +294,32 @@ class SpanTree:
                 run.ends_trace = root.owned
                 root.outliving = bool(root.span_ids) and run.parent is None and not streamed
                 self._close(root)
-            return run
+        if root.outliving and run.parent is None and root.successor is not None:  # nearly never
+            self._move(root, root.successor)
+        return run
 
-    def outliving(self, over: RootSpan) -> list[tuple[SpanId, Span]]:
-        """Return the outermost chains that go on after their root, with their ids."""
-        with self._lock:
-            return [(key, inside[key]) for key, inside in self._chains(over).items()]
-
-    def inside(self, root: RootSpan) -> list[Span]:
-        """Return the live spans inside a root, in the order in which they began."""
-        with self._lock:
-            runs = [run for key in root.span_ids if (run := self._live.get(key)) is not None]
-        return sorted(runs, key=lambda run: run.number)
-
-    def move(self, over: RootSpan, roots: Mapping[SpanId, RootSpan]) -> None:
+    @shield
+    def _move(self, over: RootSpan, successor: Callable[[RootSpan, Span], RootSpan | None]) -> None:
         """Make each chain that goes on after its root a root, with the spans live in it."""
-        abandoned = []
+        with self._lock:
+            outermost = {key: inside[key] for key, inside in self._chains(over).items()}
+        roots = {key: successor(over, span) for key, span in outermost.items()}
+        abandoned: list[RootSpan | None] = []
+        moved: list[Span] = []
         with self._lock:
             for key, inside in self._chains(over).items():
                 if (root := roots.get(key)) is not None:
                     over.span_ids.difference_update(inside)
-                    abandoned.append(self._move(key, inside, root))
+                    abandoned.append(self._move_chain(key, inside, root))
+                    moved.extend(inside.values())
             over.outliving = False
             self._leave(over.span_ids)
             over.span_ids = set()
         for root in filter(None, abandoned):
             root.give_up()
+        for span in moved:
+            if span.step_call_id is not None:
+                span.after = span.root.recorder.repeat_call(span.step_call_id, over.recorder)
 
     def ignore(self, span_id: SpanId) -> None:
         """Ignore a span and the spans inside it."""
@@ -332,18 +332,17 @@ class SpanTree:
 
     def _chains(self, root: RootSpan) -> dict[SpanId, dict[SpanId, Span]]:
         """Return the outermost live chains inside an ended root, with the live spans of each."""
-        left = {key: run for key in root.span_ids if (run := self._live.get(key)) is not None}
-        keys = {id(run): key for key, run in left.items()}
+        live = {run: key for key in root.span_ids if (run := self._live.get(key)) is not None}
         found: dict[SpanId, dict[SpanId, Span]] = {}
-        for key, run in sorted(left.items(), key=lambda item: item[1].number):
-            outermost = run
-            while outermost.parent is not None and id(outermost.parent) in keys:
-                outermost = outermost.parent
+        for run in sorted(live, key=lambda run: run.number):
+            outermost = [run, *takewhile(live.__contains__, run.above())][-1]
             if not outermost.tells:  # a tool or a model may have been given up
-                found.setdefault(keys[id(outermost)], {})[key] = run
+                found.setdefault(live[outermost], {})[live[run]] = run
         return found
 
-    def _move(self, key: SpanId, inside: Mapping[SpanId, Span], root: RootSpan) -> RootSpan | None:
+    def _move_chain(
+        self, key: SpanId, inside: Mapping[SpanId, Span], root: RootSpan
+    ) -> RootSpan | None:
         outermost, around = inside[key], inside[key].around
         for run in inside.values():
             run.root, run.after = root, None

@@ -1,21 +1,15 @@
 """The log that several hosts share, in PostgreSQL."""
 
-from kp_middleware.sharing._link import Link, load, shown
-from kp_middleware.sharing._log import PostgresLog
-from kp_middleware.sharing._migration import migrate, script
-from kp_middleware.sharing._outbox import SharedOutbox, cancel_items, item_states
-from kp_middleware.sharing._pacing import PaceOfAll, lift_stops_of_all
-from kp_middleware.sharing._pulling import pull_runs
+from kp_middleware.sharing._link import Link, load, migrate, script, shown
+from kp_middleware.sharing._log import Known, PostgresLog, SharedLog, delete, pull_runs
 from kp_middleware.sharing._records import (
     Decided,
     ItemState,
-    Known,
     LogChangedError,
     LoggedRun,
     LoggedVector,
     Place,
     SharedItem,
-    SharedLog,
     SharedRun,
 )
 from kp_middleware.sharing._report import (
@@ -26,7 +20,13 @@ from kp_middleware.sharing._report import (
     examine,
     read_status,
 )
-from kp_middleware.sharing._revising import delete
+from kp_middleware.sharing._sending import (
+    PaceOfAll,
+    SharedOutbox,
+    cancel_items,
+    item_states,
+    lift_stops_of_all,
+)
 
 __all__ = [
     "Decided",

@@ -1,17 +1,14 @@
-"""The records of the shared log, and the protocol of its five operations."""
+"""The records of the shared log, and its rows as JSON for one statement."""
 
+import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple, Self
 
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.formula import Adjustment, Nearest, Score, Signals, Weights
-from kp_middleware.core.gates import GateHistory, Reason, ReasonCode
-
-if TYPE_CHECKING:
-    from kp_middleware.outbox_items import Outbox
-    from kp_middleware.sharing._pacing import PaceOfAll
+from kp_middleware.core.gates import Reason, ReasonCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,23 +142,17 @@ class Pulled(NamedTuple):
     place: Place
 
 
+class PulledRuns(NamedTuple):
+    """Some runs of all pods with their documents, the place reached, and the last there is."""
+
+    runs: Sequence[LoggedRun]
+    gone: Sequence[str]
+    place: Place
+    head: int
+
+
 class LogChangedError(Exception):
     """The log is not the one that a place was in: it was restored, or is another's."""
-
-
-class Known(Protocol):
-    """What is known while the log is locked, so that nobody else decides."""
-
-    answered: Mapping[str, SharedRun]
-    """Runs that were decided on before, when the answer was lost."""
-    newer: Sequence[LoggedVector]
-    """The vectors of other pods since the place, the oldest first."""
-
-    def history(self, domain: str) -> GateHistory:
-        """Return what a gate may know of the runs before the next one of a domain."""
-
-    def add(self, run: SharedRun) -> None:
-        """Count a run that was decided on just now among those before the next."""
 
 
 class Decided(NamedTuple):
@@ -171,26 +162,61 @@ class Decided(NamedTuple):
     item: SharedItem | None
 
 
-class SharedLog(Protocol):
-    """The log that hosts share; every operation may raise `SharedLogError`."""
+_INSTANTS: Final = {"started_at", "decided_at"}
+_SQL: Final[dict[object, str]] = {
+    str: "text",
+    str | None: "text",
+    bool: "boolean",
+    bool | None: "boolean",
+    float: "float8",
+    float | None: "float8",
+    tuple[float, ...]: "float8[]",
+    bytes | None: "text",
+}
+_TYPES: Final = {
+    field.name: "timestamptz" if field.name in _INSTANTS else _SQL[field.type]
+    for field in fields(SharedRun)
+}
+_CHANGED: Final = {
+    "decided_at": "coalesce(decided_at, clock_timestamp())",
+    "vector": "decode(vector, 'base64')",
+}
+_OF_LOG: Final = [name for name in _TYPES if name not in {"body", "redactor"}]
 
-    def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
-        """Append runs that stay local; return the place of each, also if it was there before."""
+COLUMNS: Final = ", ".join(_OF_LOG)
+"""The columns of ``kp.log`` that a run fills."""
 
-    def pull(self, place: Place | None) -> Pulled:
-        """Return what other pods have appended since a place; None begins with the newest rows.
+VALUES: Final = ", ".join(_CHANGED.get(name, name) for name in _OF_LOG)
+"""Their values, selected from `RECORDSET`."""
 
-        Raises:
-            LogChangedError: If the log has changed before the place.
-        """
+RECORDSET: Final = (
+    "jsonb_to_recordset(%(rows)s::text::jsonb) AS r(n int, "
+    + ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+    + ")"
+)
+"""The runs of `as_json` as a table, numbered by ``n`` from 1."""
 
-    def decide(
-        self, ids: Sequence[str], place: Place, judge: Callable[[Known], Sequence[Decided]]
-    ) -> Mapping[str, int]:
-        """Lock the log, let a function decide, and append that; return the place of each run."""
+SELECTED: Final = ", ".join(
+    f"to_char(l.{name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
+    if name in _INSTANTS
+    else f"l.{name}"
+    for name in _OF_LOG
+)
+"""The columns of a run in ``kp.log l``, for `run_of`."""
 
-    def pace(self, registry: str, agent_id: str | None, key_hash: str) -> "PaceOfAll":
-        """Return the rate limit that all hosts keep for one agent."""
 
-    def outbox(self, registry: str, agent_id: str | None, key_hash: str) -> "Outbox":
-        """Return the items that all hosts have for one agent."""
+def as_json(runs: Sequence[SharedRun]) -> str:
+    """Return the runs for `RECORDSET`."""
+    return json.dumps([_row(number, run) for number, run in enumerate(runs, 1)])
+
+
+def run_of(values: Sequence[Any]) -> SharedRun:
+    """Return a run from the values of `SELECTED`, and of body and redactor if they follow."""
+    return SharedRun(**dict(zip(_TYPES, values, strict=False)))
+
+
+def _row(number: int, run: SharedRun) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(run, name) for name in _TYPES}
+    if run.vector is not None:
+        row["vector"] = base64.b64encode(run.vector).decode()
+    return {"n": number, **row}

@@ -2,7 +2,6 @@
 
 from kp_middleware.database import (
     PASSING_TROUBLE,
-    RELEASED,
     SCHEMA,
     TROUBLE,
     bring_up_to_date,
@@ -11,7 +10,6 @@ from kp_middleware.database import (
     open_to_all,
     schema_of,
 )
-from kp_middleware.storage._activity import Endings, Failure, ModelTokens, Period
 from kp_middleware.storage._database import Database, no_fork
 from kp_middleware.storage._estimates import (
     EstimateTable,
@@ -23,28 +21,12 @@ from kp_middleware.storage._estimates import (
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._free_query import FreeQuery, domain_names, tool_names, trace_ids
 from kp_middleware.storage._history import History
-from kp_middleware.storage._last_decisions import (
-    LastDecisions,
-    read_last_decisions,
-)
-from kp_middleware.storage._listing import (
-    COUNTED,
-    SORTS,
-    STATES,
-    Filters,
-)
-from kp_middleware.storage._maintenance import (
-    SQLITE_VERSION,
-    Pruning,
-    vacuum,
-)
-from kp_middleware.storage._outbox_admin import STILL_SENT, OutboxAdmin
-from kp_middleware.storage._outbox_table import (
-    OutboxTable,
-    Queue,
-)
+from kp_middleware.storage._listing import COUNTED, SORTS, STATES, Filters
+from kp_middleware.storage._maintenance import SQLITE_VERSION, Pruning, vacuum
+from kp_middleware.storage._outbox import STILL_SENT, OutboxAdmin, OutboxTable, Queue
 from kp_middleware.storage._overview import (
     MOST_POINTS,
+    LastDecisions,
     MapPoint,
     NearMiss,
     NoveltyDay,
@@ -54,37 +36,36 @@ from kp_middleware.storage._overview import (
     Slice,
 )
 from kp_middleware.storage._pacing import AgentPace, PacingTable, lift_stops, read_paces
-from kp_middleware.storage._past_runs import (
-    PastRun,
-    PastRuns,
-    Selection,
-)
+from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
 from kp_middleware.storage._recall import Candidate, Question, RecallTable
 from kp_middleware.storage._records import (
     Embedding,
     FeedbackRecord,
     OutboxItemSummary,
-    OutboxRecord,
     Run,
     RunSummary,
     Scoring,
     SimilarRun,
     StepRecord,
 )
-from kp_middleware.storage._rescue import LOST_ON_ITS_WAY, rescue
 from kp_middleware.storage._review import ReviewItem, SuccessRecord, Unjudged
 from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
-from kp_middleware.storage._sqlite_store import GateHistory, SqliteStore
+from kp_middleware.storage._sqlite_store import SqliteStore
 from kp_middleware.storage._statistics import (
     Counts,
+    Endings,
+    Failure,
     Funnel,
     GateCounts,
     GroupCounts,
     Highlight,
+    ModelTokens,
+    Period,
     ToolUse,
 )
 from kp_middleware.storage._store import (
     CANCELLED_BY_HAND,
+    LOST_ON_ITS_WAY,
     Belief,
     EarlierReading,
     PausedRun,
@@ -99,7 +80,6 @@ __all__ = [
     "LOST_ON_ITS_WAY",
     "MOST_POINTS",
     "PASSING_TROUBLE",
-    "RELEASED",
     "SCHEMA",
     "SORTS",
     "SQLITE_VERSION",
@@ -124,7 +104,6 @@ __all__ = [
     "FreeQuery",
     "Funnel",
     "GateCounts",
-    "GateHistory",
     "GroupCounts",
     "Highlight",
     "History",
@@ -137,7 +116,6 @@ __all__ = [
     "NoveltyDay",
     "OutboxAdmin",
     "OutboxItemSummary",
-    "OutboxRecord",
     "OutboxTable",
     "Overview",
     "PacingTable",
@@ -177,9 +155,7 @@ __all__ = [
     "lift_stops",
     "no_fork",
     "open_to_all",
-    "read_last_decisions",
     "read_paces",
-    "rescue",
     "schema_of",
     "tool_names",
     "trace_ids",

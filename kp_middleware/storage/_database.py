@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -82,7 +82,6 @@ class ForkLock:
         return deadline
 
     def open(self) -> None:
-        """Release the lock that `shut` acquired."""
         if self._held.is_ours:
             self._forking -= 1
             self._changed.notify_all()
@@ -99,23 +98,22 @@ class _Forks:
         self._left_to_the_parent: list[sqlite3.Connection] = []
 
     def add(self, file: "Database") -> None:
-        """Register a file to be closed before forks."""
         self._files[id(file)] = file
 
     def before(self) -> None:
-        """Close all files."""
+        """Close all files that are not in use, and let no thread use them."""
         deadline = self.lock.shut()
         self._shut.files = [file for file in self._all() if file.shut(deadline)]
 
     def after_in_parent(self) -> None:
         """Let the threads of the parent use the files again."""
         for file in self._shut.files:
-            file.end_shut()
+            file.lock.release()
         self.lock.open()
 
     def after_in_child(self) -> None:
         """Keep connections open that could not be closed: closing could delete the parent's WAL."""
-        still_open = (file.still_open for file in self._all())
+        still_open = (file.connection for file in self._all())
         self._left_to_the_parent += [one for one in still_open if one is not None]
         self.lock = ForkLock()
         self._files = WeakValueDictionary()
@@ -161,163 +159,120 @@ class Database:
     """A `Connection` that opens its file on demand, and again after a fork has closed it.
 
     SQLite keeps the locks of a process in its memory, and a forked child holds none of them: no
-    child may inherit an open file.
+    child may inherit an open file. A transaction holds our locks: forks and threads wait for it.
 
     If the path was removed or names another file by now, the connection is reopened: writes to an
     unlinked file would be lost.
+
+    Attributes:
+        file: The identity of the file opened last; None before the first use.
+        in_transaction: True while a transaction is open.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self.file: Identity | None = None
+        self.in_transaction = False
+        self.connection: sqlite3.Connection | None = None
+        self.lock = threading.RLock()
         self._path = path
         self._read_only = read_only
         self._pid = os.getpid()
-        self._lock = threading.RLock()
         self._users = 0
-        self._connection: sqlite3.Connection | None = None
-        self._in_transaction = False
-        self._owner: tuple[int, int] | None = None
-        self._file: Identity | None = None
         _forks.add(self)
 
-    @property
-    def file(self) -> Identity | None:
-        """The identity of the file opened last; None before the first use."""
-        return self._file
-
-    @property
-    def in_transaction(self) -> bool:
-        """True while a transaction is open; forks wait for its end."""
-        return self._in_transaction
-
     def open(self) -> None:
-        """Open the file now."""
-        with self._used():
+        with self:
             pass
 
     def execute(self, sql: str, parameters: Any = (), /) -> Rows:
-        """Run one statement."""
         while True:
-            with self._used() as connection:
+            with self as connection:
                 rows = Rows(connection.execute(sql, parameters))
-                if self._in_transaction or not connection.in_transaction or not self._moved():
+                if self.in_transaction or not connection.in_transaction:
+                    return rows
+                if self.file == self._on_disk():
                     return rows
                 connection.rollback()  # the file was moved while we waited for the lock
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Rows:
-        """Run one statement for each of the parameters."""
-        with self._used() as connection:
+        with self as connection:
             return Rows(connection.executemany(sql, parameters))
 
     def commit(self) -> None:
-        """Commit the transaction."""
-        with self._used() as connection:
+        with self as connection:
             connection.commit()
 
     def rollback(self) -> None:
-        """Roll back the transaction."""
-        with self._used() as connection:
+        with self as connection:
             connection.rollback()
 
     def close(self) -> None:
         """Close the file until the next use."""
-        if self._pid != os.getpid():
-            return
-        self._enter()
-        try:
-            self._put_down()
-            self._stay(in_transaction=False)
-        finally:
-            self._leave()
+        if self._pid == os.getpid():
+            self._hold()
+            try:
+                self._put_down()
+            finally:
+                self.__exit__()
 
     def shut(self, deadline: float) -> bool:
-        """Close the file before a fork unless it is in use, and block threads until `end_shut`."""
-        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        """Close the file before a fork unless it is in use; return whether we hold its lock."""
+        if not self.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return False
         if not self._users:  # else this thread forks during its own statement
             with suppress(sqlite3.Error):
                 self._put_down()
         return True
 
-    def end_shut(self) -> None:
-        """Allow threads to use the file again."""
-        self._lock.release()
+    def __enter__(self) -> sqlite3.Connection:
+        """Return the open connection, for this thread alone."""
+        self._hold()
+        try:
+            if not self.in_transaction and self.file != self._on_disk():
+                self._put_down()  # SQLite does not touch the WAL of the new file
+            return self.connection or self._opened()
+        except BaseException:
+            self.__exit__()
+            raise
 
-    @property
-    def still_open(self) -> sqlite3.Connection | None:
-        """The connection, if the fork could not close it."""
-        return self._connection
-
-    @contextmanager
-    def _used(self) -> Iterator[sqlite3.Connection]:
-        own = self._connection
-        if own is not None and self._owner == (os.getpid(), threading.get_ident()):
-            try:  # in this thread's own transaction, which holds the locks
-                yield own
-            finally:
-                if not own.in_transaction:
-                    self._stay(in_transaction=False)
+    def __exit__(self, *_: object) -> None:
+        if self._pid != os.getpid():
             return
-        self._enter()
-        try:
-            connection = self._opened()
-            try:
-                yield connection
-            finally:
-                self._stay(in_transaction=connection.in_transaction)
-        finally:
-            self._leave()
+        before = self.in_transaction
+        self.in_transaction = self.connection is not None and self.connection.in_transaction
+        for _hold in range(1 + before - self.in_transaction):  # what began here holds the locks
+            self._users -= 1
+            self.lock.release()
+            _forks.lock.__exit__()
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is not None and not self._in_transaction and self._moved():
-            self._put_down()  # SQLite does not touch the WAL of the new file
-        if self._connection is None:
-            found = self._on_disk()
-            self._connection = connect(self._path, read_only=self._read_only)
-            before, self._file = self._file, found or self._on_disk()
-            if before not in {None, self._file}:
-                logger.warning("%s is another file than before: what follows is in it", self._path)
-        return self._connection
-
-    def _put_down(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _moved(self) -> bool:
-        return self._on_disk() != self._file
-
-    def _on_disk(self) -> Identity | None:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116 - asked for with each statement, and quicker
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _enter(self) -> None:
+    def _hold(self) -> None:
         if self._pid != os.getpid():
             raise sqlite3.OperationalError(_IN_A_CHILD)
         try:
             _forks.lock.__enter__()
         except TimeoutError as error:
             raise sqlite3.OperationalError(str(error)) from error
-        if not self._lock.acquire(timeout=_USE_WAITS_S):
+        if not self.lock.acquire(timeout=_USE_WAITS_S):
             _forks.lock.__exit__()
             raise sqlite3.OperationalError(_TAKEN)
         self._users += 1
 
-    def _leave(self) -> None:
-        if self._pid != os.getpid():
-            return
-        self._users -= 1
-        self._lock.release()
-        _forks.lock.__exit__()
+    def _opened(self) -> sqlite3.Connection:
+        found = self._on_disk()
+        self.connection = connect(self._path, read_only=self._read_only)
+        before, self.file = self.file, found or self._on_disk()
+        if before not in {None, self.file}:
+            logger.warning("%s is another file than before: what follows is in it", self._path)
+        return self.connection
 
-    def _stay(self, *, in_transaction: bool) -> None:
-        """Hold the locks for the duration of a transaction, so that forks and threads wait."""
-        before, self._in_transaction = self._in_transaction, in_transaction
-        if in_transaction and not before:
-            self._enter()
-            self._owner = os.getpid(), threading.get_ident()
-        elif before and not in_transaction:
-            self._owner = None
-            self._leave()
+    def _put_down(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def _on_disk(self) -> Identity | None:
+        try:
+            stat = os.stat(self._path)  # noqa: PTH116 - asked for with each statement, and quicker
+        except OSError:
+            return None
+        return stat.st_dev, stat.st_ino

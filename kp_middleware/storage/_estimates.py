@@ -123,7 +123,6 @@ class EstimateTable(Queries):
         )
 
     def save(self, seq: int, features: bytes, said: StoredEstimate | None) -> None:
-        """Store the features of a run, and what is estimated of it."""
         p, base, known, reasons = (None,) * 4 if said is None else said
         self._run(
             "INSERT OR REPLACE INTO estimates (trace_seq, features, p, base, known, reasons)"

@@ -38,7 +38,6 @@ class Place(NamedTuple):
     last_error: str | None = None
 
     def done(self, seq: int, *, sent: int = 0, failed: int = 0) -> "Place":
-        """Return the place after a run."""
         left = tuple(one for one in self.left if one != seq)
         return self._replace(
             until=max(self.until, seq),
@@ -99,7 +98,6 @@ class ExportCursor(Queries):
         self._claimant = f"{os.getpid()}-{os.urandom(4).hex()}"
 
     def claim(self, now: float, /) -> OutboxItem | None:
-        """Claim the next run that is due, and return what leaves of it; None if none is."""
         while True:
             before = self._place()
             if before.retry_at > now or self._is_claimed(before, now):
@@ -120,22 +118,18 @@ class ExportCursor(Queries):
             self._move(before, place.done(seq))
 
     def next_due(self) -> float | None:
-        """Return when the next run may be due, in epoch seconds; None if none is left."""
         before, now = self._place(), self._clock()
         seq, place = self._next(before)
         if seq is None:
             self._move(before, place)
             return None
-        if self._is_claimed(before, now):
-            return min(before.claimed_until, now + _LOOK_AGAIN_S)
-        return before.retry_at
+        is_claimed = self._is_claimed(before, now)
+        return min(before.claimed_until, now + _LOOK_AGAIN_S) if is_claimed else before.retry_at
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:  # noqa: ARG002
-        """Pass a run that has arrived."""
         self._end(lambda place: place.done(item.trace_seq, sent=1))
 
     def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        """Pass a run that will never be taken."""
         self.block(item, str(error))
 
     def block(self, item: OutboxItem, reason: str, /) -> None:
@@ -145,19 +139,16 @@ class ExportCursor(Queries):
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        """Try the run again at an epoch second; ``counted`` adds one to its attempts."""
         attempts = item.attempts + int(counted)
         self._end(
             lambda place: place._replace(retry_at=retry_at, attempts=attempts).troubled(error)
         )
 
     def release(self, item: OutboxItem, /) -> None:
-        """Leave the run to the next process."""
         del item
         self._end(lambda place: place)
 
     def retry_now(self) -> None:
-        """Try at once what was postponed."""
         before = self._place()
         if before.retry_at:
             self._move(before, before._replace(retry_at=0.0))
@@ -187,7 +178,6 @@ class ExportCursor(Queries):
         return found, place._replace(until=until, left=tuple(left)[-_MOST_LEFT:])
 
     def _among(self, left: tuple[int, ...]) -> list[ExportCandidate]:
-        """Return those of these runs that are still there."""
         among = f"SELECT {_COLUMNS} FROM traces WHERE seq IN (SELECT value FROM json_each(?))"
         return self._all(ExportCandidate, f"{among} ORDER BY seq", (json.dumps(left),))
 
@@ -198,18 +188,13 @@ class ExportCursor(Queries):
             until = found[-1].seq
 
     def _place(self) -> Place:
-        asked = "SELECT value FROM meta WHERE key = ?", (self._key,)
-        stored = self._value(*asked)
+        sql = "SELECT value FROM meta WHERE key = ?"
+        stored = self._value(sql, (self._key,))
         if stored is None:
-            with transaction(self._connection):
-                until = self._value(
-                    "SELECT coalesce(max(seq), 0) FROM traces WHERE started_at < ?", (self._since,)
-                )
-                self._run(
-                    "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
-                    (self._key, json.dumps(Place(until))),
-                )
-            stored = self._value(*asked)
+            before = "SELECT coalesce(max(seq), 0) FROM traces WHERE started_at < ?"
+            begun = json.dumps(Place(self._value(before, (self._since,))))
+            self._write("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (self._key, begun))
+            stored = self._value(sql, (self._key,))
         until, left, *rest = json.loads(stored)
         return Place(until, tuple(left), *rest)
 

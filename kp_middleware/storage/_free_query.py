@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from kp_middleware.database import DISTINCT, beginning_with, connect
 from kp_middleware.errors import DatabaseError
-from kp_middleware.storage._names import whole_id
+from kp_middleware.storage._listing import whole_id
 
 _OFTEN: Final = 10_000  # virtual instructions: about a millisecond
 _TABLES: Final = 'kp-middleware sql "select name, sql from sqlite_master" shows what there is'
@@ -54,11 +54,9 @@ class FreeQuery:
         self._stopped = False
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def ask(self, sql: str, values: Mapping[str, object]) -> Answer:
-        """Run one statement."""
         self._until, self._stopped = self._timer() + self._limit_s, False
         with self._in_words():
             cursor = self._connection.execute(sql, values)
@@ -87,7 +85,6 @@ class FreeQuery:
             raise DatabaseError(self._path, *self._told(error, code)) from error
 
     def _told(self, error: Exception, code: int | None) -> tuple[str, str]:
-        """Return the problem and its remedy."""
         if self._stopped:
             return f"this takes longer than {self._limit_s:g} s", _LESS
         if code in {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}:
@@ -128,38 +125,32 @@ _MOST: Final = 50
 
 def trace_ids(path: Path, start: str) -> list[tuple[str, str]]:
     """Return ids and objectives of the newest traces of a prefix; none if that takes too long."""
-    with suppress(sqlite3.Error, OSError, RuntimeError), _quickly(path) as connection:
-        return connection.execute(
-            """
-            SELECT id, objective FROM traces WHERE seq IN (
-              SELECT seq FROM traces WHERE id >= :start AND id < :end ORDER BY seq DESC LIMIT :most
-            ) ORDER BY seq DESC
-            """,
-            beginning_with(whole_id(start), most=_MOST),
-        ).fetchall()
-    return []
+    return _completions(
+        path,
+        """
+        SELECT id, objective FROM traces WHERE seq IN (
+          SELECT seq FROM traces WHERE id >= :start AND id < :end ORDER BY seq DESC LIMIT :most
+        ) ORDER BY seq DESC
+        """,
+        whole_id(start),
+    )
 
 
 def domain_names(path: Path, start: str) -> list[str]:
-    """Return the domains that start with a prefix."""
-    return _names(path, DISTINCT.format(table="traces", column="domain"), start)
+    sql = DISTINCT.format(table="traces", column="domain")
+    return [name for (name,) in _completions(path, sql, start)]
 
 
 def tool_names(path: Path, start: str) -> list[str]:
-    """Return the tools that start with a prefix."""
-    return _names(path, DISTINCT.format(table="steps", column="tool"), start)
+    sql = DISTINCT.format(table="steps", column="tool")
+    return [name for (name,) in _completions(path, sql, start)]
 
 
-def _names(path: Path, sql: str, start: str) -> list[str]:
-    with suppress(sqlite3.Error, OSError, RuntimeError), _quickly(path) as connection:
-        return [name for (name,) in connection.execute(sql, beginning_with(start, most=_MOST))]
-    return []
-
-
-@contextmanager
-def _quickly(path: Path) -> Iterator[sqlite3.Connection]:
+def _completions(path: Path, sql: str, start: str) -> list[Any]:
     until = time.monotonic() + _COMPLETION_LIMIT_S
-    uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=_COMPLETION_LIMIT_S)) as connection:
-        connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN_ENOUGH)
-        yield connection
+    with suppress(sqlite3.Error, OSError, RuntimeError):
+        uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=_COMPLETION_LIMIT_S)) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > until, _OFTEN_ENOUGH)
+            return connection.execute(sql, beginning_with(start, most=_MOST)).fetchall()
+    return []

@@ -7,24 +7,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
-from kp_middleware.core.replay import ScoredRun
+from kp_middleware.core.gates import ScoredRun
 from kp_middleware.database import connect
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._export_cursor import EXPORT, ExporterStatus, Place
 from kp_middleware.storage._listing import FROM, Filters, Listing, Tail
 from kp_middleware.storage._maintenance import Maintenance
-from kp_middleware.storage._outbox_admin import Entry, OutboxAdmin
-from kp_middleware.storage._outbox_table import Queue
+from kp_middleware.storage._outbox import Entry, OutboxAdmin, Queue
 from kp_middleware.storage._overview import Overviews
 from kp_middleware.storage._recall import RecallTable
-from kp_middleware.storage._records import (
-    OutboxItemSummary,
-    Run,
-    SimilarRun,
-    marked,
-    run_of,
-)
+from kp_middleware.storage._records import OutboxItemSummary, Run, SimilarRun, marked, run_of
 from kp_middleware.storage._review import (
     RECENT,
     UNJUDGED,
@@ -63,7 +56,6 @@ class History(Listing, Overviews, Maintenance):
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def run(self, seq: int) -> Run:
@@ -114,7 +106,7 @@ class History(Listing, Overviews, Maintenance):
 
     def tail(self, *, first: int = 0) -> Tail:
         """Return a tail of the file that begins with so many of the runs that have ended."""
-        return Tail(self._connection, self.runs_at, first=first)
+        return Tail(self, self._connection, first=first)
 
     def similar(
         self, seq: int, *, limit: int, reach: Callable[[int, int], None] = lambda *_: None
@@ -153,15 +145,16 @@ class History(Listing, Overviews, Maintenance):
         rows = self._run(
             "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key", (f"{EXPORT}*",)
         )
-        places = [(key.removeprefix(EXPORT), Place(*json.loads(value))) for key, value in rows]
-        return [ExporterStatus(name, one.sent, one.failed, one.last_error) for name, one in places]
+        return [
+            ExporterStatus(key.removeprefix(EXPORT), *Place(*json.loads(value))[-3:])
+            for key, value in rows
+        ]
 
     def asked(self) -> RecallTable:
         """Return what people said in the runs, to find those like a task."""
         return RecallTable(self._connection)
 
     def has_owners(self) -> bool:
-        """Return whether any run has an owner."""
         return bool(self._value("SELECT EXISTS (SELECT 1 FROM traces WHERE owner IS NOT NULL)"))
 
     def best(self, limit: int, *, first: int = 0) -> list[int]:
@@ -211,7 +204,6 @@ class History(Listing, Overviews, Maintenance):
         return int(self._value(sql, {"states": json.dumps([*states])}))
 
     def outbox_entry(self, seq: int) -> Entry:
-        """Return the outbox item of a run with its body."""
         return OutboxAdmin(self._connection).entry(seq)
 
     def outbox_body(self, seq: int) -> str | None:
@@ -220,7 +212,6 @@ class History(Listing, Overviews, Maintenance):
         return body
 
     def unshared(self) -> Unshared:
-        """Count what waits for the shared log."""
         return SharedRuns(self._connection).unshared()
 
     def backlog(self) -> list[Queue]:

@@ -3,13 +3,65 @@
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.database import DISTINCT, Connection, Queries, beginning_with
+from kp_middleware.errors import TraceNotFoundError
 from kp_middleware.reasons import reason_text
-from kp_middleware.storage._names import Names
 from kp_middleware.storage._records import Embedding, RunSummary
+
+_ID_PREFIX: Final = "kp:trace:"
+_CANDIDATES: Final = 5
+_NAMES: Final = {
+    "@last": "SELECT max(seq) FROM traces",
+    "@best": "SELECT coalesce((SELECT seq FROM traces WHERE score IS NOT NULL"
+    " ORDER BY score DESC, seq DESC LIMIT 1), max(seq)) FROM traces",
+}
+_BEGINNING: Final = """
+    SELECT seq, min(id) AS id FROM (
+      SELECT seq, id FROM traces WHERE id >= :start AND id < :end
+      UNION ALL SELECT trace_seq, id FROM aliases WHERE id >= :start AND id < :end
+    ) GROUP BY seq ORDER BY id LIMIT :most
+"""
+
+
+class Names(Queries):
+    """The runs of one file by their names."""
+
+    def find(self, name: str) -> int:
+        """Return the ``seq`` of the run with this id prefix, with or without ``kp:trace:``.
+
+        The ids of parts that were joined to a run also lead to it. ``@last`` is the newest run and
+        ``@best`` the one with the highest score.
+        """
+        if query := _NAMES.get(name):
+            seq = self._value(query)
+            if seq is None:
+                raise TraceNotFoundError(f"there is no run yet for {name}: record a run")
+            return int(seq)
+        if not name:
+            raise TraceNotFoundError("type the beginning of an id, @last or @best")
+        found = self._beginning(name) or self._beginning(name.lower())
+        if not found:
+            remedy = "; valid names: @last, @best" if name.startswith("@") else ""
+            raise TraceNotFoundError(f"no run matches {name}{remedy}")
+        if len(found) > 1 and whole_id(name) not in (id_ for _, id_ in found):
+            ids = [id_.removeprefix(_ID_PREFIX) for _, id_ in found[:_CANDIDATES]]
+            told = f"{', '.join(ids)}{' …' if len(found) > _CANDIDATES else ''}"
+            raise TraceNotFoundError(f"{name} is ambiguous: give more of the id; there are {told}")
+        return found[0][0]  # a complete id may be the prefix of another
+
+    def _beginning(self, name: str) -> list[tuple[int, str]]:
+        values = beginning_with(whole_id(name), most=_CANDIDATES + 1)
+        return self._run(_BEGINNING, values).fetchall()
+
+
+def whole_id(name: str) -> str:
+    """Return the beginning of an id with the ``kp:trace:`` that people omit."""
+    return _ID_PREFIX + name.removeprefix(_ID_PREFIX)
+
 
 _UNDIVIDED: Final = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2190-\u2bff\u3040-\u30ff\u3400-\u9fff"
@@ -97,10 +149,9 @@ _NEW: Final = """
     SELECT seq, state FROM traces
     WHERE seq > :last OR seq IN (SELECT value FROM json_each(:open)) ORDER BY seq
 """
+_QUEUED: Final = ("pending", "sending", "sent", "rejected", "blocked", "cancelled")
 _STATES: Final = {
-    **dict.fromkeys(
-        ("pending", "sending", "sent", "rejected", "blocked", "cancelled"), "o.state = :state"
-    ),
+    **dict.fromkeys(_QUEUED, "o.state = :state"),
     **dict.fromkeys(("recorded", "paused"), _WAITING),
     **dict.fromkeys(("incomplete", "failed"), _UNSENT),
     "not queued": f"{_SCORED} = 'forward'",
@@ -114,9 +165,8 @@ _CONDITIONS: Final = {
     "domain": "t.domain = :domain",
     "above": "coalesce(t.above, 0) = :above",
     "tool": "t.seq IN (SELECT trace_seq FROM steps WHERE tool = :tool)",
-    "failing": (
-        "t.seq IN (SELECT trace_seq FROM steps WHERE tool = :failing AND type = 'error_recovery')"
-    ),
+    "failing": "t.seq IN (SELECT trace_seq FROM steps"
+    " WHERE tool = :failing AND type = 'error_recovery')",
     "error": "t.error_type = :error",
     "failed": "t.success = 0",
     "slower_ms": "t.duration_ms >= :slower_ms",
@@ -295,7 +345,6 @@ class Listing(Names):
         return self._column(f"SELECT t.seq {FROM} WHERE {where} ORDER BY t.seq", values)
 
     def runs_at(self, seqs: Collection[int]) -> list[RunSummary]:
-        """Return these runs, the oldest first."""
         return self._listed(_GIVEN, "f.seq", {"seqs": json.dumps([*seqs])})
 
     def embeddings(self, seqs: Collection[int]) -> dict[int, Embedding]:
@@ -360,12 +409,10 @@ def _summary(row: tuple[Any, ...]) -> RunSummary:
 
 def _cursor(text: str | None) -> tuple[str | float | None, int] | None:
     """Return the value and the ``seq`` that a page ended with; None if there was no such page."""
-    try:
+    with suppress(ValueError):
         match json.loads(text or "null"):
             case [str() | int() | float() | None as value, int() as seq]:
                 return value, seq
-    except ValueError:
-        pass
     return None
 
 
@@ -377,15 +424,9 @@ def _pattern(word: str) -> str:
 class Tail(Queries):
     """A tail of the runs of one file: each is returned once, when it has ended."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        runs_at: Callable[[list[int]], list[RunSummary]],
-        *,
-        first: int,
-    ) -> None:
+    def __init__(self, listing: Listing, connection: Connection, *, first: int) -> None:
         super().__init__(connection)
-        self._runs_at = runs_at
+        self._listing = listing
         self._last, still_open = self._row(_BEGIN, {"first": first})
         self._open: list[int] = json.loads(still_open)
 
@@ -397,4 +438,4 @@ class Tail(Queries):
         self._last = max([self._last, *(seq for seq, _ in states)])
         ended = [seq for seq, state in states if state in _ENDED]
         self._open = [seq for seq, state in states if state not in _ENDED]
-        return self._runs_at(ended) if ended else []
+        return self._listing.runs_at(ended) if ended else []

@@ -1,16 +1,29 @@
 """Maintenance of the file: status, integrity check, backup, pruning and vacuum."""
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
-from kp_middleware.database import Connection, Queries, is_damage
+from kp_middleware.database import (
+    APPLICATION_ID,
+    Connection,
+    Queries,
+    alone,
+    connect,
+    in_words,
+    is_damage,
+    make_private,
+    transaction,
+)
 from kp_middleware.errors import DatabaseError
+from kp_middleware.storage._store import LOST_ON_ITS_WAY, Rescue
 
 
 class FileStatus(NamedTuple):
@@ -54,7 +67,6 @@ class Maintenance(Queries):
     """The status of one file, whether it is sound, and copies of it."""
 
     def file_status(self, path: Path) -> FileStatus:
-        """Return the status of the file."""
         oldest, newest, *waiting = self._row(_STATUS)
         since = dict(zip(("unscored", "paused", "pending"), waiting, strict=True))
         registries = self._column(
@@ -86,7 +98,7 @@ class Maintenance(Queries):
         The copy has no WAL, so that it can be read from a read-only folder. ``VACUUM INTO`` is not
         used because it fails on a read-only file with generated columns (SQLite 3.40).
         """
-        (_, _, source) = self._row("PRAGMA database_list")
+        *_, source = self._row("PRAGMA database_list")
         try:
             self._copy(into, tell)
             with closing(sqlite3.connect(into)) as copy:
@@ -145,14 +157,8 @@ _DOOMED: Final = """
 """
 
 
-class PruneSelection(NamedTuple):
-    """The traces to remove: those that no rule keeps."""
-
-    newest: int  # from this ``seq`` on, all are kept
-    before: str  # later ones are kept
-    domain: str | None
-    below: float | None  # those that score as much, or have no score, are kept; None: any
-    keep_sent: bool
+PruneSelection: TypeAlias = Mapping[str, object]
+"""The traces to remove, as values of the condition."""
 
 
 class Pruning(Queries):
@@ -167,39 +173,255 @@ class Pruning(Queries):
         below: float | None = None,
         keep_sent: bool = False,
     ) -> PruneSelection:
-        """Select the traces to remove: those that none of these options keeps."""
+        """Select the traces to remove: those that none of these options keeps.
+
+        Later ones than ``before`` are kept, the newest ``keep``, other domains than ``domain``,
+        and those that score ``below`` or more, or have no score.
+        """
         newest = self._value(
             "SELECT seq FROM traces WHERE :domain IS NULL OR domain = :domain"
             " ORDER BY seq DESC LIMIT 1 OFFSET :kept",
             {"domain": domain, "kept": max(0, (keep or 0) - 1)},
         )
         first_kept = 0 if newest is None else newest + (not keep)  # 0: there are fewer
-        return PruneSelection(first_kept, before or _NEVER, domain, below, keep_sent)
+        kept = {"newest": first_kept, "before": before or _NEVER, "keep_sent": keep_sent}
+        return {**kept, "domain": domain, "below": below}
 
     def count(self, doomed: PruneSelection) -> int:
-        """Count the selected traces."""
-        return int(self._value(f"SELECT count(*) {_DOOMED}", {**doomed._asdict(), "after": 0}))
+        return int(self._value(f"SELECT count(*) {_DOOMED}", {**doomed, "after": 0}))
 
     def batches(self, doomed: PruneSelection) -> Iterator[int]:
         """Remove the selected traces, oldest first; yield the number removed by each batch."""
+        few = f"SELECT t.seq {_DOOMED} ORDER BY t.seq LIMIT {_AT_ONCE}"
+        some = f"SELECT t.seq {_DOOMED} AND t.seq IN (SELECT value FROM json_each(:seqs))"
         last = 0
-        while seqs := self._next(doomed, last):
+        # First looked for without the lock: that may take longer than others should wait.
+        while seqs := self._column(few, {**doomed, "after": last}):
             last = seqs[-1]
-            removed = self._run(
-                f"DELETE FROM traces WHERE seq IN (SELECT t.seq {_DOOMED}"
-                " AND t.seq IN (SELECT value FROM json_each(:seqs))) RETURNING seq",
-                {**doomed._asdict(), "after": 0, "seqs": json.dumps(seqs)},
-            ).fetchall()
+            removed = self._column(
+                f"DELETE FROM traces WHERE seq IN ({some}) RETURNING seq",
+                {**doomed, "after": 0, "seqs": json.dumps(seqs)},
+            )
             yield len(removed)
-
-    def _next(self, doomed: PruneSelection, last: int) -> list[int]:
-        return self._column(
-            f"SELECT t.seq {_DOOMED} ORDER BY t.seq LIMIT {_AT_ONCE}",
-            {**doomed._asdict(), "after": last},
-        )
 
 
 def vacuum(connection: Connection) -> None:
     """Return unused space to the disk; others wait meanwhile, about a second per 100 MB."""
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+_TABLES: Final = {
+    "traces": "seq",
+    "steps": "trace_seq",
+    "documents": "trace_seq",
+    "asked": "trace_seq",
+    "vectors": "seq",
+    "estimates": "trace_seq",
+    "outbox": "trace_seq",
+    "waiting": "trace_seq",
+    "feedback": "seq",
+    "aliases": "trace_seq",
+}
+_OWN_KEYS: Final = ("vectors", "feedback")  # which are not those of traces
+_TRACE_KEYS: Final = {**_TABLES, **dict.fromkeys(_OWN_KEYS, "trace_seq")}
+_WORDS: Final = (
+    "INSERT INTO traces_fts (traces_fts) VALUES ('{}')",
+    "INSERT INTO asked_fts (asked_fts) VALUES ('{}')",
+)
+_BLOCK: Final = 64  # a document may have a megabyte
+_MOST_FAILURES: Final = 20_000
+_MOST_KEYS: Final = 10_000_000  # a damaged page may contain any number
+_MOST_ASIDE: Final = 3
+
+_BLOCK_WHAT_MAY_HAVE_LEFT: Final = """
+    INSERT INTO outbox (trace_seq, state, reason, registry, redactor, idempotency_key)
+    SELECT seq, 'blocked', ?, ?, ?, '' FROM traces
+    WHERE decision = 'forward' AND visibility <> 'private'
+      AND coalesce(reason_args ->> 'delivery', '') NOT IN ('no_key', 'wrong_setting')
+      AND seq IN (SELECT trace_seq FROM documents) AND seq NOT IN (SELECT trace_seq FROM outbox)
+"""
+_MAGIC: Final = b"SQLite format 3\0"
+_AS_BYTES: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # Windows would convert line ends
+_kept_open: Final[list[int]] = []
+
+
+def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
+    """Set aside a copy of a damaged file, and restore the readable rows in place.
+
+    The file keeps its path and inode: other processes have it open, and SQLite finds a WAL by the
+    name of its file. They see the change as they would see any transaction.
+
+    A cleared trace that has lost its outbox item may have been sent: it is blocked.
+    """
+    path = path.resolve()
+    try:
+        with alone(path.with_name(f"{path.name}.rescue-lock"), waits=False) as ours:
+            damaged = ours and _is_damaged(path) and _is_ours(path)
+            return _rescue(path, (LOST_ON_ITS_WAY, registry, redactor)) if damaged else None
+    except (OSError, sqlite3.Error) as error:
+        raise in_words(path, error) from error
+
+
+def _is_ours(path: Path) -> bool:
+    """Check the application id in the header's bytes, which SQLite may be unable to read."""
+    descriptor = os.open(path, _AS_BYTES)
+    header = os.read(descriptor, 72)
+    cut = len(header) < 72  # too short for an application id: nothing to lose
+    ours = header.startswith(_MAGIC) and (cut or header[68:] == APPLICATION_ID.to_bytes(4))
+    if ours:
+        _kept_open.append(descriptor)  # closing it would release SQLite's locks
+    else:
+        os.close(descriptor)
+    return ours
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        with closing(connect(path)) as connection:
+            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            for words in _WORDS:
+                connection.execute(words.format("integrity-check"))
+    except Exception as error:
+        if is_damage(error):
+            return True
+        raise
+    return bool(said != "ok")
+
+
+def _rescue(path: Path, blocked: tuple[str, str, str]) -> Rescue:
+    aside = path.with_name(f"{path.name}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    fresh = path.with_name(f"{path.name}.rescued")
+    _remove(fresh)
+    try:
+        with closing(_opened(path)) as old:
+            _set_aside(path, aside)
+            with closing(connect(fresh)) as new:
+                traces = _copied(old, new, blocked)
+                old.rollback()
+                new.backup(old)
+    finally:
+        _remove(fresh)
+    copies = sorted(path.parent.glob(f"{escape(path.name)}.corrupt-*Z"))
+    for older in copies[:-_MOST_ASIDE]:  # a failing disk may damage the file repeatedly
+        _remove(older)
+    return Rescue(aside, traces)
+
+
+def _set_aside(path: Path, aside: Path) -> None:
+    """Copy the file and its WAL byte by byte, so that an expert can still examine them."""
+    sources = [(_kept_open[-1], aside)]
+    with suppress(FileNotFoundError):  # closing this one releases no locks of SQLite's
+        sources.append((os.open(f"{path}-wal", _AS_BYTES), Path(f"{aside}-wal")))
+    try:
+        for source, target in sources:
+            make_private(target)
+            os.lseek(source, 0, os.SEEK_SET)
+            with target.open("wb") as copy:
+                while piece := os.read(source, 1 << 20):
+                    copy.write(piece)
+    finally:
+        for wal, _ in sources[1:]:
+            os.close(wal)
+
+
+def _remove(fresh: Path) -> None:
+    for name in ("", "-wal", "-shm", "-journal"):
+        Path(f"{fresh}{name}").unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open the damaged file with a write lock, so that no other process writes to it."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    connection.execute("PRAGMA writable_schema = ON")  # or nothing of a cut file can be read
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _copied(old: sqlite3.Connection, new: sqlite3.Connection, blocked: tuple[str, str, str]) -> int:
+    """Copy the readable rows to the new file, and return its number of traces."""
+    new.execute("PRAGMA foreign_keys = OFF")
+    with transaction(new):
+        for table, key in _TABLES.items():
+            _copy(old, new, table, key)
+        _mend(new)
+        new.execute(_BLOCK_WHAT_MAY_HAVE_LEFT, blocked)
+        for words in _WORDS:
+            new.execute(words.format("rebuild"))
+    (traces,) = new.execute("SELECT count(*) FROM traces").fetchone()
+    return int(traces)
+
+
+def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, key: str) -> None:
+    shared = sorted(_names(new, table) & _names(old, table))
+    if not shared:
+        return
+    columns, marks = ", ".join(shared), ", ".join("?" * len(shared))
+    insert = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({marks})"
+    select = f"SELECT {columns} FROM {table} WHERE {key} BETWEEN ? AND ?"
+    for row in _readable(old, select, *_range(old, table, key)):
+        with suppress(sqlite3.IntegrityError):  # overwritten rows may be invalid
+            new.execute(insert, row)
+
+
+def _names(connection: sqlite3.Connection, table: str) -> set[str]:
+    try:
+        rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    except sqlite3.DatabaseError:
+        return set()
+    return {name for (name,) in rows}
+
+
+def _range(connection: sqlite3.Connection, table: str, key: str) -> tuple[int, int]:
+    """Return the range of keys to try, also from other tables in case an end is unreadable."""
+    columns = {table: key} if table in _OWN_KEYS else {**_TRACE_KEYS, table: key}
+    found = [0]
+    for name, column in columns.items():
+        for end in ("min", "max"):
+            with suppress(sqlite3.DatabaseError):
+                (value,) = connection.execute(f"SELECT {end}({column}) FROM {name}").fetchone()
+                found += [value] if isinstance(value, int) else []
+    return min(found), min(max(found), min(found) + _MOST_KEYS)
+
+
+def _readable(
+    connection: sqlite3.Connection, select: str, first: int, last: int
+) -> Iterator[tuple[object, ...]]:
+    """Yield the readable rows in a range of keys, bisecting around unreadable ones."""
+    left = _MOST_FAILURES
+    for start in range(first, last + 1, _BLOCK):
+        ranges = [(start, min(start + _BLOCK - 1, last))]
+        while ranges:
+            low, high = ranges.pop()
+            try:
+                yield from connection.execute(select, (low, high)).fetchall()
+            except sqlite3.DatabaseError:
+                left -= 1
+                if low < high and left > 0:
+                    middle = (low + high) // 2
+                    ranges += [(middle + 1, high), (low, middle)]
+
+
+def _mend(new: sqlite3.Connection) -> None:
+    """Remove rows without a trace, and mark waiting traces that lost their data as failed."""
+    new.execute("UPDATE vectors SET trace_seq = (SELECT seq FROM traces WHERE id = key)")
+    for table in _TABLES.keys() - {"traces", "vectors"}:
+        new.execute(f"DELETE FROM {table} WHERE trace_seq NOT IN (SELECT seq FROM traces)")
+    new.execute(
+        "UPDATE traces SET nearest_seq = NULL WHERE nearest_seq NOT IN (SELECT seq FROM traces)"
+    )
+    new.execute(
+        """
+        UPDATE traces SET state = 'failed', reason_code = 'damaged', reason_args = NULL
+        WHERE (state IN ('recorded', 'paused') AND seq NOT IN (SELECT trace_seq FROM documents))
+           OR (state = 'paused' AND seq NOT IN (SELECT trace_seq FROM waiting))
+        """
+    )
+    new.execute(
+        "DELETE FROM waiting WHERE trace_seq NOT IN (SELECT seq FROM traces WHERE state = 'paused')"
+    )

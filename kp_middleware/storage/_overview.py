@@ -1,14 +1,109 @@
 """Queries for the overview of all runs."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from kp_middleware.storage._activity import Activities, Activity
-from kp_middleware.storage._last_decisions import LastDecisions, read_last_decisions
+from kp_middleware.core.formula import DEFAULT_THRESHOLD
+from kp_middleware.database import Connection
 from kp_middleware.storage._review import Reviews, SuccessRecord, Unjudged
-from kp_middleware.storage._statistics import Funnel, Statistics, ToolUse
+from kp_middleware.storage._statistics import Activities, Activity, Funnel, Statistics, ToolUse
+
+_LAST: Final = 100
+_TENTH: Final = 0.1
+_OF_A_DOMAIN: Final = 10  # fewer have no best tenth
+_DOMAINS: Final = 3
+_MORE: Final = "kp-middleware calibrate shows what each setting would do"
+
+
+class LastDecisions(NamedTuple):
+    """The gate's decisions on the last scored runs of a file, at most 100."""
+
+    runs: int = 0
+    cleared: int = 0
+    gate: str = ""  # of the last run; empty: none
+    best: float = 0.0
+    top_tenth: float = 0.0  # the score that the best tenth reach
+    domains: Mapping[str, float] = {}  # the same of those with 10 runs or more, the largest first
+    withheld: Mapping[str, int] = {}
+    gates: int = 1
+
+    @property
+    def is_dry(self) -> bool:
+        """True if there are 100 runs, and none of them cleared."""
+        return self.runs >= _LAST and not self.cleared
+
+    def in_words(self) -> str:
+        """Describe how many runs cleared; if none of 100 did, add their scores and a remedy."""
+        if not self.runs:
+            return "no run is scored yet"
+        their_gate = f"cleared the gate ({self.gate})"
+        if self.gates > 1:
+            their_gate = f"cleared their gate; the last was {self.gate}"
+        if not self.is_dry:
+            last = "1 scored run" if self.runs == 1 else f"the last {self.runs} scored runs"
+            return f"{self.cleared} of {last} {their_gate}"
+        return (
+            f"none of the last {self.runs} scored runs {their_gate}:"
+            f" the best scored {self.best:.3f}, the best tenth {self.top_tenth:.3f} and"
+            f" more{self._by_domain()}; {self._remedy()}; {_MORE}"
+        )
+
+    def _by_domain(self) -> str:
+        if len(self.domains) < 2:
+            return ""
+        told = [f"{name!r} {score:.3f}" for name, score in [*self.domains.items()][:_DOMAINS]]
+        return f" ({', '.join(told)}{', …' if len(self.domains) > _DOMAINS else ''})"
+
+    def _remedy(self) -> str:
+        if limited := self.withheld.get("daily_limit"):
+            return f"{limited} were good enough for it, and stayed for max_per_day: a higher one"
+        if self.withheld.get("gate_failed") == self.runs:
+            return "the gate fails each time: the log of your program says how"
+        if self.withheld.get("warming_up", 0) > self.runs // 2:
+            until = "until a domain has enough runs to tell its best: nothing to do"
+            return f"{DEFAULT_THRESHOLD:g} holds {until}"
+        if self.withheld.get("below_share") or self.withheld.get("tied_with_share"):
+            return "the runs before these were better: a larger share lets more through"
+        if self.withheld.get("below_threshold"):
+            return (
+                'KP_THRESHOLD="top 10%", or threshold="top 10%" in the program, lets the best tenth'
+                " of each domain through"
+            )
+        return "that rule is your program's own"
+
+
+def read_last_decisions(connection: Connection) -> LastDecisions:
+    """Read the decisions on the last 100 scored runs, or as many as there are."""
+    rows = connection.execute(
+        "SELECT domain, score, gate, verdict FROM traces WHERE score IS NOT NULL"
+        " ORDER BY seq DESC LIMIT ?",
+        (_LAST,),
+    ).fetchall()
+    if not rows:
+        return LastDecisions()
+    verdicts = Counter(verdict for *_, verdict in rows if verdict)
+    scores: dict[str, list[float]] = {}
+    for domain, score, *_ in rows:
+        scores.setdefault(domain, []).append(score)
+    largest = sorted(scores.items(), key=lambda item: (-len(item[1]), item[0]))
+    return LastDecisions(
+        runs=len(rows),
+        cleared=verdicts.pop("forwarded", 0),
+        gate=rows[0][2] or "",
+        best=max(score for _, score, *_ in rows),
+        top_tenth=_top_tenth([score for _, score, *_ in rows]),
+        domains={name: _top_tenth(of) for name, of in largest if len(of) >= _OF_A_DOMAIN},
+        withheld=verdicts,
+        gates=len({gate for _, _, gate, _ in rows if gate}),
+    )
+
+
+def _top_tenth(scores: list[float]) -> float:
+    return sorted(scores, reverse=True)[math.ceil(len(scores) * _TENTH) - 1]
+
 
 _WEEKS: Final = "-83 days"
 _HUNDREDTH: Final = "CAST(score * 100 + 1e-9 AS INTEGER)"  # 0.29 times 100 is 28.999…
@@ -48,7 +143,6 @@ class ScoreSlices(NamedTuple):
 
     @property
     def traces(self) -> int:
-        """The number of traces with a score."""
         return sum(one.traces for one in self.slices)
 
     @property
@@ -62,12 +156,10 @@ class ScoreSlices(NamedTuple):
         return self._replace(slices=tuple(one for one in self.slices if not one.is_private))
 
     def renamed(self, name_of: Callable[[str], str]) -> "ScoreSlices":
-        """Return the slices with renamed domains."""
         slices = (one._replace(domain=name_of(one.domain)) for one in self.slices)
         return self._replace(slices=tuple(slices))
 
     def of(self, domain: str) -> "ScoreSlices":
-        """Return the slices of one domain."""
         return self._replace(slices=tuple(one for one in self.slices if one.domain == domain))
 
     def reaching(self, hundredth: int) -> int:
@@ -183,7 +275,8 @@ class Overviews(Statistics, Reviews, Activities):
         self._run("BEGIN")
         try:
             first = 0 if since is None else self.first_since(since)
-            funnel, removals = self.funnel(first=first), self._removals(first)
+            funnel = self.funnel(first=first)
+            weeks = {"first": first, "weeks": _WEEKS}
             return Overview(
                 scores=self.scores(since=since),
                 funnel=funnel,
@@ -192,7 +285,7 @@ class Overviews(Statistics, Reviews, Activities):
                 tools=(*self.tools(first=first, counts_runs=False),),
                 missed=(*self._beside(first, reached=True), *self._beside(first, reached=False)),
                 points=self.points(first=first),
-                removals=removals,
+                removals=(*self._all(Removal, _REMOVALS, weeks),),
                 successes=self.success_record(first=first),
                 unjudged=self.unjudged(),
                 activity=self.activity(since=since),
@@ -236,7 +329,6 @@ class Overviews(Statistics, Reviews, Activities):
         return ScoreSlices(threshold, (*slices,))
 
     def last_decisions(self) -> LastDecisions:
-        """Return the gate's decisions on the last 100 scored runs."""
         return read_last_decisions(self._connection)
 
     def points(self, *, first: int = 0, around: int | None = None) -> tuple[MapPoint, ...]:
@@ -256,9 +348,6 @@ class Overviews(Statistics, Reviews, Activities):
         of_the_run = "" if around is None else "WHERE trace_seq = :around"
         newest = found(_NEWEST.format(of_the_run), MOST_POINTS)
         return (*comparable, *(point for point in newest if point.seq not in named))
-
-    def _removals(self, first: int) -> tuple[Removal, ...]:
-        return (*self._all(Removal, _REMOVALS, {"first": first, "weeks": _WEEKS}),)
 
     def _novelty(self, first: int, *, nth: int) -> Iterator[NoveltyDay]:
         rows = self._run(_NOVELTY, (_DAYS, first, nth))
@@ -282,7 +371,6 @@ class Overviews(Statistics, Reviews, Activities):
 
 
 def _quantile(values: list[float], part: float) -> float:
-    """Return a quantile of sorted values by linear interpolation."""
     place = part * (len(values) - 1)
     below = int(place)
     above = min(below + 1, len(values) - 1)

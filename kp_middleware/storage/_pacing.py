@@ -31,6 +31,8 @@ _SCHEMA: Final = """
     ) STRICT, WITHOUT ROWID
 """
 _ROWS: Final = "SELECT registry, agent, pace, stops FROM paces"
+_OURS: Final = "WHERE registry = ? AND agent = ?"
+_FORGET_OLD: Final = "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?"
 _LIFT: Final = "UPDATE paces SET stops = '{}' WHERE stops <> '{}'"
 _NEW: Final[Mapping[str, Any]] = asdict(Pace())
 
@@ -98,9 +100,10 @@ class PacingTable:
 
     def look(self) -> Pace | None:
         """Return the state without writing, for example on a full disk; None if there is none."""
-        ours = (self._registry, self._agent)
-        found = (row for row in read_paces(self._path) if (row.registry, row.agent) == ours)
-        return next(map(self._of_our_key, found), None)
+        for row in read_paces(self._path):
+            if (row.registry, row.agent) == (self._registry, self._agent):
+                return self._of_our_key(row)
+        return None
 
     def was_damaged(self) -> bool:
         """Return True if a damaged file was set aside, so that recent requests are unknown."""
@@ -113,11 +116,12 @@ class PacingTable:
         self, path: Path, change: Callable[[Pace | None], Pace], patience_s: float
     ) -> Pace:
         with _opened(path, patience_s) as connection, transaction(connection):
-            row = _read(connection, self._registry, self._agent)
+            found = connection.execute(f"{_ROWS} {_OURS}", (self._registry, self._agent)).fetchone()
+            row = found and _row(found)
             before = self._of_our_key(row) if row else None
             after = change(before)
             if before is None:
-                _forget_old(connection, after.noted_at)
+                connection.execute(_FORGET_OLD, (after.noted_at - _MONTH_S,))
             if after != before:
                 self._write(connection, after, row.stops if row else {})
         return after
@@ -127,20 +131,17 @@ class PacingTable:
 
     def _set_aside(self, path: Path) -> None:
         """Rename a damaged file; SQLite has already removed its journal."""
-        if not self._is_damaged(path):
-            return  # another process was first
+        try:
+            with _opened(path, self._patience_s) as connection:
+                if connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
+                    return  # another process was first
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
         aside = path.with_name(f"{path.name}.corrupt-{self._clock():.0f}")
         path.replace(aside)
         words = "%s was damaged and is now %s: sending goes on slowly until you remove that"
         logger.warning(words, path, aside)
-
-    def _is_damaged(self, path: Path) -> bool:
-        try:
-            with _opened(path, self._patience_s) as connection:
-                (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-                return bool(said != "ok")
-        except sqlite3.DatabaseError as error:
-            return is_damage(error)
 
     def _write(
         self, connection: sqlite3.Connection, pace: Pace, stops: Mapping[str, float]
@@ -180,12 +181,6 @@ def lift_stops(path: Path) -> bool:
         raise DatabaseError(path, problem, "make it writable for you, or remove it") from error
 
 
-def _read(connection: sqlite3.Connection, registry: str, agent: str) -> AgentPace | None:
-    query = f"{_ROWS} WHERE registry = ? AND agent = ?"
-    row = connection.execute(query, (registry, agent)).fetchone()
-    return row and _row(row)
-
-
 def _row(row: tuple[str, str, str, str]) -> AgentPace:
     registry, agent, pace, stops = row
     return AgentPace(registry, agent, Pace(**json.loads(pace)), json.loads(stops))
@@ -210,11 +205,3 @@ def _opened(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
 def _version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
-
-
-def _forget_old(connection: sqlite3.Connection, now: float) -> None:
-    """Delete rows not used for a month, except stops, which only the user can lift."""
-    connection.execute(
-        "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?",
-        (now - _MONTH_S,),
-    )

@@ -10,8 +10,7 @@ from kp_middleware.core.formula import SIGNALS, Nearest, Score, Shape, Signals, 
 from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import epoch_s
 from kp_middleware.storage._records import ENDING
-from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
-from kp_middleware.storage._store import CANCELLED_BY_HAND
+from kp_middleware.storage._store import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
 
 if TYPE_CHECKING:
     from kp_middleware.core.evaluation import Evaluation
@@ -107,7 +106,6 @@ class PastRun(NamedTuple):
 
     @property
     def has_feedback(self) -> bool:
-        """True if somebody has said after its end how it went."""
         return self.success_before is not None
 
     def p_success_then(self, p: float | None) -> float | None:
@@ -169,9 +167,8 @@ class PastRuns(Queries):
         self._asked = {**selection._asdict(), "embedder": embedder}
 
     def count(self, *, after: int) -> int:
-        """Count the selected runs after a ``seq``."""
-        values = {**self._asked, "after": after}
-        return int(self._value(f"SELECT count(*) {_CHOSEN} AND t.seq > :after", values))
+        sql = f"SELECT count(*) {_CHOSEN} AND t.seq > :after"
+        return int(self._value(sql, {**self._asked, "after": after}))
 
     def first(self) -> int | None:
         """Return the ``seq`` of the first selected run; None if there is none."""
@@ -218,12 +215,8 @@ class PastRuns(Queries):
 
     def add_vector(self, run: PastRun, vector: bytes) -> int:
         """Store a run's vector with the run's own time; return the vector's ``seq``."""
-        cursor = self._run(
-            "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
-            " VALUES (?, ?, ?, ?, ?)",
-            (run.seq, run.id, self._embedder, run.ended_ms, vector),
-        )
-        return int(cursor.lastrowid or 0)
+        row = {"embedder": self._embedder, "added_at_ms": run.ended_ms, "vector": vector}
+        return self._add("vectors", trace_seq=run.seq, key=run.id, **row)
 
     def move_vector(self, run: PastRun) -> int:
         """Store a run's vector again as the newest, because readers take the newest ones."""

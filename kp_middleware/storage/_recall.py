@@ -4,14 +4,14 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kp_middleware.asked import COMPARED
+from kp_middleware.asked import COMPARED, telling
 from kp_middleware.database import Queries
 from kp_middleware.storage._estimates import TOLD_SQL
 
 _SURE: Final = 0.8  # an estimate below this is no knowledge
 _LEARNED: Final = 20  # nor is one that knows how fewer runs than this ended
 _SAMPLE: Final = 1000  # of the newest runs, in which words are counted
-_MOST_ROWS: Final = 3_000  # that FTS5 ranks: 1 ms for a thousand
+_MOST_ROWS: Final = 3_000  # that are ranked
 _MOST_WORDS: Final = 64
 _READ_CHARS: Final = 4_000
 _KNOWN: Final = f"""(
@@ -27,9 +27,12 @@ _ALLOWED: Final = f"""
 """
 _FITTING: Final = f"""
     SELECT f.seq, f.words, a.embedder, a.vector
-    FROM (SELECT asked_fts.rowid AS seq, -bm25(asked_fts) AS words
-          FROM asked_fts JOIN traces t INDEXED BY traces_done ON t.seq = asked_fts.rowid
-          WHERE asked_fts MATCH :query AND {_ALLOWED}
+    FROM (SELECT m.seq, m.words
+          FROM (SELECT s.rowid AS seq, sum(w.value) AS words
+                FROM json_each(:telling) w CROSS JOIN asked_fts s ON s.asked_fts MATCH w.key
+                GROUP BY 1) m
+            CROSS JOIN traces t INDEXED BY traces_done ON t.seq = m.seq
+          WHERE {_ALLOWED}
           ORDER BY 2 DESC, 1 DESC LIMIT :most) f
       JOIN asked a ON a.trace_seq = f.seq
     ORDER BY 2 DESC, 1 DESC
@@ -70,9 +73,9 @@ class Candidate(NamedTuple):
     """A run that may be recalled."""
 
     seq: int
-    words: float  # how well the words of people fit: bm25
+    words: float  # how telling those are that people said here, too
     embedder: str | None
-    vector: bytes | None  # of the beginning of what people said: int8
+    vector: bytes | None  # of the first line of what people said: int8
 
 
 class RecallEffect(NamedTuple):
@@ -112,15 +115,15 @@ class RecallTable(Queries):
         Words that most runs have are left out where there are many runs: they tell little, and
         take long.
         """
-        runs, left, words = self._last(), _MOST_ROWS, list[str]()
+        runs, left, words = self._last(), _MOST_ROWS, dict[str, float]()
         for word, share in sorted(shares.items(), key=lambda one: one[1]):
             left -= int(share * runs)
             if left < 0 and words:
                 break
-            words.append(_quoted(word))
+            words[_quoted(word)] = telling(share)
         if not words or left < -_MOST_ROWS:
             return []
-        values = {"query": " OR ".join(words), "most": most, **allowed._asdict()}
+        values = {"telling": json.dumps(words), "most": most, **allowed._asdict()}
         return self._all(Candidate, _FITTING, values)
 
     def has_a_success(self) -> bool:
@@ -128,11 +131,9 @@ class RecallTable(Queries):
         return bool(self._value(_IS_THERE))
 
     def said(self, seqs: Sequence[int]) -> dict[int, str]:
-        """Return the beginning of what people said in each of these runs."""
         return dict(self._run(_SAID, {"seqs": json.dumps(seqs)}))
 
     def latest_objectives(self) -> list[str]:
-        """Return the objectives of the newest runs."""
         sql = "SELECT objective FROM traces ORDER BY seq DESC LIMIT ?"
         return self._column(sql, (COMPARED,))
 
@@ -150,5 +151,4 @@ class RecallTable(Queries):
 
 
 def _quoted(word: str) -> str:
-    """Return a word as FTS5 reads it."""
     return '"' + word.replace('"', '""') + '"'

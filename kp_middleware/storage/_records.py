@@ -155,48 +155,28 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """The score of a run, and the gate's decision.
+    """The score of a run, and the gate's decision."""
 
-    Attributes:
-        score: From 0 to 1.
-        margin: The score minus the threshold, or the rank key minus the bar, to four digits; None
-            without one.
-        base_score: The weighted sum, before the adjustments.
-        signals: The four signals, each from 0 to 1.
-        weights: The weights of the signals.
-        rules: The adjustments of the weighted sum, in order.
-        embedder: The fingerprint of the model; None if novelty was not measured.
-        nearest_id: The most similar earlier run, of any host; None if there was none, or it was
-            removed.
-        nearest_similarity: Its similarity, -1 to 1; None if there was no run to compare with.
-        p_success: The probability of success when it was ranked, 1 or 0 if it was known; None if
-            nothing was known.
-        rank_key: What a share ranks it by, from 0 to 1.
-        bar: The rank key that a share asked for; None if no share ranked it.
-        threshold: The score that the gate asked for; None if a share ranked the run.
-        took_ms: How long scoring took.
-    """
-
-    score: float
-    margin: float | None
-    base_score: float
-    signals: Signals
+    score: float  # from 0 to 1
+    margin: float | None  # the score minus the threshold, or the rank key minus the bar: 4 digits
+    base_score: float  # the weighted sum, before the adjustments
+    signals: Signals  # each from 0 to 1
     weights: Weights
-    rules: tuple[Adjustment, ...]
+    rules: tuple[Adjustment, ...]  # the adjustments of the weighted sum, in order
     scorer: str | None
-    embedder: str | None
-    nearest_id: str | None
+    embedder: str | None  # the fingerprint of the model; None if novelty was not measured
+    nearest_id: str | None  # the most similar earlier run, of any host; None: none, or removed
     nearest_seq: int | None
     nearest_objective: str | None
-    nearest_similarity: float | None
-    p_success: float | None
-    rank_key: float | None
-    bar: float | None
+    nearest_similarity: float | None  # from -1 to 1; None: there was no run to compare with
+    p_success: float | None  # when it was ranked, 1 or 0 if it was known; None: nothing was known
+    rank_key: float | None  # what a share ranks it by, from 0 to 1
+    bar: float | None  # the rank key that a share asked for; None: no share ranked it
     gate: str | None
-    threshold: float | None
+    threshold: float | None  # the score that the gate asked for; None: a share ranked the run
     decision: str | None
     decided_at: str | None
-    took_ms: float | None
+    took_ms: float | None  # of scoring
 
     @property
     def parts(self) -> Parts:
@@ -206,29 +186,19 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRecord:
-    """The outbox item of a run.
+    """The outbox item of a run."""
 
-    Attributes:
-        state: ``pending``, ``sending``, ``sent``, ``rejected``, ``blocked`` or ``cancelled``.
-        reason: Why it is blocked, rejected or cancelled.
-        next_attempt_at: The earliest time of the next attempt.
-        http_status: The last HTTP status from the registry.
-        remote_id: The id in the registry.
-        redactor: The name, version and digest of the redaction rules.
-        redactions: The number of redactions by kind.
-    """
-
-    state: str
-    reason: str | None
+    state: str  # ``pending``, ``sending``, ``sent``, ``rejected``, ``blocked`` or ``cancelled``
+    reason: str | None  # why it is blocked, rejected or cancelled
     attempts: int
     next_attempt_at: str | None
     last_error: str | None
-    http_status: int | None
+    http_status: int | None  # the registry's last
     sent_at: str | None
-    remote_id: str | None
+    remote_id: str | None  # in the registry
     registry: str
-    redactor: str
-    redactions: Mapping[str, int]
+    redactor: str  # the name, version and digest of the redaction rules
+    redactions: Mapping[str, int]  # by kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,16 @@ UNJUDGED: Final = """(
 RECENT: Final = 500
 """The last runs that are asked about: the estimate forgets what was said of older ones."""
 
+_SUCCESSES: Final = f"""
+    SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),
+           coalesce(sum(success AND chosen), 0), EXISTS (
+             SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'
+                            ORDER BY seq DESC LIMIT ?)
+             WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))
+    FROM traces INDEXED BY traces_ranked
+    WHERE score IS NOT NULL AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'
+      AND seq >= ?
+"""
 _WAY_LINES: Final = 10
 _BEGINNING: Final = 4
 _LINE: Final = 160
@@ -99,30 +109,15 @@ class Reviews(Queries):
 
     def unjudged(self) -> Unjudged:
         """Count the last runs that a gate let through, and those of them that nobody judged."""
-        (unjudged,) = self._all(
-            Unjudged,
-            "SELECT coalesce(sum(is_unjudged), 0), count(*)"
-            f" FROM (SELECT {UNJUDGED} AS is_unjudged FROM traces t WHERE decision = 'forward'"
-            " AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)",
-            (RECENT,),
+        sql = (
+            f"SELECT coalesce(sum(un), 0), count(*) FROM (SELECT {UNJUDGED} AS un FROM traces t"
+            " WHERE decision = 'forward' AND visibility <> 'private' ORDER BY seq DESC LIMIT ?)"
         )
-        return unjudged
+        return Unjudged(*self._row(sql, (RECENT,)))
 
     def success_record(self, *, first: int = 0) -> SuccessRecord:
         """Count the known endings, of scored runs and of those forwarded, from ``first`` on."""
-        (known,) = self._all(
-            SuccessRecord,
-            "SELECT count(*), coalesce(sum(success), 0), coalesce(sum(chosen), 0),"
-            " coalesce(sum(success AND chosen), 0), EXISTS ("
-            "   SELECT 1 FROM (SELECT reason_args FROM traces WHERE decision = 'forward'"
-            "     ORDER BY seq DESC LIMIT ?)"
-            "   WHERE reason_args ->> 'delivery' IN ('unconfirmed', 'not_done', 'too_late'))"
-            f" FROM traces INDEXED BY traces_ranked WHERE score IS NOT NULL"
-            f" AND success_source IN ({TOLD_SQL}) AND visibility <> 'private'"
-            " AND seq >= ?",
-            (RECENT, first),
-        )
-        return known
+        return self._all(SuccessRecord, _SUCCESSES, (RECENT, first))[0]
 
 
 def asked_first(candidates: Sequence[Unsure], limit: int) -> list[Unsure]:
@@ -137,6 +132,9 @@ def asked_first(candidates: Sequence[Unsure], limit: int) -> list[Unsure]:
 
 def review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
     """Return what to tell of a run."""
+    steps, result = run.steps, run.result_summary
+    if len(steps) > 1 and steps[-1].tool is None and steps[-1].content == result:
+        steps = steps[:-1]  # it only says the result
     return ReviewItem(
         trace_id=run.id,
         why="forwarded" if is_forwarded else "uncertain",
@@ -144,19 +142,13 @@ def review_item(run: Run, *, is_forwarded: bool) -> ReviewItem:
         started_at=run.started_at,
         domain=run.domain,
         objective=run.objective,
-        way=way_of(_before(run.result_summary, run.steps)),
-        result=run.result_summary or "",
+        way=way_of(steps),
+        result=result or "",
         score=run.score,
         threshold=None if run.scoring is None else run.scoring.threshold,
         p_success=None if run.estimate is None else run.estimate.p,
         p_reasons=() if run.estimate is None else run.estimate.reasons,
     )
-
-
-def _before(result: str | None, steps: Sequence[StepRecord]) -> Sequence[StepRecord]:
-    """Return the steps without a last one that only says the result."""
-    is_told_twice = len(steps) > 1 and steps[-1].tool is None and steps[-1].content == result
-    return steps[:-1] if is_told_twice else steps
 
 
 def way_of(steps: Sequence[StepRecord]) -> tuple[str, ...]:

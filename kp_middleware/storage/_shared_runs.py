@@ -17,22 +17,12 @@ _ASKS: Final = -2
 _POD: Final = "shared pod"
 _LEASE: Final = "shared lease"
 _PLACE: Final = "shared place"
-_HANDED_OVER: Final = (
-    "shared log "  # and the idempotency key, so that what has changed since is seen
-)
+_HANDED_OVER: Final = "shared log "  # and the idempotency key: what has changed since is seen
 _IS_THERE: Final = "claimed_by LIKE 'shared log%'"
 _AS_IT_IS: Final = f"('{_HANDED_OVER}' || idempotency_key)"
 _FACTS: Final = (
-    "duration_ms",
-    "step_count",
-    "tool_count",
-    "recovery_count",
-    "input_tokens",
-    "output_tokens",
-    "confidence_source",
-    "privacy_level",
-    "visibility",
-    "p_success",
+    *("duration_ms", "step_count", "tool_count", "recovery_count", "input_tokens"),
+    *("output_tokens", "confidence_source", "privacy_level", "visibility", "p_success"),
 )
 _RUNS: Final = """
     SELECT t.*, coalesce(t.nearest_id, iif(n.visibility = 'private', NULL, n.id)) AS nearest,
@@ -76,18 +66,17 @@ class SharedRuns(Queries):
 
     def pod(self) -> str:
         """Return the name of this file among hosts; the first time, let all that is scored ship."""
-        found = self._meta(_POD)
-        if found is None:
-            with transaction(self._connection):
-                found = self._meta(_POD)
-                if found is None:
-                    found = f"{platform.node() or 'pod'}-{os.urandom(4).hex()}"
-                    self._set(_POD, found)
-                    self._run(
-                        "UPDATE traces SET shared_seq = ? WHERE state = 'scored'"
-                        " AND shared_seq IS NULL AND visibility <> 'private'",
-                        (_TO_SHIP,),
-                    )
+        if (found := self._meta(_POD)) is not None:
+            return found
+        with transaction(self._connection):
+            if (found := self._meta(_POD)) is None:
+                found = f"{platform.node() or 'pod'}-{os.urandom(4).hex()}"
+                self._set(_POD, found)
+                self._run(
+                    "UPDATE traces SET shared_seq = ? WHERE state = 'scored'"
+                    " AND shared_seq IS NULL AND visibility <> 'private'",
+                    (_TO_SHIP,),
+                )
         return found
 
     def take_lease(self, seconds: float) -> bool:
@@ -107,10 +96,7 @@ class SharedRuns(Queries):
         return True
 
     def release_lease(self) -> None:
-        """Let another process ship."""
-        ours = "DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?"
-        with transaction(self._connection):
-            self._run(ours, (_LEASE, self._us))
+        self._write("DELETE FROM meta WHERE key = ? AND value ->> '$[0]' = ?", (_LEASE, self._us))
 
     def place(self) -> Place | None:
         """Return up to where the log was pulled; None if it was not."""
@@ -165,42 +151,30 @@ class SharedRuns(Queries):
 
     def revised(self, seq: int, before: int) -> None:
         """Note that the log knows what was told of a run, unless more was told meanwhile."""
-        with transaction(self._connection):
-            self._run(
-                "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
-                " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
-                (seq, _ASKS, before),
-            )
+        self._write(
+            "UPDATE traces SET shared_seq = -2 - shared_seq WHERE seq = ? AND shared_seq < ?"
+            " AND (SELECT count(*) FROM feedback WHERE trace_seq = traces.seq) = ?",
+            (seq, _ASKS, before),
+        )
 
     def told(self, seq: int) -> int:
-        """Return how often something was told of a run."""
-        count = self._value("SELECT count(*) FROM feedback WHERE trace_seq = ?", (seq,))
-        return int(count)
+        return int(self._value("SELECT count(*) FROM feedback WHERE trace_seq = ?", (seq,)))
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Forget runs of other hosts that were deleted."""
+        gone = [(id_,) for id_ in ids]
         with transaction(self._connection):
-            for id_ in ids:
-                self._run("DELETE FROM vectors WHERE key = ? AND trace_seq IS NULL", (id_,))
-                self._run("DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", (id_,))
+            self._write_each("DELETE FROM vectors WHERE key = ? AND trace_seq IS NULL", gone)
+            self._write_each("DELETE FROM traces WHERE id = ? AND pod IS NOT NULL", gone)
 
     def runs(self, seqs: Sequence[int], pod: str) -> list[tuple[int, SharedRun]]:
         """Return scored runs as rows of the log, with their documents as they are here."""
-        return [
-            (
-                row["seq"],
-                record(
-                    SharedRun,
-                    row,
-                    pod=pod,
-                    signals=tuple(row[name] for name in SIGNALS),
-                    weights=tuple(row[f"{name}_weight"] for name in SIGNALS),
-                    facts=_facts(row),
-                    redactor=None,
-                ),
-            )
-            for row in self._named(_RUNS, (json.dumps(seqs),))
-        ]
+        found = []
+        for row in self._named(_RUNS, (json.dumps(seqs),)):
+            signals = tuple(row[name] for name in SIGNALS)
+            weights = tuple(row[f"{name}_weight"] for name in SIGNALS)
+            made = {"pod": pod, "signals": signals, "weights": weights, "redactor": None}
+            found.append((row["seq"], record(SharedRun, row, facts=_facts(row), **made)))
+        return found
 
     def facts(self, seq: int) -> str:
         """Return the facts of a run as they stand in the log: JSON."""
@@ -208,18 +182,15 @@ class SharedRuns(Queries):
         return _facts(row)
 
     def shipped(self, places: Mapping[str, int]) -> None:
-        """Note the places of runs in the log."""
-        with transaction(self._connection):
-            self._run(
-                "UPDATE traces SET shared_seq = p.value ->> 1 FROM json_each(?) p"
-                " WHERE traces.id = p.value ->> 0",
-                (json.dumps([*places.items()]),),
-            )
+        self._write(
+            "UPDATE traces SET shared_seq = p.value FROM json_each(?) p WHERE traces.id = p.key",
+            (json.dumps(dict(places)),),
+        )
 
     def pulled(self, vectors: Iterable[LoggedVector], place: Place) -> None:
         """Store vectors of other hosts, and the place up to which they were pulled."""
         with transaction(self._connection):
-            self._connection.executemany(
+            self._write_each(
                 "INSERT INTO vectors (key, embedder, added_at_ms, vector) VALUES (?, ?, ?, ?)",
                 ((one.id, one.embedder, one.added_at_ms, one.vector) for one in vectors),
             )
@@ -242,7 +213,7 @@ class SharedRuns(Queries):
                 "SELECT seq, id FROM traces WHERE shared_seq >= ? OR shared_seq <= -2 - ?",
                 (first, first),
             ).fetchall()
-            self._connection.executemany(
+            self._write_each(
                 "UPDATE traces SET shared_seq = ? WHERE seq = ?",
                 ((places.get(id_, _TO_SHIP), seq) for seq, id_ in known),
             )
@@ -263,7 +234,6 @@ class SharedRuns(Queries):
         ).fetchall()
 
     def unshared(self) -> Unshared:
-        """Count what waits."""
         row = self._row(
             "SELECT coalesce(sum(shared_seq <> ?1), 0), coalesce(sum(shared_seq = ?1), 0),"
             " min(started_at) FROM traces WHERE shared_seq < 0",
@@ -273,8 +243,7 @@ class SharedRuns(Queries):
 
     def is_copy(self) -> bool:
         """Return whether the file holds no run but those of a copy of the log."""
-        own = self._value("SELECT EXISTS (SELECT 1 FROM traces WHERE pod IS NULL)")
-        return not own
+        return not self._value("SELECT EXISTS (SELECT 1 FROM traces WHERE pod IS NULL)")
 
     def copy(self, seq: int, place: int, run: SharedRun, state: str | None) -> None:
         """Complete a run that was recorded and evaluated in this transaction: it is another's."""
@@ -284,17 +253,12 @@ class SharedRuns(Queries):
             (place, run.pod, run.scorer, run.decided_at, seq),
         )
         if run.vector is not None and run.embedder is not None:
-            self._run(
-                "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (seq, run.id, run.embedder, int(time.time() * 1000), run.vector),
-            )
+            now_ms = int(time.time() * 1000)
+            row = {"embedder": run.embedder, "added_at_ms": now_ms, "vector": run.vector}
+            self._add("vectors", trace_seq=seq, key=run.id, **row)
         if state is not None:
-            self._run(
-                "INSERT INTO outbox (trace_seq, state, claimed_by, idempotency_key, registry,"
-                " redactor) VALUES (?, 'pending', ?, '', '', '')",
-                (seq, _HANDED_OVER),
-            )
+            unknown = dict.fromkeys(("idempotency_key", "registry", "redactor"), "")
+            self._add("outbox", trace_seq=seq, state="pending", claimed_by=_HANDED_OVER, **unknown)
 
     def to_hand_over(self, limit: int) -> list[tuple[int, SharedItem]]:
         """Return items that the shared outbox has not got as they are here, with their ``seq``."""
@@ -309,11 +273,10 @@ class SharedRuns(Queries):
 
     def handed_over(self, items: Iterable[tuple[int, SharedItem]]) -> None:
         """Note that the shared outbox has these items."""
-        with transaction(self._connection):
-            self._connection.executemany(
-                "UPDATE outbox SET claimed_by = ? WHERE trace_seq = ?",
-                ((_HANDED_OVER + item.idempotency_key, seq) for seq, item in items),
-            )
+        self._write_each(
+            "UPDATE outbox SET claimed_by = ? WHERE trace_seq = ?",
+            ((_HANDED_OVER + item.idempotency_key, seq) for seq, item in items),
+        )
 
     def to_take_back(self, limit: int) -> list[str]:
         """Return the ids of items that may not go, or not as the shared outbox has them."""
@@ -341,7 +304,7 @@ class SharedRuns(Queries):
         ended = [one for one in items if one.state not in {"pending", "sending", "cancelled"}]
         over = [one for one in items if one.state not in {"pending", "sending"}]
         with transaction(self._connection):
-            self._connection.executemany(
+            self._write_each(
                 "UPDATE outbox SET state = ?, reason = ?, attempts = ?, http_status = ?,"
                 " last_error = ?, sent_at = ?, remote_id = ?, claimed_by = NULL"
                 f" WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?) AND {_IS_THERE}"
@@ -355,7 +318,7 @@ class SharedRuns(Queries):
                     for one in ended
                 ),
             )
-            self._connection.executemany(
+            self._write_each(
                 "UPDATE outbox SET claimed_by = NULL"
                 " WHERE trace_seq = (SELECT seq FROM traces WHERE id = ?)"
                 f" AND {_IS_THERE} AND (state IN ('cancelled', 'blocked')"

@@ -4,8 +4,8 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -20,12 +20,11 @@ from kp_middleware.storage._database import Database, Identity
 from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._history import History
-from kp_middleware.storage._last_decisions import claim_to_say, read_last_decisions
-from kp_middleware.storage._maintenance import Pruning
-from kp_middleware.storage._outbox_table import OutboxTable
+from kp_middleware.storage._maintenance import Pruning, rescue
+from kp_middleware.storage._outbox import OutboxTable
+from kp_middleware.storage._overview import read_last_decisions
 from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
 from kp_middleware.storage._records import ENDING, Run
-from kp_middleware.storage._rescue import rescue
 from kp_middleware.storage._shared_runs import SharedRuns
 from kp_middleware.storage._statistics import Counts, Statistics
 from kp_middleware.storage._store import Belief, PausedRun, Rescue
@@ -45,6 +44,18 @@ _SELECT: Final = """
 """
 
 
+_ARE_DRY: Final = """
+    SELECT count(*) >= 100 AND total(verdict = 'forwarded') = 0
+    FROM (SELECT verdict FROM traces WHERE score IS NOT NULL ORDER BY seq DESC LIMIT 100)
+"""
+_CLAIM_TO_SAY: Final = """
+    INSERT INTO meta (key, value) VALUES ('said_that_none_cleared_at_s', :now)
+    ON CONFLICT (key) DO UPDATE SET value = :now
+      WHERE CAST(value AS REAL) NOT BETWEEN :now - :day AND :now
+    RETURNING 1
+"""
+
+
 class SqliteStore(Traces):
     """The runs in one SQLite file, shared by all processes that use it. See `Store`."""
 
@@ -54,8 +65,6 @@ class SqliteStore(Traces):
         super().__init__(connection, scorer=scorer or f"kp-middleware {version('kp-middleware')}")
         self._path = path
         self._file: Identity | None = None
-        self._pruning = Pruning(connection)
-        self._batches: Iterator[int] = iter(())
 
     @classmethod
     def at(cls, path: Path) -> Self:
@@ -92,15 +101,14 @@ class SqliteStore(Traces):
     ) -> int:
         with transaction(self._connection):
             if seq is not None:
-                with self._outliving(seq):
-                    self.remove(seq)
-                    seq = self._insert(run, seq)
+                self._replace(seq, run)
             elif known := self._value("SELECT seq FROM traces WHERE id = ?", (run.trace.id,)):
                 return int(known)
             else:
                 seq = self._insert(run, None)
-            if until is not None:
-                self._pause(seq, run, until)
+            if until is not None and run.part is not None:
+                facts = run.model_dump_json(exclude={"trace"})
+                self._add("waiting", trace_seq=seq, thread=run.part.thread, until=until, run=facts)
             if aliases:
                 self.add_aliases(seq, aliases)
         return seq
@@ -149,18 +157,15 @@ class SqliteStore(Traces):
         )
 
     def prune(self, before: str) -> int:
-        removed = next(self._batches, 0)
-        if not removed:
-            self._batches = self._pruning.batches(self._pruning.doomed(before=before))
-            removed = next(self._batches, 0)
-        return removed
+        pruning = Pruning(self._connection)
+        return next(pruning.batches(pruning.doomed(before=before)), 0)
 
     def forwarding_warning(self, now_s: float) -> str | None:
-        last = read_last_decisions(self._connection)
-        if not last.is_dry:
+        if not self._value(_ARE_DRY):
             return None
         with transaction(self._connection):
-            return last.in_words() if claim_to_say(self._connection, now_s=now_s) else None
+            is_due = self._value(_CLAIM_TO_SAY, {"now": str(now_s), "day": DAY_S})
+        return read_last_decisions(self._connection).in_words() if is_due else None
 
     def counts(self) -> Counts:
         with closing(Database(self._known_path, read_only=True)) as connection:
@@ -221,33 +226,20 @@ class SqliteStore(Traces):
         told: tuple[bool | None, float | None],
     ) -> None:
         self._run(
-            "INSERT INTO feedback (trace_seq, given_at, success, confidence, success_before,"
-            " confidence_before) VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO feedback ({_FEEDBACK}) VALUES (NULL, ?, ?, ?, ?, ?, ?)",
             (before.seq, given_at, *told, *before.ending[:2]),
         )
         self.save_ending(before.seq, after)
 
-    def _pause(self, seq: int, run: "RecordedRun", until: str) -> None:
-        if run.part is None:
-            raise ValueError("a run that waits is a part of a thread")
-        self._run(
-            "INSERT INTO waiting (trace_seq, thread, until, run) VALUES (?, ?, ?, ?)",
-            (seq, run.part.thread, until, run.model_dump_json(exclude={"trace"})),
-        )
-
-    @contextmanager
-    def _outliving(self, seq: int) -> Iterator[None]:
-        """Preserve aliases and feedback of a trace while its row is replaced under its ``seq``."""
+    def _replace(self, seq: int, run: "RecordedRun") -> None:
+        """Replace a run under its ``seq``; its aliases and feedback stay."""
         aliases = self._column("SELECT id FROM aliases WHERE trace_seq = ?", (seq,))
-        kept = self._run(
-            f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?",
-            (seq,),
-        ).fetchall()
-        yield
+        kept = self._run(f"SELECT {_FEEDBACK} FROM feedback WHERE trace_seq = ?", (seq,)).fetchall()
+        self.remove(seq)
+        self._insert(run, seq)
         self.add_aliases(seq, aliases)
         self._connection.executemany(
-            f"INSERT OR IGNORE INTO feedback ({_FEEDBACK}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            kept,
+            f"INSERT OR IGNORE INTO feedback ({_FEEDBACK}) VALUES (?, ?, ?, ?, ?, ?, ?)", kept
         )
 
     def _read(self, sql: str, value: str) -> list[PausedRun]:
@@ -258,21 +250,17 @@ class SqliteStore(Traces):
             document = {**json.loads(facts), "trace": json.loads(body)}
             try:
                 run = RecordedRun.model_validate_json(json.dumps(document))
-            except ValueError as error:
-                self._give_up(seq, str(error))
+            except ValueError as error:  # it would block the others
+                logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
+                self._run("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
+                self._run(
+                    "UPDATE traces SET state = 'failed', reason_code = 'not_resumed',"
+                    " reason_args = ? WHERE seq = ?",
+                    (json.dumps({"error": str(error)[:200]}), seq),
+                )
             else:
                 found.append(PausedRun(seq, run, bool(is_left)))
         return found
-
-    def _give_up(self, seq: int, why: str) -> None:
-        """Mark an unreadable run as failed, so that it does not block the others."""
-        logger.warning("trace %d waited and cannot be read: it is kept as failed", seq)
-        self._run("DELETE FROM waiting WHERE trace_seq = ?", (seq,))
-        self._run(
-            "UPDATE traces SET state = 'failed', reason_code = 'not_resumed', reason_args = ?"
-            " WHERE seq = ?",
-            (json.dumps({"error": why[:200]}), seq),
-        )
 
 
 _RANKED: Final = """

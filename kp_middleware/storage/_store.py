@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 CANCELLED_BY_HAND: Final = "by hand"
 """The reason of an outbox item that the user cancelled; only the user can queue it again."""
 
+LOST_ON_ITS_WAY: Final = (
+    "what became of it was lost in a damaged file: kp-middleware outbox retry ID sends it, perhaps"
+    " once more"
+)
+"""The reason of an item that is blocked because it may have been sent already."""
+
 LAST_SEQ: Final = 2**63 - 1
 """The largest ``seq``."""
 
@@ -195,8 +201,11 @@ class Store(Protocol):
     def last_recorded(self) -> int | None:
         """Return the newest unscored run, or None."""
 
-    def is_recorded(self, seq: int) -> bool:
-        """Return True if a run waits to be scored; within a transaction this stays true."""
+    def is_recorded(self, seq: int, trace_id: str | None = None) -> bool:
+        """Return True if a run waits to be scored; within a transaction this stays true.
+
+        With ``trace_id``, False for another run in its place: a file made anew counts from 1.
+        """
 
     def stored(self, seq: int) -> StoredRun:
         """Return what scoring and queueing read of a run."""
@@ -211,7 +220,7 @@ class Store(Protocol):
         """Return what the estimate of success learns from; None if nothing is estimated."""
 
     def save_opening(self, seq: int, embedder: str, vector: bytes) -> None:
-        """Store the vector of the beginning of what people said in a run, to recall it by."""
+        """Store the vector of the first line that people said in a run, to recall it by."""
 
     def unsaid(self, seq: int) -> str | None:
         """Return the thread's id of a run, else its own, if nobody has said how it ended."""

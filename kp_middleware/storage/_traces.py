@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kp_middleware.asked import said_in
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.formula import SIGNALS
-from kp_middleware.database import Connection, Queries, transaction
+from kp_middleware.database import Connection, Queries
 from kp_middleware.instants import instant, to_milliseconds
 from kp_middleware.storage._recall import RecallTable
 from kp_middleware.storage._records import ENDING, marked
@@ -37,8 +37,6 @@ _SAVE: Final = f"""
       decided_at = CASE WHEN decision = :decision THEN coalesce(decided_at, :now) ELSE :now END
     WHERE seq = :seq AND state = :state
 """
-
-
 _SHARE_CREDIT: Final = """
     UPDATE traces SET credit = :credit WHERE seq = (
       SELECT seq FROM traces
@@ -46,28 +44,44 @@ _SHARE_CREDIT: Final = """
         AND seq > :seq AND gate = :gate AND credit IS NOT NULL
       ORDER BY seq DESC LIMIT 1)
 """
-
-
 _RECORDED: Final = "FROM traces WHERE score IS NULL AND state = 'recorded' AND shared_seq IS NULL"
+
+
+_STORED: Final = f"""
+    SELECT {marked("d.body")}, t.step_count, t.tool_count, t.recovery_count, t.score,
+           coalesce(a.said, '')
+    FROM traces t JOIN documents d ON d.trace_seq = t.seq
+      LEFT JOIN asked a ON a.trace_seq = t.seq
+    WHERE t.seq = ?
+"""
+_ADD_STEP: Final = """
+    INSERT INTO steps (trace_seq, step_id, type, tool, mcp_server, content, input, output_summary,
+      latency_ms, started_at, agent, call_id, parent, model, input_tokens, output_tokens,
+      model_latency_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_OF_METADATA: Final = ("success", "framework", "agent_id", "privacy_level", "visibility")
+_OF_RUN: Final = (
+    *("duration_ms", "error_type", "agent_name", "model", "thread_id", "owner"),
+    *("input_tokens", "output_tokens", "confidence_source", "success_source"),
+)
 
 
 class Traces(Queries):
     """The traces of one file; a run is first ``recorded``, then ``scored`` once by one process."""
 
     def __init__(self, connection: Connection, *, scorer: str) -> None:
-        """Set the scorer's name and version, which are stored with each score."""
         super().__init__(connection)
         self._scorer = scorer
 
     def reading(self, trace_id: str) -> EarlierReading | None:
-        found = self._all(
-            EarlierReading,
+        row = self._row(
             "SELECT seq, started_at, step_count, duration_ms, success,"
             " success_source = 'feedback',"
             " EXISTS (SELECT 1 FROM outbox WHERE trace_seq = seq) FROM traces WHERE id = ?",
             (trace_id,),
         )
-        return found[0] if found else None
+        return None if row is None else EarlierReading(*row)
 
     def remove(self, seq: int) -> None:
         self._run("DELETE FROM traces WHERE seq = ?", (seq,))
@@ -91,18 +105,12 @@ class Traces(Queries):
         seq: int | None = self._value(f"SELECT max(seq) {_RECORDED}")
         return seq
 
-    def is_recorded(self, seq: int) -> bool:
-        return self.next_recorded(seq, seq) is not None
+    def is_recorded(self, seq: int, trace_id: str | None = None) -> bool:
+        sql = f"SELECT 1 {_RECORDED} AND seq = ? AND id = coalesce(?, id)"
+        return self._row(sql, (seq, trace_id)) is not None
 
     def stored(self, seq: int) -> StoredRun:
-        (stored,) = self._all(
-            StoredRun,
-            f"SELECT {marked('d.body')}, t.step_count, t.tool_count, t.recovery_count, t.score,"
-            " coalesce(a.said, '') FROM traces t JOIN documents d ON d.trace_seq = t.seq"
-            " LEFT JOIN asked a ON a.trace_seq = t.seq WHERE t.seq = ?",
-            (seq,),
-        )
-        return stored
+        return StoredRun(*self._row(_STORED, (seq,)))
 
     def save_evaluation(
         self,
@@ -137,12 +145,11 @@ class Traces(Queries):
             self._run(_SHARE_CREDIT, values)  # a later run may be ranked already
 
     def fail(self, seq: int, code: str, error: object) -> None:
-        with transaction(self._connection):
-            self._run(
-                "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
-                " WHERE seq = ? AND state = 'recorded'",
-                (code, json.dumps({"error": str(error)}), seq),
-            )
+        self._write(
+            "UPDATE traces SET state = 'failed', reason_code = ?, reason_args = ?"
+            " WHERE seq = ? AND state = 'recorded'",
+            (code, json.dumps({"error": str(error)}), seq),
+        )
 
     def count_dropped(self, count: int) -> None:
         self._run(
@@ -152,8 +159,8 @@ class Traces(Queries):
         )
 
     def ending(self, seq: int) -> Ending:
-        (ending,) = self._all(Ending, f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))
-        return ending
+        success, *rest = self._row(f"SELECT {ENDING} FROM traces t WHERE seq = ?", (seq,))
+        return Ending(bool(success), *rest)
 
     def unsaid(self, seq: int) -> str | None:
         thread: str | None = self._value(
@@ -187,82 +194,47 @@ class Traces(Queries):
         )
 
     def _insert(self, run: "RecordedRun", seq: int | None) -> int:
-        fields = {"seq": seq, **_row(run)}
+        row = _row(run)
         latest = RecallTable(self._connection).latest_objectives()
-        cursor = self._run(
-            f"INSERT INTO traces ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",
-            (*fields.values(),),
-        )
-        seq = int(cursor.lastrowid or 0)
+        seq = self._add("traces", seq=seq, **row)
         self._connection.executemany(
-            "INSERT INTO steps (trace_seq, step_id, type, tool, mcp_server, content, input,"
-            " output_summary, latency_ms, started_at, agent, call_id, parent, model, input_tokens,"
-            " output_tokens, model_latency_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            _ADD_STEP,
             (
-                (seq, number, *_step_row(step), *_facts_row(facts))
+                (seq, number, *_step_row(step, facts))
                 for number, (step, facts) in enumerate(zip_longest(run.trace.steps, run.facts))
             ),  # renumbered: a document's own ids may repeat
         )
-        self._run(
-            "INSERT INTO documents (trace_seq, body) VALUES (?, ?)",
-            (seq, run.trace.model_dump_json()),
-        )
-        if _state(run) == "recorded":
-            said = said_in(run.trace, latest)
-            self._run("INSERT INTO asked (trace_seq, said) VALUES (?, ?)", (seq, said))
+        self._add("documents", trace_seq=seq, body=run.trace.model_dump_json())
+        if row["state"] == "recorded":
+            self._add("asked", trace_seq=seq, said=said_in(run.trace, latest))
         return seq
 
 
 def _row(run: "RecordedRun") -> dict[str, Any]:
     trace, metadata = run.trace, run.trace.metadata
+    awaits = run.part is not None and run.part.awaits is not None
     return {
         "id": trace.id,
-        "state": _state(run),
+        "state": "paused" if awaits else "recorded" if run.complete else "incomplete",
         "started_at": to_milliseconds(metadata.created_at),
-        "duration_ms": run.duration_ms,
         "domain": metadata.task_domain,
         "objective": trace.task.objective,
         "result_summary": trace.outcome.result_summary,
-        "success": metadata.success,
         "confidence": trace.outcome.confidence,
-        "error_type": run.error_type,
-        "framework": metadata.framework,
-        "agent_id": metadata.agent_id,
-        "agent_name": run.agent_name,
-        "model": run.model,
-        "thread_id": run.thread_id,
         "tags": json.dumps(run.tags) if run.tags else None,
-        "privacy_level": metadata.privacy_level,
-        "visibility": metadata.visibility,
         "step_count": run.shape.steps,
         "tool_count": run.shape.tools,
         "recovery_count": run.shape.recoveries,
-        "input_tokens": run.input_tokens,
-        "output_tokens": run.output_tokens,
         "redactions": json.dumps(run.redactions),
-        "confidence_source": run.confidence_source,
-        "success_source": run.success_source,
-        "owner": run.owner,
         "recalled": json.dumps(run.recalled) if run.recalled else None,
+        **{name: getattr(metadata, name) for name in _OF_METADATA},
+        **{name: getattr(run, name) for name in _OF_RUN},
     }
 
 
-def _state(run: "RecordedRun") -> str:
-    if run.part is not None and run.part.awaits is not None:
-        return "paused"
-    return "recorded" if run.complete else "incomplete"
-
-
-def _facts_row(facts: "StepFacts | None") -> tuple[Any, ...]:
-    if facts is None:  # a submitted document has none
-        return (None,) * 8
-    started_s, *rest = facts
-    return (None if started_s is None else instant(started_s), *rest)
-
-
-def _step_row(step: "Step") -> tuple[Any, ...]:
+def _step_row(step: "Step", facts: "StepFacts | None") -> tuple[Any, ...]:
     tool = step.tool
+    started_s, *rest = facts or (None,) * 8  # a submitted document has none
     return (
         step.type,
         None if tool is None else tool.name,
@@ -271,4 +243,6 @@ def _step_row(step: "Step") -> tuple[Any, ...]:
         None if step.input is None else json.dumps(step.input, ensure_ascii=False, default=str),
         step.output_summary,
         step.latency_ms,
+        None if started_s is None else instant(started_s),
+        *rest,
     )

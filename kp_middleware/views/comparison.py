@@ -5,7 +5,7 @@ from difflib import SequenceMatcher
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.storage import Run, StepRecord
-from kp_middleware.views.trace import ScoreLine, arithmetic, listed_state
+from kp_middleware.views.trace import arithmetic, listed_state
 from kp_middleware.views.wording import zero_or_one
 
 Place: TypeAlias = Literal["same", "left", "right"]
@@ -75,10 +75,8 @@ def aligned(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> list[Pai
     for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
         ours, theirs = left[a_from:a_to], right[b_from:b_to]
         if tag == "equal":
-            pairs += [
-                Pair("same", a.number, b.number, *_key(a))
-                for a, b in zip(ours, theirs, strict=True)
-            ]
+            both = zip(ours, theirs, strict=True)
+            pairs += [Pair("same", a.number, b.number, *_key(a)) for a, b in both]
         else:
             pairs += [Pair("left", a.number, None, *_key(a)) for a in ours]
             pairs += [Pair("right", None, b.number, *_key(b)) for b in theirs]
@@ -88,23 +86,12 @@ def aligned(left: Sequence[StepRecord], right: Sequence[StepRecord]) -> list[Pai
 def _scores(left: Run, right: Run) -> Iterator[Part]:
     ours = {line.part: line for line in arithmetic(left)}
     theirs = {line.part: line for line in arithmetic(right)}
-    both = ours.keys() and theirs.keys()
     names = [name for name in (*ours, *theirs) if name != "score"]
     for name in [*dict.fromkeys(names), *(["score"] if ours or theirs else [])]:
         a, b = ours.get(name), theirs.get(name)
-        difference = _amount(b) - _amount(a) if both else None
-        yield Part(
-            name,
-            a.amount if a else None,
-            b.amount if b else None,
-            difference,
-            a.working if a else "",
-            b.working if b else "",
-        )
-
-
-def _amount(line: ScoreLine | None) -> float:
-    return line.amount if line else 0.0
+        amounts = a and a.amount, b and b.amount
+        difference = (amounts[1] or 0.0) - (amounts[0] or 0.0) if ours and theirs else None
+        yield Part(name, *amounts, difference, a.working if a else "", b.working if b else "")
 
 
 def _key(step: StepRecord) -> tuple[str, str | None]:

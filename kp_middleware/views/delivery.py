@@ -1,5 +1,6 @@
 """What keeps runs from being sent: since when, until when, and how long the backlog takes."""
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,22 +8,18 @@ from typing import Any, Final, NamedTuple, Self
 
 from kp_middleware import locations
 from kp_middleware.instants import instant
-from kp_middleware.logins import why_login_is_unused
 from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Pace, burst_at
+from kp_middleware.settings_sources import why_login_is_unused
 from kp_middleware.storage import AgentPace, Queue, read_paces
 
 BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
 
 
 class Sending(NamedTuple):
-    """The backlog of one registry, and how long it will take to send.
+    """The backlog of one registry, and how long it takes from ``next_at`` on (epoch s; None: now).
 
-    Attributes:
-        next_at: When the next request may be made, in epoch seconds; None: now.
-        takes_s: From then on, where nothing else goes wrong and a program is running.
-        interval_s: At the pace that the registry has named, or the free tier's.
-        claimed_until: Until when one of them is another program's to send, or None.
+    ``claimed_until``: until when one of them is another program's to send, or None.
     """
 
     registry: str
@@ -181,10 +178,10 @@ def _about(seconds: float) -> str:
     >>> _about(0.2), _about(44.1), _about(200), _about(9000)
     ('about 1 s', 'about 45 s', 'about 4 min', 'about 3 h')
     """
-    for unit_s, unit, most in ((1, "s", 90), (60, "min", 90)):
-        if seconds <= most * unit_s:
-            return f"about {max(1, -int(-seconds // unit_s))} {unit}"
-    return f"about {-int(-seconds // 3600):,} h"
+    for unit_s, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if seconds <= 90 * unit_s or unit == "h":
+            break
+    return f"about {max(1, math.ceil(seconds / unit_s)):,} {unit}"
 
 
 def _second(epoch_s: float) -> str:

@@ -1,12 +1,22 @@
 """Explain a score: why it is what it is, and what would have changed the decision."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from kp_middleware.core.formula import SIGNALS, STEP_TYPES, Parts, Weights, complexity_parts
+from kp_middleware.core.formula import (
+    SIGNALS,
+    STEP_TYPES,
+    Parts,
+    Shape,
+    Weights,
+    complexity_parts,
+    fired_rules,
+    outcome_confidence,
+    tool_diversity,
+)
 from kp_middleware.storage import Run, Scoring
-from kp_middleware.views.remedies import remedy, shape_of
 from kp_middleware.views.successes import estimate_in_words
 from kp_middleware.views.trace import (
     applied_threshold,
@@ -18,19 +28,15 @@ from kp_middleware.views.trace import (
 from kp_middleware.views.wording import counted, cut, one_line, outcome, short_id
 
 _QUOTED: Final = 60
+_NOISE: Final = 1e-9  # less than this is the last bits of a sum, not a need
 _WHOSE: Final = {"assumed": "an assumed confidence", "feedback": "feedback's confidence"}
 
 
 class SignalExplanation(NamedTuple):
-    """One signal of a score.
+    """One signal of a score: what it adds, why, and in words what another verdict would need.
 
-    Attributes:
-        amount: What it adds to the score: value times weight.
-        reason: What of the run made it so.
-        least: The least value that reaches the threshold while the others and the rules that fired
-            stay, from 0 to 1; None where not even 1 does, or where the threshold did not decide.
-        remedy: In words, what it would have to be for the other verdict; empty where the threshold
-            did not decide.
+    ``least`` is the least value, 0 to 1, that reaches the threshold while the others and the rules
+    that fired stay: None where not even 1 does, or where the threshold did not decide.
     """
 
     signal: str
@@ -54,16 +60,8 @@ class RuleExplanation(NamedTuple):
 class Explanation(NamedTuple):
     """Why a run scored as it did, and what would have changed the decision.
 
-    Attributes:
-        state: ``scored``, or why there is no score.
-        gate: What decided, and what it asked of this run, in words; None where nothing was decided.
-        score: With the weights asked for; None where there is none.
-        threshold: What it is held against, from 0 to 1; None where there is no score, or where its
-            gate failed and none was asked for.
-        other_reason: Why the verdict is not what the threshold alone would have made it, such as a
-            daily limit; None where it is, or where another threshold is asked about.
-        recorded_score: As it was scored, whatever was asked for.
-        known: What the run was.
+    ``score`` is with the weights asked for, ``threshold`` what it is held against, ``other_reason``
+    why the verdict is not what the threshold alone would have made it; each may be None.
     """
 
     id: str
@@ -211,3 +209,75 @@ def _novelty(scoring: Scoring) -> str:
     told = scoring.nearest_objective
     objective = "another host's" if told is None else cut(one_line(told), _QUOTED)
     return f"{similarity} like {short_id(scoring.nearest_id)}, the nearest before it: {objective}"
+
+
+def remedy(run: Run, parts: Parts, signal: str, threshold: float, *, measured: bool) -> str:
+    """Say what would have changed the decision, by this signal alone; ``measured``: its novelty."""
+    cleared = parts.score >= threshold
+    match signal:
+        case "tool_diversity":
+            others = _tools(run, parts, cleared=cleared)
+        case "outcome_confidence":
+            others = _outcomes(run, parts, threshold)
+        case _:
+            others = _values(parts, signal, threshold, measured=measured)
+    scores = [parts.score]
+    for words, score in others:
+        if (score >= threshold) != cleared:
+            return words
+        scores.append(score)
+    farthest = f"least {min(scores):.3f}" if cleared else f"most {max(scores):.3f}"
+    return f"cannot alone: at {farthest}"
+
+
+def shape_of(run: Run) -> Shape:
+    """Return the steps of a stored run as the formula counts them."""
+    types = frozenset(step.type for step in run.steps)
+    return Shape(run.step_count, types, run.tool_count, run.recovery_count)
+
+
+def _values(
+    parts: Parts, signal: str, threshold: float, *, measured: bool
+) -> Iterator[tuple[str, float]]:
+    """Yield the value that a signal would have to have, and the score at its limit."""
+    cleared = parts.score >= threshold
+    edge = _up(parts.least(signal, threshold) or 0.0) - 0.001 * cleared
+    words = f"{'at most ' * cleared}{edge:.3f} instead of {getattr(parts.signals, signal):.3f}"
+    if signal == "novelty" and cleared:
+        words += f": an earlier run that is at least {1 - edge:.3f} like it"
+    elif signal == "novelty" and measured:
+        words += f": the nearest earlier run would have to be at most {1 - edge:.3f} like it"
+    elif signal == "novelty":
+        words += ": with a model it would be measured, from 0 to 1"
+    yield words, parts.changed(signal, 0.0 if cleared else 1.0).score
+
+
+def _tools(run: Run, parts: Parts, *, cleared: bool) -> Iterator[tuple[str, float]]:
+    shape, had = shape_of(run), run.tool_count
+    fewer, more = reversed(range(had)), range(had + 1, run.step_count + 1)
+    for tools in (*fewer, *more) if cleared else (*more, *fewer):
+        other = replace(shape, tools=tools)
+        changed = parts.changed("tool_diversity", tool_diversity(other))
+        score = changed._replace(rules=fired_rules(other, success=run.success)).score
+        words = f"{counted(tools, 'different tool')} instead of {had}"
+        yield f"{words} in its {counted(run.step_count, 'step')}; that makes {score:.3f}", score
+
+
+def _outcomes(run: Run, parts: Parts, threshold: float) -> Iterator[tuple[str, float]]:
+    """Yield the other outcome with the same confidence, then other confidences."""
+    cleared = parts.score >= threshold
+    for success in dict.fromkeys((not cleared, run.success or not cleared)):
+        changed = parts._replace(rules=fired_rules(shape_of(run), success=success))
+        outcome, full = "", outcome_confidence(1.0, success=success)
+        if success != run.success:
+            outcome = f"a {'success' if success else 'failure'}, with "
+            score = changed.changed("outcome_confidence", full * run.confidence).score
+            words = f"{outcome}its confidence of {run.confidence:.3f}"
+            yield f"{words}; that makes {score:.3f}", score
+        edge = _up((changed.least("outcome_confidence", threshold) or 0.0) / full)
+        score = changed.changed("outcome_confidence", 0.0 if cleared else full).score
+        yield f"{outcome}a confidence of {edge - 0.001 * cleared:.3f}", score
+
+
+def _up(value: float) -> float:
+    return math.ceil(value * 1000 - _NOISE) / 1000

@@ -87,27 +87,20 @@ def read_prices() -> Prices:
     """Read the user's prices; without a file, or with one that cannot be read, there are none."""
     path = locations.prices_file()
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-        models = {name: _price(name, one) for name, one in _table(given, "models").items()}
-        return Prices(models, _currency(given))
+        return _prices(tomllib.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
         return Prices()
     except (OSError, ValueError, RecursionError) as error:
         return Prices(problem=f"no costs are shown, {path} cannot be read: {error}")
 
 
-def _currency(given: Mapping[str, Any]) -> str:
-    match given.get("currency", "USD"):
-        case str() as currency if 0 < len(currency) <= 8:
-            return currency
-    raise ValueError('currency is a short text, such as "USD"')
-
-
-def _table(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    match given.get(name, {}):
-        case dict() as table:
-            return table
-    raise ValueError(f"{name} is no table")
+def _prices(given: Mapping[str, Any]) -> Prices:
+    currency, models = given.get("currency", "USD"), given.get("models", {})
+    if not isinstance(currency, str) or not 0 < len(currency) <= 8:
+        raise ValueError('currency is a short text, such as "USD"')
+    if not isinstance(models, dict):
+        raise ValueError("models is no table")
+    return Prices({name: _price(name, one) for name, one in models.items()}, currency)
 
 
 def _price(model: str, given: object) -> Price:

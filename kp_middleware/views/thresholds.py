@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
-from kp_middleware.core.gates import DAY_S, make_gate
-from kp_middleware.core.replay import ScoredRun, replay
+from kp_middleware.core.gates import DAY_S, ScoredRun, make_gate, replay
 from kp_middleware.core.share import WARM_UP
 
 BEST_TENTH: Final = "top 10%"

@@ -1,10 +1,10 @@
-"""One run as it is shown: the sum behind its score, its gate's verdict, where it was sent."""
+"""One run as it is shown: the sum behind its score, its verdict, where it was sent, its calls."""
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kp_middleware.core.formula import SIGNALS
 from kp_middleware.core.gates import exact
@@ -41,6 +41,7 @@ _SCORING: Final = (
 )
 _TITLE: Final = 300
 _ONE_LINE: Final = 72
+_MOST_CALLS: Final = 100
 
 
 class ScoreLine(NamedTuple):
@@ -132,18 +133,27 @@ def run_as_json(run: Run) -> dict[str, Any]:
     row["rules"] = [rule._asdict() for rule in scoring.rules] if scoring else []
     row |= {name: getattr(scoring, name, None) for name in _SCORING}
     row |= {"scored_ms": scoring and scoring.took_ms, "day": run.started_at[:10]}
-    row |= {"margin": scoring and scoring.margin, "above": _above(run)}
+    is_known = scoring and (scoring.threshold is not None or scoring.decision is not None)
+    row |= {
+        "margin": scoring and scoring.margin,
+        "above": int(is_cleared(run)) if is_known else None,
+    }
     row |= {"base_score": scoring and scoring.base_score, "redactions": run.redactions}
     row |= {"decided_at": scoring and scoring.decided_at}
     row |= {"reason_code": run.reason_code, "reason_args": run.reason_args}
-    row |= {"verdict": _verdict(run)}
+    decision = scoring and scoring.decision
+    row |= {"verdict": "forwarded" if decision == "forward" else decision and run.reason_code}
     row |= {name: getattr(run, name) for name in ("confidence_source", "success_source")}
     row |= {name: getattr(scoring, name, None) for name in ("nearest_id", "nearest_objective")}
     return row | {
         "reason": run.reason,
         "steps": [*map(_step_as_json, run.steps)],
         "outbox": asdict(run.outbox) if run.outbox else None,
-        "feedback": [_feedback_as_json(one) for one in run.feedback],
+        "feedback": [
+            asdict(one)
+            | {"success": zero_or_one(one.success), "success_before": int(one.success_before)}
+            for one in run.feedback
+        ],
     }
 
 
@@ -311,29 +321,8 @@ def _since(began: str, at: str | None) -> str:
 
 
 def _step_as_json(step: StepRecord) -> dict[str, Any]:
-    fields = {"step_id": step.number, **asdict(step)}
-    del fields["number"]
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _feedback_as_json(told: FeedbackRecord) -> dict[str, Any]:
-    return {
-        name: int(value) if isinstance(value, bool) else value
-        for name, value in asdict(told).items()
-    }
-
-
-def _above(run: Run) -> int | None:
-    scoring = run.scoring
-    if scoring is None or (scoring.threshold is None and scoring.decision is None):
-        return None
-    return int(is_cleared(run))
-
-
-def _verdict(run: Run) -> str | None:
-    if run.scoring is None or run.scoring.decision is None:
-        return None
-    return "forwarded" if run.scoring.decision == "forward" else run.reason_code
+    known = {name: value for name, value in asdict(step).items() if value is not None}
+    return {"step_id": known.pop("number"), **known}
 
 
 def _signal(scoring: Scoring, part: str) -> ScoreLine:
@@ -378,3 +367,83 @@ def _kept_here(run: Run) -> str:
             return f"kept here, not scored: the run did not come to its end{why}"
         case _:
             return f"kept here: {run.reason}"
+
+
+class Call(NamedTuple):
+    """A call of a model or a tool; ``start_ms`` is from the beginning of the run."""
+
+    kind: Literal["model", "tool", "error"]
+    name: str
+    agent: str
+    start_ms: float
+    length_ms: float
+    step: int
+    tokens: int | None = None
+
+    @property
+    def end_ms(self) -> float:
+        """Its end, from the beginning of the run."""
+        return self.start_ms + self.length_ms
+
+
+class Timeline(NamedTuple):
+    """The timed calls of a run in the order of their starts, at most 100.
+
+    ``models_ms`` and ``tools_ms`` are how long at least one was at work; in the gaps, neither was.
+    """
+
+    calls: tuple[Call, ...]
+    total_ms: float
+    models_ms: float
+    tools_ms: float
+    waiting_ms: float
+    gaps: tuple[tuple[float, float], ...]
+    left_out: int
+
+
+def timeline(run: Run) -> Timeline:
+    """Return the calls of a run; empty where nothing was timed."""
+    began_s = epoch_s(run.started_at)
+    calls = [call for step in run.steps for call in _calls(run, step, began_s)]
+    calls.sort(key=lambda call: (call.start_ms, call.step))
+    total_ms = max([run.duration_ms or 0.0, *(call.end_ms for call in calls)])
+    models = [call for call in calls if call.kind == "model"]
+    tools = [call for call in calls if call.kind != "model"]
+    idle_ms = [
+        sum(end - start for start, end in _gaps(some, total_ms)) for some in (models, tools, calls)
+    ]
+    return Timeline(
+        tuple(calls[:_MOST_CALLS]),
+        total_ms,
+        models_ms=total_ms - idle_ms[0],
+        tools_ms=total_ms - idle_ms[1],
+        waiting_ms=idle_ms[2],
+        gaps=(*_gaps(calls, total_ms),),
+        left_out=max(0, len(calls) - _MOST_CALLS),
+    )
+
+
+def _calls(run: Run, step: StepRecord, began_s: float) -> Iterable[Call]:
+    if step.started_at is None:
+        return
+    start_ms = max(0.0, (epoch_s(step.started_at) - began_s) * 1000)
+    agent = step.agent or ""
+    if step.model_latency_ms is not None:
+        tokens = (step.input_tokens or 0) + (step.output_tokens or 0) or None
+        name = step.model or "model"
+        yield Call("model", name, agent, start_ms, step.model_latency_ms, step.number, tokens)
+    elif step.latency_ms is not None:
+        failed = step.type == "error_recovery" or ended_it(run, step)
+        kind: Literal["error", "tool"] = "error" if failed else "tool"
+        yield Call(kind, step.tool or "call", agent, start_ms, step.latency_ms, step.number)
+
+
+def _gaps(calls: Iterable[Call], total_ms: float) -> Iterator[tuple[float, float]]:
+    """Yield when none of them, in the order of their starts, was going on."""
+    end = 0.0
+    for call in calls:
+        if call.start_ms > end:
+            yield end, call.start_ms
+        end = max(end, call.end_ms)
+    if total_ms > end:
+        yield end, total_ms

@@ -1,19 +1,29 @@
-"""The charts of states, tools, one score, novelty and removals."""
+"""The charts: states, tools, days, scores, one run's timeline and score, novelty, removals."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from kp_middleware.storage import Endings, Funnel, NoveltyDay, Overview, Period, Removal, ToolUse
-from kp_middleware.views.timeline import Timeline
-from kp_middleware.views.trace import TraceView
+from kp_middleware.core.gates import exact
+from kp_middleware.storage import (
+    Endings,
+    Funnel,
+    NoveltyDay,
+    Overview,
+    Period,
+    Removal,
+    ScoreSlices,
+    ToolUse,
+)
+from kp_middleware.views.trace import Timeline, TraceView
 from kp_middleware.views.wording import (
     counted,
     day,
     distance,
     duration,
+    in_hundredths,
     part_of,
     share,
     short_bar,
@@ -22,45 +32,44 @@ from kp_middleware.views.wording import (
 from kp_middleware.web.marks import (
     SIGNAL_COLOURS,
     WIDTH,
-    Band,
-    Bar,
-    BarList,
     BarRow,
     Chart,
     Column,
-    Dot,
-    Group,
     Key,
-    Label,
-    Line,
     Links,
-    Mark,
     Piece,
-    Plot,
     Scale,
     Table,
     TableRow,
+    band,
+    bar,
+    colours_of,
+    dot,
+    grid,
+    group,
+    label,
+    line,
     stacked,
     straight,
+    threshold_line,
 )
 
+_NO_SCORES: Final = "no scored runs yet: record a run, and it is here a moment after it has ended"
 _NO_RUNS: Final = "nothing recorded yet: decorate a function with @kp.capture, or try the demo"
 _NO_TOOLS: Final = (
     "no tool calls yet: tools of LangChain are seen by themselves, others by @kp.tool"
 )
 _NO_NOVELTY: Final = "no novelty measured yet: it needs scored runs and an embedder"
-_MOST_KINDS: Final = 8
+_OWN_BAR: Final = "cleared the bar of their own run"
+_MOST_BARS: Final = 8
 _MOST_TOOLS: Final = 10
-STATE_FILTERS: Final[Mapping[str, dict[str, str]]] = {
-    "recorded": {},
-    "cleared": {"cleared": "1"},
-    "queued": {"queued": "1"},
-}
-"""The filters for the stages of a run that are no state."""
+_MOST_CURVES: Final = 7
+_SWATCH: Final = 28.0  # room for more than one of the dashes
 _NONE: Final[Mapping[Any, str]] = MappingProxyType({})
 _CALL_COLOURS: Final = {"model": "purple", "tool": "blue", "error": "loss"}
+_STATE_FILTERS: Final = {"recorded": {}, "cleared": {"cleared": "1"}, "queued": {"queued": "1"}}
 _ENDS_KEYS: Final = tuple(
-    Key(name, Bar(1, -5, 10, 10, colour))
+    Key(name, bar((1, -5), 10, 10, colour))
     for name, colour in (("succeeded", "cleared"), ("not known", "below"), ("failed", "loss"))
 )
 _LEAST: Final = 0.5  # percent: one of 100,000 is still seen
@@ -71,32 +80,26 @@ def state_bars(found: Funnel, links: Links) -> Chart:
     if not found.recorded:
         return Chart(_NO_RUNS)
     codes: Counter[str] = Counter()
-    for reason, number in found.reasons.items():
-        codes[reason.partition(" at ")[0]] += number  # where it is, the run's own page says
-    reasons = ", ".join(f"{code} {number:,}" for code, number in codes.most_common())
-    stages = (
-        ("recorded", found.recorded, "plain", ""),
-        ("cleared", found.cleared, "cleared", ""),
-        ("queued", found.queued, "cleared", ""),
-        ("sent", found.sent, "cleared", ""),
-        ("blocked", found.blocked, "loss", reasons),
-        ("rejected", found.rejected, "loss", ""),
-    )
+    for reason, times in found.reasons.items():
+        codes[reason.partition(" at ")[0]] += times  # where it is, the run's own page says
     bars, rows, findings = [], [], []
-    for name, number, colour, note in stages:
+    for name in ("recorded", "cleared", "queued", "sent", "blocked", "rejected"):
+        number: int = getattr(found, name)
         if not number:
             continue
-        href = links.runs(**STATE_FILTERS.get(name, {"state": name}))
-        part = share(number, found.recorded)
-        said = f"{name}: {note}" if note else name
-        working = part if number != found.recorded else ""
-        piece = Piece(0, max(_LEAST, 100 * number / found.recorded), colour)
-        bars.append(BarRow(said, f"{number:,}", working, (piece,), href))
-        named = f"{name} ({note})" if note else name
-        rows.append(TableRow((named, f"{number:,}", part), href))
         findings.append(f"{number:,} {name}")
-    table = Table(("State", "Traces", "Share of all"), (*rows,))
-    return BarList(", ".join(findings), table, (*bars,))
+        said = name
+        colour = {"recorded": "plain", "blocked": "loss", "rejected": "loss"}.get(name, "cleared")
+        if name == "blocked" and codes:
+            reasons = ", ".join(f"{code} {times:,}" for code, times in codes.most_common())
+            said = f"blocked: {reasons}"
+        part = share(number, found.recorded)
+        piece = Piece(0, max(_LEAST, 100 * number / found.recorded), colour)
+        href = links.runs(**_STATE_FILTERS.get(name, {"state": name}))
+        working = part if number != found.recorded else ""
+        bars.append(BarRow(said, f"{number:,}", working, (piece,), href))
+        rows.append(TableRow((said, f"{number:,}", part), href))
+    return Chart(", ".join(findings), Table(("State", "Traces", "Share of all"), rows), bars)
 
 
 def tool_bars(overview: Overview, links: Links) -> Chart:
@@ -111,12 +114,26 @@ def tool_bars(overview: Overview, links: Links) -> Chart:
     if len(overview.tools) > len(tools):
         finding += f". The {len(tools):,} most used of {len(overview.tools):,}"
     longest = max(1, *(max(tool.calls, tool.failures) for tool in tools))
-    bars = tuple(_tool_bar(tool, longest, links) for tool in tools)
-    rows = tuple(
+    bars = [_tool_bar(tool, longest, links) for tool in tools]
+    rows = [
         TableRow((tool.tool, f"{tool.calls:,}", f"{tool.failures:,}", _mean(tool)), bar.href)
         for tool, bar in zip(tools, bars, strict=True)
-    )
-    return BarList(finding, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
+    ]
+    return Chart(finding, Table(("Tool", "Calls", "Failed", "Mean time"), rows), bars)
+
+
+def _tool_bar(tool: ToolUse, longest: int, links: Links) -> BarRow:
+    whole = max(tool.calls, tool.failures)  # what failed may not have been noted as a call
+    good, failed = (100 * part / longest for part in (whole - tool.failures, tool.failures))
+    pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
+    words = (f"{tool.failures:,} failed" if tool.failures else "", _mean(tool))
+    href = links.runs(tool=tool.tool) if tool.calls else None
+    seen = tuple(piece for piece in pieces if piece.width)
+    return BarRow(tool.tool, f"{tool.calls:,}", " · ".join(filter(None, words)), seen, href)
+
+
+def _mean(tool: ToolUse) -> str:
+    return "" if tool.mean_ms is None else duration(tool.mean_ms)
 
 
 def activity_bars(days: Sequence[Period], links: Links) -> Chart:
@@ -128,14 +145,24 @@ def activity_bars(days: Sequence[Period], links: Links) -> Chart:
     if known:
         succeeded = sum(one.succeeded for one in days)
         finding += f"; of {known:,} with a known end {succeeded:,} succeeded"
-    first = date.fromisoformat(days[0].name)
-    places = {(date.fromisoformat(one.name) - first).days: one for one in days}
-    columns = [_day(places.get(at), links) for at in range(max(7, *places) + 1)]
-    labels = [Label(day(days[0].name, year=False), 0, 0)]
+    first, last = (date.fromisoformat(one.name) for one in (days[0], days[-1]))
+    columns = [Column("", {})] * max(8, (last - first).days + 1)
+    for one in days:
+        columns[(date.fromisoformat(one.name) - first).days] = _day(one, links)
+    labels = {0: day(days[0].name, year=False)}
     if len(days) > 1:
-        labels.append(Label(day(days[-1].name, year=False), max(places) + 1, 0, "end"))
+        labels[(last - first).days + 1] = day(days[-1].name, year=False)
     marks, _ = stacked(columns, labels, height=162)
-    return Plot(finding, period_table("Day", days, links), 162, (*marks,), _ENDS_KEYS)
+    table = period_table("Day", days, links)
+    return Chart(finding, table, marks=marks, height=162, legend=_ENDS_KEYS)
+
+
+def _day(one: Period, links: Links) -> Column:
+    unknown = one.runs - one.succeeded - one.failed
+    said = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
+    said += f" {one.failed:,} failed, {unknown:,} not known"
+    parts = {"cleared": one.succeeded, "below": unknown, "loss": one.failed}
+    return Column(said, parts, links.runs(**_of_day(one.name)))
 
 
 def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
@@ -158,55 +185,71 @@ def success_by_score(endings: Sequence[Endings], links: Links) -> Chart:
         inside = [one for one in endings if min(one.hundredth, 99) // 10 == tenth]
         good, bad = (sum(one[place] for one in inside) for place in (1, 2))
         name = f"{tenth / 10:.1f} to {(tenth + 1) / 10:.1f}"
-        href = links.runs(**score_filter(tenth / 10, (tenth + 1) / 10))
+        href = links.runs(**_of_scores(tenth / 10, (tenth + 1) / 10))
         parts = {"cleared": good, "loss": bad} if inside else {}
         columns.append(Column(f"{name}: {good:,} succeeded, {bad:,} failed", parts, href))
         if inside:
-            cells = (name, f"{good:,}", f"{bad:,}", share(good, good + bad))
-            rows.append(TableRow(cells, href))
-    labels = [Label(f"{at / 10:g}", at, 0, "middle") for at in range(0, 11, 2)]
-    marks, _ = stacked(columns, labels, height=162)
-    table = Table(("Score", "Succeeded", "Failed", "Share"), (*rows,))
-    return Plot(finding, table, 162, (*marks,), _ENDS_KEYS[::2])
+            rows.append(TableRow((name, f"{good:,}", f"{bad:,}", share(good, good + bad)), href))
+    marks, _ = stacked(columns, {at: f"{at / 10:g}" for at in range(0, 11, 2)}, height=162)
+    table = Table(("Score", "Succeeded", "Failed", "Share"), rows)
+    return Chart(finding, table, marks=marks, height=162, legend=_ENDS_KEYS[::2])
 
 
-def _day(one: Period | None, links: Links) -> Column:
-    if one is None:
-        return Column("", {})
-    unknown = one.runs - one.succeeded - one.failed
-    said = f"{one.name}: {counted(one.runs, 'run')}, {one.succeeded:,} succeeded,"
-    said += f" {one.failed:,} failed, {unknown:,} not known"
-    parts = {"cleared": one.succeeded, "below": unknown, "loss": one.failed}
-    return Column(said, parts, links.runs(**of_day(one.name)))
+def period_table(
+    name: str, periods: Sequence[Period], links: Links, costs: Mapping[str, str] = _NONE
+) -> Table:
+    """Return how the runs of each day or model ended, their time, tokens, and costs in words."""
+    columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
+    rows = []
+    for one in periods:
+        known = one.succeeded + one.failed
+        cells = (
+            day(one.name, year=False) if name == "Day" else one.name,
+            f"{one.runs:,}",
+            share(one.succeeded, known) if known else "",
+            *("" if ms is None else duration(ms) for ms in (one.p50_ms, one.p99_ms)),
+            f"{one.tokens:,}" if one.tokens else "",
+            costs.get(one.name, ""),
+        )
+        filters = _of_day(one.name) if name == "Day" else {"model": one.name}
+        rows.append(TableRow(cells, links.runs(**filters)))
+    kept = [at for at in range(len(columns)) if at < 3 or any(row.cells[at] for row in rows)]
+    return Table(
+        [columns[at] for at in kept],
+        [TableRow(tuple(row.cells[at] for at in kept), row.href) for row in rows],
+    )
+
+
+def _of_day(name: str) -> dict[str, str]:
+    return {"since": name, "until": (date.fromisoformat(name) + timedelta(days=1)).isoformat()}
+
+
+def _of_scores(low: float, high: float) -> dict[str, str]:
+    upper = {"max_score": f"{high:g}"} if high < 1 else {}
+    return {"min_score": f"{low:g}", **upper, "sort": "score"}
 
 
 def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
     """Draw when each model and tool call of each agent began, how long it took, and its cost."""
-    if not found.calls or not found.total_ms:
+    total_ms = found.total_ms
+    if not found.calls or not total_ms:
         return Chart("no call was timed")
-    took = ", ".join(
-        f"{name} {duration(ms)}"
-        for name, ms in (
-            ("models", found.models_ms),
-            ("tools", found.tools_ms),
-            ("waiting", found.waiting_ms),
-        )
-        if ms
-    )
-    finding = f"{duration(found.total_ms)} in all{f': {took}' if took else ''}"
+    times = {"models": found.models_ms, "tools": found.tools_ms, "waiting": found.waiting_ms}
+    took = ", ".join(f"{name} {duration(ms)}" for name, ms in times.items() if ms)
+    finding = f"{duration(total_ms)} in all{f': {took}' if took else ''}"
     if found.left_out:
         finding += f"; {found.left_out:,} more calls are not drawn"
     bars = []
     if found.gaps:
-        waits = tuple(_piece(a, b, "below", found.total_ms) for a, b in found.gaps)
+        waits = tuple(_piece(start, end, "below", total_ms) for start, end in found.gaps)
         bars.append(BarRow("waiting", duration(found.waiting_ms), "no call", waits))
-    for agent in found.agents:
+    agents = dict.fromkeys(call.agent for call in found.calls)
+    for agent in agents:
         calls = [call for call in found.calls if call.agent == agent]
         pieces = [
-            _piece(call.start_ms, call.end_ms, _CALL_COLOURS[call.kind], found.total_ms)
-            for call in calls
+            _piece(call.start_ms, call.end_ms, _CALL_COLOURS[call.kind], total_ms) for call in calls
         ]
-        if len(found.agents) > 1:  # a lane, and its calls below
+        if len(agents) > 1:  # a lane, and its calls below
             took = duration(max(call.end_ms for call in calls) - calls[0].start_ms)
             lane = tuple(piece._replace(colour="plain") for piece in pieces)
             bars.append(BarRow(agent or "the run's own agent", took, "agent", lane))
@@ -214,12 +257,12 @@ def timeline_bars(found: Timeline, costs: Mapping[int, str] = _NONE) -> Chart:
             words = (counted(call.tokens, "token") if call.tokens else "", costs.get(call.step, ""))
             said, href = " · ".join(filter(None, words)), f"#step-{call.step}"
             bars.append(BarRow(call.name, duration(call.length_ms), said, (piece,), href))
-    rows = tuple(
+    rows = [
         TableRow((call.name, call.kind, duration(call.start_ms), duration(call.length_ms)))
         for call in found.calls
-    )
+    ]
     table = Table(("Call", "Kind", "After", "Took"), rows)
-    return BarList(finding, table, (*bars,), axis=("0", duration(found.total_ms)))
+    return Chart(finding, table, bars, axis=("0", duration(total_ms)))
 
 
 def _piece(start_ms: float, end_ms: float, colour: str, total_ms: float) -> Piece:
@@ -228,72 +271,34 @@ def _piece(start_ms: float, end_ms: float, colour: str, total_ms: float) -> Piec
     return Piece(min(start, 100 - _LEAST), min(max(_LEAST, width), 100 - start), colour)
 
 
-def period_table(
-    name: str,
-    periods: Sequence[Period],
-    links: Links,
-    costs: Mapping[str, str] = _NONE,
-) -> Table:
-    """Return how the runs of each day or model ended, their time, tokens, and costs in words."""
-    columns = (name, "Runs", "Succeeded", "p50", "p99", "Tokens", "Cost")
-    rows = [_period(name, one, links, costs) for one in periods]
-    empty = [place for place in (3, 4, 5, 6) if not any(row.cells[place] for row in rows)]
-    kept = [place for place in range(len(columns)) if place not in empty]
-    return Table(
-        tuple(columns[place] for place in kept),
-        tuple(TableRow(tuple(row.cells[place] for place in kept), row.href) for row in rows),
-    )
-
-
-def _period(name: str, one: Period, links: Links, costs: Mapping[str, str]) -> TableRow:
-    known = one.succeeded + one.failed
-    cells = (
-        day(one.name, year=False) if name == "Day" else one.name,
-        f"{one.runs:,}",
-        share(one.succeeded, known) if known else "",
-        *("" if ms is None else duration(ms) for ms in (one.p50_ms, one.p99_ms)),
-        f"{one.tokens:,}" if one.tokens else "",
-        costs.get(one.name, ""),
-    )
-    return TableRow(cells, links.runs(**of_day(one.name) if name == "Day" else {"model": one.name}))
-
-
-def of_day(name: str) -> dict[str, str]:
-    """Return the filters for the runs of a day."""
-    return {"since": name, "until": (date.fromisoformat(name) + timedelta(days=1)).isoformat()}
-
-
-def score_filter(low: float, high: float) -> dict[str, str]:
-    """Return the filters for the runs that score from ``low`` up to, without, ``high``."""
-    upper = {"max_score": f"{high:g}"} if high < 1 else {}
-    return {"min_score": f"{low:g}", **upper, "sort": "score"}
-
-
 def waterfall(view: TraceView) -> Chart:
     """Draw what each signal and each rule adds to the score, and the score against its bar."""
-    score, threshold, is_cleared = view.score, view.threshold, view.is_cleared
+    score, threshold = view.score, view.threshold
     if score is None:
         return Chart(f"no score yet: {view.delivery_status}")
     beside, finding = "", f"The score is {score:.3f}"
     if threshold is not None:
-        beside = _beside(score, threshold, is_cleared=is_cleared)
+        side = "above" if score >= threshold else "below"
+        beside = f"{distance(score - threshold)} {side}"
+        if score >= threshold and not view.is_cleared:
+            beside = "not above"
         finding += f": {beside} the threshold of {short_bar(threshold)}"
     bars, reached = [], 0.0
-    for line in view.sum:
-        before, reached = reached, reached + line.amount
-        colour = SIGNAL_COLOURS.get(line.part, "loss" if line.amount < 0 else "plain")
+    for one in view.sum:
+        before, reached = reached, reached + one.amount
+        colour = SIGNAL_COLOURS.get(one.part, "loss" if one.amount < 0 else "plain")
         low, high = sorted((100 * before, 100 * reached))
-        pieces = (Piece(low, max(_LEAST, high - low), colour),) if line.amount else ()
-        name = line.part.replace("_", " ")
-        bars.append(BarRow(name, signed(line.amount), line.working, pieces))
-    total = Piece(0, 100 * score, "cleared" if is_cleared else "below")
+        pieces = (Piece(low, max(_LEAST, high - low), colour),) if one.amount else ()
+        bars.append(BarRow(one.part.replace("_", " "), signed(one.amount), one.working, pieces))
+    total = Piece(0, 100 * score, "cleared" if view.is_cleared else "below")
     bars.append(BarRow("score", f"{score:.3f}", beside, (total,)))
-    rows = tuple(TableRow((bar.name, bar.working, bar.amount)) for bar in bars)
+    rows = [TableRow((bar.name, bar.working, bar.amount)) for bar in bars]
     table = Table(("Part", "Working", "Adds"), rows)
+    chart = Chart(finding, table, bars, axis=("0", "0.5", "1"))
     if threshold is None:
-        return BarList(finding, table, (*bars,), axis=("0", "0.5", "1"))
+        return chart
     name = f"threshold {short_bar(threshold)}"
-    return BarList(finding, table, (*bars,), 100 * threshold, name, ("0", "0.5", "1"))
+    return chart._replace(threshold=100 * threshold, threshold_name=name)
 
 
 def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
@@ -303,30 +308,26 @@ def novelty_band(days: Sequence[NoveltyDay]) -> Chart:
     begin, end = (f"{one.median:.2f} on {day(one.day)}" for one in (days[0], days[-1]))
     if len(days) == 1:
         return Chart(f"median novelty {begin}, the only day so far")
-    finding = f"Median novelty went from {begin} to {end}"
-    first, last = date.fromisoformat(days[0].day), date.fromisoformat(days[-1].day)
-    across = Scale(first.toordinal(), last.toordinal(), 34, WIDTH - 6)
-    up = Scale(0, 1, 176, 22)
-    marks: list[Mark | Group] = []
-    for value in (0.0, 0.5, 1.0):
-        marks.append(straight(28, up(value), WIDTH, up(value), "grid" if value else "axis"))
-        marks.append(Label(f"{value:g}", 22, up(value) + 4, "end"))
+    first, last = (date.fromisoformat(one.day).toordinal() for one in (days[0], days[-1]))
+    across, up = Scale(first, last, 34, WIDTH - 6), Scale(0, 1, 176, 22)
+    marks = grid(up, 28, {0: "0", 0.5: "0.5", 1: "1"})
     at = {one: across(date.fromisoformat(one.day).toordinal()) for one in days}
     upper = [(at[one], up(one.high)) for one in days]
     lower = [(at[one], up(one.low)) for one in reversed(days)]
-    middle = tuple((at[one], up(one.median)) for one in days)
-    marks += [Band((*upper, *lower)), Line(middle, "kp-curve kp-line-orange")]
+    marks.append(band([*upper, *lower]))
+    marks.append(line([(at[one], up(one.median)) for one in days], "kp-curve kp-line-orange"))
     for one in days:
         said = f"{one.day}: median {one.median:.2f}, most from {one.low:.2f} to {one.high:.2f}"
-        dot = Dot(f"M{at[one]:.1f} {up(one.median):.1f}m-2 0a2 2 0 1 1 4 0 2 2 0 1 1-4 0z", "")
+        path = f"M{at[one]:.1f} {up(one.median):.1f}m-2 0a2 2 0 1 1 4 0 2 2 0 1 1-4 0z"
         target = straight(at[one], 22, at[one], 176, "point-at")
-        marks.append(Group(said, (target, Dot(dot.path, "kp-orange"))))
-    marks += [Label(day(days[0].day), 28, 193), Label(day(days[-1].day), WIDTH, 193, "end")]
-    rows = tuple(
+        marks.append(group(said, (target, dot(path, "kp-orange"))))
+    marks += [label(day(days[0].day), 28, 193), label(day(days[-1].day), WIDTH, 193, "end")]
+    rows = [
         TableRow((one.day, f"{one.low:.2f}", f"{one.median:.2f}", f"{one.high:.2f}"))
         for one in days
-    )
-    return Plot(finding, Table(("Day", "10 %", "Median", "90 %"), rows), 198, (*marks,))
+    ]
+    table = Table(("Day", "10 %", "Median", "90 %"), rows)
+    return Chart(f"Median novelty went from {begin} to {end}", table, marks=marks, height=198)
 
 
 def removal_bars(removed: Sequence[Removal]) -> Chart:
@@ -334,35 +335,114 @@ def removal_bars(removed: Sequence[Removal]) -> Chart:
     amounts: Counter[str] = Counter()
     for one in removed:
         amounts[one.kind] += one.times
-    (most, amount), *_ = drawn = amounts.most_common(_MOST_KINDS)
+    (most, amount), *_ = drawn = amounts.most_common(_MOST_BARS)
     finding = f"{amounts.total():,} removed in the 12 weeks up to the newest run;"
     finding += f" most often {most}, {amount:,} times"
     if len(amounts) > len(drawn):
         finding += f". The {len(drawn)} most frequent of {len(amounts)} kinds"
-    bars = (
+    bars = [
         BarRow(kind, f"{n:,}", pieces=(Piece(0, max(_LEAST, 100 * n / amount), "plain"),))
         for kind, n in drawn
-    )
-    rows = (TableRow((one.week, one.kind, f"{one.times:,}")) for one in removed)
-    return BarList(finding, Table(("Week from", "Kind", "Removed"), (*rows,)), (*bars,))
+    ]
+    rows = [TableRow((one.week, one.kind, f"{one.times:,}")) for one in removed]
+    return Chart(finding, Table(("Week from", "Kind", "Removed"), rows), bars)
 
 
-def _tool_bar(tool: ToolUse, longest: int, links: Links) -> BarRow:
-    whole = max(tool.calls, tool.failures)  # what failed may not have been noted as a call
-    good, failed = (100 * part / longest for part in (whole - tool.failures, tool.failures))
-    pieces = (Piece(0, good, "plain"), Piece(good, failed, "loss"))
-    seen = tuple(piece for piece in pieces if piece.width)
-    words = (f"{tool.failures:,} failed" if tool.failures else "", _mean(tool))
-    working = " · ".join(filter(None, words))
-    href = links.runs(tool=tool.tool) if tool.calls else None
-    return BarRow(tool.tool, f"{tool.calls:,}", working, seen, href)
+def score_histogram(scores: ScoreSlices, links: Links) -> Chart:
+    """Draw all scores in steps of 0.05, and the threshold where one is fixed."""
+    if not scores.traces:
+        return Chart(_NO_SCORES)
+    threshold = scores.threshold
+    columns, rows = [], []
+    for start in range(0, 100, 5):
+        slices = [one for one in scores.slices if start <= min(one.hundredth, 99) < start + 5]
+        total, above = sum(one.traces for one in slices), sum(one.above for one in slices)
+        low, high = start / 100, (start + 5) / 100
+        name, href = f"{low:.2f} to {high:.2f}", links.runs(**_of_scores(low, high))
+        parts = {"below": total - above, "cleared": above} if total else {}
+        columns.append(Column(f"{name}: {counted(total, 'run')}", parts, href))
+        if total:
+            rows.append(TableRow((name, f"{total - above:,}", f"{above:,}"), href))
+    labels = {2 * tenths: f"{tenths / 10:g}" for tenths in range(0, 11, 2)}
+    marks, across = stacked(columns, labels, height=208, top=34)
+    names = ("Score", "Withheld", "Cleared")
+    where = _OWN_BAR
+    if threshold is not None:
+        x = across(threshold * len(columns))
+        marks += threshold_line(f"threshold {exact(threshold)}", x, 22, 186)
+        names, where = ("Score", "Below", "At or above"), f"at or above {exact(threshold)}"
+    return Chart(_how_many(scores, where), Table(names, rows), marks=marks, height=208)
 
 
-def _mean(tool: ToolUse) -> str:
-    return "" if tool.mean_ms is None else duration(tool.mean_ms)
+def scores_by_domain(scores: ScoreSlices, links: Links) -> Chart:
+    """Draw which part of the runs of each domain reaches the threshold."""
+    if not scores.domains:
+        return Chart(_NO_SCORES)
+    threshold, of = scores.threshold, {name: scores.of(name) for name in scores.domains}
+    best = max(of, key=lambda name: of[name].above / of[name].traces)
+    what = "clears its bar" if threshold is None else f"reaches {exact(threshold)}"
+    often = share(of[best].above, of[best].traces)
+    finding = f"{best} {what} most often: {often} of {of[best].traces:,}"
+    if len(of) > _MOST_BARS:
+        finding += f"; the {_MOST_BARS} most frequent of {len(of)} are drawn"
+    colours = colours_of(scores.domains)
+    bars, rows = [], []
+    for name, one in of.items():
+        href, part = links.runs(domain=name, sort="score"), share(one.above, one.traces)
+        rows.append(TableRow((name, f"{one.traces:,}", f"{one.above:,}", part), href))
+        piece = Piece(0, 100 * one.above / one.traces, colours[name])
+        bars.append(BarRow(name, part, part_of(one.above, one.traces), (piece,), href))
+    columns = ("Domain", "Scored", "Cleared" if threshold is None else "At or above", "Share")
+    return Chart(finding, Table(columns, rows), bars[:_MOST_BARS])
 
 
-def _beside(score: float, threshold: float, *, is_cleared: bool) -> str:
-    if score >= threshold and not is_cleared:
-        return "not above"
-    return f"{distance(score - threshold)} {'above' if score >= threshold else 'below'}"
+def threshold_curve(scores: ScoreSlices, links: Links) -> Chart:
+    """Draw the share that each threshold would let through, of all that may leave and by domain."""
+    leaving, colours, threshold = scores.leaving, colours_of(scores.domains), scores.threshold
+    if not leaving.traces:
+        private = "every run with a score is private, and never leaves"
+        return Chart(private if scores.traces else _NO_SCORES)
+    finding = _how_many(leaving, _OWN_BAR if threshold is None else f"reach {exact(threshold)}")
+    of = {"all": leaving}
+    if len(leaving.domains) > 1:
+        of |= {name: leaving.of(name) for name in leaving.domains}
+    names = [*of][: _MOST_CURVES + 1]
+    if len(of) > len(names):
+        finding += f"; the {_MOST_CURVES} most frequent of {len(of) - 1} domains are drawn"
+    across, up = Scale(0, 1, 40, WIDTH - 4), Scale(0, 1, 216, 30)
+    marks = grid(up, 40, {share_ / 100: f"{share_} %" for share_ in range(0, 101, 25)})
+    marks += [label(f"{at / 10:g}", across(at / 10), 232, "middle") for at in range(0, 11, 2)]
+    curves, keys = [], []
+    for place, name in enumerate(names):
+        one, href = of[name], links.runs(domain=name, sort="score") if place else None
+        look = f"kp-curve kp-line-{colours[name] if place else 'ink'}"
+        look += f" kp-dash-{place - 1}" if place > 1 else ""  # and not told apart by colour alone
+        heights = [up(one.reaching(at) / one.traces) for at in range(101)]
+        curve = line([(across(at / 100), y) for at, y in enumerate(heights)], look)
+        curves.append(group(f"{name}: {part_of(one.above, one.traces)} now", (curve,), href))
+        swatch = line(((0, 0), (_SWATCH, 0)), look)
+        keys.append(Key(f"{name} {share(one.above, one.traces)}", swatch, href, _SWATCH))
+    marks += reversed(curves)
+    if threshold is not None:
+        marks += threshold_line(f"threshold {exact(threshold)}", across(threshold), 22, 216)
+    columns = ("Threshold", "Reach it", "Share", "Against now", *[*of][1:])
+    table = Table(columns, [*_curve_rows([*of.values()], threshold)])
+    return Chart(finding, table, marks=marks, height=236, legend=keys)
+
+
+def _how_many(scores: ScoreSlices, how: str) -> str:
+    above, traces = scores.above, scores.traces
+    return f"{part_of(above, traces)} {how} ({share(above, traces)})"
+
+
+def _curve_rows(curves: Sequence[ScoreSlices], threshold: float | None) -> Iterator[TableRow]:
+    """Yield rows in steps of 0.05 and the threshold in force, with the change against it."""
+    steps = {hundredth / 100 for hundredth in range(0, 101, 5)}
+    for step in sorted(steps if threshold is None else steps | {threshold}):
+        is_now = step == threshold
+        reach = [one.above if is_now else one.reaching(round(100 * step)) for one in curves]
+        change = reach[0] - curves[0].above
+        against = signed(change, 0) if change else "±0"
+        first, *others = map(share, reach, [one.traces for one in curves])
+        name = f"→ {in_hundredths(step)}" if is_now else in_hundredths(step)
+        yield TableRow((name, f"{reach[0]:,}", first, against, *others))

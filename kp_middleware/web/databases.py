@@ -1,6 +1,5 @@
 """Datasette's databases that are our files: permissions and links."""
 
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -8,7 +7,7 @@ from urllib.parse import urlencode
 
 from datasette.utils import tilde_encode
 
-from kp_middleware.storage import RELEASED, SCHEMA, TROUBLE, History, schema_of
+from kp_middleware.storage import SCHEMA, TROUBLE, schema_of
 
 if TYPE_CHECKING:
     from datasette.app import Datasette
@@ -17,21 +16,10 @@ Actor: TypeAlias = dict[str, Any] | None
 
 
 def our_files(datasette: "Datasette") -> dict[str, Path]:
-    """Return our files by the names of their databases."""
+    """Return our files, those of older versions, too, by the names of their databases."""
     named = {name: database.path for name, database in datasette.databases.items()}
     paths = {name: Path(path) for name, path in named.items() if path}
     return {name: path for name, path in paths.items() if _is_ours(path)}
-
-
-def older_file(datasette: "Datasette", name: str) -> Path | None:
-    """Return the path of a file of ours that was of an older version when looked at."""
-    database = datasette.databases.get(name)
-    if database is None or database.path is None:
-        return None
-    path = Path(database.path)
-    with suppress(*TROUBLE):
-        return path if schema_of(path) in {RELEASED, SCHEMA} else None
-    return None
 
 
 def _is_ours(path: Path) -> bool:
@@ -51,10 +39,9 @@ def _look(path: Path) -> tuple[int, ...] | None:
 @lru_cache
 def _opens(path: Path, *_: tuple[int, ...] | None) -> bool:
     try:
-        History.open(path).close()
+        return 0 < schema_of(path) <= SCHEMA
     except TROUBLE:
         return False
-    return True
 
 
 async def may_see(datasette: "Datasette", actor: Actor, database: str) -> bool:

@@ -1,20 +1,16 @@
 """The marks of charts (bars, lines, bands, dots, labels), and the templates that draw them."""
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
-from itertools import zip_longest
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
+from itertools import count, zip_longest
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from kp_middleware.views.wording import minute, sentence, short_id
-
-Anchor: TypeAlias = Literal["start", "middle", "end"]
 
 WIDTH: Final = 360.0
 """Of a plot, in its own px: as wide as a phone, and stretched where there is more room."""
@@ -35,6 +31,8 @@ _FILLS: Final = 0.8  # of its room by a column
 _CHARACTER: Final = 7.2  # px: enough for digits and short words of ours; texts of users are HTML
 _NUMBER: Final = re.compile(r"(?:[<>+−±]?[\d,.]+(?:\s(?:%|ms|s|min \d+\ss|[A-Z]{3}))?)?")
 
+Point: TypeAlias = tuple[float, float]
+
 
 class Links(Protocol):
     """Addresses of what a page shows; None means that it leads nowhere."""
@@ -46,67 +44,62 @@ class Links(Protocol):
         """Return that of the runs that match, with the filters that the page of runs knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A filled rectangle."""
+class Mark(NamedTuple):
+    """An SVG element; ``title`` shows when it is pointed at, ``inside`` are the marks of a group.
 
-    kind: ClassVar[str] = "bar"
-    x: float
-    y: float
-    width: float
-    height: float
-    colour: str
+    Texts of users belong into ``title`` alone.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line through points; ``look`` is one or more classes of the style sheet."""
-
-    kind: ClassVar[str] = "line"
-    points: tuple[tuple[float, float], ...]
-    look: str
+    tag: str
+    attributes: Mapping[str, str | float]
+    text: str = ""
+    title: str = ""
+    inside: tuple["Mark", ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
-    """The area between two lines, given as the points around it."""
-
-    kind: ClassVar[str] = "band"
-    points: tuple[tuple[float, float], ...]
+def line(points: Iterable[Point], look: str) -> Mark:
+    """Return a line through points; ``look`` is one or more classes of the style sheet."""
+    return Mark("polyline", {"points": _places(points), "fill": "none", "class": look})
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """One or many dots in one path."""
-
-    kind: ClassVar[str] = "dot"
-    path: str
-    look: str
+def straight(x1: float, y1: float, x2: float, y2: float, look: str = "grid") -> Mark:
+    """Return a line between two points."""
+    return line(((x1, y1), (x2, y2)), f"kp-{look}")
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A short text of ours on its base line."""
-
-    kind: ClassVar[str] = "label"
-    text: str
-    x: float
-    y: float
-    anchor: Anchor = "start"
-    look: str = "quiet"
+def band(points: Iterable[Point]) -> Mark:
+    """Return the area within these points."""
+    return Mark("polygon", {"points": _places(points), "class": "kp-band"})
 
 
-Mark: TypeAlias = Bar | Line | Band | Dot | Label
+def dot(path: str, look: str) -> Mark:
+    """Return a spot of any form."""
+    return Mark("path", {"d": path, "class": look})
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Marks that say what they are when pointed at, and may lead somewhere."""
+def bar(place: Point, width: float, height: float, colour: str) -> Mark:
+    """Return a filled rectangle, from its upper left corner."""
+    size = {"x": place[0], "y": place[1], "width": width, "height": height}
+    return Mark("rect", {**size, "class": f"kp-{colour}"})
 
-    kind: ClassVar[str] = "group"
-    title: str
-    marks: tuple[Mark, ...]
-    href: str | None = None
+
+def label(text: str, x: float, y: float, anchor: str = "start", look: str = "quiet") -> Mark:
+    """Return a short text of ours on its base line; ``anchor``: its start, middle or end."""
+    return Mark("text", {"x": x, "y": y, "text-anchor": anchor, "class": f"kp-{look}"}, text)
+
+
+def group(title: str, marks: Iterable[Mark], href: str | None = None) -> Mark:
+    """Return marks that say what they are when pointed at, and may lead somewhere.
+
+    No link is in the tab order: the table beneath has it, too.
+    """
+    if href is None:
+        return Mark("g", {}, title=title, inside=(*marks,))
+    return Mark("a", {"href": href, "tabindex": -1}, title=title, inside=(*marks,))
+
+
+def _places(points: Iterable[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 class TableRow(NamedTuple):
@@ -116,12 +109,11 @@ class TableRow(NamedTuple):
     href: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows of text under their columns."""
 
-    columns: tuple[str, ...] = ()
-    rows: tuple[TableRow, ...] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[TableRow] = ()
 
     @property
     def numeric(self) -> tuple[bool, ...]:
@@ -132,15 +124,6 @@ class Table:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """The base class of charts: the finding, or why nothing is drawn; and the same as a table."""
-
-    kind: ClassVar[str] = ""
-    finding: str
-    table: Table = Table()
-
-
 class Key(NamedTuple):
     """An entry of a legend: its mark, drawn from 0 to the right and around 0, and what it means."""
 
@@ -148,21 +131,6 @@ class Key(NamedTuple):
     mark: Mark
     href: str | None = None
     width: float = 12.0
-
-
-@dataclass(frozen=True, slots=True)
-class Plot(Chart):
-    """Marks on a plane, and what their colours mean."""
-
-    kind: ClassVar[str] = "plot"
-    height: float = 0.0
-    marks: tuple[Mark | Group, ...] = ()
-    legend: tuple[Key, ...] = ()
-
-    @property
-    def is_linked(self) -> bool:
-        """Whether any mark leads somewhere: then a screen reader must not take it for one image."""
-        return any(isinstance(mark, Group) and mark.href for mark in self.marks)
 
 
 class Piece(NamedTuple):
@@ -183,15 +151,32 @@ class BarRow(NamedTuple):
     href: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BarList(Chart):
-    """Horizontal bars, each under its name; a threshold (in percent) crosses them all."""
+class Chart(NamedTuple):
+    """A chart: what it shows in words, or why nothing is drawn; the drawing; the same as a table.
 
-    kind: ClassVar[str] = "bars"
-    bars: tuple[BarRow, ...] = ()
+    Drawn are horizontal ``bars``, each under its name, which a ``threshold`` (in percent) may
+    cross; or ``marks`` on a plane, ``height`` px high, with a ``legend`` of their colours.
+    """
+
+    finding: str
+    table: Table = Table()
+    bars: Sequence[BarRow] = ()
     threshold: float | None = None
     threshold_name: str = ""
-    axis: tuple[str, ...] = ()
+    axis: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
+    height: float = 0.0
+    legend: Sequence[Key] = ()
+
+    @property
+    def is_drawn(self) -> bool:
+        """True if there is more than words."""
+        return bool(self.bars or self.marks)
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether any mark leads somewhere: then a screen reader must not take it for one image."""
+        return any(mark.tag == "a" for mark in self.marks)
 
 
 class Scale(NamedTuple):
@@ -219,21 +204,9 @@ def ticks(top: float, *, most: int = 4) -> list[int]:
     >>> ticks(83), ticks(3), ticks(0)
     ([0, 25, 50, 75, 100], [0, 1, 2, 3], [0, 1])
     """
-    least = top / most
-    power = 10 ** max(0, math.floor(math.log10(least)) if least > 0 else 0)
-    steps = (power * tenths // 10 for tenths in (10, 20, 25, 50, 100) if power * tenths % 10 == 0)
+    steps = (10**power * tenths // 10 for power in count() for tenths in (10, 20, 25, 50))
     step = next(step for step in steps if step * most >= top)
-    return [step * number for number in range(max(1, math.ceil(top / step)) + 1)]
-
-
-def straight(x1: float, y1: float, x2: float, y2: float, look: str = "grid") -> Line:
-    """Return a line between two points."""
-    return Line(((x1, y1), (x2, y2)), f"kp-{look}")
-
-
-def room_for(text: str) -> float:
-    """Return the px that a number or a short word of ours takes at most."""
-    return len(text) * _CHARACTER
+    return [*range(0, max(1, -int(-top // step)) * step + 1, step)]
 
 
 class Column(NamedTuple):
@@ -243,50 +216,56 @@ class Column(NamedTuple):
     parts: Mapping[str, int]
     href: str | None = None
 
-    @property
-    def total(self) -> int:
-        """The amounts of all colours."""
-        return sum(self.parts.values())
-
 
 def stacked(
-    columns: Sequence[Column],
-    labels: Iterable[Label],
-    *,
-    height: float,
-    top: float = 10,
-) -> tuple[list[Mark | Group], Scale]:
+    columns: Sequence[Column], labels: Mapping[int, str], *, height: float, top: float = 10
+) -> tuple[list[Mark], Scale]:
     """Draw stacked columns over a grid of counts; return the marks, and the scale across.
 
-    The ``x`` of labels counts columns from the left.
+    Labels stand below, at so many columns from the left.
     """
-    grid = ticks(max(one.total for one in columns))
-    left, bottom = room_for(f"{grid[-1]:,}") + 8, height - 22
+    grid = ticks(max(sum(one.parts.values()) for one in columns))
+    left, bottom = len(f"{grid[-1]:,}") * _CHARACTER + 8, height - 22
     across, up = Scale(0, len(columns), left, WIDTH - 8), Scale(0, grid[-1], bottom, top)
-    marks: list[Mark | Group] = [straight(left, up(tick), WIDTH, up(tick)) for tick in grid[1:]]
-    marks += [Label(f"{tick:,}", left - 6, up(tick) + 4, "end") for tick in grid]
+    marks = [straight(left, up(tick), WIDTH, up(tick)) for tick in grid[1:]]
+    marks += [label(f"{tick:,}", left - 6, up(tick) + 4, "end") for tick in grid]
     room = across(1) - left
     for place, one in enumerate(columns):
         if one.parts:
-            whole = Bar(across(place), top, room, bottom - top, "hit")  # easy to point at
+            whole = bar((across(place), top), room, bottom - top, "hit")  # easy to point at
             x, bars, reached = across(place) + room * (1 - _FILLS) / 2, [whole], 0
             for colour, amount in one.parts.items():
                 if amount:  # what is there is at least half a pixel high
                     low, reached = reached, reached + amount
                     high = max(up(low) - up(reached), 0.5)
-                    bars.append(Bar(x, up(reached), room * _FILLS, high, colour))
-            marks.append(Group(one.title, (*bars,), one.href))
+                    bars.append(bar((x, up(reached)), room * _FILLS, high, colour))
+            marks.append(group(one.title, bars, one.href))
     marks.append(straight(left, bottom, WIDTH, bottom, "axis"))
-    marks += [replace(label, x=across(label.x), y=height - 5) for label in labels]
+    for at, text in labels.items():
+        marks.append(label(text, across(at), height - 5, anchor_at(across(at), text)))
     return marks, across
 
 
+def grid(up: Scale, left: float, names: Mapping[float, str]) -> list[Mark]:
+    """Draw a line across at each of these values, the lowest as an axis."""
+    marks = []
+    for value, name in names.items():
+        marks.append(straight(left, up(value), WIDTH, up(value), "grid" if value else "axis"))
+        marks.append(label(name, left - 6, up(value) + 4, "end"))
+    return marks
+
+
 def threshold_line(name: str, x: float, top: float, bottom: float) -> list[Mark]:
-    """Draw the threshold with its name above it, on the side where it has room."""
-    anchor: Anchor = "middle"
-    if min(x, WIDTH - x) < room_for(name) / 2:
-        anchor = "start" if x < WIDTH / 2 else "end"
-    return [straight(x, top, x, bottom, "threshold"), Label(name, x, top - 8, anchor, "loss")]
+    """Draw the threshold with its name above it."""
+    name_ = label(name, x, top - 8, anchor_at(x, name), "loss")
+    return [straight(x, top, x, bottom, "threshold"), name_]
+
+
+def anchor_at(x: float, text: str) -> str:
+    """Return the part of a text that stands at ``x``, so that all of it has room."""
+    if min(x, WIDTH - x) < len(text) * _CHARACTER / 2:
+        return "start" if x < WIDTH / 2 else "end"
+    return "middle"
 
 
 def colours_of(domains: Iterable[str]) -> Mapping[str, str]:

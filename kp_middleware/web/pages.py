@@ -21,8 +21,7 @@ from kp_middleware.storage import (
 from kp_middleware.views.prices import Prices, Spending
 from kp_middleware.views.successes import record_in_words, success_warning
 from kp_middleware.views.thresholds import never_leave
-from kp_middleware.views.timeline import timeline
-from kp_middleware.views.trace import view_trace
+from kp_middleware.views.trace import timeline, view_trace
 from kp_middleware.views.wording import (
     distance,
     share,
@@ -33,19 +32,17 @@ from kp_middleware.web.charts import (
     novelty_band,
     period_table,
     removal_bars,
+    score_histogram,
+    scores_by_domain,
     state_bars,
     success_by_score,
+    threshold_curve,
     timeline_bars,
     tool_bars,
     waterfall,
 )
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
 from kp_middleware.web.run_list import run_rows
-from kp_middleware.web.score_charts import (
-    score_histogram,
-    scores_by_domain,
-    threshold_curve,
-)
 from kp_middleware.web.trace_map import MostAlike, trace_map
 
 NO_PRICES: Final = Prices()

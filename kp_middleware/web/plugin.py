@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from secrets import compare_digest
@@ -35,7 +34,7 @@ from kp_middleware.views.prices import read_prices
 from kp_middleware.views.successes import p_in_words
 from kp_middleware.views.trace import delivery_status
 from kp_middleware.views.wording import one_line, outcome, sentence, short_id
-from kp_middleware.web.databases import Actor, Addresses, may_see, older_file, our_files
+from kp_middleware.web.databases import Actor, Addresses, may_see, our_files
 from kp_middleware.web.marks import frame, render
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
 from kp_middleware.web.run_list import Query, runs_html
@@ -64,13 +63,12 @@ _WHY: Final = {
     "uncertain": "How it ended is in doubt.",
 }
 _THEME: Final = "kp-theme"
-_THEMES: Final = ("dark", "light", "system")
+_THEMES: Final = ("dark", "light")
 _NEWEST: Final = 8
 _DAYS: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """The contents of the frame; what is empty is not shown."""
 
     title: str
@@ -83,12 +81,20 @@ class Page:
     notice: str = ""
 
 
-class _File(NamedTuple):
-    """An open file, and where things of it are."""
+class Visit(NamedTuple):
+    """A request for a page, and the open file that it is about."""
 
     history: History
-    links: Addresses
     path: Path
+    links: Addresses
+    name: str  # of a run or a conversation
+    args: Mapping[str, str]
+    form: Mapping[str, str]
+    token: str | None
+
+
+Reader: TypeAlias = Callable[[Visit], Page | str]
+"""Makes a page for our frame, or a text; it runs in a thread of its own."""
 
 
 @hookimpl  # type: ignore[untyped-decorator]
@@ -101,22 +107,24 @@ def startup() -> None:
 def register_routes() -> list[tuple[str, View]]:
     """Add our pages."""
     page = r"^/-/kp/(?P<database>[^/]+)"
-    return [
-        (rf"{page}$", overview),
-        (rf"{page}/what-if$", gate),
-        (rf"{page}/runs$", runs),
-        (rf"{page}/traces/(?P<name>[^/]+)\.md$", markdown_of),
-        (rf"{page}/traces/(?P<name>[^/]+)$", trace),
-        (rf"{page}/compare$", compare),
-        (rf"{page}/conversations/(?P<name>[^/]+)$", conversation),
-        (rf"{page}/review$", review),
-        (rf"{page}/theme/(?P<name>dark|light|system)$", theme),
-    ]
+    readers: dict[str, Reader] = {
+        "": overview,
+        "/what-if": gate,
+        "/runs": runs,
+        r"/traces/(?P<name>[^/]+)\.md": markdown_of,
+        "/traces/(?P<name>[^/]+)": trace,
+        "/compare": compare,
+        "/conversations/(?P<name>[^/]+)": conversation,
+        "/review": review,
+    }
+    views = {path: _view(read) for path, read in readers.items()}
+    views["/theme/(?P<name>dark|light|system)"] = theme
+    return [(f"{page}{path}$", view) for path, view in views.items()]
 
 
 @hookimpl(optionalhook=True)  # type: ignore[untyped-decorator]
 def skip_csrf(scope: Mapping[str, Any]) -> bool:
-    """Leave our own form, which has a token of its own, to `review`."""
+    """Leave our own form, which has a token of its own, to us."""
     return FORM_KEY in scope and str(scope["path"]).endswith("/review")
 
 
@@ -151,24 +159,20 @@ def render_cell(value: Any, column: str, database: str, datasette: "Datasette") 
     return None
 
 
-async def overview(datasette: "Datasette", request: "Request") -> Response:
+def overview(visit: Visit) -> Page:
     """Show every chart of the last 30 days, or of the whole file."""
-
-    def read(file: _File) -> Page:
-        history, links, prices = file.history, file.links, read_prices()
-        newest, first = history.runs(limit=_NEWEST), _first_day(history)
-        since = "" if request.args.get("all") else first
-        content = overview_html(
-            history.overview(since=since or None),
-            links.since(since),
-            newest=newest,
-            used=history.tokens(since=first) if prices.models else (),
-            prices=prices,
-            every=links.overview(all="1") if since else None,
-        )
-        return Page("Overview", content, "What your agents did", notice=prices.problem)
-
-    return await _shown(datasette, request, read)
+    history, links, prices = visit.history, visit.links, read_prices()
+    newest, first = history.runs(limit=_NEWEST), _first_day(history)
+    since = "" if visit.args.get("all") else first
+    content = overview_html(
+        history.overview(since=since or None),
+        links.since(since),
+        newest=newest,
+        used=history.tokens(since=first) if prices.models else (),
+        prices=prices,
+        every=links.overview(all="1") if since else None,
+    )
+    return Page("Overview", content, "What your agents did", notice=prices.problem)
 
 
 def _first_day(history: History) -> str:
@@ -181,38 +185,30 @@ def _first_day(history: History) -> str:
     return first.isoformat() if oldest < first else ""
 
 
-async def gate(datasette: "Datasette", request: "Request") -> Response:
+def gate(visit: Visit) -> Page:
     """Show what each threshold would let through."""
-
-    def read(file: _File) -> Page:
-        content = gate_html(file.history.scores(), file.history.last_decisions(), file.links)
-        return Page("The gate", content, heading="The gate")
-
-    return await _shown(datasette, request, read)
+    history = visit.history
+    content = gate_html(history.scores(), history.last_decisions(), visit.links)
+    return Page("The gate", content, "The gate")
 
 
-async def trace(datasette: "Datasette", request: "Request") -> Response:
+def trace(visit: Visit) -> Page:
     """Show one run."""
-    name = tilde_decode(request.url_vars["name"])
-
-    def read(file: _File) -> Page:
-        history, links = file.history, file.links
-        seq = history.find(name)
-        run, prices = history.run(seq), read_prices()
-        full = FullRun(
-            run,
-            MostAlike.among(history.points(around=seq)),
-            history.outbox_body(seq),
-            _recalled(history, run),
-            prices.costs(history, [seq]).get(seq),
-        )
-        content = trace_html(full, links, domains=history.domains(), prices=prices)
-        command = f"kp-middleware show {quote(short_id(run.id))}"  # an id may be anybody's making
-        ways = _beside(run, *history.adjacent(seq), links)
-        title = f"Run {short_id(run.id)}"
-        return Page(title, content, beside=ways, command=command, notice=prices.problem)
-
-    return await _shown(datasette, request, read)
+    history, links, prices = visit.history, visit.links, read_prices()
+    seq = history.find(visit.name)
+    run = history.run(seq)
+    full = FullRun(
+        run,
+        MostAlike.among(history.points(around=seq)),
+        history.outbox_body(seq),
+        _recalled(history, run),
+        prices.costs(history, [seq]).get(seq),
+    )
+    content = trace_html(full, links, domains=history.domains(), prices=prices)
+    command = f"kp-middleware show {quote(short_id(run.id))}"  # an id may be anybody's making
+    ways = _beside(run, *history.adjacent(seq), links)
+    title = f"Run {short_id(run.id)}"
+    return Page(title, content, beside=ways, command=command, notice=prices.problem)
 
 
 def _recalled(history: History, run: Run) -> list[RunSummary]:
@@ -224,91 +220,76 @@ def _recalled(history: History, run: Run) -> list[RunSummary]:
     return history.runs_at(seqs)
 
 
-async def runs(datasette: "Datasette", request: "Request") -> Response:
+def _beside(
+    run: Run, earlier: str | None, later: str | None, links: Addresses
+) -> tuple[tuple[str, str], ...]:
+    """Return the ways to what is beside a run: its neighbours, its conversation, its rows."""
+    nearest = run.scoring and run.scoring.nearest_seq and run.scoring.nearest_id
+    ways = {
+        "← Earlier": earlier and links.trace(earlier),
+        "Later →": later and links.trace(later),
+        "Compare with the nearest": nearest and links.compare(nearest, run.id),
+        "Conversation": run.thread_id and links.conversation(run.thread_id),
+        "Markdown": f"{links.trace(run.id)}.md",
+        "Row in SQL": links.row("traces", run.seq),
+        "Outbox in SQL": links.row("outbox", run.seq) if run.outbox else None,
+    }
+    return tuple((name, href) for name, href in ways.items() if href)
+
+
+def runs(visit: Visit) -> Page:
     """Show the runs that the address asks for."""
-    query = Query.of({name: request.args.get(name) or "" for name in request.args})
-
-    def read(file: _File) -> Page:
-        prices = read_prices()
-        content = runs_html(file.history, query, file.links, prices)
-        return Page("Runs", content, heading="Runs", notice=prices.problem)
-
-    return await _shown(datasette, request, read)
+    prices = read_prices()
+    content = runs_html(visit.history, Query.of(visit.args), visit.links, prices)
+    return Page("Runs", content, "Runs", notice=prices.problem)
 
 
-async def markdown_of(datasette: "Datasette", request: "Request") -> Response:
+def markdown_of(visit: Visit) -> str:
     """Return one run as Markdown, to copy."""
-    name = tilde_decode(request.url_vars["name"])
-
-    def read(file: _File) -> str:
-        run = file.history.run(file.history.find(name))
-        return "\n".join((*markdown(run, steps=None), ""))
-
-    return await _shown(datasette, request, read)
+    run = visit.history.run(visit.history.find(visit.name))
+    return "\n".join((*markdown(run, steps=None), ""))
 
 
-async def compare(datasette: "Datasette", request: "Request") -> Response:
+def compare(visit: Visit) -> Page:
     """Show two runs side by side."""
-    names = [request.args.get(side) or "" for side in ("left", "right")]
-
-    def read(file: _File) -> Page:
-        left, right = (file.history.run(file.history.find(name)) for name in names)
-        return Page("Compare", compare_html(left, right, file.links), heading="Two runs")
-
-    return await _shown(datasette, request, read)
+    names = [visit.args.get(side, "") for side in ("left", "right")]
+    left, right = (visit.history.run(visit.history.find(name)) for name in names)
+    return Page("Compare", compare_html(left, right, visit.links), "Two runs")
 
 
-async def conversation(datasette: "Datasette", request: "Request") -> Response:
+def conversation(visit: Visit) -> Page:
     """Show the runs of one conversation."""
-    thread = tilde_decode(request.url_vars["name"])
-
-    def read(file: _File) -> Page:
-        content = conversation_html(file.history, thread, file.links)
-        return Page("Conversation", content, heading="Conversation", lead=one_line(thread))
-
-    return await _shown(datasette, request, read)
+    content = conversation_html(visit.history, visit.name, visit.links)
+    return Page("Conversation", content, "Conversation", one_line(visit.name))
 
 
-async def review(datasette: "Datasette", request: "Request") -> Response:
-    """Ask about one run; take the answer where `kp-middleware ui` serves the page."""
-    token = request.scope.get(FORM_KEY)
-    form = await request.post_vars() if request.method == "POST" else {}
-    if form and not (token and compare_digest(form.get("token", "").encode(), token.encode())):
-        return Response.text("This answer does not come from the page: open it again.", status=403)
-    given = form.get("skip") or request.args.get("skip") or ""
+def review(visit: Visit) -> Page:
+    """Ask about the first run to judge that was not skipped; store the answer about another."""
+    history, links, form, answered = visit.history, visit.links, visit.form, ""
+    if form.get("success") in {"yes", "no"}:
+        _judge(visit.path, form["trace_id"], success=form["success"] == "yes")
+        run = history.run(history.find(form["trace_id"]))
+        answered = f"Noted: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
+    given = form.get("skip") or visit.args.get("skip", "")
     skipped = [name for name in given.split(",") if name]
-
-    def read(file: _File) -> Page:
-        answered = ""
-        if form.get("success") in {"yes", "no"}:
-            _judge(file.path, form["trace_id"], success=form["success"] == "yes")
-            run = file.history.run(file.history.find(form["trace_id"]))
-            answered = f"Noted: {outcome(run.known_success)}. {sentence(delivery_status(run))}"
-        content = _review_html(file, token, skipped, answered)
-        return Page("Review", content, heading="Did it do its task?")
-
-    return await _shown(datasette, request, read)
-
-
-def _review_html(file: _File, token: str | None, skipped: list[str], answered: str) -> Markup:
-    """Render the first run to judge that was not skipped."""
-    left = [one for one in file.history.to_review(limit=_AHEAD) if one.trace_id not in skipped]
-    item, action = left[0] if left else None, file.links.review()
+    left = [one for one in history.to_review(limit=_AHEAD) if one.trace_id not in skipped]
+    item, action = left[0] if left else None, links.review()
     why = "" if item is None else _WHY[item.why]
     if item is not None and item.p_success is not None:
         why += f" P(success) {p_in_words(item.p_success, item.p_reasons)}."
-    return render(
+    content = render(
         "review.html",
         item=item,
         why=why,
         left=len(left),
-        href=file.links.trace(item.trace_id) if item else "",
-        action=action if token else "",
-        token=token,
+        href=links.trace(item.trace_id) if item else "",
+        action=action if visit.token else "",
+        token=visit.token,
         skipped=",".join(skipped),
         skip=f"{action}?skip={','.join([*skipped, item.trace_id])}" if item else "",
         answered=answered,
     )
+    return Page("Review", content, "Did it do its task?")
 
 
 def _judge(db: Path, trace_id: str, *, success: bool) -> None:
@@ -332,52 +313,43 @@ async def theme(datasette: "Datasette", request: "Request") -> Response:
     return response
 
 
-def _beside(
-    run: Run, earlier: str | None, later: str | None, links: Addresses
-) -> tuple[tuple[str, str], ...]:
-    """Return the ways to what is beside a run: its neighbours, its conversation, its rows."""
-    nearest = run.scoring and run.scoring.nearest_seq and run.scoring.nearest_id
-    ways = {
-        "← Earlier": earlier and links.trace(earlier),
-        "Later →": later and links.trace(later),
-        "Compare with the nearest": nearest and links.compare(nearest, run.id),
-        "Conversation": run.thread_id and links.conversation(run.thread_id),
-        "Markdown": f"{links.trace(run.id)}.md",
-        "Row in SQL": links.row("traces", run.seq),
-        "Outbox in SQL": links.row("outbox", run.seq) if run.outbox else None,
-    }
-    return tuple((name, href) for name, href in ways.items() if href)
+def _view(read: Reader) -> View:
+    """Show what a reader makes of the file, to who may see it; a form needs the page's token."""
+
+    async def view(datasette: "Datasette", request: "Request") -> Response:
+        database = tilde_decode(request.url_vars["database"])
+        path = our_files(datasette).get(database)
+        if path is None:  # not raised: Datasette would draw each local of each frame
+            missing = f"no file of kp-middleware is called {database}"
+            return await _framed(datasette, request, _problem("Not found", missing, 404))
+        if not await may_see(datasette, request.actor, database):
+            raise Forbidden("execute-sql")
+        token = request.scope.get(FORM_KEY)
+        form = await request.post_vars() if request.method == "POST" else {}
+        if form and not (token and compare_digest(form.get("token", "").encode(), token.encode())):
+            why = "This answer does not come from the page: open it again."
+            return Response.text(why, status=403)
+        links, name = Addresses(datasette, database), tilde_decode(request.url_vars.get("name", ""))
+        args = {key: request.args.get(key) or "" for key in request.args}
+
+        def read_page() -> Page | str:
+            with History.open(path) as history:
+                return read(Visit(history, path, links, name, args, form, token))
+
+        try:
+            page: Page | str = await asyncio.to_thread(read_page)
+        except TraceNotFoundError as error:
+            page = _problem("Not found", str(error), 404)
+        except (KnowledgePulseError, *TROUBLE) as error:
+            page = _problem("This cannot be shown", str(error), 500)
+        if isinstance(page, str):
+            return Response.text(page, headers=dict(_CONFINED))
+        return await _framed(datasette, request, page, links, path.name)
+
+    return view
 
 
-async def _shown(
-    datasette: "Datasette", request: "Request", read: Callable[[_File], Page | str]
-) -> Response:
-    """Read what is asked for in a thread: a page for our frame, or a text."""
-    name = tilde_decode(request.url_vars["database"])
-    path = our_files(datasette).get(name) or older_file(datasette, name)
-    if path is None:  # not raised: Datasette would draw each local of each frame on its terminal
-        page = _problem("Not found", f"no file of kp-middleware is called {name}", status=404)
-        return await _framed(datasette, request, page)
-    if not await may_see(datasette, request.actor, name):
-        raise Forbidden("execute-sql")
-    links = Addresses(datasette, name)
-    try:
-        told = await asyncio.to_thread(_read, path, links, read)
-    except TraceNotFoundError as error:
-        told = _problem("Not found", str(error), status=404)
-    except (KnowledgePulseError, *TROUBLE) as error:
-        told = _problem("This cannot be shown", str(error), status=500)
-    if isinstance(told, str):
-        return Response.text(told, headers=dict(_CONFINED))
-    return await _framed(datasette, request, told, links, path.name)
-
-
-def _read(path: Path, links: Addresses, read: Callable[[_File], Page | str]) -> Page | str:
-    with History.open(path) as history:
-        return read(_File(history, links, path))
-
-
-def _problem(title: str, why: str, *, status: int) -> Page:
+def _problem(title: str, why: str, status: int) -> Page:
     return Page(title, heading=title, lead=one_line(sentence(why)), status=status)
 
 
@@ -389,20 +361,12 @@ async def _framed(
     file: str = "",
 ) -> Response:
     """Render our own frame: the same in all versions of Datasette, and nothing in it can run."""
-    variables: dict[str, Any] = {
-        "page": page,
-        "links": links,
-        "file": file,
-        "ways": {},
-        "themes": {},
-        "theme": "",
-    }
+    ways, themes, chosen = {}, {}, request.cookies.get(_THEME, "")
     if links is not None:
-        here, chosen = urlencode({"to": request.full_path}), request.cookies.get(_THEME, "")
-        variables["themes"] = {name: f"{links.theme(name)}?{here}" for name in _THEMES}
-        variables["theme"] = chosen if chosen in _THEMES[:2] else ""
+        here = urlencode({"to": request.full_path})
+        themes = {name: f"{links.theme(name)}?{here}" for name in (*_THEMES, "system")}
     if links is not None and page.status != 500:
-        variables["ways"] = {
+        ways = {
             "Overview": links.overview(),
             "Runs": links.runs(),
             "Review": links.review(),
@@ -410,5 +374,7 @@ async def _framed(
             "Outbox": links.runs(queued="1"),
             "All tables, SQL": links.database(),
         }
-    html = await datasette.render_template(frame(), variables, request=request)
+    theme = chosen if themes and chosen in _THEMES else ""
+    values = {"page": page, "links": links, "file": file, "ways": ways, "themes": themes}
+    html = await datasette.render_template(frame(), {**values, "theme": theme}, request=request)
     return Response.html(html, status=page.status, headers=dict(_CONFINED))

@@ -3,13 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
-from kp_middleware.storage import History, MapPoint, Overview, Run, RunSummary
+from kp_middleware.storage import History, Overview
 from kp_middleware.views.wording import minute
 from kp_middleware.web.marks import render
 from kp_middleware.web.pages import Extent, FullRun, overview_html, trace_html
@@ -25,16 +25,19 @@ EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
 _BEST: Final = 20
 _NEWEST: Final = 10
 _OF_EACH_SCORE: Final = 3
-_RUN_TEXTS: Final = ("id", "objective", "result_summary", "domain", "framework", "agent_name")
-_MORE_RUN_TEXTS: Final = ("model", "error_type", "reason")
-_SUMMARY_TEXTS: Final = ("id", "objective", "domain", "reason")
-_STEP_TEXTS: Final = ("agent", "tool", "content", "input", "output_summary")
-_SCORING_TEXTS: Final = ("gate", "nearest_id", "nearest_objective")
-_OUTBOX_TEXTS: Final = ("reason", "last_error", "registry", "remote_id")
+_TEXTS: Final = (
+    *("id", "objective", "result_summary", "domain", "framework", "agent_name", "model", "reason"),
+    *("error_type", "agent", "tool", "content", "input", "output_summary", "gate", "nearest_id"),
+    *("nearest_objective", "last_error", "registry", "remote_id", "error"),
+)
+"""The fields of stored records that hold texts of users, or of what they used."""
 
 
 Progress: TypeAlias = Callable[[Iterable[FullRun], int], Iterable[FullRun]]
 """Hands on the same items, of a total, and shows how far they are."""
+
+
+_Record = TypeVar("_Record")
 
 
 class Cleaning:
@@ -52,20 +55,15 @@ class Cleaning:
             self._texts[text] = str(self._value(text))
         return self._texts[text]
 
-    def summary(self, run: RunSummary) -> RunSummary:
-        """Clean a run of a list."""
-        return run._replace(**self._fields(run, _SUMMARY_TEXTS))
-
-    def run(self, run: Run) -> Run:
-        """Clean one run with its steps and its delivery."""
-        scoring, outbox = run.scoring, run.outbox
-        return replace(
-            run,
-            **self._fields(run, (*_RUN_TEXTS, *_MORE_RUN_TEXTS)),
-            steps=tuple(replace(one, **self._fields(one, _STEP_TEXTS)) for one in run.steps),
-            scoring=scoring and replace(scoring, **self._fields(scoring, _SCORING_TEXTS)),
-            outbox=outbox and replace(outbox, **self._fields(outbox, _OUTBOX_TEXTS)),
-        )
+    def record(self, record: _Record) -> _Record:
+        """Clean the texts of a stored record, and those of the records in it."""
+        one: Any = record
+        is_tuple = isinstance(record, tuple)
+        names = one._fields if is_tuple else [each.name for each in fields(one)]
+        values = {name: getattr(one, name) for name in names}
+        clean = {name: self._field(name, value) for name, value in values.items() if value}
+        cleaned: _Record = one._replace(**clean) if is_tuple else replace(one, **clean)
+        return cleaned
 
     def body(self, body: str | None) -> str | None:
         """Return exactly what was sent, if nothing has to go from it today; else None."""
@@ -76,46 +74,32 @@ class Cleaning:
 
     def alike(self, alike: MostAlike) -> MostAlike:
         """Clean a list of like runs; the others are left out."""
-        shown = alike.points[: len(alike.similarities) + 1]
-        return alike._replace(points=tuple(self._point(point, names=True) for point in shown))
+        return self.record(alike._replace(points=alike.points[: len(alike.similarities) + 1]))
 
     def overview(self, overview: Overview, *, named: set[int]) -> Overview:
         """Clean what the charts draw; on the map only the runs ``named`` say what they were."""
-        return overview._replace(
-            scores=overview.scores.renamed(self.text),
-            last=overview.last._replace(
-                gate=self.text(overview.last.gate),
-                domains={self.text(name): score for name, score in overview.last.domains.items()},
-            ),
-            tools=tuple(use._replace(tool=self.text(use.tool)) for use in overview.tools),
-            missed=tuple(
-                one._replace(**self._fields(one, ("id", "objective"))) for one in overview.missed
-            ),
-            points=tuple(self._point(one, names=one.seq in named) for one in overview.points),
-            activity=overview.activity._replace(
-                models=tuple(
-                    one._replace(name=self.text(one.name)) for one in overview.activity.models
-                ),
-                failures=tuple(
-                    one._replace(tool=one.tool and self.text(one.tool), error=self.text(one.error))
-                    for one in overview.activity.failures
-                ),
-            ),
+        activity, last = overview.activity, overview.last
+        models = tuple(one._replace(name=self.text(one.name)) for one in activity.models)
+        domains = {self.text(name): score for name, score in last.domains.items()}
+        points = (
+            one if one.seq in named else one._replace(objective="") for one in overview.points
+        )
+        return self.record(
+            overview._replace(
+                points=tuple(points),
+                activity=activity._replace(models=models),
+                last=last._replace(domains=domains),
+            )
         )
 
-    def _point(self, point: MapPoint, *, names: bool) -> MapPoint:
-        return point._replace(
-            id=self.text(point.id),
-            domain=self.text(point.domain),
-            objective=self.text(point.objective) if names else "",
-        )
-
-    def _fields(self, record: object, names: tuple[str, ...]) -> dict[str, Any]:
-        values = {name: getattr(record, name) for name in names}
-        return {name: self._field(name, value) for name, value in values.items() if value}
-
-    def _field(self, name: str, value: object) -> object:
-        return self.text(value) if isinstance(value, str) else self._value({name: value})[name]
+    def _field(self, name: str, value: Any) -> Any:
+        if name in _TEXTS:
+            return self.text(value) if isinstance(value, str) else self._value({name: value})[name]
+        if hasattr(value, "_fields") or is_dataclass(value):
+            return self.record(value)
+        if isinstance(value, tuple):
+            return tuple(self._field("", one) for one in value)
+        return value
 
     def _value(self, value: object) -> Any:
         try:
@@ -181,7 +165,7 @@ def make_report(
         title=title,
         remark=_remark(title, since, level),
         overview=overview_html(overview, links),
-        listed=run_rows(map(cleaning.summary, listed), links),
+        listed=run_rows(map(cleaning.record, listed), links),
         runs=[*zip((one.run for one in runs), shown, strict=True)],
     )
     return Report(html, len(runs), len(listed))
@@ -191,7 +175,7 @@ def _runs(history: History, seqs: list[int], cleaning: Cleaning) -> Iterator[Ful
     for seq in seqs:
         alike = MostAlike.among(history.points(around=seq))
         body = cleaning.body(history.outbox_body(seq))
-        yield FullRun(cleaning.run(history.run(seq)), cleaning.alike(alike), body)
+        yield FullRun(cleaning.record(history.run(seq)), cleaning.alike(alike), body)
 
 
 def _remark(file: str, since: str | None, level: str | None) -> str:

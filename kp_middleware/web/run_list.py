@@ -43,17 +43,9 @@ _SAID: Final = {
     "queued": "in the outbox",
     "q": "with “{}”",
 }
-_SORTED: Final = {  # what a column is sorted by
-    "score": "score",
-    "novelty": "novelty",
-    "took": "duration",
-    "tokens": "tokens",
-    "steps": "steps",
-    "started": "started",
-    "domain": "domain",
-    "outcome": "outcome",
-    "state": "state",
-}
+_COLUMNS: Final = (
+    *("score", "novelty", "took", "tokens", "steps", "started", "domain", "outcome", "state"),
+)
 _ORDERS: Final = {  # from the highest, and from the lowest
     "started": ("the newest first", "the oldest first"),
     "duration": ("the slowest first", "the fastest first"),
@@ -184,7 +176,9 @@ def runs_html(history: History, query: Query, links: Addresses, prices: Prices) 
         "runs.html",
         lead=_lead(query, total),
         rows=run_rows(runs, links, costs),
-        heads={name: _head(sort, query, links) for name, sort in _SORTED.items()},
+        heads={
+            name: _head("duration" if name == "took" else name, query, links) for name in _COLUMNS
+        },
         given=defaultdict(str, query.given),
         choices=history.choices(),
         action=links.runs(),

@@ -8,6 +8,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
@@ -75,15 +76,12 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
-        match scope["type"]:
-            case "lifespan":
-                await self._app(scope, receive, send)
-            case "http":
-                await self._answer(scope, receive, send)
-            case "websocket":
-                await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        if scope["type"] != "http":
+            return
         headers = {
             name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
         }
@@ -108,7 +106,8 @@ class Guard:
         """
         headers = {"content-type": "text/html; charset=utf-8"}
         if not is_known:
-            if not self._is_the_link(scope):
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("once", [""])[0]
+            if scope["method"] != "GET" or not self._once or not _equal(given, self._once):
                 await _say(send, HTTPStatus.FORBIDDEN, _USED)
                 return
             self._once = ""
@@ -116,10 +115,6 @@ class Guard:
             cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
             headers["set-cookie"] = cookie
         await _say(send, HTTPStatus.OK, _LEADS_ON.format(self._first_page), headers)
-
-    def _is_the_link(self, scope: Scope) -> bool:
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("once", [""])[0]
-        return scope["method"] == "GET" and bool(self._once) and _equal(given, self._once)
 
     def _is_known(self, cookies: str) -> bool:
         """Read cookies by hand: what other programs of this machine set may be malformed."""
@@ -190,21 +185,15 @@ _SETTINGS: Final = {
     "sql_time_limit_ms": 2000,
 }
 _LAST_ANSWERS_S: Final = 3
-_SCREENS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
-_ALWAYS_A_SCREEN: Final = frozenset({"darwin", "win32"})
 
 
 def serve(db: Path, *, port: int, opens: bool) -> None:
     """Serve until Ctrl-C; port 0 picks one that is free."""
     # Half of what the first page would take is to load these, and a browser needs a moment, too.
-    threading.Thread(target=_prepare, daemon=True).start()
+    for load in (partial(import_module, "numpy"), prepare_templates):
+        threading.Thread(target=load, daemon=True).start()
     with _listening(port) as listener:
         asyncio.run(_serve(db, listener, opens=opens))
-
-
-def _prepare() -> None:
-    import_module("numpy")
-    prepare_templates()
 
 
 async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
@@ -214,7 +203,7 @@ async def _serve(db: Path, listener: socket.socket, *, opens: bool) -> None:
     first_page, port = Addresses(datasette, name).overview(), listener.getsockname()[1]
     link_file = LinkFile()
     guard = Guard(datasette.app(), port=port, first_page=first_page, opened=link_file.remove)
-    shows = opens and _has_screen(os.environ, sys.platform)
+    shows = opens and _has_screen()
     click.echo("\n".join([guard.link, "", *_advice(port, opens=opens, shows=shows)]), err=True)
     config = uvicorn.Config(
         guard,
@@ -272,8 +261,8 @@ def _listening(port: int) -> socket.socket:
     return listener
 
 
-def _has_screen(environment: Mapping[str, str], platform: str) -> bool:
+def _has_screen() -> bool:
     """Return whether a browser would open on the user's own screen."""
-    if any(environment.get(name) for name in _SCREENS):
+    if any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")):
         return True
-    return platform in _ALWAYS_A_SCREEN and not environment.get("SSH_CONNECTION")
+    return sys.platform in {"darwin", "win32"} and not os.environ.get("SSH_CONNECTION")

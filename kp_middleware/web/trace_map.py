@@ -1,7 +1,8 @@
 """The map of runs, where similar ones are near, and the runs most similar to one."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple, Self
 
@@ -12,16 +13,14 @@ from kp_middleware.web.marks import (
     OTHER,
     WIDTH,
     Chart,
-    Dot,
-    Group,
     Key,
     Links,
     Mark,
-    Plot,
-    Scale,
     Table,
     TableRow,
     colours_of,
+    dot,
+    group,
     straight,
 )
 
@@ -35,16 +34,16 @@ _MOST_DRAWN: Final = 400
 _ROUNDS: Final = 40
 _SIZES: Final = {"kp-spot": 3.5, "kp-faint-spot": 3.5, "kp-cleared-spot": 5.5, "kp-this-spot": 7.0}
 _SHAPES: Final[Mapping[str, str]] = {
-    "blue": "m{r} 0a{r} {r} 0 1 1-{d} 0 {r} {r} 0 1 1 {d} 0z",
-    "orange": "m-{r}-{r}h{d}v{d}h-{d}z",
-    "green": "m0-{R}l{R} {h}h-{D}z",
-    "purple": "m0-{R}l{R} {R}-{R} {R}-{R}-{R}z",
-    "cyan": "m0 {R}l{R}-{h}h-{D}z",
-    "olive": "m-{R}-{t}h{a}v-{a}h{T}v{a}h{a}v{T}h-{a}v{a}h-{T}v-{a}h-{a}z",
-    "brown": "m-{R}-{t}h{D}v{T}h-{D}z",
-    OTHER: "m-{t}-{R}h{T}v{D}h-{T}z",
+    "blue": "m.9 0c0 1.2-1.8 1.2-1.8 0s1.8-1.2 1.8 0z",
+    "orange": "m-.9-.9h1.8v1.8h-1.8z",
+    "green": "m0-1.2l1.2 2h-2.4z",
+    "purple": "m0-1.2l1.2 1.2-1.2 1.2-1.2-1.2z",
+    "cyan": "m0 1.2l1.2-2h-2.4z",
+    "olive": "m-1.2-.4h.8v-.8h.8v.8h.8v.8h-.8v.8h-.8v-.8h-.8z",
+    "brown": "m-1.2-.4h2.4v.8h-2.4z",
+    OTHER: "m-.4-1.2h.8v2.4h-.8z",
 }
-"""From the middle of a spot on, in relative steps: so many make one path."""
+"""From the middle of a spot of radius 1."""
 
 
 class MostAlike(NamedTuple):
@@ -82,11 +81,11 @@ class _Spot(NamedTuple):
     colour: str
     href: str | None
 
-    def drawn(self, look: str) -> Group:
+    def drawn(self, look: str) -> Mark:
         score = "no score" if self.point.score is None else f"{self.point.score:.3f}"
         title = f"{shortened(self.point.objective, _TITLE)} ({self.point.domain}, {score})"
         path = f"M{self.x:.1f} {self.y:.1f}{_shape(self.colour, _SIZES[look])}"
-        return Group(title, (Dot(path, f"{look} kp-{self.colour}"),), self.href)
+        return group(title, (dot(path, f"{look} kp-{self.colour}"),), self.href)
 
 
 def trace_map(
@@ -103,26 +102,45 @@ def trace_map(
         for point, (x, y) in zip(points, _fitted(places), strict=True)
     ]
     cleared = sum(point.cleared for point in points)
-    finding = f"This run among the {len(spots):,} newest, joined with its nearest"
-    if not nearest:
+    if nearest:
+        finding = f"This run among the {len(spots):,} newest, joined with its nearest"
+        marks = _joined(spots, nearest)
+    else:
         finding = f"The {len(spots):,} newest runs, {cleared:,} of them cleared; PCA of their"
         finding += f" vectors, {100 * kept:.0f} % of the variance"
-    drawn = _joined(spots, nearest) if nearest else _spread(spots)
+        last = sorted(spots, key=lambda spot: spot.point.cleared)  # so that nothing covers them
+        marks = [
+            spot.drawn("kp-cleared-spot" if spot.point.cleared else "kp-spot") for spot in last
+        ]
+    totals = ("all of them, the newest first", f"{len(spots):,}", f"{cleared:,}")
+    rows, keys = [TableRow(totals, None if nearest else links.runs())], []
     known = {name: links.runs(domain=name) for name in domains}
-    entries = defaultdict[str, list[_Spot]](list)  # those without a colour of their own are one
-    for spot in sorted(spots, key=lambda spot: (_ORDER.index(spot.colour), spot.point.domain)):
-        entries[spot.point.domain if spot.colour != OTHER else "others"].append(spot)
-    keys, rows = [], []
-    for name, of in entries.items():
-        shape = _shape(of[0].colour, 5.0)
-        dot = Dot(f"M6 0{shape}", f"kp-spot kp-{of[0].colour}")
-        keys.append(Key(name, dot, known.get(name)))
+    for name, of in _by_domain(spots).items():
+        spot = dot(f"M6 0{_shape(of[0].colour, 5.0)}", f"kp-spot kp-{of[0].colour}")
+        keys.append(Key(name, spot, known.get(name)))
         cells = (name, f"{len(of):,}", f"{sum(spot.point.cleared for spot in of):,}")
         rows.append(TableRow(cells, known.get(name)))
-    totals = ("all of them, the newest first", f"{len(spots):,}", f"{cleared:,}")
-    every = TableRow(totals, None if nearest else links.runs())
-    table = Table(("Domain", "Runs", "Cleared"), (every, *rows))
-    return Plot(finding, table, _HEIGHT, (*drawn,), (*keys,))
+    table = Table(("Domain", "Runs", "Cleared"), rows)
+    return Chart(finding, table, marks=marks, height=_HEIGHT, legend=keys)
+
+
+def _by_domain(spots: Sequence[_Spot]) -> Mapping[str, Sequence[_Spot]]:
+    """Return the spots of each domain; those without a colour of their own are one."""
+    found = defaultdict[str, list[_Spot]](list)
+    for spot in sorted(spots, key=lambda spot: (_ORDER.index(spot.colour), spot.point.domain)):
+        found[spot.point.domain if spot.colour != OTHER else "others"].append(spot)
+    return found
+
+
+def _joined(spots: Sequence[_Spot], nearest: int) -> list[Mark]:
+    """Join the first with so many after it, over all others."""
+    first, near = spots[0], spots[1 : nearest + 1]
+    return [
+        *(spot.drawn("kp-faint-spot") for spot in spots[nearest + 1 :]),
+        *(straight(first.x, first.y, spot.x, spot.y, "link") for spot in near),
+        *(spot.drawn("kp-cleared-spot") for spot in near),
+        first.drawn("kp-this-spot"),
+    ]
 
 
 def project(vectors: Sequence[bytes]) -> tuple[list[tuple[float, float]], float]:
@@ -154,28 +172,13 @@ def _fitted(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     right, top = WIDTH / 2 - _EDGE, _HEIGHT / 2 - _EDGE
     reaches = (max(abs(x - middle_x) / right, abs(y - middle_y) / top) for x, y in places)
     reach = max(1e-9, *reaches)
-    across = Scale(middle_x, middle_x + reach, WIDTH / 2, WIDTH / 2 + 1)
-    up = Scale(middle_y, middle_y + reach, _HEIGHT / 2, _HEIGHT / 2 - 1)
-    return [(across(x), up(y)) for x, y in places]
-
-
-def _spread(spots: Sequence[_Spot]) -> Iterator[Group]:
-    """Draw what cleared last, so that nothing covers it."""
-    for spot in sorted(spots, key=lambda spot: spot.point.cleared):
-        yield spot.drawn("kp-cleared-spot" if spot.point.cleared else "kp-spot")
-
-
-def _joined(spots: Sequence[_Spot], nearest: int) -> Iterator[Mark | Group]:
-    """Join the first with so many after it, over all others."""
-    first, near = spots[0], spots[1 : nearest + 1]
-    yield from (spot.drawn("kp-faint-spot") for spot in spots[nearest + 1 :])
-    yield from (straight(first.x, first.y, spot.x, spot.y, "link") for spot in near)
-    yield from (spot.drawn("kp-cleared-spot") for spot in near)
-    yield first.drawn("kp-this-spot")
+    return [
+        (WIDTH / 2 + (x - middle_x) / reach, _HEIGHT / 2 - (y - middle_y) / reach)
+        for x, y in places
+    ]
 
 
 @cache
 def _shape(colour: str, size: float) -> str:
-    r, R, t = (round(size * part, 1) for part in (0.88, 1.15, 0.4))  # noqa: N806 - the wider one
-    lengths = {"r": r, "d": 2 * r, "R": R, "D": 2 * R, "h": R + r, "t": t, "T": 2 * t, "a": R - t}
-    return _SHAPES[colour].format_map({name: f"{each:.3g}" for name, each in lengths.items()})
+    """Return the path of a spot of this radius."""
+    return re.sub(r"-?[\d.]+", lambda number: f"{float(number[0]) * size:.3g}", _SHAPES[colour])

@@ -232,7 +232,7 @@ def test_each_agent_has_a_lane_and_waiting_is_seen(show, db):
     change(db, "UPDATE traces SET duration_ms = 30, started_at = substr(started_at, 1, 20)||'500Z'")
 
     page = show(db).get(f"{OVERVIEW}/traces/one").text
-    timeline = page[page.index("Timeline</h2>") : page.index("As a table")]
+    timeline = page[page.index("Timeline</h2>") : page.index("Steps</h2>")]
 
     rows = re.findall(r'kp-bar-name"><bdi>(.*?)</bdi>.*?<b>(.*?)</b>', timeline, re.DOTALL)
     assert [name for name, _ in rows] == ["waiting", "ann", "a", "c", "bob", "b"]

@@ -10,7 +10,7 @@ import pytest
 
 from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, STEP_TYPES
 from kp_middleware.database import connect
-from kp_middleware.storage import _rescue
+from kp_middleware.storage import _maintenance
 from kp_middleware.traces import StepType
 from kp_middleware.views.trace import STEP_NAMES
 from kp_middleware.web import marks
@@ -62,7 +62,7 @@ def test_every_kind_of_step_has_a_name_a_reason_and_a_part_in_the_score():
 
 
 def test_every_table_that_hangs_on_a_trace_is_saved_from_a_damaged_file(connection):
-    assert {*tables_of_traces(connection)} <= _rescue._TABLES.keys()
+    assert {*tables_of_traces(connection)} <= _maintenance._TABLES.keys()
 
 
 def tables_of_traces(connection: sqlite3.Connection):

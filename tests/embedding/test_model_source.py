@@ -110,6 +110,7 @@ def test_a_conversion_that_was_cut_off_is_made_again(empty_caches):
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_two_processes_can_convert_at_the_same_time(child):
     first, second = child.begin(ONCE), child.begin(ONCE)
 

@@ -241,8 +241,8 @@ def test_any_key_comes_back_from_the_file(tmp_path, key):
 
 def test_after_loading_a_look_up_asks_only_for_what_is_new(tmp_path):
     connection = connect(tmp_path / "kp.db")
-    VectorCache.sharing(VectorTable(connection), 10).add(np.ones(384), "first", embedder="one")
-    cache = VectorCache.sharing(VectorTable(connection), 10)
+    VectorCache(10, table=VectorTable(connection)).add(np.ones(384), "first", embedder="one")
+    cache = VectorCache(10, table=VectorTable(connection))
     cache.load(embedder="one")
     asked = []
     connection.set_trace_callback(asked.append)
@@ -309,7 +309,7 @@ def test_vectors_that_expired_meanwhile_are_not_loaded_and_leave_the_file(tmp_pa
 def test_what_had_expired_before_the_start_is_not_read_later_either(tmp_path, clock):
     connection = connect(tmp_path / "kp.db")
     first, second = (
-        VectorCache.sharing(VectorTable(connection), 10, ttl_ms=1000, clock=clock.ms)
+        VectorCache(10, ttl_ms=1000, clock=clock.ms, table=VectorTable(connection))
         for _ in range(2)
     )
     first.add(np.ones(384))
@@ -346,7 +346,7 @@ def test_what_is_evicted_leaves_the_file_unless_a_trace_owns_it(tmp_path):
 
 def test_a_shared_connection_takes_part_in_its_transaction(tmp_path):
     connection = connect(tmp_path / "kp.db")
-    cache = VectorCache.sharing(VectorTable(connection), 10)
+    cache = VectorCache(10, table=VectorTable(connection))
     vector = np.ones(384)
     connection.execute("BEGIN IMMEDIATE")
     cache.add(vector)

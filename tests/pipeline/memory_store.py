@@ -92,7 +92,7 @@ class MemoryStore:
     def last_recorded(self):
         return max(self._recorded(), default=None)
 
-    def is_recorded(self, seq):
+    def is_recorded(self, seq, trace_id=None):
         return seq in self._recorded()
 
     def stored(self, seq):

@@ -83,3 +83,17 @@ def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(connec
 
     assert [len(embedder.asked) for embedder in embedders] == [20, 20]  # the run, what was said
     assert {state for state, _ in scores(connection)} == {"scored"}
+
+
+def test_a_run_that_has_taken_the_place_of_a_removed_one_is_scored_as_itself(connection):
+    ours = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
+    theirs = Stages(SqliteStore(connection), Settings(), None)
+    ours.keep(trace_of("ours"))
+    connection.execute("DELETE FROM traces")
+    theirs.keep(trace_of("theirs"))
+
+    while ours.score_next(at_once=True):
+        pass
+
+    (key,) = connection.execute("SELECT key FROM vectors").fetchone()
+    assert connection.execute("SELECT id, state FROM traces").fetchall() == [(key, "scored")]

@@ -7,7 +7,7 @@ import pytest
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.pipeline import Backlog
 from kp_middleware.testing import LocalRegistry
-from kp_middleware.testing._answers import NO_SCOPE, dead_key, over_limit
+from kp_middleware.testing._registry import NO_SCOPE, dead_key, over_limit
 
 AN_HOUR_S = 3600.0  # whoever waits for so long is ended by the test's own timeout
 

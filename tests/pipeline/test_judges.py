@@ -37,11 +37,12 @@ def test_it_is_asked_before_the_run_is_scored(outcome, sync):
     asked = []
 
     def judge(trace):
-        asked.append((trace.outcome.result_summary, threading.current_thread().name))
+        source = trace.metadata.success_source
+        asked.append((trace.outcome.result_summary, source, threading.current_thread().name))
         return False
 
     assert outcome(Judge(judge), sync=sync) == [0, 0.0, "extracted"]
-    assert asked == [("42", "kp-judge")]
+    assert asked == [("42", "assumed", "kp-judge")]
 
 
 def test_an_async_function_is_a_judge(outcome):

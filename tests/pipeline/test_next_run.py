@@ -7,7 +7,7 @@ import pytest
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
-from kp_middleware.pipeline._steps import NextRun
+from kp_middleware.pipeline._queue import NextRun
 from kp_middleware.runs import RecordedRun
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import FakeClock
@@ -61,7 +61,7 @@ def test_what_is_there_when_we_begin_is_done_at_once_oldest_first(store, next_ru
 
 def test_ours_come_first_in_their_order(store, next_run, record):
     left, ours = record(2), record(2)
-    next_run.add(ours)
+    next_run.add(dict.fromkeys(ours))
 
     assert taken(store, next_run) == ours + left
 

@@ -10,8 +10,7 @@ from rescored import rescore
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step, Tool
 from kp_middleware.cli import main
-from kp_middleware.core.gates import make_gate
-from kp_middleware.core.replay import replay
+from kp_middleware.core.gates import make_gate, replay
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.testing import StandInEmbedder

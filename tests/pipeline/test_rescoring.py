@@ -59,9 +59,10 @@ def test_what_was_scored_in_another_order_changes_once(connection, column, db):
     evaluation = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
     [evaluation.keep(run) for run in (*traces(1), *traces(1))]
     connection.execute("UPDATE traces SET state = 'paused' WHERE seq = 1")
-    evaluation.score_next()
+    while evaluation.score_next():
+        pass
     connection.execute("UPDATE traces SET state = 'recorded' WHERE seq = 1")
-    evaluation.score_next()
+    evaluation.score_next(at_once=True)
     assert column("nearest_seq") == [2, None]
 
     first, again = rescore(db, StandInEmbedder()), rescore(db, StandInEmbedder())

@@ -3,7 +3,7 @@
 import pytest
 
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._lifecycle import Retention
+from kp_middleware.pipeline._steps import Retention
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import FakeClock
 

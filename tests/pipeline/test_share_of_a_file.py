@@ -61,6 +61,7 @@ AT_ONCE = """
 """
 
 
+@pytest.mark.slow
 def test_processes_at_once_keep_one_account(run_child, column, db, would_go):
     for first in (0, 3):  # and once more after a restart
         with ThreadPoolExecutor(3) as at_once:

@@ -16,7 +16,7 @@ from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Allowance, Pace
 from kp_middleware.storage import PacingTable, lift_stops
 from kp_middleware.testing import FakeClock
-from kp_middleware.testing._answers import WriteLimit
+from kp_middleware.testing._registry import WriteLimit
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

@@ -103,6 +103,7 @@ def paces():
         return connection.execute("SELECT registry, agent, pace ->> 'holder' FROM paces").fetchall()
 
 
+@pytest.mark.slow
 def test_processes_with_one_key_send_everything_once_and_meet_no_429(start):
     with LocalRegistry(burst=PROCESSES * TRACES + RESERVE, refill_s=3600) as registry:
         children = [start(f"p{n}", SEND_ALL, registry, TRACES) for n in range(PROCESSES)]
@@ -127,6 +128,7 @@ def test_homes_that_share_a_key_and_no_folder_meet_no_429(start, tmp_path):
     assert len(registry.documents) == PROCESSES * 40
 
 
+@pytest.mark.slow
 def test_when_the_burst_is_gone_every_process_waits_its_turn(start):
     with LocalRegistry() as registry:
         children = [

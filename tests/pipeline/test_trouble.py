@@ -97,6 +97,21 @@ def test_a_run_whose_vector_cannot_be_used_is_scored_without_it_and_said_once(
     assert words in said(caplog)[0]
 
 
+@pytest.mark.parametrize("answer", [LookupError("short"), np.full(384, np.nan), [1.0] * 3])
+def test_a_run_whose_task_cannot_be_embedded_is_compared_all_the_same(
+    pulse, stored, caplog, answer
+):
+    kp = pulse(embedder=OddEmbedder(np.ones(384), answer, np.ones(384), answer), sync=True)
+    agent = kp.capture(lambda text: text)
+
+    agent("one")
+    agent("two")
+
+    assert (stored()["state"], stored()["novelty"]) == ("scored", pytest.approx(0, abs=1e-6))
+    assert len(said(caplog)) == 1
+    assert "a run is recalled by its words alone, the embedder failed" in said(caplog)[0]
+
+
 def test_runs_wait_in_the_file_for_a_model_that_is_on_its_way(pulse, stored):
     kp = pulse(embedder=OddEmbedder(EmbedderNotReadyError("downloading")), sync=True)
     agent = kp.capture(lambda text: text)

@@ -45,7 +45,7 @@ COMMANDS = """
 """
 DAMAGED = """
     from pathlib import Path
-    from kp_middleware.storage import rescue
+    from kp_middleware.storage._maintenance import rescue
     import os
     path = Path(os.environ["KP_DB"])
     print(rescue(path, registry="https://registry.example", redactor="test") is not None)

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -355,6 +355,7 @@ def test_a_wrong_keyword_raises_and_names_it_and_what_is_allowed(make, keywords,
 def test_whatever_the_variables_say_a_program_runs_and_what_is_wrong_keeps_it_from_sending(
     tmp_path_factory, registry, said
 ):
+    assume(not said.get("db", "").strip().startswith(("/", "~")))  # a file that outlives the test
     folder = tmp_path_factory.mktemp("any")
     before = len(registry.requests)
     with pytest.MonkeyPatch.context() as patch:

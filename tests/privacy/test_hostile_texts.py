@@ -71,6 +71,7 @@ MOST = 46  # times what this search takes in prose of the same size: 7 ms where 
 CUT = "… [cut: 90000 characters in all]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", CUT], ids=["whole", "cut"])
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: ascii(unit)[:24])
 def test_no_text_makes_it_slow(unit, end):

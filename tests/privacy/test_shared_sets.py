@@ -42,7 +42,7 @@ def test_all_that_the_reference_removes_goes(vectors, level):
     assert left == []
 
 
-@pytest.mark.parametrize("seed", [20251120, 777])
+@pytest.mark.parametrize("seed", [20251120, pytest.param(777, marks=pytest.mark.slow)])
 def test_the_labelled_set_is_cleaned(build, seed):
     tally = Tally(build(seed))
 
@@ -53,7 +53,7 @@ def test_the_labelled_set_is_cleaned(build, seed):
     assert tally.kept_but_hit == []
 
 
-@pytest.mark.parametrize("seed", [20251120, 777])
+@pytest.mark.parametrize("seed", [20251120, pytest.param(777, marks=pytest.mark.slow)])
 def test_ids_without_a_word_go_in_the_regions_of_the_labelled_set(build, seed):
     regions = ("US", "GB", "FR", "ES", "DE", "IT", "SE", "BR", "IN", "TW", "KR")
 

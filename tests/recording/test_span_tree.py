@@ -5,7 +5,7 @@ from asyncio import CancelledError
 import pytest
 from notebook import Notebook
 
-from kp_middleware.recording import Message, SpanTree, ToolCall, Turn, inside
+from kp_middleware.recording import Message, RootSpan, SpanTree, ToolCall, Turn, inside
 
 START_S = 1_700_000_000.0
 
@@ -160,6 +160,35 @@ def test_an_error_after_which_the_run_goes_on_is_a_recovery(notebook, spans):
 
     assert notebook.story[-1] == "error_recovery boil GasError: no gas"
     assert notebook.run.trace.metadata.success
+
+
+@pytest.mark.parametrize(("failed", "kind"), [(None, "observation"), ("a word", "error_recovery")])
+def test_what_a_framework_says_of_a_failure_may_be_none_or_a_word(notebook, spans, failed, kind):
+    spans.start("a", None, "agent")
+    spans.start("t", "a", "tool", "boil")
+    spans.finish("t", "raw", failed=failed)  # as MCP's ``isError``, which may be None
+    spans.finish("a", "It is raw.")
+
+    assert notebook.story[-1] == f"{kind} boil raw"
+
+
+def test_what_goes_on_after_its_root_is_moved_once_whatever_ends_meanwhile(notebook, spans):
+    over, asked = RootSpan(notebook.start(), owned=True), []
+
+    def successor(_, span):
+        asked.append(span)
+        spans.end("m")  # as another thread may do now
+        return RootSpan(notebook.start(), owned=True)
+
+    over.successor = successor
+    spans.open("a", over)
+    chain = spans.join("b", "a")
+    spans.start("m", "b", "model")
+    spans.end("a")
+    spans.end("b")
+
+    assert asked == [chain]
+    assert len(spans) == 0
 
 
 def test_a_cancelled_run_is_incomplete(notebook, spans):

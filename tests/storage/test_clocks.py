@@ -24,7 +24,7 @@ def test_what_came_last_is_listed_first_whatever_the_clock_said(keep, history, s
 def test_stamps_of_vectors_never_decrease_whichever_process_adds_them(connection, jump_s):
     clock, jumped = FakeClock(), FakeClock()
     ours, theirs = (
-        VectorCache.sharing(VectorTable(connection), 9, clock=each.ms) for each in (clock, jumped)
+        VectorCache(9, clock=each.ms, table=VectorTable(connection)) for each in (clock, jumped)
     )
 
     ours.add([1] * 384, embedder="e")
@@ -40,7 +40,7 @@ def test_stamps_of_vectors_never_decrease_whichever_process_adds_them(connection
 @JUMPS
 def test_after_a_jump_what_is_new_is_found_and_expires_in_its_time(connection, jump_s):
     clock = FakeClock()
-    cache = VectorCache.sharing(VectorTable(connection), 9, ttl_ms=60_000, clock=clock.ms)
+    cache = VectorCache(9, ttl_ms=60_000, clock=clock.ms, table=VectorTable(connection))
     cache.add([1] * 384, key="before")
     clock.advance(jump_s)
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kp_middleware.instants import instant
-from kp_middleware.storage import GateHistory
+from kp_middleware.storage._sqlite_store import GateHistory
 
 DAY_S = 24 * 3600
 COLUMNS = (

@@ -8,7 +8,8 @@ from stored_runs import run, scored
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect
-from kp_middleware.storage import SqliteStore, read_last_decisions
+from kp_middleware.storage import SqliteStore
+from kp_middleware.storage._overview import read_last_decisions
 
 DAY_S = 86_400
 BELOW = ReasonCode.BELOW_THRESHOLD

@@ -21,7 +21,7 @@ from kp_middleware.storage import (
     Pruning,
     SqliteStore,
 )
-from kp_middleware.storage import rescue as rescue_for
+from kp_middleware.storage._maintenance import rescue as rescue_for
 
 PAGE = 4096
 TABLES = ("traces", "documents", "steps", "vectors")

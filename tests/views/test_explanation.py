@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from kp_middleware.cli.console import drawn
 from kp_middleware.cli.run_text import run_parts
-from kp_middleware.storage import History, OutboxRecord
+from kp_middleware.storage import History
+from kp_middleware.storage._records import OutboxRecord
 from kp_middleware.views.trace import ScoreLine, added_up, arithmetic, delivery_status
 from kp_middleware.views.wording import one_line
 

@@ -20,7 +20,7 @@ from kp_middleware.core.formula import (
 )
 from kp_middleware.database import connect
 from kp_middleware.storage import History
-from kp_middleware.views.remedies import remedy, shape_of
+from kp_middleware.views.explanation import remedy, shape_of
 
 UNIT = st.floats(0, 1)
 THRESHOLDS = UNIT | st.sampled_from([0.1, 0.5, 0.6, 0.7, 0.75, 0.8])

@@ -31,6 +31,16 @@ def card(html, title):
     )
 
 
+def groups(chart):
+    """The marks that say what they are when pointed at."""
+    return [mark for mark in chart.marks if mark.title]
+
+
+def places(line):
+    """The points of a line or a band."""
+    return [tuple(map(float, one.split(","))) for one in line.attributes["points"].split()]
+
+
 class Ways:
     """Links that say what they were asked."""
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from page_reading import NoWays, Ways
+from page_reading import NoWays, Ways, groups, places
 
 from kp_middleware.storage import (
     Funnel,
@@ -15,7 +15,7 @@ from kp_middleware.storage import (
 )
 from kp_middleware.views.trace import ScoreLine, TraceView
 from kp_middleware.web.charts import novelty_band, removal_bars, state_bars, tool_bars, waterfall
-from kp_middleware.web.marks import Band, Chart, Group, Label
+from kp_middleware.web.marks import Chart
 
 SIGNALS = (
     ScoreLine("complexity", "0.870 × 0.20", 0.174),
@@ -52,14 +52,6 @@ def run(*lines, score=0.501, threshold=0.75, is_cleared=False, delivery_status="
         steps=(),
         result="",
     )
-
-
-def groups(chart):
-    return [mark for mark in chart.marks if isinstance(mark, Group)]
-
-
-def words(chart):
-    return [mark.text for mark in chart.marks if isinstance(mark, Label)]
 
 
 def test_each_state_has_a_bar_and_it_is_said_why_some_are_blocked():
@@ -177,12 +169,10 @@ def test_the_finding_says_where_novelty_went():
 def test_the_band_is_around_the_median():
     chart = novelty_band(DAYS)
 
-    (band,) = (mark for mark in chart.marks if isinstance(mark, Band))
-    (line,) = (
-        mark for mark in chart.marks if getattr(mark, "look", "") == "kp-curve kp-line-orange"
-    )
-    assert band.points[0][1] < line.points[0][1] < band.points[3][1]  # up is less
-    assert line.points[0][1] < line.points[1][1]
+    looks = {mark.attributes.get("class"): mark for mark in chart.marks}
+    band, line = (places(looks[look]) for look in ("kp-band", "kp-curve kp-line-orange"))
+    assert band[0][1] < line[0][1] < band[3][1]  # up is less
+    assert line[0][1] < line[1][1]
     assert groups(chart)[1].title == "2026-11-21: median 0.51, most from 0.20 to 0.80"
 
 

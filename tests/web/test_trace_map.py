@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from page_reading import Ways
+from page_reading import Ways, groups
 
 from kp_middleware.storage import MapPoint
-from kp_middleware.web.marks import Dot, Group, Line, colours_of
+from kp_middleware.web.marks import colours_of
 from kp_middleware.web.trace_map import MostAlike, project, trace_map
 
 
@@ -27,19 +27,14 @@ def many(number, **facts):
     return points(*np.random.default_rng(1).normal(size=(number, 8)), **facts)
 
 
-def groups(chart):
-    return [mark for mark in chart.marks if isinstance(mark, Group)]
-
-
 def dots(chart, look):
-    alone = [mark for mark in chart.marks if isinstance(mark, Dot)]
-    named = [mark for group in groups(chart) for mark in group.marks]
-    return [mark for mark in (*alone, *named) if mark.look.split()[0] == look]
+    spots = [mark for group in groups(chart) for mark in group.inside]
+    return [spot for spot in spots if spot.attributes["class"].split()[0] == look]
 
 
 def middles(found):
     """Of all spots in these paths."""
-    places = [re.findall(r"M([\d.]+) ([\d.]+)m", dot.path) for dot in found]
+    places = [re.findall(r"M([\d.]+) ([\d.]+)m", dot.attributes["d"]) for dot in found]
     return [(float(x), float(y)) for some in places for x, y in some]
 
 
@@ -81,14 +76,16 @@ def test_what_cleared_is_larger_and_comes_last():
 
     assert chart.finding.startswith("The 3 newest runs, 1 of them cleared; PCA of their vectors")
     assert len(dots(chart, "kp-cleared-spot")) == 1
-    assert groups(chart)[-1].href == "/trace/0"
+    assert groups(chart)[-1].attributes["href"] == "/trace/0"
     assert chart.table.rows[1].cells == ("code", "3", "1")
 
 
 def test_of_thousands_the_newest_are_drawn_and_all_can_be_opened():
     chart = trace_map(many(2000, cleared={3}), ["code"], Ways())
 
-    assert {group.href for group in groups(chart)} == {f"/trace/{n}" for n in range(400)}
+    assert {group.attributes["href"] for group in groups(chart)} == {
+        f"/trace/{n}" for n in range(400)
+    }
     assert len(dots(chart, "kp-cleared-spot")) == 1
 
 
@@ -120,8 +117,10 @@ def test_all_spots_are_inside_the_chart():
 def test_a_run_is_joined_with_its_neighbours():
     chart = trace_map(many(4, objective="this"), ["code"], Ways(), nearest=1)
 
-    assert [mark.look for mark in chart.marks if isinstance(mark, Line)] == ["kp-link"]
-    assert groups(chart)[-1].marks[0].look.startswith("kp-this-spot")
+    assert [mark.attributes["class"] for mark in chart.marks if mark.tag == "polyline"] == [
+        "kp-link"
+    ]
+    assert dots(chart, "kp-this-spot")
     assert groups(chart)[-1].title == "this (code, 0.500)"
     assert len(dots(chart, "kp-faint-spot")) == 2
 

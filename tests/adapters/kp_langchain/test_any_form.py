@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from kp_langchain._messages import answer_of, objective_of, result_of
-from kp_langchain._turns import turn_of
+from kp_langchain._messages import answer_of, objective_of, result_of, turn_of
 from kp_middleware.recording import ConfidenceEstimate
 
 KINDS = st.sampled_from(

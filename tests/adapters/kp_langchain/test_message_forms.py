@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from scripted_models import ScriptedModel
 from versions import Command
 
-from kp_langchain._messages import answer_of, objective_of, read, result_of
-from kp_langchain._turns import turn_of
+from kp_langchain._messages import answer_of, objective_of, read, result_of, turn_of
 from kp_middleware.recording import ConfidenceEstimate, ServedResult, ToolCall
 
 

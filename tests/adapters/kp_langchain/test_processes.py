@@ -62,7 +62,9 @@ RUNS = {"it forks workers": 4, "it spawns workers": 2}
 
 
 @needs("create_agent")
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program", [pytest.param(one, marks=[pytest.mark.slow] * (one in RUNS)) for one in PROGRAMS]
+)
 def test_case_32_the_run_is_in_the_file_although(program, tmp_path):
     script = tmp_path / "program.py"
     script.write_text(AGENT + PROGRAMS[program])

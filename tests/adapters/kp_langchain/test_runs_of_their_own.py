@@ -123,7 +123,9 @@ def run_program(tmp_path):
 
 
 @needs("create_agent")
-@pytest.mark.parametrize("way", GO_ON)
+@pytest.mark.parametrize(
+    "way", ["a pool", *(pytest.param(way, marks=pytest.mark.slow) for way in [*GO_ON][1:])]
+)
 def test_runs_in_processes_that_a_run_forks_are_runs_of_their_own(run_program, way):
     runs = run_program(GO_ON[way])
 

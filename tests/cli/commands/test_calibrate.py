@@ -1,14 +1,12 @@
 """What each setting of the gate would let through, and how to set one."""
 
 import json
-import tomllib
 from contextlib import closing
 
 import pytest
 from hand_made import put, run, step, with_value
 from terminal import typed
 
-from kp_middleware import KnowledgePulse, locations
 from kp_middleware.database import connect
 
 
@@ -145,7 +143,7 @@ def test_a_moment_that_is_none_is_an_error_with_examples(fill, type_command, sin
     result = type_command("calibrate", "--since", since)
 
     assert result.exit_code == 2
-    assert "is not a date (2026-11-01, 2026-11, yesterday) or an age (30s, 5m, 36h" in result.stderr
+    assert "is not a date (2026-11-01) or an age (30s, 5m, 36h" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -197,7 +195,7 @@ def test_a_person_sees_it_with_the_command_to_type(fill, db):
     assert tenth.split()[:6] == ["top", "10%", "11", "18.3%", "4.5", "4"]
     assert "0.75 (now) " in told
     assert 'Recommended: "top 10%", which lets through 11 of 60 runs' in told
-    assert '\n  kp-middleware calibrate --set "top 10%"\n' in told
+    assert '\n  kp-middleware config set threshold "top 10%"\n' in told
     assert max(map(len, told.splitlines())) <= 100
 
 
@@ -248,40 +246,3 @@ def test_what_is_stored_stays(fill, db, calibrate):
         calibrate()
 
         assert [*connection.iterdump()] == before
-
-
-def test_a_setting_is_written_for_every_program_that_follows(type_command, db):
-    result = type_command("calibrate", "--set", "Top 10 %", "--max-per-day", "20", "--table")
-
-    path = locations.settings_file()
-    assert result.stdout == (
-        f'threshold = "top 10%" and max_per_day = 20 in {path}: programs read it on start\n'
-    )
-    assert tomllib.loads(path.read_text()) == {"threshold": "top 10%", "max_per_day": 20}
-    assert KnowledgePulse(db=db).settings.threshold == "top 10%"
-
-
-def test_a_variable_that_wins_over_what_was_set_is_told(type_command, monkeypatch):
-    monkeypatch.setenv("KP_THRESHOLD", "0.5")
-
-    result = type_command("calibrate", "--set", "0.6", "--json")
-
-    assert json.loads(result.stdout) == {"path": str(locations.settings_file()), "threshold": 0.6}
-    assert result.stderr == "KP_THRESHOLD is set, and overrides the file\n"
-
-
-def test_a_setting_that_is_none_is_refused_and_nothing_is_written(type_command):
-    result = type_command("calibrate", "--set", "top 200%")
-
-    assert result.exit_code == 1
-    assert 'a share from "top 1%" to "top 100%"' in result.stderr
-    assert not locations.settings_file().exists()
-
-
-@pytest.mark.parametrize("words", [["-d", "code"], ["--since", "1d"]])
-def test_a_setting_is_for_every_domain_and_time(type_command, words):
-    result = type_command("calibrate", "--set", "0.6", *words)
-
-    assert result.exit_code == 2
-    assert "--set applies to all runs" in result.stderr
-    assert not locations.settings_file().exists()

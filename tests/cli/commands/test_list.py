@@ -75,9 +75,6 @@ def listed(type_command):
         (["--since", "2d"], ["nearly", "good code", "bad code"]),
         (["--since", "30s"], ["nearly", "good code", "bad code"]),
         (["--since", "1y"], ["nearly", "good code", "bad code"]),
-        (["--since", "yesterday"], ["nearly", "good code", "bad code"]),
-        (["--since", "2024-03"], ["nearly", "good code", "bad code", "old"]),
-        (["--since", "2024-04"], ["nearly", "good code", "bad code"]),
         (["--since", "2024-03-01T12:00Z"], ["nearly", "good code", "bad code", "old"]),
         (["--since", "2024-03-01T12:01", "--above"], ["good code"]),
         (["--after", "abc"], ["nearly"]),
@@ -104,7 +101,7 @@ def test_filters_work_where_no_command_is_named(type_command):
     [
         (["--slower", "soon"], "soon is not a duration: type 500ms, 10s"),
         (["--slower", "-1s"], "is not a duration"),
-        (["--since", "tomorrow"], "yesterday) or an age (30s, 5m"),
+        (["--since", "tomorrow"], "is not a date (2026-11-01) or an age (30s, 5m"),
         (["--since", "2024-13-01"], "2024-13-01"),
         (["--state", "lost"], "'lost' is not one of"),
         (["-n", "0"], "-n"),

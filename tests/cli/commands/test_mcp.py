@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from kp_middleware import KnowledgePulse, current_trace
-from kp_middleware.cli.mcp import PastRuns, server
+from kp_middleware.cli.recall import PastRuns, server
 from kp_middleware.privacy import Policy
 from kp_middleware.recall import Memory
 from kp_middleware.testing import StandInEmbedder

@@ -14,7 +14,7 @@ from terminal import typed
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.database import connect
 from kp_middleware.testing import LocalRegistry
-from kp_middleware.testing._answers import dead_key, over_limit
+from kp_middleware.testing._registry import dead_key, over_limit
 
 TWO_HOURS = over_limit(7200, X_RateLimit_Limit="30", X_RateLimit_Remaining="0")
 QUICK = {"refill_s": 0.05}

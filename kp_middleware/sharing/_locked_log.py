@@ -1,21 +1,17 @@
-"""Decide on runs while nobody else does, on the history of all hosts."""
+"""Knowledge of all hosts while the log is locked, so that nobody else decides."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from kp_middleware.core.share import Ranking
-from kp_middleware.sharing._link import Connection, Link, bounded
-from kp_middleware.sharing._outbox import SharedOutbox
-from kp_middleware.sharing._pulling import VECTORS, pull
-from kp_middleware.sharing._records import Decided, Known, LoggedVector, Place, SharedRun
-from kp_middleware.sharing._rows import COLUMNS, RECORDSET, SELECTED, VALUES, as_json, run_of
+from kp_middleware.sharing._link import Connection
+from kp_middleware.sharing._records import LoggedVector, SharedRun
 
 if TYPE_CHECKING:
     from psycopg import Pipeline
 
-_ANSWERED: Final = f"SELECT l.seq, {SELECTED} FROM kp.log l WHERE l.id = ANY(%s) AND l.rev = 0"
-_LOCK: Final = "SELECT head FROM kp.heads WHERE stream = 'main' FOR UPDATE"
+LOCK: Final = "SELECT head FROM kp.heads WHERE stream = 'main' FOR UPDATE"
 _RANKED: Final = """
     SELECT rank_key, gate = %s, chosen, credit FROM kp.log
     WHERE kind = 'run' AND domain = %s AND rank_key IS NOT NULL ORDER BY seq DESC LIMIT %s
@@ -24,17 +20,6 @@ _DAY: Final = """
     SELECT count(*) FROM kp.log WHERE decision = 'forward' AND kind = 'run'
     AND decided_at >= now() - interval '24 hours'
 """
-_DOCUMENTS: Final = f"""
-    INSERT INTO kp.documents SELECT id, body, redactor FROM {RECORDSET} WHERE body IS NOT NULL
-    ON CONFLICT (id) DO UPDATE SET body = excluded.body, redactor = excluded.redactor
-"""
-_APPEND: Final = f"""
-    INSERT INTO kp.log (seq, {COLUMNS}) SELECT %(head)s + n, {VALUES} FROM {RECORDSET}
-"""
-_MOVE: Final = "UPDATE kp.heads SET head = head + %s WHERE stream = 'main'"
-
-
-_ANY: Final = 2**62
 
 
 class FleetHistory:
@@ -66,7 +51,7 @@ class FleetHistory:
 
 
 class LockedLog:
-    """A `Known` that reads the locked log, once for each domain and gate."""
+    """The locked log, read once for each domain and gate."""
 
     def __init__(
         self,
@@ -116,62 +101,3 @@ class LockedLog:
                 ranking.add(run.rank_key, gone=bool(ours and run.chosen), credit=credit)
         if self._in_a_day is not None and run.decision == "forward":
             self._in_a_day += 1
-
-
-def decide(
-    link: Link,
-    pod: str,
-    ids: Sequence[str],
-    place: Place,
-    judge: Callable[[Known], Sequence[Decided]],
-    *,
-    newest: int,
-    outbox: SharedOutbox | None,
-) -> dict[str, int]:
-    """Lock the log, let a function decide on runs, and append what it decided.
-
-    What others have appended meanwhile is read before the lock, but for the last of it.
-    """
-    newer: list[LoggedVector] = []
-    before = None
-    while place != before:
-        before = place
-        pulled = pull(link, pod, place, newest=newest)
-        newer += pulled.vectors
-        place = pulled.place
-
-    def work(connection: Connection) -> dict[str, int]:
-        with bounded(connection) as pipeline:
-            locked = connection.execute(_LOCK)
-            asked = connection.execute(_ANSWERED, ([*ids],))  # an earlier attempt may end just now
-            since = connection.execute(VECTORS, (place.seq, _ANY, pod), binary=True)
-            pipeline.sync()
-            answers = {run.id: (seq, run) for seq, run in map(_answer, asked.fetchall())}
-            head = locked.fetchall()[0][0]
-            last = [LoggedVector(*row) for row in since]
-            answered = {id_: run for id_, (_, run) in answers.items()}
-            known = LockedLog(connection, pipeline, answered, [*newer, *last][-newest:])
-            decided = judge(known)
-            _append(connection, head, decided, outbox)
-        new = {one.run.id: head + number for number, one in enumerate(decided, 1)}
-        return {**new, **{id_: seq for id_, (seq, _) in answers.items()}}
-
-    return link.exchange(work)
-
-
-def _answer(row: tuple[Any, ...]) -> tuple[int, SharedRun]:
-    return row[0], run_of(row[1:])
-
-
-def _append(
-    connection: Connection, head: int, decided: Sequence[Decided], outbox: SharedOutbox | None
-) -> None:
-    if not decided:
-        return
-    rows = {"rows": as_json([one.run for one in decided]), "head": head}
-    connection.execute(_APPEND, rows)
-    connection.execute(_DOCUMENTS, rows)
-    connection.execute(_MOVE, (len(decided),))
-    items = [one.item for one in decided if one.item is not None]
-    if items and outbox is not None:
-        outbox.insert(connection, items)

@@ -3,22 +3,33 @@
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kp_middleware.database import Connection, Queries, transaction
-from kp_middleware.errors import (
-    RegistryError,
-    RegistryRejectedError,
-)
+from kp_middleware.errors import RegistryError, RegistryRejectedError, TraceNotFoundError
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.reasons import reason_text
-from kp_middleware.storage._records import ASSUMED
-from kp_middleware.storage._rescue import LOST_ON_ITS_WAY
-from kp_middleware.storage._store import CANCELLED_BY_HAND
+from kp_middleware.storage._records import ASSUMED, marked
+from kp_middleware.storage._store import CANCELLED_BY_HAND, LOST_ON_ITS_WAY
 
-_NOT_SENT: Final = ("pending", "blocked", "rejected")
+Renewal: TypeAlias = Literal["unchanged", "rewritten", "released"]
+
+STILL_SENT: Final = "still sent"
+"""The outcome of a retry of what was sent and may not go again."""
+
+_BY_HAND: Final = f"(state = 'cancelled' AND reason = '{CANCELLED_BY_HAND}')"
+_TO_RETRY: Final = f"(state IN ('rejected', 'blocked') OR {_BY_HAND})"
+_UNSENT: Final = "state IN ('pending', 'blocked', 'rejected')"
+_NOT_SENT: Final = f"({_UNSENT} OR {_BY_HAND})"
+_ENTRY: Final = f"""
+    SELECT o.state, o.reason, CAST(o.body AS BLOB), {marked("d.body")}, t.score, o.redactor
+    FROM outbox o JOIN documents d USING (trace_seq) JOIN traces t ON t.seq = o.trace_seq
+    WHERE o.trace_seq = ?
+"""
+_SYNCED: Final = ("pending", "blocked", "rejected")
 _TRACE_OF_ITEM: Final = f"""
     SELECT o.state, o.reason, o.rejections, t.decision, t.reason_code, t.reason_args, t.success,
            {ASSUMED}, t.confidence, t.score
@@ -47,17 +58,43 @@ _BY_OTHER_RULES: Final = (
 )
 
 
+class Queue(NamedTuple):
+    """The backlog of one registry."""
+
+    registry: str
+    waiting: int
+    due_at: float  # epoch seconds; 0: now
+    claimed_until: str | None = None  # when the last lease expires
+
+
+class Entry(NamedTuple):
+    """One outbox item with its trace."""
+
+    state: str
+    reason: str | None
+    body: bytes | None  # None if redaction failed
+    document: str
+    score: float
+    redactor: str  # of the rules that made the body, or blocked it
+
+
+class Sent(NamedTuple):
+    """One sent trace."""
+
+    seq: int
+    remote_id: str
+    agent_id: str | None  # in its body
+
+
 class OutboxItems(Queries):
     """The items of one file's outbox, kept in step with their traces."""
 
     def _change(
         self, seq: int, condition: str = "TRUE", /, *values: object, **columns: object
-    ) -> bool:
-        """Set columns of an item on a condition; return whether it held."""
+    ) -> None:
         changes = ", ".join(f"{name} = ?" for name in columns)
-        sql = f"UPDATE outbox SET {changes} WHERE trace_seq = ? AND {condition} RETURNING 1"
-        with transaction(self._connection):
-            return bool(self._run(sql, (*columns.values(), seq, *values)).fetchall())
+        sql = f"UPDATE outbox SET {changes} WHERE trace_seq = ? AND {condition}"
+        self._write(sql, (*columns.values(), seq, *values))
 
     def _sync(self, seq: int, *, agent_id: str | None) -> None:
         """Update the item of a trace, if there is one, after the trace has changed.
@@ -69,7 +106,7 @@ class OutboxItems(Queries):
         changed.
         """
         row = self._row(_TRACE_OF_ITEM, (seq,))
-        if row is None or row[0] not in _NOT_SENT or row[1] == LOST_ON_ITS_WAY:
+        if row is None or row[0] not in _SYNCED or row[1] == LOST_ON_ITS_WAY:
             return
         state, _, rejections, decision, code, args, success, assumed, confidence, score = row
         if decision == "withhold" and state == "pending":
@@ -176,7 +213,10 @@ class OutboxTable(OutboxItems):
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
         with transaction(self._connection):
-            rejections = error.is_refusal + (self._rejections(item.trace_seq) or 0)
+            before = self._value(
+                "SELECT total(rejections) FROM outbox WHERE trace_seq = ?", (item.trace_seq,)
+            )
+            rejections = error.is_refusal + int(before)
             self._end(
                 item,
                 attempts=int(counted),
@@ -202,21 +242,15 @@ class OutboxTable(OutboxItems):
             self._run(f"PRAGMA busy_timeout = {wait_ms}")
 
     def retry_now(self) -> None:
-        with transaction(self._connection):
-            self._run(
-                "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
-                " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
-                (self._registry, _TRIED_OFTEN, instant(self._clock())),
-            )
+        self._write(
+            "UPDATE outbox SET next_attempt_at = NULL WHERE state = 'pending'"
+            " AND registry = ? AND attempts < ? AND next_attempt_at > ?",
+            (self._registry, _TRIED_OFTEN, instant(self._clock())),
+        )
 
     def any_pending(self) -> bool:
-        return bool(
-            self._value(
-                "SELECT EXISTS (SELECT 1 FROM outbox"
-                " WHERE state IN ('pending', 'sending') AND registry = ?)",
-                (self._registry,),
-            )
-        )
+        sql = "SELECT 1 FROM outbox WHERE state IN ('pending', 'sending') AND registry = ?"
+        return self._value(f"{sql} LIMIT 1", (self._registry,)) is not None
 
     def sync(self, trace_seq: int) -> None:
         self._sync(trace_seq, agent_id=self._agent_id)
@@ -249,12 +283,15 @@ class OutboxTable(OutboxItems):
         An item that other redaction rules had prepared is blocked: the current ones may be weaker.
         """
         with transaction(self._connection):
-            rejections = self._rejections(trace_seq)
-            before = self._value("SELECT redactor FROM outbox WHERE trace_seq = ?", (trace_seq,))
-            if before and _rules(before) != _rules(redactor) and body is not None:
+            before, rejections = self._row(
+                "SELECT max(redactor), total(rejections) FROM outbox WHERE trace_seq = ?",
+                (trace_seq,),
+            )
+            others_rules = before and before.partition("+")[2] != redactor.partition("+")[2]
+            if others_rules and body is not None:
                 reason, body, redactor = _BY_OTHER_RULES, None, before
             state = "blocked" if body is None else "pending"
-            key = idempotency_key(body or b"", agent_id=self._agent_id, rejections=rejections or 0)
+            key = idempotency_key(body or b"", agent_id=self._agent_id, rejections=int(rejections))
             self._run(
                 """
                 INSERT INTO outbox (trace_seq, state, reason, idempotency_key, registry, redactor,
@@ -280,13 +317,6 @@ class OutboxTable(OutboxItems):
                 (trace_seq,),
             )
 
-    def _rejections(self, trace_seq: int) -> int | None:
-        """Return how often an item was refused; None if there is none."""
-        found: int | None = self._value(
-            "SELECT rejections FROM outbox WHERE trace_seq = ?", (trace_seq,)
-        )
-        return found
-
     def _end(self, item: OutboxItem, *, attempts: int = 1, **columns: object) -> None:
         """Change the item and release its lease; do nothing if another process has the lease."""
         ended = {"attempts": item.attempts + attempts, "claimed_by": None, "claimed_until": None}
@@ -294,26 +324,126 @@ class OutboxTable(OutboxItems):
 
 
 def _longest(now: float) -> dict[str, str]:
-    """Return the latest plausible ends of a wait and of a lease."""
     return {
         "longest_wait": instant(now + _LONGEST_WAIT_S),
         "longest_lease": instant(now + _LEASE_S + _CLOCKS_DIFFER_S),
     }
 
 
-def _rules(redactor: str) -> str:
-    """Return the digest of a redactor's rules, without the version.
+class OutboxAdmin(OutboxItems):
+    """The outbox of one file, for all registries and agents."""
 
-    >>> _rules("kp-middleware 0.1+ab12")
-    'ab12'
-    """
-    return redactor.partition("+")[2]
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make the changes of the block one: an error undoes all of them."""
+        return transaction(self._connection)
 
+    def entry(self, seq: int) -> Entry:
+        for entry in self._all(Entry, _ENTRY, (seq,)):
+            return entry
+        raise TraceNotFoundError("this run is not in the outbox: see kp-middleware show")
 
-class Queue(NamedTuple):
-    """The backlog of one registry."""
+    def seqs(self, *states: str) -> list[int]:
+        """Return the ``seq`` of each item in these states, oldest first."""
+        return self._column(
+            "SELECT trace_seq FROM outbox WHERE state IN (SELECT value FROM json_each(?))"
+            " ORDER BY trace_seq",
+            (json.dumps(states),),
+        )
 
-    registry: str
-    waiting: int
-    due_at: float  # epoch seconds; 0: now
-    claimed_until: str | None = None  # when the last lease expires
+    def states(self, seqs: Collection[int]) -> dict[str, int]:
+        cursor = self._run(
+            "SELECT state, count(*) FROM outbox"
+            " WHERE trace_seq IN (SELECT value FROM json_each(?)) GROUP BY state",
+            (json.dumps([*seqs]),),
+        )
+        return dict(cursor.fetchall())
+
+    def sent(self, registry: str) -> list[Sent]:
+        """Return the traces sent to one registry, oldest first."""
+        return self._all(
+            Sent,
+            "SELECT trace_seq, coalesce(o.remote_id, t.id),"
+            " json_extract(body, '$.metadata.agent_id')"
+            " FROM outbox o JOIN traces t ON t.seq = o.trace_seq"
+            " WHERE o.state = 'sent' AND registry = ? ORDER BY trace_seq",
+            (registry,),
+        )
+
+    def reopen(self, seq: int) -> bool:
+        """Reopen a sent item so that it can be sent again; return False if it was not sent.
+
+        The item becomes cancelled by hand. Its next idempotency key differs, because the registry
+        may replay its answer to a known key without storing anything.
+        """
+        return self._cancel(seq, "state = 'sent'")
+
+    def cancel(self, seq: int, now: float, /) -> bool:
+        """Cancel an unsent item until the user retries it; return whether that was possible."""
+        lapsed = "(state = 'sending' AND claimed_until <= ?)"
+        return self._cancel(seq, f"({_UNSENT} OR {lapsed})", instant(now))
+
+    def retry(self, seq: int, *, agent_id: str | None) -> bool:
+        """Queue an item again with no attempts, unless its trace no longer clears."""
+        with transaction(self._connection):
+            row = self._row(
+                "SELECT CAST(body AS BLOB), rejections + (state = 'rejected') FROM outbox"
+                f" WHERE trace_seq = ? AND {_TO_RETRY} AND body IS NOT NULL",
+                (seq,),
+            )
+            if row is None:
+                return False
+            body, rejections = row
+            key = idempotency_key(body, agent_id=agent_id, rejections=rejections)
+            anew = dict.fromkeys(("reason", "next_attempt_at", "last_error", "http_status"))
+            self._change(
+                seq, state="pending", attempts=0, rejections=rejections, idempotency_key=key, **anew
+            )
+            self._sync(seq, agent_id=agent_id)
+        return True
+
+    def block(self, seq: int, reason: str, *, redactor: str) -> None:
+        """Block an unsent item that may not be clean, and delete its body."""
+        self._change(seq, _NOT_SENT, state="blocked", reason=reason, redactor=redactor, body=None)
+
+    def renew(
+        self,
+        seq: int,
+        body: bytes,
+        *,
+        redactor: str,
+        redactions: Mapping[str, int],
+        agent_id: str | None,
+    ) -> Renewal:
+        """Replace the body of an unsent item with one made by the current redaction rules."""
+        with transaction(self._connection):
+            row = self._row(
+                "SELECT CAST(body AS BLOB), rejections FROM outbox"
+                f" WHERE trace_seq = ? AND {_NOT_SENT}",
+                (seq,),
+            )
+            if row is None:
+                return "unchanged"  # it is being sent, or was sent, meanwhile
+            before, rejections = row
+            redacted = json.dumps(dict(redactions))
+            self._change(seq, redactor=redactor, redactions=redacted)
+            if before == body:
+                return "unchanged"
+            key = idempotency_key(body, agent_id=agent_id, rejections=rejections)
+            self._change(seq, body=body.decode(), idempotency_key=key)
+            if before is None:
+                self.retry(seq, agent_id=agent_id)
+                return "released"
+            self._sync(seq, agent_id=agent_id)  # feedback may have come meanwhile
+        return "rewritten"
+
+    def _cancel(self, seq: int, condition: str, *values: object) -> bool:
+        with transaction(self._connection):
+            cancelled = self._run(
+                "UPDATE outbox SET rejections = rejections + (state IN ('sent', 'rejected')),"
+                " state = 'cancelled', reason = ?, claimed_until = NULL,"
+                " claimed_by = iif(state = 'sending', NULL, claimed_by),"  # else the shared log's
+                " next_attempt_at = NULL, last_error = NULL"
+                f" WHERE trace_seq = ? AND {condition} RETURNING 1",
+                (CANCELLED_BY_HAND, seq, *values),
+            )
+            return bool(cancelled.fetchall())

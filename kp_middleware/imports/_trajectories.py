@@ -1,28 +1,87 @@
-"""Trajectories of SWE-agent (``.traj``) and of mini-swe-agent."""
+"""Trajectories: ATIF of Harbor and Terminal-Bench, SWE-agent's ``.traj``, and mini-swe-agent's.
 
+Seen of ATIF: versions 1.0 to 1.7.
+"""
+
+import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from kp_middleware.imports._run import Book, SourceRun, verdict
 from kp_middleware.imports._values import digest
-from kp_middleware.spans import (
+from kp_middleware.recording import ModelCall, text_of
+from kp_middleware.spans.fields import (
     Fields,
+    arguments,
     fields,
     listed,
     name,
     number,
     objects,
-    said_in,
     text,
-    text_of,
     time_s,
+    tokens,
 )
+from kp_middleware.spans.messages import said_in
 
 _COMMAND: Final = re.compile(r"\s*([A-Za-z_][\w-]{0,60})(?=\s|$)")
 _SHELL: Final = "bash"
 _BLOCK: Final = re.compile(r"```(?:bash|mswea_bash_command|sh)\s*\n(.*?)```", re.DOTALL)
 _CODE: Final = re.compile(r"<returncode>\s*(-?\d{1,6})\s*</returncode>")
+
+
+def read_atif(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+    """Yield the run of each trajectory."""
+    for value in values:
+        document = fields(value)
+        if not listed(document.get("steps")):
+            book.skip("unknown_type")
+            continue
+        session, agent = name(document.get("session_id")), fields(document.get("agent"))
+        run = book.begin(name(document.get("trajectory_id")) or session or digest(value), session)
+        for step in objects(document.get("steps")):
+            _read_step(run, step, name(agent.get("model_name")))
+        run.success = _atif_verdict(document, book.path)
+        yield run
+
+
+def _atif_verdict(document: Fields, path: Path | None) -> bool | None:
+    """Return the reward of a trajectory, or of Harbor's ``result.json`` of the same trial."""
+    for said in (document, document.get("extra"), document.get("final_metrics")):
+        part = fields(said)
+        if (found := verdict({**part, **fields(part.get("extra"))})) is not None:
+            return found
+    for folder in [] if path is None else path.parents[:2]:
+        with suppress(OSError, ValueError, RecursionError):
+            result = fields(json.loads((folder / "result.json").read_bytes()))
+            rewards = fields(fields(result.get("verifier_result")).get("rewards"))
+            return verdict({"reward": next(iter(rewards.values()), None)})
+    return None
+
+
+def _read_step(run: SourceRun, step: Fields, model: str | None) -> None:
+    source, at_s = step.get("source"), time_s(step.get("timestamp"))
+    message = text_of(step.get("message"))
+    if source == "user" and message:
+        run.said(message, at_s)
+    elif source == "agent":
+        metrics = fields(step.get("metrics"))
+        read, written = metrics.get("prompt_tokens"), metrics.get("completion_tokens")
+        call = ModelCall(name(step.get("model_name")) or model, tokens(read), tokens(written))
+        run.thought(text_of(step.get("reasoning_content")), at_s)
+        run.thought(message, at_s, call=call)
+        for called in objects(step.get("tool_calls")):
+            tool = name(called.get("function_name")) or "(unnamed)"
+            given = arguments(called.get("arguments"))
+            run.called(tool, given, name(called.get("tool_call_id")), at_s)
+    for result in objects(fields(step.get("observation")).get("results")):
+        failed = fields(result.get("extra")).get("is_error") is True
+        run.returned(
+            text_of(result.get("content")), name(result.get("source_call_id")), failed=failed
+        )
 
 
 def read_swe_agent(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
@@ -95,11 +154,12 @@ def _commands(message: Fields, extra: Fields, said: str) -> Iterator[tuple[str, 
     for action in actions:
         if command := text(action) or text(fields(action).get("command")):
             yield command, name(fields(action).get("tool_call_id"))
-    calls = [*objects(message.get("tool_calls"))]
-    if not actions:
-        for call in calls:
-            yield text(fields(call.get("function")).get("arguments")), name(call.get("id"))
-    if not actions and not calls:
+    if actions:
+        return
+    calls = objects(message.get("tool_calls"))
+    for call in calls:
+        yield text(fields(call.get("function")).get("arguments")), name(call.get("id"))
+    if not calls:
         yield from ((command, None) for command in _BLOCK.findall(said))
 
 
@@ -109,6 +169,6 @@ def _end(run: SourceRun, document: Fields) -> None:
     status = text(info.get("exit_status")) or text(document.get("exit_status"))
     said = verdict(document)
     run.success = verdict(info) if said is None else said
-    run.answered(text(info.get("submission")))
+    run.result = text(info.get("submission")) or run.result
     if status and not status.lower().startswith("submitted"):
         run.success, run.error_type = bool(run.success), status

@@ -1,14 +1,134 @@
-"""A span that is held until its run is over, and the tree that it is in."""
+"""A span that is held until its run is over: what it told, and the tree that it is in."""
 
-from collections.abc import Callable, Iterator
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from kp_middleware.recording import Place, Recorder
-from kp_middleware.spans._reading import Kind, Problem, Reading
+from kp_middleware.recording import Place, Recorder, Turn
+from kp_middleware.spans.fields import fields, text
+from kp_middleware.spans.messages import Result, Said, asked_in, results_in, turn_of
+
+Kind: TypeAlias = Literal["agent", "model", "tool", "retriever", "chain"]
+"""The kind of a span; a ``chain`` has no step of its own."""
+
+Attributes: TypeAlias = Mapping[str, Any]
 
 ROOTS: Final = frozenset({"agent", "chain"})
+CANCELLED: Final = frozenset({"CancelledError", "GeneratorExit"})
+
+_MOST_PARSED: Final = 4096  # characters
+
+
+class Event(NamedTuple):
+    """An event of a span."""
+
+    name: str
+    attributes: Attributes
+
+
+class Problem(NamedTuple):
+    """An error as words: its type, its message, and the words of its first cause."""
+
+    type: str
+    message: str = ""
+    cause: str = ""
+
+
+class Reading(NamedTuple):
+    """A span that has ended.
+
+    Attributes:
+        kind: The kind, or None if it is no span of an agent.
+        name: The name of the agent, the model or the tool; empty if unknown.
+        turn: The turn of a model.
+        asked, results: The user's texts, and tools' results, since the last turn of a model.
+        given: The arguments of a tool, or None if they are not told.
+        failed: True if the result of a tool says that it failed.
+        answer: The answer of an agent, or None.
+        output: The raw output of an agent, used where no model said anything.
+        task: The task of an agent, as its user gave it.
+        conversation: The id of the conversation.
+        complete: Whether an agent came to its result, or None if it does not tell.
+    """
+
+    kind: Kind | None
+    name: str = ""
+    turn: Turn | None = None
+    asked: str = ""
+    results: tuple[Result, ...] = ()
+    call_id: str | None = None
+    given: Mapping[str, object] | None = None
+    result: object = None
+    failed: bool = False
+    answer: object = None
+    output: object = None
+    task: str = ""
+    conversation: str | None = None
+    problem: Problem | None = None
+    complete: bool | None = None
+
+
+def model_reading(
+    given: list[Said], said: list[Said], model: str | None, read: object, written: object
+) -> Reading:
+    """Return the reading of a model that was given messages, and said others."""
+    turn = turn_of(said, model, read, written)
+    return Reading("model", turn.model or "", turn, asked_in(given), results_in(given))
+
+
+def handoff_to(agent: str) -> Reading:
+    """Return the reading of a handoff, which is a tool call."""
+    tool = f"transfer_to_{agent.lower().replace(' ', '_')}"
+    return Reading("tool", tool, given={}, result=f"to {agent}")
+
+
+def problem_of(attributes: Attributes, events: Iterable[Event], description: object) -> Problem:
+    """Return the error of a span whose status is an error.
+
+    >>> problem_of({}, (), "Error in run: {'error': 'it is gone'}")
+    Problem(type='Error in run', message="{'error': 'it is gone'}", cause='it is gone')
+    """
+    raised = [event.attributes for event in events if event.name == "exception"]
+    if raised:
+        kind = text(raised[-1].get("exception.type")).rpartition(".")[2]
+        message = text(raised[-1].get("exception.message"))
+        return Problem(kind or "Error", message, message)
+    said = text(description)
+    kind = text(attributes.get("error.type")).rpartition(".")[2]
+    told = _literal(said)
+    if "message" in told:
+        return problem_in(told)
+    head, colon, rest = said.partition(": ")
+    if colon and len(head) <= 80 and head.isprintable() and not head.startswith(("{", "'")):
+        return Problem(head, rest, text(_literal(rest).get("error")) or rest)
+    return Problem(kind or "Error") if said == kind else Problem(kind or "Error", said, said)
+
+
+def cancellation_of(attributes: Attributes, events: Iterable[Event]) -> Problem | None:
+    """Return the cancellation of a span whose status does not tell it, or None."""
+    told = text(attributes.get("strands.cancellation.type"))
+    if any(event.name == "span.cancelled" for event in events):
+        told = "CancelledError"
+    return Problem(told) if told in CANCELLED else None
+
+
+def problem_in(error: Mapping[str, object]) -> Problem:
+    """Return an error that is told as ``{"message": …, "data": {"error": …}}``."""
+    message, data = text(error.get("message")), error.get("data")
+    told = text(str(data)) if data else ""
+    return Problem(message or "Error", told, text(fields(data).get("error")) or told)
+
+
+def _literal(words: str) -> dict[str, Any]:
+    """Return a dictionary that was written as Python writes it."""
+    if not words.startswith("{") or len(words) > _MOST_PARSED:
+        return {}
+    try:
+        return fields(literal_eval(words))
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return {}
 
 
 class Scope(NamedTuple):
@@ -61,13 +181,6 @@ class HeldSpan:
     asked: int = 0
     _reading: Reading = field(default_factory=lambda: Reading(None))
 
-    def end(
-        self, kind: Kind | None, read: Callable[[], Reading], at_s: float, size_bytes: int
-    ) -> None:
-        """End it; what it told is read when it is needed."""
-        self.ended_s, self.size_bytes, self.read = at_s, size_bytes, read
-        self.kind = kind or self.kind
-
     @property
     def reading(self) -> Reading:
         """The span as it was read at its end."""
@@ -95,17 +208,11 @@ class HeldSpan:
         return sorted(found, key=lambda span: (span.started_s, span.number))
 
 
-def agent_of(span: HeldSpan) -> HeldSpan | None:
-    """Return the innermost span around a model that may be an agent's, for which it is asked."""
-    return next((above for above in span.above() if above.kind in {None, "agent"}), span.parent)
-
-
 def outermost_of(span: HeldSpan) -> HeldSpan:
     """Return the span around it that has no parent, or itself."""
-    outermost = span
-    for outermost in span.above():  # noqa: B007 - the last one
-        pass
-    return outermost
+    while span.parent is not None:
+        span = span.parent
+    return span
 
 
 def roots_in(top: HeldSpan) -> Iterator[HeldSpan]:
@@ -130,15 +237,15 @@ def split(root: HeldSpan) -> list[HeldSpan]:
     parts = [span for span in root.inside.values() if span.kind in ROOTS]
     if len(parts) < 2 or root.kind != "agent" or root.ended_s is None or root.reading.name:
         return [root]
-    asked = sorted((part for part in parts if _asked(part)), key=lambda span: span.number)
-    if len(asked) < 2 or len({_asked(part) for part in asked}) < 2:
-        return [root]
-    if any(span.kind in {"model", "tool"} for span in root.inside.values()):
+    parts.sort(key=lambda span: span.number)
+    asked = [part for part in parts if _asked(part)]
+    has_steps = any(span.kind in {"model", "tool"} for span in root.inside.values())
+    if has_steps or len({_asked(part) for part in asked}) < 2:
         return [root]
     if any(later.started_s < (one.ended_s or later.started_s) for one, later in pairwise(asked)):
         return [root]  # an agent that is the tool of another
     runs: list[HeldSpan] = []
-    for part in sorted(parts, key=lambda span: span.number):
+    for part in parts:
         if runs and part not in asked:  # a handoff
             runs[-1].inside[part.id], part.parent = part, runs[-1]
             continue

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kp_middleware.recording import ToolCall, Turn, text_of
-from kp_middleware.spans._fields import (
+from kp_middleware.spans.fields import (
     Fields,
     arguments,
     fields,
@@ -84,69 +84,55 @@ def said_in(given: object, role: str = "") -> Said | None:
     said_role = _role_of(message)
     if not said_role and (not role or not message.keys() & {"content", "parts", "tool_calls"}):
         return None
-    return _Reading(said_role or role, message).said()
+    return _in_message(message, said_role or role)
 
 
-class _Reading:
-    """A message that is read."""
+def _in_message(message: Fields, role: str) -> Said:
+    content = message.get("parts") or message.get("contents") or message.get("content")
+    blocks = [content] if isinstance(content, str) else listed(content)
+    if role == "tool" and not any(_is_result(block) for block in blocks):
+        return Said("tool", results=(_result(message),))
+    parts = [_in_block(block, role) for block in blocks]
+    if "contents" in message and not any(part.texts for part in parts):
+        parts.append(_spoken(text(message.get("content"))))
+    reasoning = first_text(message, "reasoning_content", "reasoning")
+    thoughts = [thought for part in parts for thought in part.thoughts]
+    calls = [_call(one) for one in objects(message.get("tool_calls"))]
+    calls = calls or [call for part in parts for call in part.calls]
+    if isinstance(message.get("function_call"), dict):
+        calls.append(_call(message["function_call"]))
+    usage = fields(message.get("usage_metadata")) or fields(message.get("usage"))
+    model = fields(message.get("response_metadata")).get("model_name")
+    return Said(
+        role,
+        tuple([reasoning, *thoughts] if reasoning else thoughts),
+        tuple(words for part in parts for words in part.texts),
+        tuple(calls),
+        tuple(result for part in parts for result in part.results),
+        name(model) or name(message.get("model")),
+        tokens(usage.get("input_tokens", usage.get("prompt_tokens"))),
+        tokens(usage.get("output_tokens", usage.get("completion_tokens"))),
+    )
 
-    def __init__(self, role: str, message: Fields) -> None:
-        self._role, self._message = role, message
-        self._thoughts: list[str] = []
-        self._texts: list[str] = []
-        self._calls: list[ToolCall] = []
-        self._results: list[Result] = []
 
-    def said(self) -> Said:
-        """Return what it says."""
-        message = self._message
-        content = message.get("parts") or message.get("contents") or message.get("content")
-        blocks = listed(content)
-        if self._role == "tool" and not any(_is_result(block) for block in blocks):
-            return Said("tool", results=(_result(message),))
-        if reasoning := first_text(message, "reasoning_content", "reasoning"):
-            self._thoughts.append(reasoning)
-        for block in [content] if isinstance(content, str) else blocks:
-            self._block(block)
-        if not self._texts and "contents" in message:
-            self._speak(text(message.get("content")))
-        if calls := objects(message.get("tool_calls")):
-            self._calls = [_call(one) for one in calls]
-        if isinstance(message.get("function_call"), dict):
-            self._calls.append(_call(message["function_call"]))
-        usage = fields(message.get("usage_metadata")) or fields(message.get("usage"))
-        return Said(
-            self._role,
-            tuple(self._thoughts),
-            tuple(self._texts),
-            tuple(self._calls),
-            tuple(self._results),
-            name(fields(message.get("response_metadata")).get("model_name"))
-            or name(message.get("model")),
-            tokens(usage.get("input_tokens", usage.get("prompt_tokens"))),
-            tokens(usage.get("output_tokens", usage.get("completion_tokens"))),
-        )
+def _in_block(given: object, role: str) -> Said:
+    block, sort = fields(given), text(fields(given).get("type"))
+    if isinstance(given, str):
+        return _spoken(given)
+    if sort in _CALLS or "toolUse" in block:
+        return Said(role, calls=(_call(fields(block.get("toolUse")) or block),))
+    if _is_result(block):
+        return Said(role, results=(_result(fields(block.get("toolResult")) or block),))
+    words = _words(block)
+    if sort in _REASONS or "reasoningContent" in block:
+        return Said(role, (words,) if words else ())
+    if not words and sort and not sort.endswith("text") and role == "user":
+        words = f"[{sort[:40]}]"  # a picture
+    return _spoken(words)
 
-    def _block(self, given: object) -> None:
-        block, sort = fields(given), text(fields(given).get("type"))
-        if isinstance(given, str):
-            self._speak(given)
-        elif sort in _CALLS or "toolUse" in block:
-            self._calls.append(_call(fields(block.get("toolUse")) or block))
-        elif _is_result(block):
-            self._results.append(_result(fields(block.get("toolResult")) or block))
-        elif sort in _REASONS or "reasoningContent" in block:
-            if thought := _words(block):
-                self._thoughts.append(thought)
-        elif words := _words(block):
-            self._speak(words)
-        elif sort and not sort.endswith("text") and self._role == "user":  # a picture
-            self._speak(f"[{sort[:40]}]")
 
-    def _speak(self, words: str) -> None:
-        if words.strip():
-            self._thoughts.append(words)
-            self._texts.append(words)
+def _spoken(words: str) -> Said:
+    return Said("", (words,), (words,)) if words.strip() else Said("")
 
 
 def _plain(message: Fields) -> Fields:
@@ -238,10 +224,7 @@ def _is_pair(value: object) -> bool:
 
 
 def turn_of(
-    messages: Iterable[Said],
-    model: str | None = None,
-    read: object = None,
-    written: object = None,
+    messages: Iterable[Said], model: str | None = None, read: object = None, written: object = None
 ) -> Turn:
     """Return the turn of a model that answered with these messages.
 
@@ -273,13 +256,9 @@ def results_in(messages: Iterable[Said]) -> tuple[Result, ...]:
 
 
 def _news(messages: Iterable[Said]) -> list[Said]:
-    news: list[Said] = []
-    for said in messages:
-        if said.role == "assistant":
-            news.clear()
-        else:
-            news.append(said)
-    return news
+    said = [*messages]
+    start = max((at for at, one in enumerate(said, 1) if one.role == "assistant"), default=0)
+    return said[start:]
 
 
 def last_text(messages: Iterable[Said]) -> str:

@@ -1,5 +1,6 @@
 """The steps of a run that is over, from its spans in the order of their starts."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from kp_middleware.recording import (
@@ -11,9 +12,8 @@ from kp_middleware.recording import (
     Turn,
     bounded_name,
 )
-from kp_middleware.spans._held_span import HeldSpan, left_by
-from kp_middleware.spans._reading import CANCELLED, Problem, Reading
-from kp_middleware.spans._said import Result
+from kp_middleware.spans.held_span import CANCELLED, HeldSpan, Problem, Reading, left_by
+from kp_middleware.spans.messages import Result
 
 
 def replay(root: HeldSpan, recorder: Recorder) -> bool:
@@ -65,26 +65,25 @@ def _of_scope(span: HeldSpan, root: HeldSpan) -> int:
 
 
 class _Nowhere:
-    """Takes no other runs than that which is replayed."""
-
     def start_recording(self, _: str, /) -> None:
-        """Record none."""
+        """Record no run beside that which is replayed."""
 
 
 class _Replay:
     def __init__(self, root: HeldSpan, spans: list[HeldSpan], recorder: Recorder) -> None:
         self._root, self._spans, self._recorder = root, spans, recorder
+        self._agents = [one for one in spans if one.kind == "agent" and _tool_around(one) is None]
         self._has_tools = any(span.kind in {"tool", "retriever"} for span in spans)
         self._tree = SpanTree(_Nowhere())
         self._owned = root.outer is None
         self._owner = RootSpan(recorder, owned=self._owned)
         self._owner.place = root.place
-        self._pending: dict[int, list[ToolCall]] = {}
+        self._pending: defaultdict[int, list[ToolCall]] = defaultdict(list)  # by the tool around
         self._calls = 0
         self._has_objective = False
         self._last_text = ""
         self._last_result: object = None
-        self._owes: list[str | None] = []
+        self._owes: set[str | None] = set()  # the calls of the last turn without a result
         self._is_answered = True
         self._can_tell = False
         self._next_tool_s = _next_tools_s(spans)
@@ -118,46 +117,41 @@ class _Replay:
         """Write the steps of a span, and return whether it stays open for those inside it."""
         if not self._counts(span):
             return False
-        around = next((one for one in span.above() if self._counts(one)), self._root)
-        if span.kind == "agent":
-            is_own = _tool_around(span) is None
-            name = span.reading.name or ("" if is_own else self._agent_name(span))
-            self._tree.start(span.id, around.id, "agent", name, at_s=span.started_s)
-        elif span.kind == "model":
+        above = (one for one in span.above() if one.kind != "model" and self._counts(one))
+        around = next(above, self._root)
+        if span.kind == "model":
             self._write_model(span, around)
+            return False
+        if span.kind == "agent":
+            name = span.reading.name
+            if not name and span not in self._agents:  # a nameless agent in a tool
+                inside = (one.reading.name for one in span.all() if one.kind == "agent")
+                name = next(filter(None, inside), span.name)
+            self._tree.start(span.id, around.id, "agent", name, at_s=span.started_s)
         else:
             self._write_tool(span, around)
-        return span.kind != "model"
-
-    def _agent_name(self, span: HeldSpan) -> str:
-        """Return the name of a nameless agent in a tool: its span's, if none inside has one."""
-        named = (one.reading.name for one in span.all() if one.kind == "agent")
-        return next((name for name in named if name), span.name)
+        return True
 
     def _counts(self, span: HeldSpan) -> bool:
         """Return whether a span has a place in the tree: others are parts of what is around."""
-        if span is self._root:
+        if span is self._root or span.kind == "agent":
             return True
+        if span.kind == "retriever":
+            return _tool_around(span) is None
+        if span.kind not in {"model", "tool"}:
+            return False
         above = next((one for one in span.above() if one.kind not in {None, "chain"}), None)
-        match span.kind:
-            case "agent":
-                return True
-            case "model":
-                return above is None or above.kind != "model"
-            case "tool":
-                same = above is not None and above.kind == "tool" and _name(above) == _name(span)
-                return not same
-            case "retriever":
-                return _tool_around(span) is None
-        return False
+        if above is None or above.kind != span.kind:
+            return True
+        return span.kind == "tool" and _name(above) != _name(span)
 
     def _write_model(self, span: HeldSpan, around: HeldSpan) -> None:
-        told, place = span.reading, self._place(around)
+        told = span.reading
         asked = "" if self._has_objective else told.asked
         messages = (Message("user", asked),) if asked and self._owned else ()
         self._has_objective = self._has_objective or bool(asked)
         live = self._tree.start(
-            span.id, place.id, "model", told.name, messages=messages, at_s=span.started_s
+            span.id, around.id, "model", told.name, messages=messages, at_s=span.started_s
         )
         if live is not None and live.place == self._root.place and not self._has_tools:
             self._write_results(told.results)
@@ -168,20 +162,14 @@ class _Replay:
         at_s = tool_s and span.ended_s and min(span.ended_s, tool_s)
         self._tree.finish(span.id, turn=turn, error=problem, at_s=at_s)
 
-    def _place(self, around: HeldSpan) -> HeldSpan:
-        """Return the innermost span with a place in the tree that is no model."""
-        while around is not self._root and around.kind == "model":
-            around = next((one for one in around.above() if self._counts(one)), self._root)
-        return around
-
     def _write_results(self, results: Iterable[Result]) -> None:
         """Note the results that a model was given, of tools that have no spans."""
-        pending = self._pending.get(0, [])
+        pending = self._pending[0]
         for result in results:
             found = next((call for call in pending if call.id == result.call_id), None)
             if found is not None:
                 pending.remove(found)
-                self._owes = [one for one in self._owes if one != found.id]
+                self._owes.discard(found.id)
                 self._recorder.note(
                     "error_recovery" if result.failed else "observation",
                     tool=found.name,
@@ -192,44 +180,41 @@ class _Replay:
 
     def _with_ids(self, turn: Turn, span: HeldSpan) -> Turn:
         """Return the turn with an id for each call, by which its tool finds it."""
-        tool = _tool_around(span)
         calls = []
         for call in turn.calls:
             self._calls += 1
             calls.append(call if call.id else call._replace(id=f"call {self._calls}"))
-        self._pending.setdefault(tool.number if tool else 0, []).extend(calls)
+        tool = _tool_around(span)
+        self._pending[tool.number if tool else 0] += calls
         if tool is None and (turn.thoughts or turn.calls):
             self._can_tell = True
-            self._owes = [call.id for call in calls]
+            self._owes = {call.id for call in calls}
             if turn.text:
                 self._last_text, self._is_answered = turn.text, True
         return turn._replace(calls=tuple(calls))
 
-    def _announced(self, span: HeldSpan) -> ToolCall | None:
+    def _announced(self, span: HeldSpan, tool: HeldSpan | None) -> ToolCall | None:
         """Return the call that a tool answers: by its id, its arguments, or else its name."""
-        told, tool = span.reading, _tool_around(span)
-        pending = self._pending.get(tool.number if tool else 0, [])
+        told, pending = span.reading, self._pending[tool.number if tool else 0]
         named = [call for call in pending if call.name == _name(span)]
-        found = (
-            next((call for call in pending if told.call_id and call.id == told.call_id), None)
-            or next((call for call in named if call.args == told.given), None)
-            or next(iter(named), None)
-        )
+        same = [call for call in pending if told.call_id and call.id == told.call_id]
+        alike = [call for call in named if call.args == told.given]
+        found = next(iter(same or alike or named), None)
         if found is not None:
             pending.remove(found)
         return found
 
     def _write_tool(self, span: HeldSpan, around: HeldSpan) -> None:
-        told, owner, call = span.reading, self._owner, self._announced(span)
-        place = self._place(around)
-        name = _name(span) if call is None else call.name
+        told, tool = span.reading, _tool_around(span)
+        call = self._announced(span, tool)
+        name, call_id = (_name(span), told.call_id) if call is None else (call.name, call.id)
         live = self._tree.start(
             span.id,
-            place.id,
+            around.id,
             "tool",
             name,
             input=told.given or {},
-            call_id=told.call_id if call is None else call.id,
+            call_id=call_id,
             at_s=span.started_s,
         )
         if live is None or span.ended_s is None:
@@ -240,13 +225,13 @@ class _Replay:
         else:
             live.conversation.end(live.tool, live.call_id)
             result = "null" if told.result is None else told.result
-            owner.record_result(result, live, failed=told.failed)
+            self._owner.record_result(result, live, failed=told.failed)
         live.answered = True
-        if _tool_around(span) is None:
-            self._owes = [one for one in self._owes if call is None or one != call.id]
-            is_answer = name == "final_answer" and told.problem is None
-            self._is_answered = is_answer
-            if is_answer:
+        if tool is None:
+            if call is not None:
+                self._owes.discard(call.id)
+            self._is_answered = name == "final_answer" and told.problem is None
+            if self._is_answered:
                 self._last_result = told.result
 
     def _error(self, problem: Problem) -> BaseException:
@@ -254,44 +239,33 @@ class _Replay:
         return self._owner.error_named(kind, problem.message, cause=problem.cause or kind)
 
     def _end(self) -> None:
-        root, recorder = self._root, self._recorder
-        told = root.reading
+        root, recorder, told = self._root, self._recorder, self._root.reading
+        ends = [span.ended_s for span in self._spans if span.ended_s is not None]
+        at_s = root.ended_s or max(ends, default=root.started_s)
         if self._owned:
-            named = [told.name, *(one.reading.name for one in self._own_agents())]
-            name = next(filter(None, named), root.name)
-            recorder.agent_name = bounded_name(name) or None
+            named = (told.name, *(one.reading.name for one in self._agents), root.name)
+            recorder.agent_name = bounded_name(next(filter(None, named), "")) or None
             if told.conversation:
                 recorder.thread_id = bounded_name(told.conversation)
         left = left_by(root)
         if left is not None and self._owned:
-            recorder.at(self._ended_s())
+            recorder.at(at_s)
             recorder.finish(self._error(left), complete=False)
             return
-        problem = self._problem()
+        problems = (one.reading.problem for one in (root, *self._agents))
+        problem = next(filter(None, problems), None)
         if problem is not None and problem.type not in CANCELLED:
-            self._tree.finish(root.id, error=self._error(problem), at_s=self._ended_s())
+            self._tree.finish(root.id, error=self._error(problem), at_s=at_s)
             return
         problems = (span.reading.problem for span in self._spans)
         why = next((one.type for one in problems if one and one.type in CANCELLED), None)
         if why is not None and self._owned:
             recorder.unfinished = why
-        complete = why is None and self._is_complete(told)
-        outputs = [one.reading.output for one in self._own_agents()[::-1]]
+        outputs = [one.reading.output for one in reversed(self._agents)]
         said = (told.answer, self._last_result, self._last_text, told.output, *outputs)
+        complete = why is None and self._is_complete(told)
         output = next(filter(None, said), None)
-        self._tree.finish(root.id, output, complete=complete, at_s=self._ended_s())
-
-    def _own_agents(self) -> list[HeldSpan]:
-        return [span for span in self._spans if span.kind == "agent" and _tool_around(span) is None]
-
-    def _ended_s(self) -> float:
-        ends = [span.ended_s for span in self._spans if span.ended_s is not None]
-        return self._root.ended_s or max(ends, default=self._root.started_s)
-
-    def _problem(self) -> Problem | None:
-        """Return the error of the root, or of an agent that is not below a tool."""
-        problems = (one.reading.problem for one in (self._root, *self._own_agents()))
-        return next(filter(None, problems), None)
+        self._tree.finish(root.id, output, complete=complete, at_s=at_s)
 
     def _is_complete(self, told: Reading) -> bool:
         if any(span.ended_s is None for span in self._spans):

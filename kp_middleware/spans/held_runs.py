@@ -23,23 +23,23 @@ from kp_middleware.recording import (
     place_here,
     shield,
 )
-from kp_middleware.spans._held_span import (
+from kp_middleware.spans.held_span import (
     ROOTS,
     HeldSpan,
+    Kind,
+    Reading,
     Scope,
-    agent_of,
     is_left_over,
     left_by,
     outermost_of,
     roots_in,
     split,
 )
-from kp_middleware.spans._reading import Kind, Reading
-from kp_middleware.spans._replay import replay
+from kp_middleware.spans.replay import replay
 
 logger = logging.getLogger("kp_middleware")
 
-GRACE_S: Final = 5.0
+_GRACE_S: Final = 5.0
 _MOST_OTHERS: Final = 1000  # spans that may begin while a run waits for its last ones
 _MOST_HELD: Final = 10_000
 _MOST_BYTES: Final = 16 * 1024 * 1024  # of an open run; a trace keeps one MB
@@ -60,13 +60,12 @@ class HeldRuns:
         *,
         domain: str | None = None,
         confidence: Confidences = None,
-        grace_s: float = GRACE_S,
     ) -> None:
         self.kp = kp
         self.without_content = 0
         self._domain = domain
         self._extractors = extractors_of(confidence)
-        self._grace_s = grace_s
+        self._grace_s = _GRACE_S
         self._scopes: set[Scope] = set()
         self.forget()
         _everyone.add(self)
@@ -108,16 +107,14 @@ class HeldRuns:
             if parent is not None and is_left_over(parent, scope, name, at_s, self._grace_s):
                 over += self._detached(self._root_of(parent))
                 parent = None
-            span = HeldSpan(span_id, parent, self._begun, scope, name, kind, at_s)
-            span.read = read
+            span = HeldSpan(span_id, parent, self._begun, scope, name, kind, at_s, read=read)
             if parent is not None:
                 parent.inside[span_id] = span
             else:
                 span.outer, span.place = outer, place
             self._held[span_id] = span
             if len(self._held) > _MOST_HELD:
-                oldest = next(iter(self._held.values()))
-                over += self._detached(outermost_of(oldest))
+                over += self._detached(outermost_of(next(iter(self._held.values()))))
             over += self._overdue() if self._waiting else []
         self._record(over)
 
@@ -137,11 +134,12 @@ class HeldRuns:
             span = self._held.get(span_id)
             if span is None or span.ended_s is not None:
                 return
+            span.kind = kind or span.kind
             top = outermost_of(span)
             if top.held_bytes + size_bytes > _MOST_BYTES:
-                read, size_bytes = partial(Reading, kind or span.kind), 0
+                read, size_bytes = partial(Reading, span.kind), 0
             top.held_bytes += size_bytes
-            span.end(kind, read, at_s, size_bytes)
+            span.ended_s, span.size_bytes, span.read = at_s, size_bytes, read
             if span.kind is not None:
                 self._scopes.add(span.scope)
             over = self._ended(span)
@@ -151,9 +149,10 @@ class HeldRuns:
     def wants_input(self, span_id: int | str) -> bool:
         """Return whether the messages that a model was given may say what the user asked."""
         span = self._held.get(span_id)
-        agent = None if span is None else agent_of(span)
-        if agent is None:
+        if span is None or span.parent is None:
             return True
+        around = (above for above in span.above() if above.kind in {None, "agent"})
+        agent = next(around, span.parent)
         agent.asked += 1
         return agent.asked <= _MOST_ASKED
 
@@ -174,9 +173,7 @@ class HeldRuns:
             root = self._root_of(span)
             if root.outer is not None:
                 return Here(root.outer, root.place)
-            if not self._is_ours(root):
-                return None
-            if root.recorder is None:
+            if root.recorder is None and self._is_ours(root):
                 root.recorder = self._recorder_of(root)
             return None if root.recorder is None else Here(root.recorder)
 
@@ -206,21 +203,14 @@ class HeldRuns:
     def _ended(self, span: HeldSpan) -> list[HeldSpan]:
         """Return the run that is over with a span, if one is."""
         root = self._root_of(span)
-        if root.ended_s is None:
-            if root.scope.leaves_open and span.parent is root:
-                self._wait(root)
-            self._drop_if_alone(span)
-            return []
-        if root.kind not in ROOTS:
-            if root is span and not self._is_open(root):
-                return self._detached(root)
-            self._drop_if_alone(span)
-            return []
-        if self._is_open(root):
-            if root is span:
-                self._wait(root)
-            return []
-        return self._detached(root)
+        is_over = root.ended_s is not None and all(one.ended_s is not None for one in root.all())
+        if is_over and (root is span or root.kind in ROOTS):
+            return self._detached(root)
+        is_left = root.scope.leaves_open and root.ended_s is None and span.parent is root
+        if is_left or (root is span and root.kind in ROOTS):
+            self._wait(root)
+        self._drop_if_alone(span)
+        return []
 
     def _drop_if_alone(self, span: HeldSpan | None) -> None:
         """Forget spans that ended as none of ours, such as a request of a model's client."""
@@ -231,9 +221,6 @@ class HeldRuns:
             if span.parent is not None:
                 span.parent.inside.pop(span.id, None)
             span = span.parent
-
-    def _is_open(self, root: HeldSpan) -> bool:
-        return any(span.ended_s is None for span in root.all())
 
     def _wait(self, root: HeldSpan) -> None:
         self._waiting[root] = (monotonic() + self._grace_s, self._begun)
@@ -266,40 +253,40 @@ class HeldRuns:
 
     def _detached(self, top: HeldSpan) -> list[HeldSpan]:
         """Stop to hold a span and those inside it; return the roots of runs among them."""
-        for span in top.all():
+        spans = top.all()
+        for span in spans:
             self._held.pop(span.id, None)
             self._waiting.pop(span, None)
-        parent = top.parent
-        top.parent = None
+        parent, top.parent = top.parent, None
         if parent is not None:
             parent.inside.pop(top.id, None)
-            outermost_of(parent).held_bytes -= sum(span.size_bytes for span in top.all())
+            outermost = outermost_of(parent)
+            outermost.held_bytes -= sum(span.size_bytes for span in spans)
             if top.outer is None:
-                outermost = outermost_of(parent)
                 top.outer, top.place = outermost.outer, outermost.place
             self._drop_if_alone(parent)
         return [root for one in roots_in(top) for root in split(one)]
 
     def _record(self, over: list[HeldSpan]) -> None:
         for root in over:
-            spans = root.all()
             if root.is_bracket():
                 continue
             if root.outer is not None:  # the run around this one goes on
                 self._replay(root, root.outer)
             elif (recorder := root.recorder or self._recorder_of(root)) is not None:
-                size_bytes = sum(span.size_bytes for span in spans)
+                size_bytes = sum(span.size_bytes for span in root.all())
                 recorder.finish_later(partial(self._replay, root, recorder), size_bytes)
 
     def _replay(self, root: HeldSpan, recorder: Recorder) -> None:
         if replay(root, recorder):
             return
         self.without_content += 1
-        if shield.count(f"a run without content ({root.scope.name})"):
+        scope = root.scope
+        if shield.count(f"a run without content ({scope.name})"):
             logger.warning(
                 "the spans of %s tell nothing that was said, so its runs are not recorded: set %s",
-                root.scope.name,
-                root.scope.switch,
+                scope.name,
+                scope.switch,
             )
 
 

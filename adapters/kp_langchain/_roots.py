@@ -1,0 +1,326 @@
+"""The root runs of LangChain and LangGraph: where each begins, what it was asked, how it ended."""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal, Self, TypeAlias
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from langchain_core.runnables.config import var_child_runnable_config
+
+from kp_langchain._langgraph import (
+    Resumption,
+    agent_inside,
+    failure_of,
+    namespace_of,
+    questions_in,
+)
+from kp_langchain._messages import (
+    answer_of,
+    final_text,
+    last_human_text,
+    messages_of,
+    objective_of,
+    read,
+    role_of,
+)
+from kp_middleware.confidence import Confidences
+from kp_middleware.forks import at_fork
+from kp_middleware.recording import (
+    ConfidenceEstimate,
+    Conversation,
+    Failure,
+    Here,
+    Recorder,
+    Recording,
+    RootSpan,
+    Span,
+    SpanTree,
+    bounded_name,
+    captured_recorder,
+    extractors_of,
+    place_here,
+    register_finder,
+    shield,
+)
+
+logger: Final = logging.getLogger("kp_middleware")
+_conversation: Final = partial(Conversation, role_of, read)
+
+Scope: TypeAlias = Literal["run", "thread"]
+"""The extent of one trace: one root run, or all runs of a thread."""
+
+_MAX_TAGS: Final = 32
+_INTERNAL_TAGS: Final = ("seq:step", "graph:step", "map:key", "retry:attempt", "langsmith:")
+_UNNAMED: Final = ("LangGraph", "Runnable")
+
+
+class Root(RootSpan):
+    """A root run being recorded; it may run ``within`` a graph, in another root's background."""
+
+    def __init__(self, recorder: Recorder, *, owned: bool, scope: Scope) -> None:
+        super().__init__(recorder, owned=owned, conversation=_conversation)
+        self.within = ""
+        self._is_turn = owned and scope == "thread"
+        self._asked = not owned
+        self._around: object = None
+        self._goes_on = self._began_late = self._is_unnamed = False
+
+    failure_of = staticmethod(failure_of)
+    questions_in = staticmethod(questions_in)
+
+    @shield
+    def introduce(self, name: object, metadata: Mapping[str, object], tags: Sequence[str]) -> None:
+        """Note the agent, thread and tags that LangChain gives for the root."""
+        recorder = self.recorder
+        self.agent_name = metadata.get("lc_agent_name")
+        self.within = namespace_of(metadata)
+        self.set_thread(metadata)
+        if not self.owned:
+            return
+        if self._is_turn:
+            recorder.thread_notes.go_on()
+        if (owner := metadata.get("kp_owner")) is not None:
+            recorder.owner = str(owner)
+        own_name = self.agent_name or name
+        if isinstance(own_name, str) and not own_name.startswith(_UNNAMED):
+            recorder.agent_name = bounded_name(own_name)
+        recorder.tags = tuple(
+            bounded_name(tag) for tag in tags[:_MAX_TAGS] if not tag.startswith(_INTERNAL_TAGS)
+        )
+
+    def begun_late(self, tool: str | None, around: object) -> Self:
+        """Make this a root now; its agent is named by the next run inside, else after its tool."""
+        self.recorder.agent_name = tool
+        self._around = around  # an agent without a name has that of the agent around it
+        self._began_late = self._is_unnamed = True
+        return self
+
+    def set_thread(self, metadata: Mapping[str, object]) -> None:
+        """Note the thread and the agent once known; a chain's come from the graph inside it."""
+        recorder, thread_id = self.recorder, metadata.get("thread_id")
+        if self._is_unnamed:
+            self._is_unnamed = False
+            self.within = namespace_of(metadata).rpartition("|")[0]
+            self.agent_name = metadata.get("lc_agent_name")
+            if self.agent_name is not None and self.agent_name != self._around:
+                recorder.agent_name = bounded_name(self.agent_name)
+        if recorder.thread_id is None and thread_id is not None:
+            recorder.thread_id = str(thread_id)
+            if (agent := metadata.get("lc_agent_name")) is not None:
+                recorder.thread_notes.agent = str(agent)
+
+    def resume(self, resumption: Resumption, inputs: object, conversation: Conversation) -> None:
+        """Note a human's decision, and the calls that may still need a result."""
+        self._goes_on = True
+        notes = self.recorder.thread_notes
+        waited_here = notes.awaits is not None
+        conversation.expect(notes.go_on(resumption.questions))
+        conversation.follows = not waited_here
+        notes.repeats_calls = notes.repeats_calls or not waited_here
+        self.one_conversation = waited_here
+        self.record_decision(resumption, inputs)
+
+    def record_decision(self, resumption: Resumption, inputs: object) -> None:
+        """Note a human's decision, once for all the runs that receive the input."""
+        notes = self.recorder.thread_notes
+        if resumption.decision is not None and inputs is not notes.heard:
+            notes.heard = inputs
+            self.recorder.note("observation", resumption.decision)
+
+    @shield
+    def set_objective(self, inputs: object) -> None:
+        """Note the objective from the run's input; a stream reports that only at its end."""
+        if not self._asked and (objective := objective_of(inputs)) is not None:
+            self._asked = True
+            self.recorder.set_objective(objective)
+
+    @shield
+    def guess_objective(self, messages: Sequence[object]) -> None:
+        """Guess the objective from the messages to the first model."""
+        if not self._asked and not self.recorder.objective:
+            self.recorder.set_objective(last_human_text(messages) or "")
+            self.recorder.thread_notes.overheard = self._goes_on
+
+    @shield
+    def rest(self, output: object, span: Span, inputs: object) -> None:
+        """Note at the root's end what only that tells: results, what was given up, a pause."""
+        self.set_objective(inputs)
+        if not span.conversation.is_settled:
+            self.record_messages(span.conversation.results(messages_of(output)), span)
+        if self.silent or self.cancelled:
+            self.record_late(ended_well=True)
+        self.pause(span)
+
+    def pause(self, span: Span) -> None:
+        """Note that the thread waits for a human or its next turn, if it does."""
+        if span.paused or span.paused_inside:
+            super().pause(span)
+        elif self._is_turn:
+            notes = self.recorder.thread_notes
+            notes.wait("turn", questions=(), owed=span.conversation.owed)
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error."""
+        is_given_up = failure_of(error) is Failure.GIVEN_UP
+        if not (is_given_up and self._began_late and not self.recorder.log.count):
+            super().fail(error)  # else it was cancelled with what began it
+
+    @shield
+    def conclude(self, output: object, *_: object) -> None:
+        """Set the result, and the confidence in it."""
+        text = final_text(output)
+        if text and not self._began_late and self.recorder.confidence_estimate.is_own_field_alone:
+            self.recorder.outcome(text)  # nearly always
+            return
+        answer = answer_of(output)
+        if self._began_late and not self.recorder.objective:
+            self.recorder.set_objective(last_human_text(messages_of(output)) or "")
+        result = self._answer or None if answer.result is None else answer.result
+        if result is not None:
+            self.recorder.outcome(result)
+        self.recorder.extract_confidence(answer.structured, output)
+
+
+EventKwargs: TypeAlias = Mapping[str, Any]
+"""A callback's keyword arguments except ``run_id``: ``parent_run_id``, ``name``, ``tags``, …"""
+
+_lock = threading.RLock()
+_runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictionary()
+
+
+def runs_of(kp: Recording) -> SpanTree:
+    """Return the live runs of a pipeline, shared by its handlers."""
+    with _lock:
+        return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
+
+
+def parent_of(about: EventKwargs) -> int | None:
+    """Return the id of the parent run, or None."""
+    parent_id: UUID | None = about.get("parent_run_id")
+    return None if parent_id is None else parent_id.int
+
+
+def run_id_here() -> int | None:
+    """Return the id of the LangChain run whose code is running here, or None."""
+    manager = (var_child_runnable_config.get() or {}).get("callbacks")
+    run_id: UUID | None = getattr(manager, "parent_run_id", None)
+    return None if run_id is None else run_id.int
+
+
+def run_here() -> Here | None:
+    """Return the recorder and place of the LangChain run whose code is running here, or None."""
+    run_id = run_id_here()
+    for runs in () if run_id is None else [*_runs_by_pipeline.values()]:
+        if (run := runs.get(run_id)) is not None:
+            return Here(run.root.recorder, run.place_inside)
+    return None
+
+
+def _start_afresh() -> None:
+    """Reset the locks in a forked child, and leave live runs to the parent."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+    for runs in [*_runs_by_pipeline.values()]:
+        runs.leave_to_the_parent()
+
+
+register_finder(run_here)
+at_fork(after_in_child=_start_afresh)
+
+
+class Roots:
+    """A factory of runs: in the trace of an enclosing run, or as the root of a new one."""
+
+    def __init__(
+        self, kp: Recording, *, domain: str | None, confidence: Confidences, scope: Scope
+    ) -> None:
+        self._runs = runs_of(kp)
+        self._kp = kp
+        self._domain = domain
+        self._extractors = extractors_of(confidence)
+        self._scope = scope
+        self._has_warned = False
+        self.last_trace_id: str | None = None
+
+    def begin(self, run_id: int, about: EventKwargs, *, is_model: bool = False) -> Span | None:
+        """Begin a model, a tool or a retriever; return None if its parent is unknown."""
+        parent_id = parent_of(about)
+        run = self._runs.join(run_id, parent_id) or self._begin_alone(run_id, parent_id, about)
+        if run is None:
+            return None
+        root, metadata = run.root, about.get("metadata")
+        recorder = root.recorder
+        run.after = recorder.last_step
+        if run.parent is not None:
+            run.tells, run.agent = True, run.around
+            if metadata:
+                if recorder.thread_id is None and run.around is None:
+                    root.set_thread(metadata)
+                run.agent = agent_inside(metadata, root.agent_name, run.around, root.within)
+        if is_model:
+            run.started_s = recorder.clock()
+            if metadata:
+                _name_model(run, metadata)
+        return run
+
+    def open(self, run_id: int, parent_id: int | None, about: EventKwargs) -> Span | None:
+        """Begin a run without a recorded parent as a root, unless it is known or ignored."""
+        if not self._runs.is_new(run_id, parent_id):
+            return None
+        metadata = about.get("metadata") or {}
+        outer = captured_recorder()
+        if outer is None and (around := self._runs.get(run_id_here())) is not None:
+            outer = around.root.recorder  # in a fallback, LangChain does not name the run around it
+        # LangGraph before 1.1.5 is known by its default name alone
+        is_graph = metadata.get("ls_integration", about.get("name")) in {"langgraph", "LangGraph"}
+        recorder = outer or self._kp.start_recording("langgraph" if is_graph else "langchain")
+        if recorder is None:
+            self._runs.ignore(run_id)
+            return None
+        self.last_trace_id = recorder.trace_id
+        root = self._root(recorder, owned=outer is None, scope=self._scope)
+        root.place = None if outer is None else place_here()
+        root.introduce(about.get("name"), metadata, about.get("tags") or ())
+        return self._runs.open(run_id, root)
+
+    def _root(self, recorder: Recorder, *, owned: bool = True, scope: Scope = "run") -> Root:
+        if owned:
+            recorder.domain = self._domain
+            recorder.confidence_estimate = ConfidenceEstimate(self._extractors)
+        root = Root(recorder, owned=owned, scope=scope)
+        root.successor = self._successor
+        return root
+
+    def _successor(self, over: RootSpan, run: Span) -> Root | None:
+        recorder = self._kp.start_recording(over.recorder.framework)
+        if recorder is None:
+            return None
+        return self._root(recorder).begun_late(run.around, over.agent_name)
+
+    def _begin_alone(self, run_id: int, parent_id: int | None, about: EventKwargs) -> Span | None:
+        if (
+            parent_id is None
+            or parent_id != run_id_here()  # LangSmith's own run is between
+            or self._runs.is_over(parent_id)
+        ):
+            return self.open(run_id, parent_id, about)
+        if self._runs.is_new(run_id, parent_id) and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "a model or tool is not recorded, because the run around it is unknown; give the "
+                'handler to the outermost call: config={"callbacks": [handler]}'
+            )
+        return None
+
+
+def _name_model(run: Span, metadata: Mapping[str, object]) -> None:
+    recorder = run.root.recorder
+    if (source := metadata.get("lc_source")) is not None:  # a middleware's own, not the agent's
+        run.internal, run.agent = True, bounded_name(source)
+    if (name := metadata.get("ls_model_name")) is not None:
+        run.model = str(name)
+        if recorder.model is None and not run.internal:
+            recorder.model = bounded_name(name)

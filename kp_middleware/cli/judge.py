@@ -1,0 +1,308 @@
+"""The commands that judge runs: review and feedback by a person, rescore by new settings."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kp_middleware.cli.console import (
+    cell,
+    drawn,
+    hint,
+    indented,
+    plain,
+    progress,
+    screen_width,
+    show,
+)
+from kp_middleware.cli.options import (
+    UNIT,
+    domain_option,
+    filter_options,
+    limit_option,
+    since_option,
+    trace_id_argument,
+)
+from kp_middleware.cli.rows import json_option, print_json
+from kp_middleware.cli.run_text import run_parts
+from kp_middleware.cli.user_settings import (
+    hint_at_another_gate,
+    open_to_write,
+    pass_db,
+    read_settings,
+    wait_for_model,
+)
+from kp_middleware.errors import EmbedderUnavailableError
+from kp_middleware.storage import (
+    Database,
+    Filters,
+    History,
+    PastRuns,
+    ReviewItem,
+    Run,
+    Selection,
+    SharedRuns,
+    SqliteStore,
+)
+from kp_middleware.views.successes import p_in_words
+from kp_middleware.views.trace import delivery_status, listed_state
+from kp_middleware.views.wording import cut, minute, one_line, outcome, short_id
+
+if TYPE_CHECKING:
+    from kp_middleware.pipeline import Rescoring
+
+_KEYS: Final = "did it succeed?  y yes  n no  s skip  o open  q quit "
+_NEEDS_KEYS: Final = (
+    "review needs a terminal: use --json here, and answer with"
+    " kp-middleware feedback ID --success or --failure"
+)
+_NOTHING: Final = "nothing to review: the outcome of every recent scored run is known"
+_ANSWERS: Final = {"y": True, "n": False}
+_QUIT: Final = frozenset("q\x04\x1b")
+_COUNTS: Final = {
+    "changed": "changed",
+    "unchanged": "unchanged",
+    "cleared": "clear now",
+    "queued": "queued",
+    "withdrawn": "no longer clear",
+    "cancelled": "cancelled in the outbox",
+    "left": "left in the outbox: sent, being sent or rejected",
+    "overtaken": "removed or recorded again meanwhile",
+    "unscored": "cannot be scored",
+    "embedded": "embedded",
+}
+
+
+@click.command()
+@limit_option(10)
+@filter_options
+@json_option
+@pass_db
+def review(db: Path, *, limit: int, filters: Filters, as_json: bool) -> None:
+    """Judge runs, one key each: did it succeed?
+
+    Asks about recent runs whose outcome nobody knows: first those that were or would be sent, then
+    those whose estimate is least certain, which get at least half of the places.
+
+    An answer is feedback, as by kp-middleware feedback: the run is rescored at once. y: succeeded;
+    n: failed; s: skip; o: show all of it; q or Ctrl-C: stop, and keep the answers. In Python:
+    kp.review_queue().
+
+    \b
+    kp-middleware review
+    kp-middleware review -n 20 -d code --since 7d
+    kp-middleware review --json
+    """
+    with History.open(db) as history:
+        items = history.to_review(filters, limit=limit)
+    if as_json:
+        print_json([asdict(item) for item in items])
+        return
+    if not items:
+        click.echo(_NOTHING)
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(_NEEDS_KEYS)
+    answered: Counter[bool] = Counter()
+    try:
+        _ask_all(db, items, answered)
+    finally:
+        told = f"{answered[True]} yes, {answered[False]} no"
+        click.echo(f"\n{answered.total()} answered: {told}" if answered else "\nnothing answered")
+
+
+def _ask_all(db: Path, items: Sequence[ReviewItem], answered: Counter[bool]) -> None:
+    from kp_middleware.pipeline import Feedback, Reevaluation
+
+    settings = read_settings(db)
+    with closing(open_to_write(db)) as file:
+        history = History(file)
+        hint_at_another_gate(history, settings)
+        reevaluation = Reevaluation.of(SqliteStore(file), settings)
+        for number, item in enumerate(items, 1):
+            seq = history.find(item.trace_id)
+            state = listed_state(history.run(seq))
+            _show(item, f"{number} of {len(items)}", state)
+            key = _key(history, seq)
+            if key in _QUIT:
+                return
+            if key in _ANSWERS:
+                told = Feedback(item.trace_id, _ANSWERS[key], None, time.time())
+                reevaluation.learn(told)
+                answered[_ANSWERS[key]] += 1
+                click.echo(f"→ {one_line(delivery_status(history.run(seq)))}")
+
+
+def _show(item: ReviewItem, place: str, state: str) -> None:
+    width = screen_width()
+    score = "" if item.score is None else f"  score {item.score:.3f}"
+    passed = f"it passed the gate ({state})"
+    asked = {"forwarded": passed, "uncertain": "its outcome is not known"}[item.why]
+    if item.p_success is not None:
+        asked += f"; P(success) {p_in_words(item.p_success, item.p_reasons)}"
+    facts = (short_id(item.trace_id), item.domain, f"{minute(item.started_at)} UTC{score}")
+    way = [indented(cut(one_line(line), width - 4), "    ") for line in item.way]
+    show(
+        "",
+        plain(cut(f"{place}  {'  '.join(map(one_line, facts))}", width)),
+        indented(asked, "why     "),
+        indented(cut(one_line(item.objective), 3 * width), "asked   "),
+        *way,
+        indented(cut(one_line(item.result), 4 * width) or "(nothing)", "result  "),
+    )
+
+
+def _key(history: History, seq: int) -> str:
+    while True:
+        click.echo(_KEYS, nl=False)
+        try:
+            key = click.getchar().lower()
+        except EOFError:
+            key = "q"
+        click.echo(key if key.isprintable() else "")
+        if key == "o":
+            whole = run_parts(history.run(seq), steps=None, width=screen_width())
+            click.echo(drawn(*whole))
+        elif key == "s" or key in _ANSWERS or key in _QUIT:
+            return key
+
+
+@click.command()
+@domain_option
+@since_option
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@json_option
+@pass_db
+def rescore(
+    db: Path, *, domain: str | None, since: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Rescore stored runs after changing settings.
+
+    Uses the model, weights, cache and threshold of the command line's settings. Each run is
+    compared with those recorded before it. Sent runs keep their score. Queued runs that no longer
+    clear are cancelled; runs that clear now are queued. Sends nothing.
+
+    Runs that several hosts share keep their decisions: only --dry-run works on them.
+
+    Programs may keep recording. After Ctrl-C, run the same command to start again; no text is
+    embedded twice. Run one at a time.
+
+    \b
+    kp-middleware rescore --dry-run
+    kp-middleware rescore --since 30d --domain code
+    """
+    selection = Selection(domain, since)
+    with closing(Database(db, read_only=True) if dry_run else open_to_write(db)) as file:
+        if not dry_run and SharedRuns(file).in_log(0, 1):
+            raise click.ClickException("runs here are in the shared log: use --dry-run")
+        counts, scored, unread, took_s = Counter[str](), 0, [], 0.0
+        if PastRuns(file, selection, None).count(after=0):  # which needs no settings
+            rescoring = _rescoring(db, file, selection, dry_run=dry_run)
+            began_s = time.monotonic()
+            steps = rescoring.steps()
+            total = rescoring.remaining()
+            try:
+                scored = sum(progress(steps, total=total, what="runs rescored", size=int))
+            except KeyboardInterrupt:
+                hint("stopped: the same command starts again")
+                raise
+            took_s = time.monotonic() - began_s
+            counts, unread = Counter(rescoring.counts), rescoring.unread
+    if as_json:
+        told = {name: counts[name] for name in _COUNTS}
+        print_json({"dry_run": dry_run, "scored": scored, **told, "took_s": round(took_s, 3)})
+    elif not scored:
+        click.echo("nothing to rescore")
+    else:
+        named = (f"{counts[name]:,} {words}" for name, words in _COUNTS.items() if counts[name])
+        pace = f"in {took_s:.1f} s, {scored / max(took_s, 1e-3):,.0f} a second"
+        would = "would be " if dry_run else ""
+        click.echo(f"{scored:,} {would}rescored {pace}: {', '.join(named)}")
+    if unread:
+        first = f"the first is {short_id(unread[0])}"
+        click.echo(f"{len(unread):,} runs cannot be read and are left alone: {first}", err=True)
+
+
+def _rescoring(db: Path, file: Database, selection: Selection, *, dry_run: bool) -> "Rescoring":
+    """Return a rescoring whose model is loaded; without one, nothing must change."""
+    from kp_middleware.embedding import shared_embedder
+    from kp_middleware.pipeline import Rescoring
+
+    settings = read_settings(db)
+    hint_at_another_gate(History(file), settings)
+    embedder = shared_embedder(settings.embedder)
+    try:
+        wait_for_model(embedder)
+        return Rescoring(SqliteStore(file), settings, embedder, selection, dry_run=dry_run)
+    except EmbedderUnavailableError as error:
+        raise click.ClickException(f"nothing was changed: {error}") from error
+
+
+@click.command()
+@trace_id_argument()
+@click.option("--success/--failure", default=None, help="Whether the task succeeded.")
+@click.option("--confidence", type=UNIT, help="Your confidence in that, 0 to 1.")
+@json_option
+@pass_db
+def feedback(
+    db: Path, *, trace_id: str, success: bool | None, confidence: float | None, as_json: bool
+) -> None:
+    """Report a run's actual outcome, and rescore it.
+
+    Uses the command line's settings, not a gate passed in your program. A run that now clears is
+    sent by the next program that records; a queued run stays queued. Sent runs are not resent.
+
+    ID is an id prefix, @last or @best. In Python: kp.feedback.
+
+    \b
+    kp-middleware feedback 1339c0 --success --confidence 0.9
+    kp-middleware feedback @last --failure
+    """
+    if success is None and confidence is None:
+        raise click.UsageError("give --success or --failure, --confidence, or both")
+    from kp_middleware.pipeline import Feedback, Reevaluation
+
+    settings = read_settings(db)
+    with closing(open_to_write(db)) as file:
+        history = History(file)
+        hint_at_another_gate(history, settings)
+        before = history.run(seq := history.find(trace_id))
+        told = Feedback(before.id, success, confidence, time.time())
+        is_news = Reevaluation.of(SqliteStore(file), settings).learn(told)
+        after = history.run(seq)
+    if as_json:
+        facts = {"before": _facts(before), "after": _facts(after)}
+        status = {"delivery_status": delivery_status(after)}
+        print_json({"id": after.id, "changed": is_news, **facts, **status})
+        return
+    click.echo(after.id)
+    for name in ("success", "confidence", "score", "decision"):
+        old, new = _told(before, name), _told(after, name)
+        click.echo(f"{name:<12}{new if old == new else f'{old} → {new}'}")
+    click.echo(f"→ {one_line(delivery_status(after))}")
+    if not is_news:
+        hint("nothing changed: this was known")
+    elif after.outbox and after.outbox.state == "pending":
+        hint("the next program that records sends it")
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    return {
+        "success": run.success,
+        "confidence": run.confidence,
+        "score": run.score,
+        "decision": run.scoring and run.scoring.decision,
+        "outbox": run.outbox and run.outbox.state,
+    }
+
+
+def _told(run: Run, name: str) -> str:
+    if name == "success":
+        return outcome(run.known_success)
+    return cell(_facts(run)[name], name) or "none"

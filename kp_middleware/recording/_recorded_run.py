@@ -1,0 +1,448 @@
+"""Recorded runs: assembled from recorders, cut to limits, joined with what they resume, ended."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, repeat
+from typing import Final, NamedTuple, TypeVar
+
+from kp_middleware.core.endings import default_confidence
+from kp_middleware.core.formula import Shape
+from kp_middleware.instants import instant
+from kp_middleware.recording._context import Place
+from kp_middleware.recording._limits import (
+    NAME_BYTES,
+    BoundedCopy,
+    Limits,
+    bounded_name,
+    bounded_text,
+    size_bytes,
+)
+from kp_middleware.recording._recorder import OWN_CALL_IDS, Recorder
+from kp_middleware.recording._steps import BESIDE, ModelCall, StepFields, StepLog, is_marker
+from kp_middleware.runs import RecordedRun, Source, StepFacts, ThreadPart, fingerprint
+from kp_middleware.traces import (
+    CONTEXT,
+    Entity,
+    KnowledgeGraphDelta,
+    Metadata,
+    Outcome,
+    Part,
+    PrivacyLevel,
+    ReasoningTrace,
+    Step,
+    Task,
+    Visibility,
+)
+
+P = TypeVar("P", bound=Part)
+
+_MOST_VALIDATORS: Final = 100
+
+
+def assemble(
+    recorder: Recorder,
+    *,
+    domain: str,
+    visibility: Visibility,
+    privacy_level: PrivacyLevel,
+    agent_id: str | None,
+) -> RecordedRun | None:
+    """Assemble the run of a finished recorder, or return None if it has no step and follows none.
+
+    A run without steps that resumes another has ``shape.steps`` 0 and one placeholder step.
+    ``domain`` counts if the recorder has none.
+    """
+    if recorder.write is not None:
+        write, recorder.write, recorder.later_bytes = recorder.write, None, 0
+        write()
+    if recorder.log.count == 0 and not recorder.thread_notes.follows:
+        return None
+    success = bool(recorder.success)
+    metadata = {
+        "created_at": instant(recorder.started_at_s),
+        "framework": bounded_name(recorder.framework),
+        "task_domain": _name(recorder.domain) or domain,
+        "success": success,
+        "quality_score": 0,
+        "visibility": visibility,
+        "privacy_level": privacy_level,
+    }
+    if agent_id is not None:
+        metadata["agent_id"] = agent_id
+    logged = recorder.log.steps()
+    stated = recorder.confidence
+    source: Source = "extracted" if recorder.is_extracted else "said"
+    trace = ReasoningTrace(
+        context=CONTEXT,
+        kind="ReasoningTrace",
+        id=recorder.trace_id,
+        metadata=Metadata.model_validate(metadata),
+        task=Task(objective=recorder.objective or _name(recorder.agent_name) or "(not said)"),
+        steps=_numbered(map(_document_fields, logged)),
+        outcome=Outcome(
+            result_summary=recorder.result_summary,
+            confidence=default_confidence(success=success) if stated is None else stated,
+        ),
+    )
+    run = RecordedRun(
+        trace=trace,
+        shape=recorder.log.shape(),
+        duration_ms=recorder.duration_ms,
+        complete=recorder.complete,
+        error_type=_name(recorder.error_type),
+        agent_name=_name(recorder.agent_name),
+        model=_name(recorder.model),
+        thread_id=_name(recorder.thread_id),
+        tags=tuple(map(bounded_name, recorder.tags)),
+        input_tokens=recorder.input_tokens,
+        output_tokens=recorder.output_tokens,
+        facts=tuple(_facts(step, recorder) for step in logged),
+        confidence_source=source if stated is not None else "assumed",
+        success_source="assumed" if recorder.is_success_assumed else "said",
+        part=_part(recorder, logged),
+        owner=None if recorder.owner is None else fingerprint(str(recorder.owner)),
+        recalled=tuple(recorder.recalled),
+    )
+    return recorder.confidence_estimate.told_by(run)
+
+
+def _numbered(steps: Iterable[StepFields]) -> tuple[Step, ...]:
+    """Return the steps of a document, which has at least one."""
+    fields = [*steps] or [{"type": "observation"}]
+    return tuple(Step.model_validate({**step, "step_id": at}) for at, step in enumerate(fields))
+
+
+def _document_fields(step: StepFields) -> StepFields:
+    """Return the document's fields alone, the latency to the microsecond."""
+    fields = {name: value for name, value in step.items() if name not in BESIDE}
+    if "latency_ms" in fields:
+        fields["latency_ms"] = round(fields["latency_ms"], 3)
+    return fields
+
+
+def _facts(step: StepFields, recorder: Recorder) -> StepFacts:
+    place, call = step.get("place") or Place(), step.get("model_call") or ModelCall()
+    agent, call_id = _name(place.agent) or None, step.get("call_id")
+    epoch_s = recorder.started_at_s - recorder.clock_started_s
+    at, took_ms = step.get("at"), call.latency_ms or step.get("latency_ms") or 0.0
+    return StepFacts(
+        started_at_s=None if at is None else epoch_s + at - took_ms / 1000,
+        agent=agent,
+        call_id=None if call_id is None else fingerprint(call_id),
+        parent=agent if place.parent is None else fingerprint(place.parent),
+        model=_name(call.model),
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        model_latency_ms=None if call.latency_ms is None else round(call.latency_ms, 3),
+    )
+
+
+def _part(recorder: Recorder, logged: Sequence[StepFields]) -> ThreadPart | None:
+    notes, thread_id = recorder.thread_notes, recorder.thread_id
+    if thread_id is None:
+        return None
+    return ThreadPart(
+        thread=fingerprint(str(thread_id)),
+        follows=notes.follows,
+        awaits=notes.awaits,
+        was_asked=bool(recorder.objective) and not notes.overheard,
+        questions=tuple(map(fingerprint, notes.questions)),
+        answers=tuple(map(fingerprint, notes.answers)),
+        agent=None if notes.agent is None else fingerprint(notes.agent),
+        tools=tuple(sorted(map(fingerprint, recorder.log.tools()))),
+        owed=tuple(map(fingerprint, notes.owed)),
+        calls=_calls(logged) if notes.repeats_calls else {},
+    )
+
+
+def _calls(logged: Sequence[StepFields]) -> dict[int, str]:
+    """Return the fingerprints of call ids by step position, except of ids that we made."""
+    return {
+        at: fingerprint(step["call_id"])
+        for at, step in enumerate(logged)
+        if "call_id" in step and not step["call_id"].startswith(OWN_CALL_IDS)
+    }
+
+
+def _name(given: object) -> str | None:
+    return None if given is None else bounded_name(given)
+
+
+def bounded(trace: ReasoningTrace, limits: Limits) -> RecordedRun:
+    """Cut a document to the limits of a captured run, and return it with its true counts.
+
+    Parts within the limits are unchanged.
+    """
+    log, most = StepLog(limits), limits.field_bytes
+    for step in trace.steps:
+        tool = None if step.tool is None else _cut(step.tool, NAME_BYTES)
+        kept = _cut(step, most).model_copy(update={"tool": tool})
+        log.append(kept.model_dump(exclude={"step_id"}), _size_bytes(kept))
+    steps = _numbered(log.steps())
+    as_it_was = tuple(
+        step.model_copy(update={"step_id": at}) for at, step in enumerate(trace.steps)
+    )
+    said = trace.metadata.validated_by
+    said = None if said is None else tuple(map(bounded_name, said[:_MOST_VALIDATORS]))
+    changes = {
+        "metadata": _cut(trace.metadata, NAME_BYTES).model_copy(update={"validated_by": said}),
+        "task": _cut(trace.task, most),
+        "steps": trace.steps if steps == as_it_was else steps,
+        "outcome": _cut(trace.outcome, most),
+        "knowledge_graph_delta": _delta(trace.knowledge_graph_delta, most),
+    }
+    assumed = default_confidence(success=trace.metadata.success)
+    return RecordedRun(
+        trace=_cut(trace, most).model_copy(update=changes),
+        shape=log.shape(),
+        confidence_source="assumed" if trace.outcome.confidence == assumed else "said",
+        success_source=trace.metadata.success_source or "said",
+    )
+
+
+def _cut(part: P, limit_bytes: int) -> P:
+    """Return a part of a document with its own texts and objects cut to a size."""
+    changes: dict[str, object] = {}
+    for name, value in part:
+        if isinstance(value, str):
+            changes[name] = bounded_text(value, limit_bytes)
+        elif isinstance(value, dict) and _json_bytes(value) > limit_bytes:
+            changes[name] = BoundedCopy(limit_bytes).of_mapping(value)
+    return part.model_copy(update=changes)
+
+
+def _size_bytes(step: Step) -> int:
+    texts = size_bytes(step.content or "") + size_bytes(step.output_summary or "")
+    return texts + (_json_bytes(step.input) if step.input else 0)
+
+
+def _json_bytes(value: object) -> int:
+    try:
+        return len(json.dumps(value, ensure_ascii=False, default=str).encode(errors="replace"))
+    except (ValueError, RecursionError):
+        return 0  # so deep that redaction refuses it
+
+
+def _delta(delta: KnowledgeGraphDelta | None, limit_bytes: int) -> KnowledgeGraphDelta | None:
+    """Return a delta, or the number of its parts if it is too large."""
+    if delta is None:
+        return None
+    entities = tuple(_cut(entity, NAME_BYTES) for entity in delta.entities)
+    facts = tuple(_cut(fact, limit_bytes) for fact in delta.relationships)
+    kept = KnowledgeGraphDelta(entities=entities, relationships=facts)
+    if len(kept.model_dump_json()) <= limit_bytes:
+        return kept
+    cut = Entity(name=f"… [cut: {len(entities) + len(facts)} in all]", type="cut")
+    return KnowledgeGraphDelta(entities=(cut,), relationships=())
+
+
+class _Placed(NamedTuple):
+    """A step of the joined run, before it is bounded and numbered."""
+
+    step: Step
+    facts: StepFacts = StepFacts()
+
+
+def joined(first: RecordedRun, second: RecordedRun, limits: Limits) -> RecordedRun:
+    """Join the part of a run that paused, ``first``, and the part that resumed it, ``second``.
+
+    The result is ``first``'s document with ``second``'s outcome. The input of ``second`` is a step,
+    unless it only resumed. A call or question that the second part repeats is one step.
+    """
+    before = [step for step, _ in _placed(first) if not is_marker(step)]
+    news = [*_news(second, _part_of(first), before)]
+    if _part_of(second).was_asked:
+        asked = Step(step_id=0, type="observation", content=second.trace.task.objective)
+        news.insert(0, _Placed(asked))
+    shape = _shape(first, second, news)
+    kept = _bounded(_placed(first), news, shape.steps, limits)
+    end = second.trace
+    result = end.outcome.result_summary or first.trace.outcome.result_summary
+    changed = {
+        "metadata": first.trace.metadata.model_copy(update={"success": end.metadata.success}),
+        "steps": _renumbered(kept),
+        "outcome": Outcome(result_summary=result, confidence=end.outcome.confidence),
+    }
+    return first.model_copy(
+        update={
+            "trace": first.trace.model_copy(update=changed),
+            "shape": shape,
+            "duration_ms": _sum(first.duration_ms, second.duration_ms),
+            "complete": second.complete,
+            "error_type": second.error_type,
+            "model": second.model or first.model,
+            "input_tokens": _sum(first.input_tokens, second.input_tokens),
+            "output_tokens": _sum(first.output_tokens, second.output_tokens),
+            "facts": tuple(placed.facts for placed in kept),
+            "confidence_source": second.confidence_source,
+            "success_source": second.success_source,
+            "part": _joined_part(first, second),
+            "owner": first.owner or second.owner,
+            "recalled": tuple(dict.fromkeys((*first.recalled, *second.recalled))),
+            "redactions": dict(Counter(first.redactions) + Counter(second.redactions)),
+        }
+    )
+
+
+def ended(
+    run: RecordedRun, *, success: bool | None = None, confidence: float | None = None
+) -> RecordedRun:
+    """End a paused run that nothing resumed; with a ``success`` it is complete.
+
+    Without a confidence, what the agent said stays, or else it is the default for ``success``.
+    """
+    trace = run.trace
+    sources: dict[str, Source] = {}
+    if success is None:
+        success, complete = trace.metadata.success, run.complete
+    else:
+        complete, sources["success_source"] = True, "said"
+    if confidence is not None:
+        sources["confidence_source"] = "said"
+    elif success == trace.metadata.success or run.confidence_source != "assumed":
+        confidence = trace.outcome.confidence
+    else:
+        confidence = default_confidence(success=success)
+    changed = trace.ended(success=success, confidence=confidence)
+    over = run.model_copy(update={"trace": changed, "complete": complete, "part": None, **sources})
+    return over if run.error_type is None else _fatal(over)
+
+
+def alone(run: RecordedRun) -> RecordedRun | None:
+    """Return a part whose earlier parts are missing, or None if it has no steps of its own.
+
+    Results of calls that it did not make are left out.
+    """
+    kept = [*_news(run, ThreadPart(thread=""), [])]
+    if all(placed.step.type == "observation" and placed.step.tool is None for placed in kept):
+        return None
+    if len(kept) == len(run.trace.steps):
+        return run
+    trace = run.trace.model_copy(update={"steps": _renumbered(kept)})
+    facts = tuple(placed.facts for placed in kept)
+    left_out = run.shape.steps - len(run.trace.steps)
+    shape = replace(trace.shape, steps=len(kept) + max(0, left_out))
+    return run.model_copy(update={"trace": trace, "shape": shape, "facts": facts})
+
+
+def _placed(run: RecordedRun) -> list[_Placed]:
+    """Return the steps of a run, with the marker but without a placeholder."""
+    facts = chain(run.facts, repeat(StepFacts()))
+    return [*map(_Placed, run.trace.steps, facts)] if run.shape.steps else []
+
+
+def _news(run: RecordedRun, earlier: ThreadPart, before: list[Step]) -> Iterator[_Placed]:
+    """Yield the steps of a part that are not in the earlier parts already."""
+    call_ids, made = _part_of(run).calls, set(earlier.owed)
+    questions = {*_part_of(run).questions, *earlier.questions}
+    for at, placed in enumerate(_placed(run)):
+        step, call_id = placed.step, call_ids.get(at)
+        if call_id is None:  # before langchain-core 1.1.3 calls have no id
+            again = step.type == "tool_call" and bool(earlier.owed) and _take_equal(step, before)
+        elif call_id in questions:
+            again = call_id in earlier.questions and _take_equal(step, before)
+        elif step.type == "tool_call":
+            again = call_id in earlier.owed
+            made.add(call_id)
+        else:
+            again = call_id not in made
+        if not again and not is_marker(step):
+            yield placed
+
+
+def _take_equal(step: Step, before: list[Step]) -> bool:
+    """Remove the first equal step from ``before``, and return whether there was one."""
+    said = step.model_dump(exclude={"step_id", "latency_ms"})
+    for number, earlier in enumerate(before):
+        if (
+            earlier.type == step.type
+            and earlier.model_dump(exclude={"step_id", "latency_ms"}) == said
+        ):
+            del before[number]
+            return True
+    return False
+
+
+def _bounded(
+    before: list[_Placed], news: list[_Placed], count: int, limits: Limits
+) -> list[_Placed]:
+    """Return the steps that are kept of ``count`` in all, with one marker for the others."""
+    log, kept = StepLog(limits), [*before, *news]
+    missing = count - sum(not is_marker(placed.step) for placed in kept)
+    for placed in kept:
+        if is_marker(placed.step):
+            log.leave_out(missing)
+            missing = 0
+        else:
+            log.append({"type": placed.step.type, "placed": placed}, _size_bytes(placed.step))
+    log.leave_out(missing)
+    return [step.get("placed") or _Placed(Step(step_id=0, **step)) for step in log.steps()]
+
+
+def _renumbered(kept: Sequence[_Placed]) -> tuple[Step, ...]:
+    if not kept:  # a document has at least one step
+        return (Step(step_id=0, type="observation"),)
+    return tuple(
+        step if step.step_id == number else step.model_copy(update={"step_id": number})
+        for number, (step, _) in enumerate(kept)
+    )
+
+
+def _shape(first: RecordedRun, second: RecordedRun, news: list[_Placed]) -> Shape:
+    earlier, later = first.shape, second.shape
+    told = [step.type for step, _ in _placed(second) if not is_marker(step)]
+    new = [placed.step.type for placed in news]
+    recoveries = new.count("error_recovery") - told.count("error_recovery")
+    return Shape(
+        steps=earlier.steps + later.steps + len(new) - len(told),
+        types=earlier.types | later.types | {*new},
+        tools=len({*_part_of(first).tools, *_part_of(second).tools}),
+        recoveries=earlier.recoveries + later.recoveries + recoveries,
+    )
+
+
+def _joined_part(first: RecordedRun, second: RecordedRun) -> ThreadPart | None:
+    """Return what the joined run waits for and the calls without a result, or None if it ended."""
+    earlier, later = _part_of(first), _part_of(second)
+    if later.awaits is None:
+        return None
+    answered = {
+        call_id for at, call_id in later.calls.items() if second.trace.steps[at].type != "tool_call"
+    }
+    still = [call_id for call_id in earlier.owed if call_id not in answered]
+    return later.model_copy(
+        update={
+            "owed": (*still, *later.owed),
+            "questions": later.questions or earlier.questions,
+            "calls": {},
+            "tools": tuple(sorted({*earlier.tools, *later.tools})),
+        }
+    )
+
+
+def _part_of(run: RecordedRun) -> ThreadPart:
+    return ThreadPart(thread="") if run.part is None else run.part
+
+
+def _fatal(run: RecordedRun) -> RecordedRun:
+    """Turn the last error recovery into an observation: with no later part, it ended the run."""
+    steps = [*run.trace.steps]
+    last = next((at for at in range(len(steps))[::-1] if steps[at].type == "error_recovery"), None)
+    if last is None:
+        return run
+    steps[last] = steps[last].model_copy(update={"type": "observation"})
+    recoveries = run.shape.recoveries - 1
+    types = run.shape.types | {"observation"}
+    types = types if recoveries else types - {"error_recovery"}
+    return run.model_copy(
+        update={
+            "trace": run.trace.model_copy(update={"steps": tuple(steps)}),
+            "shape": replace(run.shape, recoveries=recoveries, types=types),
+        }
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)
