@@ -15,7 +15,6 @@ from platformdirs import user_cache_path
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.database import connect
-from kp_middleware.storage._maintenance import _kept_open
 from kp_middleware.testing import FakeClock, StandInEmbedder
 
 _REPOSITORY = Path(__file__).parents[1]
@@ -95,14 +94,6 @@ def connection(db):
     """To look into the file, beside a pipeline or without one."""
     with closing(connect(db)) as opened:
         yield opened
-
-
-@pytest.fixture
-def nothing_left_open():
-    """What a process keeps open for good, this one shall not take to the next test."""
-    yield
-    while _kept_open:
-        os.close(_kept_open.pop())
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 
 from kp_middleware.core.formula import DEFAULT_PROFILE, PROFILES, STEP_TYPES
 from kp_middleware.database import connect
-from kp_middleware.storage import _maintenance
+from kp_middleware.storage import SqliteStore
 from kp_middleware.traces import StepType
 from kp_middleware.views.trace import STEP_NAMES
 from kp_middleware.web import marks
@@ -61,8 +61,40 @@ def test_every_kind_of_step_has_a_name_a_reason_and_a_part_in_the_score():
     assert {*STEP_TYPES} == KINDS
 
 
-def test_every_table_that_hangs_on_a_trace_is_saved_from_a_damaged_file(connection):
-    assert {*tables_of_traces(connection)} <= _maintenance._TABLES.keys()
+def test_every_table_that_hangs_on_a_trace_is_saved_from_a_damaged_file(kp, agent, db):
+    agent("one")
+    kp.close()
+    with closing(connect(db)) as connection:
+        for table in [*tables_of_traces(connection)]:
+            fill(connection, table)
+        connection.execute("UPDATE traces SET state = 'paused'")  # or it would not be waiting
+        connection.execute("UPDATE traces_fts_data SET block = x'00' WHERE id > 10")
+
+        saved = SqliteStore(connection, db).repair(destination="", redactor="")
+
+        left = {
+            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in tables_of_traces(connection)
+        }
+    assert saved.traces == 1
+    assert len(left) > 8
+    assert 0 not in left.values()
+
+
+def fill(connection, table):
+    """Put a row into a table, for the only trace, unless it has one."""
+    allowed = {"type": "thought", "state": "sent", "body": "{}", "run": "{}"}
+    kinds = {"INTEGER": 1, "TEXT": "x", "BLOB": b"x", "REAL": 0.5}
+    columns = connection.execute(f"SELECT name, type FROM pragma_table_info('{table}')").fetchall()
+    row = {
+        name: allowed.get(name, kinds[kind])
+        for name, kind in columns
+        if name not in {"input", "redactions", "reasons"}
+    }
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    connection.execute(
+        f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", (*row.values(),)
+    )
 
 
 def tables_of_traces(connection: sqlite3.Connection):

@@ -21,7 +21,6 @@ from import_samples import (
 )
 
 from kp_middleware.imports import FORMATS, Book, Filling, files_of, format_in, runs_in
-from kp_middleware.imports._values import MOST_LINE_BYTES
 
 SHARED = Path(__file__).parents[3] / "shared" / "adapters" / "imports"
 THEIRS = sorted([*SHARED.glob("*.jsonl"), *SHARED.glob("*.sqlite")]) if SHARED.is_dir() else []
@@ -111,7 +110,7 @@ def assert_readable_wherever_cut(path, format_, *, every):
 
 
 def test_a_line_that_is_too_long_is_skipped_and_counted(tmp_path):
-    long = claude("assistant", "x" * (MOST_LINE_BYTES + 1), 2, id="a0", parent="u1")
+    long = claude("assistant", "x" * (16 << 20), 2, id="a0", parent="u1")
     path = tmp_path / "sample"
     path.write_text(lines(long, *claude_session()))
 

@@ -16,8 +16,6 @@ from kp_middleware.testing import LocalRegistry
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 PAGE = 4096
 
-pytestmark = pytest.mark.usefixtures("nothing_left_open")
-
 
 def test_a_file_that_every_user_may_open_is_told_once_and_left_so(pulse, db, caplog):
     pulse(sync=True).capture(len)("first")

@@ -6,9 +6,11 @@ import pytest
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.pipeline import Backlog
-from kp_middleware.testing import LocalRegistry
-from kp_middleware.testing._registry import NO_SCOPE, dead_key, over_limit
+from kp_middleware.testing import Answer, Fault, LocalRegistry
 
+TWO_HOURS = Answer.of(
+    429, {}, Retry_After="7200", X_RateLimit_Limit="30", X_RateLimit_Remaining="0"
+)
 AN_HOUR_S = 3600.0  # whoever waits for so long is ended by the test's own timeout
 
 
@@ -77,7 +79,7 @@ def test_a_flush_waits_for_a_registry_that_is_in_trouble_for_a_moment(sender):
 
 @pytest.mark.parametrize(
     "answer",
-    [dead_key(), NO_SCOPE, over_limit(7200, X_RateLimit_Limit="30", X_RateLimit_Remaining="0")],
+    [Fault.DEAD_KEY, 403, TWO_HOURS],
     ids=["a dead key", "a key that may not write", "two hours' patience"],
 )
 def test_a_flush_does_not_wait_where_nothing_can_be_sent_by_then(sender, answer):

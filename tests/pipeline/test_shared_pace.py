@@ -9,18 +9,23 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from kp_middleware.errors import DatabaseError
+from kp_middleware.export import Registry, payload
+from kp_middleware.outbox_items import OutboxItem
 from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Allowance, Pace
 from kp_middleware.storage import PacingTable, lift_stops
-from kp_middleware.testing import FakeClock
-from kp_middleware.testing._registry import WriteLimit
+from kp_middleware.testing import FakeClock, LocalRegistry
+from kp_middleware.traces import ReasoningTrace, Step
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 LEASE_S = 40.0
+TRACE = ReasoningTrace.of("add", [Step(step_id=0, type="thought", content="3")])
+DOCUMENT = payload(TRACE, score=0.9, agent_id=None)
 
 
 class Machine:
@@ -620,15 +625,18 @@ def test_where_the_shared_file_cannot_be_used_those_of_one_file_of_traces_still_
         )
         for _ in range(processes)
     ]
-    limit, refused = WriteLimit(30, 2.0, clock), 0
+    with LocalRegistry(clock=clock) as local, closing(client(local)) as registry:
+        for _ in range(1500):
+            clock.advance(0.1)
+            for keeper in keepers:
+                if keeper.take() == 0 and keeper.spend():
+                    registry.export(OutboxItem(1, DOCUMENT, "key"))
+                    keeper.settle(answered)
+                    keeper.release()
 
-    for _ in range(1500):
-        clock.advance(0.1)
-        for keeper in keepers:
-            if keeper.take() == 0 and keeper.spend():
-                allowed = limit.allows()
-                refused += not allowed
-                keeper.settle(answered if allowed else limited)
-                keeper.release()
+    assert len(local.requests) > 80
+    assert (local.refused_at, local.revoked) == ((), False)
 
-    assert (refused, limit.revoked) == (0, False)
+
+def client(local):
+    return Registry(local.url, SecretStr(local.api_key))

@@ -26,8 +26,6 @@ from kp_middleware.storage._maintenance import rescue as rescue_for
 PAGE = 4096
 TABLES = ("traces", "documents", "steps", "vectors")
 
-pytestmark = pytest.mark.usefixtures("nothing_left_open")
-
 
 @pytest.fixture
 def full(db):

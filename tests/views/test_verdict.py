@@ -1,13 +1,11 @@
 """What is said of a verdict is true of the gate that gave it."""
 
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
+from terminal import typed
 
 from kp_middleware import Decision, KnowledgePulse, ReasoningTrace, Step
-from kp_middleware.cli.console import drawn
-from kp_middleware.cli.run_text import run_parts, why_parts
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.views.explanation import explain_score
@@ -36,9 +34,15 @@ def trace_of(confidence):
     return ReasoningTrace.of("Ask", steps, domain="medical", confidence=confidence)
 
 
-def told(trace, **asked):
-    parts = why_parts(explain_score(trace, **asked), trace.objective, 400)
-    return " ".join(drawn(*parts, width=400).split())
+@pytest.fixture
+def told(db):
+    """What `show --why` says of a trace, with these options."""
+
+    def show(trace, *words):
+        command = "--db", str(db), "show", "--why", trace.id, *words
+        return " ".join(typed(*command, columns=400).split())
+
+    return show
 
 
 class Rule:
@@ -62,7 +66,7 @@ class Rule:
     ],
     ids=["below", "as good", "among"],
 )
-def test_a_share_says_how_a_run_ranked(decided, confidences, verdict, words):
+def test_a_share_says_how_a_run_ranked(decided, told, confidences, verdict, words):
     trace = decided(confidences, threshold="top 10%")[-1]
     scoring, account = trace.scoring, explain_score(trace)
 
@@ -75,16 +79,17 @@ def test_a_share_says_how_a_run_ranked(decided, confidences, verdict, words):
     assert "would have to be" not in told(trace)
 
 
-def test_a_distance_is_told_however_small(decided):
+def test_a_distance_is_told_however_small(decided, told, db):
     (below,) = decided([0.1], threshold=0.33751)
-    scoring = replace(below.scoring, threshold=below.score + 0.00001)
-    narrowly = replace(below, scoring=scoring)
+    with closing(connect(db)) as connection:
+        connection.execute("UPDATE traces SET threshold = score + 0.00001")
+        narrowly = History(connection).run(below.seq)
 
     assert arithmetic(narrowly)[-1].working.endswith(" by 0.00001")
     assert " by 0.00001." in told(narrowly)
 
 
-def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided):
+def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided, told):
     (trace,) = decided([0.1], threshold="top 10%")
 
     assert run_as_json(trace)["verdict"] == "warming_up"
@@ -93,7 +98,7 @@ def test_until_there_are_enough_runs_the_protocol_s_bar_is_told(decided):
     assert explain_score(trace).threshold == 0.75
 
 
-def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided):
+def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided, told):
     trace = decided([0.9] * 2, threshold=0.1, max_per_day=1)[-1]
 
     account = explain_score(trace)
@@ -105,7 +110,7 @@ def test_what_a_daily_limit_kept_was_not_kept_by_the_bar(decided):
     assert "would have to be" not in told(trace)
 
 
-def test_a_gate_that_failed_asked_for_nothing(decided):
+def test_a_gate_that_failed_asked_for_nothing(decided, told, db):
     (trace,) = decided([0.9], gate=Rule(None))
 
     account = explain_score(trace)
@@ -117,7 +122,7 @@ def test_a_gate_that_failed_asked_for_nothing(decided):
     )
     assert arithmetic(trace)[-1].working == "its gate failed to decide"
     assert "The score alone did not decide: the gate failed: AttributeError." in told(trace)
-    assert "threshold" not in drawn(*run_parts(trace, steps=None, width=100))
+    assert "threshold" not in typed("--db", str(db), "show", trace.id)
     page = trace_html(FullRun(trace, MostAlike()), links=None)
     assert "Its gate: mine, which failed to decide." in page
     assert "the threshold of" not in page
@@ -126,7 +131,7 @@ def test_a_gate_that_failed_asked_for_nothing(decided):
 @pytest.mark.parametrize(
     ("decision", "verdict"), [("withhold", "custom"), ("forward", "forwarded")]
 )
-def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, decision, verdict):
+def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, told, decision, verdict):
     bar = 0.0 if decision == "withhold" else 1.0
     (trace,) = decided([0.9], gate=Rule(Decision(decision, "it is Monday", bar)))
 
@@ -134,18 +139,18 @@ def test_a_rule_of_the_user_s_own_may_decide_beside_its_bar(decided, decision, v
     assert "The score alone did not decide: it is Monday" in told(trace)
 
 
-def test_another_threshold_can_be_asked_about_whatever_the_gate_was(decided):
+def test_another_threshold_can_be_asked_about_whatever_the_gate_was(decided, told):
     (trace,) = decided([0.9], gate=Rule(None))
 
     account = explain_score(trace, threshold=0.9)
 
     assert (account.cleared, account.threshold, account.other_reason) == (False, 0.9, None)
-    assert "To reach 0.9, one of these" in told(trace, threshold=0.9)
+    assert "To reach 0.9, one of these" in told(trace, "--threshold", "0.9")
 
 
-def test_the_gate_is_named_wherever_a_trace_is_shown(decided):
+def test_the_gate_is_named_wherever_a_trace_is_shown(decided, db):
     (trace,) = decided([0.9], threshold=0.4, max_per_day=7)
 
     words = "threshold 0.4, at most 7 a day"
-    assert f"  gate: {words}" in drawn(*run_parts(trace, steps=None, width=100)).splitlines()
+    assert f"  gate: {words}" in typed("--db", str(db), "show", trace.id).splitlines()
     assert f"- gate: `{words}`" in [*markdown(trace, steps=None)]

@@ -4,9 +4,8 @@ import json
 from contextlib import closing
 
 import pytest
+from terminal import typed
 
-from kp_middleware.cli.console import drawn
-from kp_middleware.cli.run_text import run_parts
 from kp_middleware.database import connect
 from kp_middleware.storage import History
 from kp_middleware.web.pages import FullRun, trace_html
@@ -140,7 +139,7 @@ def test_a_terminal_and_the_page_tell_it_too(db):
     with closing(connect(db, read_only=True)) as connection:
         trace = History(connection).run(1)
 
-    lines = drawn(*run_parts(trace, steps=None, width=100))
+    lines = typed("--db", str(db), "show", trace.id)
     page = str(trace_html(FullRun(trace, MostAlike()), Ways()))
 
     said = "UTC: failed (before: not known to have failed, confidence 0.900)"

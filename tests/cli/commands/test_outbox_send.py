@@ -13,10 +13,11 @@ from terminal import typed
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.database import connect
-from kp_middleware.testing import LocalRegistry
-from kp_middleware.testing._registry import dead_key, over_limit
+from kp_middleware.testing import Answer, Fault, LocalRegistry
 
-TWO_HOURS = over_limit(7200, X_RateLimit_Limit="30", X_RateLimit_Remaining="0")
+TWO_HOURS = Answer.of(
+    429, {}, Retry_After="7200", X_RateLimit_Limit="30", X_RateLimit_Remaining="0"
+)
 QUICK = {"refill_s": 0.05}
 
 KILLED = """
@@ -87,7 +88,7 @@ def test_what_is_left_when_the_time_is_over_is_told_and_how_long_it_would_take(
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(dead_key(), "KP_API_KEY"), (TWO_HOURS, "has asked for patience (429)")],
+    [(Fault.DEAD_KEY, "KP_API_KEY"), (TWO_HOURS, "has asked for patience (429)")],
     ids=["a dead key", "two hours' patience"],
 )
 def test_where_nothing_can_be_sent_in_time_it_ends_and_says_why(

@@ -5,8 +5,6 @@ import pytest
 from hand_made import put, run, scored, step
 from terminal import typed
 
-from kp_middleware.cli.console import drawn
-from kp_middleware.cli.run_text import why_parts
 from kp_middleware.database import connect
 from kp_middleware.storage import History, SqliteStore
 from kp_middleware.views.explanation import explain_score
@@ -297,13 +295,13 @@ def test_no_line_is_longer_than_the_terminal_is_wide(db, columns):
     assert max(map(len, told.splitlines())) <= max(columns, 65)
 
 
-def test_no_objective_steers_the_terminal(db, account):
+def test_no_objective_steers_the_terminal(db):
     near = run("near \x1b[2J", step("thought"), id="near")
     put(db, near)
     made = run("look \x1b]0;pwned\x07", step("thought"), step("tool_call", "search"))
-    seq = put(db, made, scored(made, 0.5, "near"))
+    put(db, made, scored(made, 0.5, "near"))
 
-    told = drawn(*why_parts(account(seq), made.trace.task.objective, 100))
+    told = typed("--db", str(db), "show", "--why", "@last")
 
     assert told.count("?[2J") == told.count("?]0;pwned?") == 1
     assert "\x1b" not in told
