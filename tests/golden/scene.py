@@ -22,10 +22,8 @@ _SHORT: Final = re.compile(r"(?<![\w-])[0-9a-f]{8}(?![\w-])")
 _MASKS: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z| UTC)?"), "<time>"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "<day>"),
-    (
-        re.compile(r"\b\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?: 20\d\d)?\b"),
-        "<day>",
-    ),
+    (re.compile(r"\b\d{1,2} [A-Z][a-z]{2} 20\d\d\b"), "<day>"),
+    (re.compile(r"^\d{1,2} [A-Z][a-z]{2}$", re.MULTILINE), "<day>"),  # beneath a picture
     (
         re.compile(r'("\w*(?:_ms|_s|latency|size|bytes|days?)": ?)[\d.]+'),
         r"\1<n>",
