@@ -1,5 +1,6 @@
 """Optional detection engines, which only add findings, within a time limit."""
 
+import math
 import re
 import sys
 import time
@@ -20,29 +21,22 @@ from kp_middleware.privacy._values import entropy
 DOCUMENT_S = 60.0
 """The limit for all engines: about twice what a spaCy model takes for a trace of 1 MiB."""
 
-_seconds_left: ContextVar[Callable[[], float]] = ContextVar("_seconds_left")
+_ends_at: ContextVar[float] = ContextVar("_ends_at", default=math.inf)
 
 
 @contextmanager
-def document(
-    limit_s: float = DOCUMENT_S, *, clock: Callable[[], float] = time.monotonic
-) -> Iterator[None]:
-    """Apply one time limit to the whole block; a nested block shares the outer limit."""
-    if _seconds_left.get(None) is not None:
-        yield
-        return
-    ends_at = clock() + limit_s
-    token = _seconds_left.set(lambda: ends_at - clock())
+def document() -> Iterator[None]:
+    """Apply one time limit to the engines in the whole block."""
+    token = _ends_at.set(time.monotonic() + DOCUMENT_S)
     try:
         yield
     finally:
-        _seconds_left.reset(token)
+        _ends_at.reset(token)
 
 
 def check_time() -> None:
     """Raise TimeoutError if the document's time limit, if any, is exceeded."""
-    seconds_left = _seconds_left.get(None)
-    if seconds_left is not None and seconds_left() < 0:
+    if time.monotonic() > _ends_at.get():
         raise TimeoutError
 
 

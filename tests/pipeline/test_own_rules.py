@@ -5,8 +5,6 @@ import sys
 import pytest
 
 from kp_middleware import current_trace
-from kp_middleware.privacy._plugins import engine
-from kp_middleware.privacy._ruleset import ruleset
 
 TOLD = "Bluebird: anna@example.org asks bob@example.org, or anna@example.org; password=hunter2"
 
@@ -27,13 +25,6 @@ def run(pulse, registry):
         kp.flush()
 
     return once
-
-
-@pytest.fixture
-def fresh():
-    """No engine is made yet, and none is left behind."""
-    yield engine.cache_clear(), ruleset.cache_clear()
-    engine.cache_clear(), ruleset.cache_clear()
 
 
 def said(trace):
@@ -81,15 +72,14 @@ def test_where_an_engine_does_not_work_the_run_is_kept_and_nothing_is_sent(
     assert "nothing will be sent: engine_missing" in caplog.text
 
 
-@pytest.mark.usefixtures("fresh")
 def test_a_package_that_is_not_installed_is_named_where_the_trace_is_shown(
     run, stored, monkeypatch
 ):
-    monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)
+    monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
 
-    run(redact_engines=["kingfisher"], redact_deny=["bluebird"])
+    run(redact_engines=["presidio:absent"], redact_deny=["bluebird"])
 
-    assert 'pip install "kp-middleware[secrets]"' in stored()["outbox"]["reason"]
+    assert 'pip install "kp-middleware[names]"' in stored()["outbox"]["reason"]
     assert said(stored()).startswith("[REDACTED:denied]: ")
 
 

@@ -1,10 +1,9 @@
 """Counting what went and what stayed in sets of texts that others labelled."""
 
 import re
+from typing import NamedTuple
 
-from kp_middleware.privacy import Policy
-from kp_middleware.privacy._ruleset import ruleset
-from kp_middleware.privacy._scanner import find
+from kp_middleware.privacy import Policy, redact_text
 
 PLACEHOLDER = re.compile(r"\[REDACTED:\w+\]")
 DOCUMENTED = re.compile(r"git@github\.com|\$\{\w+|\{\{|Bearer|sk-[a-z-]+|\W+")
@@ -15,20 +14,41 @@ NATIONAL = {"cue": "id beside a word", "bare": "id alone"}
 """How the set calls the surroundings of national ids."""
 
 
-def spans(text, level):
-    return find(text, ruleset(level, Policy()))
+class Gone(NamedTuple):
+    """A part of a text that was taken out, and its label."""
+
+    start: int
+    end: int
+    label: str
+
+
+def spans(text, level, policy=OURS):
+    """What goes of a text, as far as it was no placeholder before."""
+    redacted = redact_text(text, level=level, policy=policy)
+    sizes = [f"(.{{{one.length}}})" for one in redacted.found]
+    places = removed(text, redacted.text, sizes) or removed(text, redacted.text)
+    told = PLACEHOLDER.findall(redacted.text)
+    return [
+        Gone(*place, placeholder[len("[REDACTED:") : -1])
+        for place, placeholder in zip(places, told, strict=True)
+        if text[slice(*place)] != placeholder
+    ]
 
 
 def covered(text, level):
     return {place for span in spans(text, level) for place in range(span.start, span.end)}
 
 
-def removed(text, cleaned):
-    """What the reference took out of a text; it writes one space after ``Bearer``."""
-    kept = [re.escape(part) for part in PLACEHOLDER.split(cleaned)]
-    pattern = "(.*?)".join(re.sub(r"Bearer\\ $", r"Bearer\\s+", part) for part in kept)
+def removed(text, cleaned, sizes=()):
+    """What was taken out of a text; the reference writes one space after ``Bearer``."""
+    first, *kept = (re.escape(part) for part in PLACEHOLDER.split(cleaned))
+    gaps = sizes or ["(.*?)"] * len(kept)
+    if len(gaps) != len(kept):
+        return []
+    pattern = first + "".join(gap + part for gap, part in zip(gaps, kept, strict=True))
+    pattern = re.sub(r"Bearer\\ (?=\(|$)", r"Bearer\\s+", pattern)
     match = re.fullmatch(pattern, text, re.DOTALL)
-    return [match.span(index + 1) for index in range(len(kept) - 1)] if match else []
+    return [match.span(index + 1) for index in range(len(kept))] if match else []
 
 
 def leaks(vector, level):
@@ -68,7 +88,7 @@ class Tally:
 
     def _count(self, record, policy):
         text = record["text"]
-        found = find(text, ruleset("aggregated", policy))
+        found = spans(text, "aggregated", policy)
         gone = {place for span in found for place in range(span.start, span.end)}
         labelled = {p for span in record["spans"] for p in range(span["start"], span["end"])}
         for span in record["spans"]:
