@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kp_middleware import privacy
-from kp_middleware.datasets._formats import FORMATS, Arguments, Example, pair
-from kp_middleware.datasets._turns import Conversation
+from kp_middleware.datasets._formats import FORMATS, Arguments, Conversation, Example, pair
 from kp_middleware.errors import RedactionError
 from kp_middleware.instants import instant
 from kp_middleware.privacy import Policy

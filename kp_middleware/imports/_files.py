@@ -10,14 +10,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
-from kp_middleware.imports._claude_code import read_claude_code
-from kp_middleware.imports._codex import is_codex, read_codex
-from kp_middleware.imports._langfuse import read_langfuse
-from kp_middleware.imports._langsmith import read_langsmith
-from kp_middleware.imports._messages import has_messages, read_messages, read_session
+from kp_middleware.imports._histories import (
+    has_messages,
+    read_atif,
+    read_messages,
+    read_session,
+    read_swe_agent,
+)
 from kp_middleware.imports._otlp import is_otlp, read_otlp
 from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.imports._trajectories import read_atif, read_swe_agent
+from kp_middleware.imports._services import read_langfuse, read_langsmith
+from kp_middleware.imports._sessions import is_codex, read_claude_code, read_codex
 from kp_middleware.imports._values import values_in
 from kp_middleware.spans.fields import fields
 from kp_middleware.traces import ReasoningTrace
