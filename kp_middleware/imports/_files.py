@@ -17,10 +17,10 @@ from kp_middleware.imports._histories import (
     read_session,
     read_swe_agent,
 )
-from kp_middleware.imports._otlp import is_otlp, read_otlp
 from kp_middleware.imports._run import Book, SourceRun
 from kp_middleware.imports._services import read_langfuse, read_langsmith
 from kp_middleware.imports._sessions import is_codex, read_claude_code, read_codex
+from kp_middleware.imports._spans import is_otlp, read_otlp
 from kp_middleware.imports._values import values_in
 from kp_middleware.spans.fields import fields
 from kp_middleware.traces import ReasoningTrace

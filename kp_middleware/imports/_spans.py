@@ -1,4 +1,4 @@
-"""Runs from the spans of a trace, whoever kept them, by the reader that records live spans.
+"""Runs from spans in files, by the reader that records live spans; and OpenTelemetry's own spans.
 
 The rows of a trace are gathered in an unnamed file of this process alone: they are not redacted.
 """
@@ -8,70 +8,86 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.imports._run import Book, SourceRun
 from kp_middleware.imports._values import written
-from kp_middleware.spans.fields import Fields, arguments, fields, name, parsed, text
+from kp_middleware.spans.dialects import kind_of, read
+from kp_middleware.spans.fields import Fields, fields, listed, name, objects, text, time_s
 from kp_middleware.spans.held_span import (
     ROOTS,
+    Event,
     HeldSpan,
     Kind,
-    Problem,
     Reading,
     Scope,
-    model_reading,
     roots_in,
     split,
 )
-from kp_middleware.spans.messages import (
-    last_text,
-    messages_in,
-    said_in,
-)
 
-_SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
-_ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
 _DEEPEST: Final = 100  # a span that is deeper is taken for its parent's sibling
-_NOBODY: Final = Scope("")
+_DEEPEST_VALUE: Final = 16
 _MOST_SPANS: Final = 20_000
 _MOST_CHARACTERS: Final = 32 << 20
+_RESOURCES: Final = ("resourceSpans", "resource_spans", "batches")
+_SCOPES: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+_FAILED: Final = (2, "2", "ERROR", "STATUS_CODE_ERROR")
+
+Names: TypeAlias = tuple[str, ...]
+Told: TypeAlias = tuple[Kind | None, Callable[[], Reading]]
+"""The kind of a span, and what tells its contents when asked."""
 
 
-class SourceSpan(NamedTuple):
-    """One span of a source, with what tells its contents when asked; times are epoch seconds."""
+class SpanFormat(NamedTuple):
+    """The names of a span's fields, for `field`, and what tells the rest of a row."""
 
-    id: str | None
-    parent: str | None
-    name: str
-    kind: Kind | None
-    start_s: float | None
-    end_s: float | None
-    read: Callable[[], Reading]
-    scope: Scope = _NOBODY
+    tell: Callable[[Fields], Told]
+    trace: Names
+    parent: Names
+    order: Names
+    start: Names = ("start_time",)
+    end: Names = ("end_time",)
+    id: Names = ("id",)
+
+
+def field(row: Fields, names: Names, read: Callable[[object], Any] = lambda value: value) -> Any:
+    """Return the first of these fields that tells something; a dot leads into an object."""
+    for one in names:
+        outer, _, inner = one.partition(".")
+        value = read(fields(row.get(outer)).get(inner) if inner else row.get(outer))
+        if value is not None and value != "":
+            return value
+    return None
+
+
+def named(row: Fields) -> str:
+    return name(row.get("name")) or "(unnamed)"
 
 
 def gathered(
-    values: Iterable[object],
-    book: Book,
-    *,
-    trace: Callable[[Fields], str | None],
-    order: Callable[[Fields], str],
+    values: Iterable[object], format_: SpanFormat, book: Book
 ) -> Iterator[tuple[str, list[Fields]]]:
     """Yield each trace with its rows in order; rows beyond 20,000, or 32 MB, of one are skipped."""
     with closing(sqlite3.connect("")) as file:  # SQLite removes it at the end, however that comes
         file.execute("CREATE TABLE rows (trace TEXT, place TEXT, body TEXT)")
         for value in values:
             row = fields(value)
-            key = trace(row)
+            key, place = field(row, format_.trace, name), field(row, format_.order, _place)
             if key is None:
                 book.skip("unknown_type")
                 continue
-            file.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, name(order(row)), written(row)))
+            file.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, place, written(row)))
         file.execute("CREATE INDEX by_trace ON rows (trace, place)")
         traces = file.execute("SELECT trace FROM rows GROUP BY trace ORDER BY min(rowid)")
         for (key,) in traces:
             yield key, [*_rows(file, key, book)]
+
+
+def _place(value: object) -> str | None:
+    """Return what the spans of a trace are sorted by: a text, or a time in nanoseconds as one."""
+    place = str(value) if type(value) is int else text(value)
+    return name(place.zfill(20) if place.isdecimal() else place)
 
 
 def _rows(file: sqlite3.Connection, key: str, book: Book) -> Iterator[Fields]:
@@ -86,38 +102,34 @@ def _rows(file: sqlite3.Connection, key: str, book: Book) -> Iterator[Fields]:
 
 
 def run_of(
-    trace: str, spans: list[SourceSpan], book: Book, *, success: bool | None
+    trace: str,
+    rows: list[Fields],
+    format_: SpanFormat,
+    book: Book,
+    *,
+    success: bool | None,
 ) -> Iterator[SourceRun]:
     """Yield the run of a trace that is one run, whatever its outermost spans are."""
-    held = _held(spans, book)
-    tops = _linked(spans, held)
+    tops = _trees(rows, format_, book)
     if not tops:
         return
-    outermost = {span.id for span in spans if span.parent is None and span.kind in ROOTS}
-    roots = [top for top in tops if top.id in outermost] or [top for top in tops if top.inside]
+    outermost = {
+        field(row, format_.id, name) for row in rows if field(row, format_.parent, name) is None
+    }
+    roots = [top for top in tops if top.id in outermost and top.kind in ROOTS]
+    roots = roots or [top for top in tops if top.inside]
     if len(roots) == 1 and roots[0].kind in ROOTS:
         root = roots[0]
     else:
-        ends = [span.ended_s for span in held.values() if span.ended_s is not None]
         start_s = tops[0].started_s
-        root = HeldSpan("", None, 0, _NOBODY, tops[0].name, "agent", start_s)
-        root.ended_s, root.read = max(ends, default=start_s), lambda: Reading("agent")
+        ends = (one.ended_s for top in tops for one in top.all() if one.ended_s is not None)
+        root = HeldSpan("", None, 0, tops[0].scope, tops[0].name, "agent", start_s)
+        root.ended_s, root.read = max(ends, default=start_s), partial(Reading, "agent")
     for top in tops:
         if top is not root:
             top.parent, root.inside[top.id] = root, top
     root.kind = "agent"
     yield from _replayed(book.begin(trace), root, book, success=success)
-
-
-def runs_of(trace: str, spans: list[SourceSpan], book: Book) -> Iterator[SourceRun]:
-    """Yield the runs of a trace: one for each outermost agent in it."""
-    tops = _linked(spans, _held(spans, book))
-    roots = [run for top in tops for root in roots_in(top) for run in split(root)]
-    runs = [root for root in roots if not root.is_bracket()]
-    if not runs:
-        book.skip("no_agent")
-    for root in runs:
-        yield from _replayed(book.begin(f"{trace}:{root.id}"), root, book)
 
 
 def _replayed(
@@ -130,27 +142,31 @@ def _replayed(
         book.skip("no_content")
 
 
-def _held(spans: list[SourceSpan], book: Book) -> dict[int | str, HeldSpan]:
-    """Return the spans by id; of those with the same id the last one counts."""
-    starts = (span.start_s for span in spans if span.start_s is not None)
-    first_s = next(starts, book.at_s or 0.0)
+def _trees(rows: list[Fields], format_: SpanFormat, book: Book) -> list[HeldSpan]:
+    """Return the outermost spans; of spans with the same id the last one counts."""
+    starts = [_at_s(field(row, format_.start)) for row in rows]
+    first_s = next((at_s for at_s in starts if at_s is not None), book.at_s or 0.0)
     held: dict[int | str, HeldSpan] = {}
-    for count, span in enumerate(spans):
-        start_s = first_s if span.start_s is None else span.start_s
-        key = span.id or f"#{count}"
-        end_s = start_s if span.end_s is None and span.start_s is None else span.end_s
-        held[key] = HeldSpan(
-            key, None, count, span.scope, span.name, span.kind, start_s, end_s, read=span.read
-        )
-    return held
+    parents: dict[int | str, str | None] = {}
+    for count, (row, start_s) in enumerate(zip(rows, starts, strict=True)):
+        id, end_s = field(row, format_.id, name), _at_s(field(row, format_.end))
+        kind, reading = format_.tell(row)
+        key, at_s = id or f"#{count}", first_s if start_s is None else start_s
+        end_s = at_s if end_s is None and start_s is None else end_s
+        scope = Scope(text(row.get("scope")))
+        held[key] = HeldSpan(key, None, count, scope, named(row), kind, at_s, end_s, read=reading)
+        if id is not None:
+            parents[id] = field(row, format_.parent, name)
+    return _linked(held, parents)
 
 
-def _linked(spans: list[SourceSpan], held: dict[int | str, HeldSpan]) -> list[HeldSpan]:
+def _linked(
+    held: dict[int | str, HeldSpan], parents: dict[int | str, str | None]
+) -> list[HeldSpan]:
     """Put each span into that around it, and return the outermost; parents may go in a circle."""
-    children: defaultdict[int | str | None, list[int | str]] = defaultdict(list)
-    for span in spans:
-        if span.id is not None:
-            children[span.parent if span.parent in held else None].append(span.id)
+    children: defaultdict[str | int | None, list[int | str]] = defaultdict(list)
+    for id, parent in parents.items():
+        children[parent if parent in held else None].append(id)
     tops: list[HeldSpan] = []
     depths: dict[int | str, int] = {}
     for top in (*children[None], *held):
@@ -159,87 +175,115 @@ def _linked(spans: list[SourceSpan], held: dict[int | str, HeldSpan]) -> list[He
         tops.append(held[top])
         depths[top], found = 0, [top]
         for around in found:
+            is_deep = depths[around] == _DEEPEST
+            outer = held[around].parent if is_deep else held[around]
             for inner in children[around]:
-                if inner not in depths:
+                if inner not in depths and outer is not None:
                     found.append(inner)
                     depths[inner] = min(depths[around] + 1, _DEEPEST)
-                    is_deep = depths[around] == _DEEPEST
-                    parent = held[around].parent if is_deep else held[around]
-                    if parent is not None:
-                        held[inner].parent, parent.inside[inner] = parent, held[inner]
+                    held[inner].parent, outer.inside[inner] = outer, held[inner]
     return tops
 
 
-def reading_of(
-    kind: Kind,
-    named: str,
-    given: Any,
-    output: Any,
-    *,
-    model: str | None = None,
-    used: tuple[object, object] = (None, None),
-    error: str | None = None,
-    conversation: str | None = None,
-) -> Reading:
-    """Return what a span tells by its input and its output, as a tracing service keeps them."""
-    problem = None if error is None else _problem(error)
-    if kind == "model":
-        asked, said = messages_in(given, "user"), messages_in(output, "assistant")
-        reading = model_reading(asked, said, model, *used)
-        return reading._replace(problem=problem, conversation=conversation)
-    if kind in {"tool", "retriever"}:
-        return _tool_reading(kind, named, given, output)._replace(problem=problem)
-    people = [said for said in messages_in(given, "user") if said.role == "user" and said.texts]
-    answers = [said for said in messages_in(output, "assistant") if said.role == "assistant"]
-    return Reading(
-        kind,
-        named if kind == "agent" else "",
-        answer=last_text(answers) or _by_key(output, _ANSWERS) or None,
-        complete=True if output is not None else None,
-        task=people[-1].texts[-1] if people else _by_key(given, _SAYS_IT),
-        problem=problem,
-        conversation=conversation,
+def _at_s(value: Any) -> float | None:
+    """Return a time in nanoseconds, in seconds or in ISO 8601 as epoch seconds."""
+    try:
+        nanoseconds = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return time_s(value)
+    at_s = time_s(nanoseconds / 1e9) if abs(nanoseconds) < 1 << 63 else None
+    return time_s(value) if at_s is None else at_s
+
+
+def is_otlp(line: Fields) -> bool:
+    """Return whether an object is a line of the collector, or a span of Phoenix."""
+    return any(key in line for key in _RESOURCES) or "trace_id" in fields(line.get("context"))
+
+
+def _spans_in(value: Fields) -> Iterator[Fields]:
+    """Yield the spans of a line, each with the name of its scope."""
+    resources = [one for key in _RESOURCES for one in objects(value.get(key))]
+    if not resources:
+        yield from objects(value.get("data")) or [value]  # Phoenix' answer, or one of its spans
+    for resource in resources:
+        for scope in (one for key in _SCOPES for one in objects(resource.get(key))):
+            told_by = fields(scope.get("scope", scope.get("instrumentationLibrary"))).get("name")
+            for span in objects(scope.get("spans")):
+                yield {**span, "scope": told_by}
+
+
+def _told(row: Fields) -> Told:
+    told, status = _attributes(row.get("attributes")), fields(row.get("status"))
+    if "span_kind" in row:  # Phoenix
+        told = {"openinference.span.kind": row["span_kind"], **told}
+        status = {"code": row.get("status_code"), "message": row.get("status_message")}
+    events = tuple(
+        Event(text(event.get("name")), _attributes(event.get("attributes")))
+        for event in objects(row.get("events"))
+    )
+    kind, failed = kind_of(told), status.get("code") in _FAILED
+    message = status.get("message")
+    return kind, partial(
+        read, named(row), told, events, kind=kind, failed=failed, description=message
     )
 
 
-def _tool_reading(kind: Kind, named: str, given: Any, output: Any) -> Reading:
-    if [*fields(given)] == ["input"]:
-        given = given["input"]
-    result = parsed(fields(output).get("output", output))
-    reading = Reading(kind, named, given=arguments(given), result=result)
-    message = said_in(result, "tool")
-    if message is None or not message.results or not fields(result).keys() & {"content", "lc"}:
-        return reading
-    one = message.results[0]
-    return reading._replace(call_id=one.call_id, result=one.output, failed=one.failed)
+def _attributes(given: object) -> Fields:
+    """Return attributes by their names: a list of pairs, or an object that may be nested."""
+    if isinstance(given, dict):
+        return {**given, **dict(_flat(given, "", 0))}
+    return {text(one.get("key")): _value(one.get("value")) for one in objects(given)}
 
 
-def _problem(error: str) -> Problem:
-    """Return an error that was written as ``ValueError('…')Traceback …``."""
-    said = text(error).partition("Traceback (most recent call last)")[0].strip() or "Error"
-    kind, bracket, rest = said.partition("(")
-    if bracket and rest.endswith(")") and kind.isidentifier():
-        message = rest[:-1].strip("'\"")
-        return Problem(kind, message, message)
-    kind, colon, rest = said.partition(": ")
-    return (
-        Problem(kind, rest, rest) if colon and kind.isidentifier() else Problem("Error", said, said)
-    )
+def _flat(tree: Fields, start: str, depth: int) -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        inner = dict(enumerate(value)) if isinstance(value, list) else value
+        if isinstance(inner, dict) and inner and depth < _DEEPEST_VALUE:
+            yield from _flat(inner, f"{start}{key}.", depth + 1)
+        else:
+            yield f"{start}{key}", value
 
 
-def _by_key(value: object, keys: tuple[str, ...]) -> str:
-    found = fields(value)
-    only = found.values() if len(found) == 1 else ()
-    texts = (value, *map(found.get, keys), *only)
-    return next((said for one in texts if (said := text(one))), "")
+def _value(value: object, depth: int = 0) -> Any:
+    """Return the value of an attribute, without its envelope."""
+    for key, inner in fields(value).items():
+        match key.replace("_v", "V"):
+            case "intValue":
+                try:
+                    return int(inner)
+                except (TypeError, ValueError, OverflowError):
+                    return None
+            case "arrayValue" if depth < _DEEPEST_VALUE:
+                return [_value(one, depth + 1) for one in listed(fields(inner).get("values"))]
+            case "kvlistValue" if depth < _DEEPEST_VALUE:
+                pairs = objects(fields(inner).get("values"))
+                return {text(one.get("key")): _value(one.get("value"), depth + 1) for one in pairs}
+            case "stringValue" | "doubleValue" | "boolValue" | "bytesValue":
+                return inner
+    return None
 
 
-def named(row: Fields) -> str:
-    return name(row.get("name")) or "(unnamed)"
+# The collector's file exporter, also in the protocol's own names, and Phoenix' spans.
+_STARTS: Final = ("start_time_unix_nano", "startTimeUnixNano", "start_time")
+_OTLP: Final = SpanFormat(
+    _told,
+    trace=("trace_id", "traceId", "context.trace_id"),
+    parent=("parent_span_id", "parentSpanId", "parent_id"),
+    order=_STARTS,
+    start=_STARTS,
+    end=("end_time_unix_nano", "endTimeUnixNano", "end_time"),
+    id=("span_id", "spanId", "context.span_id"),
+)
 
 
-def either(row: Fields, key: str) -> Any:
-    """Return a field by its name in camel case, or in snake case."""
-    snake = "".join(f"_{one.lower()}" if one.isupper() else one for one in key)
-    value = row.get(snake)
-    return row.get(key) if value is None else value
+def read_otlp(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+    """Yield a run for each outermost agent of a trace; its spans may be spread over the file."""
+    rows = (row for value in values for row in _spans_in(fields(value)))
+    for trace, found in gathered(rows, _OTLP, book):
+        tops = _trees(found, _OTLP, book)
+        roots = [run for top in tops for root in roots_in(top) for run in split(root)]
+        runs = [root for root in roots if not root.is_bracket()]
+        if not runs:
+            book.skip("no_agent")
+        for root in runs:
+            yield from _replayed(book.begin(f"{trace}:{root.id}"), root, book)
