@@ -16,9 +16,14 @@ from kp_middleware.cli.console import (
     show,
     sparkline,
 )
-from kp_middleware.cli.options import domain_option, since_option
+from kp_middleware.cli.options import (
+    domain_option,
+    pass_db,
+    read_settings,
+    since_option,
+    typed_settings,
+)
 from kp_middleware.cli.rows import Output, output_options, print_json
-from kp_middleware.cli.user_settings import pass_db, read_settings, typed_settings
 from kp_middleware.core.formula import DEFAULT_THRESHOLD
 from kp_middleware.core.gates import exact
 from kp_middleware.instants import epoch_ms

@@ -11,9 +11,15 @@ import click
 
 from kp_middleware import locations
 from kp_middleware.cli.console import Row
-from kp_middleware.cli.options import Completed, DefaultGroup, items
+from kp_middleware.cli.options import (
+    Completed,
+    DefaultGroup,
+    items,
+    named_file,
+    typed_settings,
+    wrong_settings,
+)
 from kp_middleware.cli.rows import Output, json_option, new_file, output_options, print_json
-from kp_middleware.cli.user_settings import named_file, typed_settings, wrong_settings
 from kp_middleware.views.wording import cut, one_line
 
 _COLUMNS: Final = ("setting", "value", "origin", "description")

@@ -25,19 +25,17 @@ from kp_middleware.cli.options import (
     UNIT,
     domain_option,
     filter_options,
-    limit_option,
-    since_option,
-    trace_id_argument,
-)
-from kp_middleware.cli.rows import json_option, print_json
-from kp_middleware.cli.run_text import run_parts
-from kp_middleware.cli.user_settings import (
     hint_at_another_gate,
+    limit_option,
     open_to_write,
     pass_db,
     read_settings,
+    since_option,
+    trace_id_argument,
     wait_for_model,
 )
+from kp_middleware.cli.rows import json_option, print_json
+from kp_middleware.cli.run_text import run_parts
 from kp_middleware.errors import EmbedderUnavailableError
 from kp_middleware.storage import (
     Database,

@@ -8,20 +8,19 @@ from typing import Any, Final
 import click
 
 from kp_middleware.cli.console import BROKEN_PIPE, INTERRUPTED, prepare_streams
-from kp_middleware.cli.options import DefaultGroup, common_options
-from kp_middleware.cli.user_settings import file_of
+from kp_middleware.cli.options import DefaultGroup, common_options, file_of
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import TROUBLE, in_words
 from kp_middleware.views.wording import printable
 
 _SECTIONS: Final = {  # of --help: each command with its module
-    "Find runs": "runs.list runs.show runs.similar runs.diff runs.tail recall.recall sql.sql",
-    "See all of them": "stats.status stats.stats calibrate.calibrate pages.ui pages.report",
+    "Find runs": "runs.list runs.show runs.similar runs.diff runs.tail recall.recall runs.sql",
+    "See all of them": "stats.status stats.stats calibrate.calibrate stats.ui stats.report",
     "Judge and score": "judge.review judge.feedback judge.rescore",
     "Share": "outbox.outbox redact.redact maintenance.shared maintenance.pull",
-    "Move runs": "imports.import export.export recall.mcp"
+    "Move runs": "transfer.import transfer.export recall.mcp"
     " maintenance.backup maintenance.migrate maintenance.prune",
-    "Set up": "demo.demo doctor.doctor config.config",
+    "Set up": "setup.demo setup.doctor config.config",
 }
 _MODULES: Final = {
     path.split(".")[1]: path.split(".")[0] for paths in _SECTIONS.values() for path in paths.split()

@@ -9,9 +9,15 @@ import click
 
 from kp_middleware import sharing
 from kp_middleware.cli.console import Progress, hint, progress
-from kp_middleware.cli.options import UNIT, domain_option, older_option
+from kp_middleware.cli.options import (
+    UNIT,
+    domain_option,
+    older_option,
+    open_to_write,
+    pass_db,
+    read_settings,
+)
 from kp_middleware.cli.rows import json_option, new_file, print_json
-from kp_middleware.cli.user_settings import open_to_write, pass_db, read_settings
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.storage import Database, History, Pruning, bring_up_to_date, vacuum
 from kp_middleware.views.wording import counted

@@ -19,6 +19,10 @@ from kp_middleware.cli.options import (
     NumberRange,
     complete_trace_id,
     limit_option,
+    open_to_write,
+    pass_db,
+    read_settings,
+    shared_url,
     trace_id_argument,
 )
 from kp_middleware.cli.rows import (
@@ -29,7 +33,6 @@ from kp_middleware.cli.rows import (
     print_json,
     tell_how_many,
 )
-from kp_middleware.cli.user_settings import open_to_write, pass_db, read_settings, shared_url
 from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
 from kp_middleware.sharing import Link, lift_stops_of_all

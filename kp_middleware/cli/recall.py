@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kp_middleware.cli.console import hint
-from kp_middleware.cli.options import domain_option, limit_option, since_option
+from kp_middleware.cli.options import (
+    domain_option,
+    limit_option,
+    pass_db,
+    read_settings,
+    since_option,
+)
 from kp_middleware.cli.rows import Output, json_option, print_json
-from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.errors import MissingExtraError
 from kp_middleware.views.wording import printable, short_id
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 
 from kp_middleware.cli.console import FOUND
+from kp_middleware.cli.options import pass_db, read_settings
 from kp_middleware.cli.rows import Output, json_option
-from kp_middleware.cli.user_settings import pass_db, read_settings
 from kp_middleware.errors import RedactionError
 from kp_middleware.privacy import (
     Found,

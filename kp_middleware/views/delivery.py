@@ -1,4 +1,4 @@
-"""What keeps runs from being sent: since when, until when, and how long the backlog takes."""
+"""Obstacles to sending: since when, until when, how long it takes; and the shared log."""
 
 import math
 import time
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from kp_middleware import locations
+from kp_middleware.errors import KnowledgePulseError
 from kp_middleware.instants import instant
 from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Pace, burst_at
 from kp_middleware.settings_sources import why_login_is_unused
-from kp_middleware.storage import AgentPace, Queue, read_paces
+from kp_middleware.sharing import Link, read_status
+from kp_middleware.storage import AgentPace, Queue, Unshared, read_paces
 
 BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
 
@@ -190,3 +192,48 @@ def _second(epoch_s: float) -> str:
 
 def _same(registry: str, other: str) -> bool:
     return registry.rstrip("/") == other.rstrip("/")
+
+
+class SharedLogView(NamedTuple):
+    """The state of the shared log, and what waits here for it.
+
+    The URL has no password. ``since`` is when the first of the waiting runs began.
+    """
+
+    url: str | None
+    state: str | None
+    problem: str | None
+    to_ship: int
+    asking: int
+    since: str | None
+
+    @classmethod
+    def of(cls, url: str | None, unshared: Unshared) -> Self | None:
+        """Ask the log; None where there is none and nothing waits for it."""
+        if url is None:
+            return cls(None, None, None, *unshared) if unshared.since else None
+        link = Link(url, "status", writes=False)
+        try:
+            return cls(link.shown, read_status(link).in_words(), None, *unshared)
+        except KnowledgePulseError as error:
+            return cls(link.shown, None, str(error), *unshared)
+        finally:
+            link.close()
+
+    def in_words(self) -> str:
+        """Describe the log in one line."""
+        if self.url is None:
+            return "not set here: KP_SHARED names it"
+        return self.problem or f"{self.url}: {self.state}"
+
+    def waiting(self) -> str | None:
+        """Describe what waits for it; None if nothing does."""
+        if self.since is None:
+            return None
+        told = [f"{self.to_ship:,} wait to be shipped"] if self.to_ship else []
+        told += [f"{self.asking:,} would clear, and wait for it"] if self.asking else []
+        return "; ".join([*told, f"the first began {self.since[:19].replace('T', ' ')}"])
+
+    def as_row(self) -> dict[str, Any]:
+        """Return it as a row for JSON."""
+        return {**self._asdict(), "in_words": self.in_words()}

@@ -42,7 +42,7 @@ from kp_middleware.web.charts import (
     waterfall,
 )
 from kp_middleware.web.marks import Chart, Links, Table, TableRow, render
-from kp_middleware.web.run_list import run_rows
+from kp_middleware.web.run_pages import run_rows
 from kp_middleware.web.trace_map import MostAlike, trace_map
 
 NO_PRICES: Final = Prices()

@@ -37,8 +37,7 @@ from kp_middleware.views.wording import one_line, outcome, sentence, short_id
 from kp_middleware.web.databases import Actor, Addresses, may_see, our_files
 from kp_middleware.web.marks import frame, render
 from kp_middleware.web.pages import FullRun, gate_html, overview_html, trace_html
-from kp_middleware.web.run_list import Query, runs_html
-from kp_middleware.web.side_by_side import compare_html, conversation_html
+from kp_middleware.web.run_pages import Query, compare_html, conversation_html, runs_html
 from kp_middleware.web.trace_map import MostAlike
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from kp_middleware.storage import History, Overview
 from kp_middleware.views.wording import minute
 from kp_middleware.web.marks import render
 from kp_middleware.web.pages import Extent, FullRun, overview_html, trace_html
-from kp_middleware.web.run_list import run_rows
+from kp_middleware.web.run_pages import run_rows
 from kp_middleware.web.trace_map import MostAlike
 
 if TYPE_CHECKING:
