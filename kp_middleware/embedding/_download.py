@@ -44,6 +44,7 @@ _FILES = (
 )
 _HUB_ANSWERS_S = 2.5
 _HUB_TIMEOUT_S = 10.0
+_DEADLINE_S = 600.0
 
 
 def cached_folder() -> Path:
@@ -58,8 +59,7 @@ def cached_folder() -> Path:
 class Download:
     """One attempt to download the model, started on first use; what comes late is kept."""
 
-    def __init__(self, *, deadline_s: float = 600.0) -> None:
-        self._deadline_s = deadline_s
+    def __init__(self) -> None:
         self._lock = Lock()
         self._attempt: Future[Path] | None = None
         self._began_at = 0.0
@@ -78,8 +78,8 @@ class Download:
             problem = self._attempt.exception()
         elif not self._answered:
             problem = TimeoutError(f"the hub did not answer within {_HUB_ANSWERS_S} s")
-        elif self._took_s() > self._deadline_s:
-            problem = TimeoutError(f"it took more than {self._deadline_s:g} s")
+        elif self._took_s() > _DEADLINE_S:
+            problem = TimeoutError(f"it took more than {_DEADLINE_S:g} s")
         else:
             raise EmbedderNotReadyError("the embedding model is being downloaded")
         if problem:

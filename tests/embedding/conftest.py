@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from child_process import Child
 from tiny_model import write_tiny_model
+from tokenizers import Tokenizer
 
 from kp_middleware.embedding import MiniLMEmbedder
-from kp_middleware.embedding._onnx import export_onnx
 
 
 @pytest.fixture(scope="session")
@@ -16,11 +16,16 @@ def weights_folder():
 
 
 @pytest.fixture(scope="session")
-def minilm_folder(weights_folder, tmp_path_factory):
+def minilm_folder(tmp_path_factory):
     """The real model, converted."""
-    folder = tmp_path_factory.mktemp("minilm")
-    export_onnx(weights_folder, folder)
-    return folder
+    cache = tmp_path_factory.mktemp("minilm")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("KP_MODEL_PATH", raising=False)
+        environment.setenv("FASTEMBED_CACHE_PATH", str(cache / "fastembed"))
+        environment.setenv("XDG_CACHE_HOME", str(cache))
+        MiniLMEmbedder().load_without_network()
+    (model,) = cache.glob("kp-middleware/*/model.onnx")
+    return model.parent
 
 
 @pytest.fixture(scope="session")
@@ -48,15 +53,29 @@ def minilm_int8(minilm_folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def tiny_int8(tiny_folder, tmp_path_factory):
+def int8_folder(tiny_folder, tmp_path_factory):
+    """The quick model in 8-bit integers."""
+    return quantized(tiny_folder, tmp_path_factory.mktemp("int8"))
+
+
+@pytest.fixture(scope="session")
+def tiny_int8(tiny_folder, int8_folder):
     """The quick model in 8-bit integers, loaded."""
-    return loaded_from(tiny_folder, precision="int8", cache=tmp_path_factory.mktemp("int8"))
+    return loaded_from(tiny_folder, precision="int8", cache=int8_folder.parents[1])
 
 
 @pytest.fixture(scope="session")
 def window(tiny):
-    """The real tokenizer's."""
+    """The window of the real tokenizer."""
     return tiny._loader().model().window
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny_folder):
+    """The real one, which keeps to the window."""
+    tokenizer = Tokenizer.from_file(str(tiny_folder / "tokenizer.json"))
+    tokenizer.enable_truncation(256)
+    return tokenizer
 
 
 @pytest.fixture
@@ -80,3 +99,10 @@ def loaded_from(folder, *, precision="fp32", cache=None):
         environment.setenv("XDG_CACHE_HOME", str(cache or folder))
         embedder.embed("loads it")
     return embedder
+
+
+def quantized(folder, cache):
+    """The folder of a model in 8-bit integers, made in this cache."""
+    loaded_from(folder, precision="int8", cache=cache)
+    (made,) = cache.glob("kp-middleware/*-int8/model.onnx")
+    return made.parent

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 from traces import step, trace
 
 from kp_middleware.embedding import MiniLMEmbedder, embedded_text, specified_text
-from kp_middleware.embedding._text import task_first_text
 from kp_middleware.testing import StandInEmbedder
 
 PAGE = step("observation", "page " * 300, tool="read")
@@ -44,10 +43,10 @@ def test_an_embedder_that_does_not_choose_gets_the_specified_text():
     assert embedded_text(recorded, StandInEmbedder()) == specified_text(recorded)
 
 
-def test_the_default_model_reads_the_task_first(tiny, window):
+def test_the_default_model_reads_the_task_first(tiny):
     recorded = trace(PAGE)
 
-    assert embedded_text(recorded, tiny) == task_first_text(recorded, window)
+    assert embedded_text(recorded, tiny) == tiny.text_of(recorded) != specified_text(recorded)
 
 
 def test_the_specified_text_can_be_selected():
@@ -59,15 +58,15 @@ def test_the_specified_text_can_be_selected():
 @pytest.mark.parametrize(
     ("spare", "specified"), [(0, True), (-1, False)], ids=["just fits", "one token too long"]
 )
-def test_a_text_that_fits_is_the_specified_one(window, spare, specified):
+def test_a_text_that_fits_is_the_specified_one(tiny, spare, specified):
     recorded = trace(
         step("observation", "a " * (252 - spare), tool="read"), step(content="b"), objective="c"
     )
 
-    assert (task_first_text(recorded, window) == specified_text(recorded)) == specified
+    assert (tiny.text_of(recorded) == specified_text(recorded)) == specified
 
 
-def test_what_was_said_is_whole_and_a_tool_result_is_cut_to_its_ends(window):
+def test_what_was_said_is_whole_and_a_tool_result_is_cut_to_its_ends(tiny):
     recorded = trace(
         step(content="I look it up"),
         step("observation", f"from {'page ' * 300} to", tool="read"),
@@ -76,16 +75,16 @@ def test_what_was_said_is_whole_and_a_tool_result_is_cut_to_its_ends(window):
         objective="where is it sold",
     )
 
-    text = task_first_text(recorded, window)
+    text = tiny.text_of(recorded)
 
     result = f"from {'page ' * 14}page {'page ' * 15} to"
     assert text == f"where is it sold I look it up {result} and the price? it costs 5 euros"
 
 
-def test_of_a_long_objective_32_tokens_of_the_beginning_and_64_of_the_end_are_read(window):
+def test_of_a_long_objective_32_tokens_of_the_beginning_and_64_of_the_end_are_read(tiny):
     recorded = trace(step(content="done"), objective=numbered(300))
 
-    text = task_first_text(recorded, window)
+    text = tiny.text_of(recorded)
 
     beginning, end = map(str, range(32)), map(str, range(236, 300))
     assert text.split() == [*beginning, *end, "done"]
@@ -94,49 +93,51 @@ def test_of_a_long_objective_32_tokens_of_the_beginning_and_64_of_the_end_are_re
 @pytest.mark.parametrize(
     ("kind", "ends"), [("observation", 32), ("thought", 16)], ids=["person", "agent"]
 )
-def test_of_what_is_said_at_length_the_beginning_and_the_end_are_read(window, kind, ends):
+def test_of_what_is_said_at_length_the_beginning_and_the_end_are_read(tiny, kind, ends):
     recorded = trace(step(kind, numbered(300)), objective="go")
 
-    text = task_first_text(recorded, window)
+    text = tiny.text_of(recorded)
 
     assert text.split() == ["go", *map(str, range(ends)), *map(str, range(300 - ends, 300))]
 
 
-def test_people_have_the_first_claim_on_the_window_then_thoughts(window):
+def test_people_have_the_first_claim_on_the_window_then_thoughts(tiny):
     thought, turn = step(content="t " * 32), step("observation", "p " * 64)
     recorded = trace(PAGE, thought, thought, turn, thought, turn, turn, objective="go")
 
-    text = task_first_text(recorded, window).split()
+    text = tiny.text_of(recorded).split()
 
     assert [text.count(word) for word in ("p", "t", "page")] == [192, 64, 0]
 
 
-def test_the_rest_of_a_run_that_only_used_tools_has_the_room_of_one_part(window):
+def test_the_rest_of_a_run_that_only_used_tools_has_the_room_of_one_part(tiny):
     recorded = trace(PAGE, PAGE, PAGE, objective="go")
 
-    text = task_first_text(recorded, window)
+    text = tiny.text_of(recorded)
 
     assert text.split() == ["go", *["page"] * 32]
 
 
 @given(traces)
 @settings(deadline=None)
-def test_the_choice_of_a_text_that_fits_is_the_specified_text(window, recorded):
-    text = task_first_text(recorded, window)
+def test_the_choice_of_a_text_that_fits_is_the_specified_text(tiny, tokenizer, recorded):
+    text = tiny.text_of(recorded)
 
-    assert text == specified_text(recorded) or not window.holds(specified_text(recorded))
-
-
-@given(traces)
-@settings(deadline=None)
-def test_the_text_is_the_same_each_time(window, recorded):
-    assert task_first_text(recorded, window) == task_first_text(recorded, window)
+    assert (
+        text == specified_text(recorded) or tokenizer.encode(specified_text(recorded)).overflowing
+    )
 
 
 @given(traces)
 @settings(deadline=None)
-def test_the_length_of_a_chosen_text_is_bounded(window, recorded):
-    text = task_first_text(recorded, window)
+def test_the_text_is_the_same_each_time(tiny, recorded):
+    assert tiny.text_of(recorded) == tiny.text_of(recorded)
+
+
+@given(traces)
+@settings(deadline=None)
+def test_the_length_of_a_chosen_text_is_bounded(tiny, recorded):
+    text = tiny.text_of(recorded)
 
     most = 9 * (96 + 64 * len(recorded.steps))
     assert text == specified_text(recorded) or len(text) <= most
@@ -144,12 +145,12 @@ def test_the_length_of_a_chosen_text_is_bounded(window, recorded):
 
 @given(st.lists(st.sampled_from(["thought", "observation", "error_recovery"]), min_size=1))
 @settings(deadline=None)
-def test_no_step_is_moved(window, kinds):
+def test_no_step_is_moved(tiny, kinds):
     recorded = trace(
         *(step(kind, f"{place} " * 40) for place, kind in enumerate(kinds)),
         objective="go " * 300,
     )
 
-    places = [int(word) for word in task_first_text(recorded, window).split() if word != "go"]
+    places = [int(word) for word in tiny.text_of(recorded).split() if word != "go"]
 
     assert places == sorted(places)

@@ -6,7 +6,7 @@ import pytest
 from child_process import Child, told
 from tiny_model import TOKENIZER_FILES
 
-from kp_middleware.embedding._model import describe_source, load_first
+from kp_middleware.embedding import MiniLMEmbedder, describe_source
 from kp_middleware.errors import EmbedderUnavailableError
 
 CONVERTED = "all-MiniLM-L6-v2-53aa5117"
@@ -25,21 +25,17 @@ def cached_by_fastembed(model, cache):
 # A folder that is named
 
 
-def test_a_named_folder_is_taken(monkeypatch, tiny_folder):
+def test_a_named_folder_is_taken(monkeypatch, tiny_folder, tiny):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
 
-    found = load_first(Path)
-
-    assert found == tiny_folder
+    assert MiniLMEmbedder().name == tiny.name
 
 
-def test_a_named_folder_may_be_in_the_home_folder(monkeypatch, tiny_folder):
+def test_a_named_folder_may_be_in_the_home_folder(monkeypatch, tiny_folder, tiny):
     monkeypatch.setenv("HOME", str(tiny_folder.parent))
     monkeypatch.setenv("KP_MODEL_PATH", f"~/{tiny_folder.name}")
 
-    found = load_first(Path)
-
-    assert found == tiny_folder
+    assert MiniLMEmbedder().name == tiny.name
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "tokenizer_config.json"])
@@ -51,7 +47,7 @@ def test_a_named_folder_is_not_passed_over_when_a_file_is_missing(
     monkeypatch.setenv("KP_MODEL_PATH", str(named))
 
     with pytest.raises(EmbedderUnavailableError) as raised:
-        load_first(Path)
+        MiniLMEmbedder().embed("hello")
 
     assert (
         str(raised.value) == f"KP_MODEL_PATH is {named}, which has no {name}: correct or unset it"
@@ -61,12 +57,10 @@ def test_a_named_folder_is_not_passed_over_when_a_file_is_missing(
 # fastembed's cache
 
 
-def test_what_fastembed_has_cached_is_taken(empty_caches, tiny_folder, tmp_path):
-    cached = cached_by_fastembed(tiny_folder, tmp_path / "fastembed")
+def test_what_fastembed_has_cached_is_taken(empty_caches, tiny_folder, tiny, tmp_path):
+    cached_by_fastembed(tiny_folder, tmp_path / "fastembed")
 
-    found = load_first(Path)
-
-    assert found == cached
+    assert MiniLMEmbedder().name == tiny.name
     assert not empty_caches.exists()
 
 
@@ -86,14 +80,14 @@ def test_an_incomplete_cache_is_passed_over(tiny_folder, tmp_path, name):
 
 @pytest.mark.model
 def test_the_packages_weights_are_converted_once(empty_caches, minilm_folder):
-    converted = load_first(Path)
-    made_at = (converted / "model.onnx").stat().st_mtime_ns
+    model = empty_caches / CONVERTED / "model.onnx"
+    MiniLMEmbedder().load_without_network()
+    made_at = model.stat().st_mtime_ns
 
-    again = load_first(Path)
+    MiniLMEmbedder().load_without_network()
 
-    assert again == converted == empty_caches / CONVERTED
-    assert (again / "model.onnx").stat().st_mtime_ns == made_at
-    assert (again / "model.onnx").read_bytes() == (minilm_folder / "model.onnx").read_bytes()
+    assert model.stat().st_mtime_ns == made_at
+    assert model.read_bytes() == (minilm_folder / "model.onnx").read_bytes()
 
 
 @pytest.mark.model
@@ -103,9 +97,9 @@ def test_a_conversion_that_was_cut_off_is_made_again(empty_caches):
     (partial / "leftover").write_bytes(b"the beginning of a model")
     folder.mkdir()
 
-    converted = load_first(Path)
+    MiniLMEmbedder().load_without_network()
 
-    assert {path.name for path in converted.iterdir()} == {"model.onnx", *TOKENIZER_FILES}
+    assert {path.name for path in folder.iterdir()} == {"model.onnx", *TOKENIZER_FILES}
     assert not partial.exists()
 
 

@@ -1,13 +1,8 @@
 import hashlib
-import importlib
 import json
-import sys
 
 import numpy as np
 import pytest
-
-from kp_middleware.embedding._onnx import read_safetensors
-from kp_middleware.errors import MissingExtraError
 
 SENTENCE = {
     "input_ids": np.array([[101, 7592, 2088, 102]]),  # [CLS] hello world [SEP]
@@ -58,28 +53,3 @@ def test_the_exported_tokenizer_keeps_to_256_tokens(minilm_folder):
     tokenizer = json.loads(text)
 
     assert tokenizer["model_max_length"] == 256
-
-
-def test_only_float_tensors_are_read(tmp_path):
-    header = {
-        "__metadata__": {"format": "pt"},
-        "positions": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]},
-        "weight": {"dtype": "F32", "shape": [2, 1], "data_offsets": [8, 16]},
-    }
-    encoded = json.dumps(header).encode()
-    numbers = bytes(8) + np.array([0.5, -2.0], "<f4").tobytes()
-    (tmp_path / "file").write_bytes(len(encoded).to_bytes(8, "little") + encoded + numbers)
-
-    tensors = read_safetensors(tmp_path / "file")
-
-    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"weight": [[0.5], [-2]]}
-
-
-def test_without_onnx_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "kp_middleware.embedding._onnx", raising=False)
-    monkeypatch.setitem(sys.modules, "onnx", None)
-
-    with pytest.raises(MissingExtraError) as raised:
-        importlib.import_module("kp_middleware.embedding._onnx")
-
-    assert raised.value.extra == "weights"

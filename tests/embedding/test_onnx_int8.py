@@ -1,13 +1,23 @@
+import shutil
+
 import numpy as np
 import onnx
 import pytest
+from conftest import quantized
 from onnxruntime import InferenceSession
 from tiny_model import build_tiny_model
 
-from kp_middleware.embedding._onnx import export_int8, quantize
+from kp_middleware.embedding import MiniLMEmbedder
+from kp_middleware.errors import EmbedderUnavailableError
 
 WORDS = np.arange(1000, 1100)[None]
 SENTENCE = {"input_ids": WORDS, "attention_mask": np.ones_like(WORDS)}
+
+
+@pytest.fixture
+def integers(int8_folder):
+    """The quick model in 8-bit integers, read."""
+    return onnx.load(int8_folder / "model.onnx")
 
 
 def vectors_of(model):
@@ -16,26 +26,16 @@ def vectors_of(model):
     return vectors[0]
 
 
-def without_turn():
-    """The model without its only product: the rows of its table are the vectors."""
-    model = build_tiny_model()
-    model.graph.node.pop()
-    model.graph.node[-1].output[0] = "last_hidden_state"
-    return model
-
-
-def test_vectors_in_integers_are_nearly_those_in_floats():
-    model = build_tiny_model()
-
-    exact, rough = vectors_of(model), vectors_of(quantize(model))
+def test_vectors_in_integers_are_nearly_those_in_floats(integers):
+    exact, rough = vectors_of(build_tiny_model()), vectors_of(integers)
 
     lengths = np.linalg.norm(exact, axis=1)
     assert np.all(np.linalg.norm(rough - exact, axis=1) < 0.01 * lengths)
     assert not np.array_equal(rough, exact)
 
 
-def test_only_the_32_largest_channels_of_a_product_stay_floats():
-    graph = quantize(build_tiny_model()).graph
+def test_only_the_32_largest_channels_of_a_product_stay_floats(integers):
+    graph = integers.graph
 
     weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
 
@@ -47,28 +47,33 @@ def test_only_the_32_largest_channels_of_a_product_stay_floats():
     assert "turn" not in weights
 
 
-def test_what_goes_in_and_comes_out_keeps_its_name():
-    before, after = build_tiny_model(), quantize(build_tiny_model())
+def test_what_goes_in_and_comes_out_keeps_its_name(integers):
+    before = build_tiny_model()
 
-    assert [put.name for put in after.graph.input] == [put.name for put in before.graph.input]
-    assert [put.name for put in after.graph.output] == ["last_hidden_state"]
-
-
-def test_the_same_model_becomes_the_same_to_the_last_byte():
-    one, other = (quantize(build_tiny_model()).SerializeToString() for _ in range(2))
-
-    assert one == other
+    assert [put.name for put in integers.graph.input] == [put.name for put in before.graph.input]
+    assert [put.name for put in integers.graph.output] == ["last_hidden_state"]
 
 
-def test_the_folder_has_the_tokenizer_as_well(tiny_folder, tmp_path):
-    export_int8(tiny_folder, tmp_path / "int8")
+def test_the_same_model_becomes_the_same_to_the_last_byte(tiny_folder, int8_folder, tmp_path):
+    again = quantized(tiny_folder, tmp_path)
 
+    assert (again / "model.onnx").read_bytes() == (int8_folder / "model.onnx").read_bytes()
+
+
+def test_the_folder_has_the_tokenizer_as_well(tiny_folder, int8_folder):
     names = {file.name for file in tiny_folder.iterdir()}
-    assert {file.name for file in (tmp_path / "int8").iterdir()} == names
+
+    assert {file.name for file in int8_folder.iterdir()} == names
 
 
-def test_a_model_without_products_is_refused():
-    model = without_turn()
+def test_a_model_without_products_is_refused(monkeypatch, tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    model = build_tiny_model()
+    model.graph.node.pop()  # the rows of its table are the vectors
+    model.graph.node[-1].output[0] = "last_hidden_state"
+    onnx.save(model, folder / "model.onnx")
+    monkeypatch.setenv("KP_MODEL_PATH", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    with pytest.raises(ValueError, match="no matrix product with weights"):
-        quantize(model)
+    with pytest.raises(EmbedderUnavailableError, match="no matrix product with weights"):
+        MiniLMEmbedder(precision="int8").embed("hello")

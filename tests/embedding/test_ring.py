@@ -1,112 +1,85 @@
-"""The ring beside a plain list, across its end and the borders of its products."""
+"""The cache beside a plain list, across the end of its ring and the borders of its products."""
 
 import subprocess
 import sys
 import tracemalloc
 from textwrap import dedent
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kp_middleware.database import StoredVectors
-from kp_middleware.embedding._index import Ring
+from kp_middleware import VectorCache
+from kp_middleware.database import VectorTable, connect
+from kp_middleware.testing import FakeClock
 
 # A block has 16 vectors of 384 or 3 numbers, and 4 of 2048.
 DIMENSIONS = (3, 384, 2048)
 QUERY = 99
-
-
-class Entry(NamedTuple):
-    unit: np.ndarray
-    key: str
-    stamp_ms: int
-    seq: int
-
-
-class PlainList:
-    """What the ring has to equal: the entries in a list, compared one by one."""
-
-    def __init__(self, capacity):
-        self._capacity = capacity
-        self.entries = []
-
-    def add(self, entries):
-        for entry in entries:
-            stamp_ms = max([entry.stamp_ms, *(old.stamp_ms for old in self.entries[-1:])])
-            self.entries.append(entry._replace(stamp_ms=stamp_ms))
-        return self._keep_last(self._capacity)
-
-    def drop_until(self, stamp_ms):
-        return self._keep_last(sum(entry.stamp_ms > stamp_ms for entry in self.entries))
-
-    def clear(self):
-        self.entries.clear()
-
-    def _keep_last(self, count):
-        dropped = self.entries[: max(0, len(self.entries) - count)]
-        del self.entries[: len(dropped)]
-        return [entry.seq for entry in dropped]
-
-    def similarities(self, unit):
-        return {entry.key: float(entry.unit @ unit) for entry in self.entries}
+TTL_MS = 60
 
 
 class Pair:
-    """A ring and a list to which the same is done."""
+    """A cache and a list of stamps and vectors to which the same is done."""
 
-    def __init__(self, capacity, dimensions):
-        self.ring, self.plain = Ring(capacity, dimensions), PlainList(capacity)
-        self._dimensions = dimensions
-        self._latest_ms, self._added = 1000, 0
+    def __init__(self, capacity, dimensions, connection):
+        self._clock = FakeClock()
+        table = VectorTable(connection, dimensions)
+        sizes = {"dimensions": dimensions, "ttl_ms": TTL_MS, "table": table}
+        self._cache = VectorCache(capacity, **sizes, clock=self._clock.ms)
+        self._other = VectorCache(10_000, **sizes, clock=self._clock.ms)
+        self._capacity, self._dimensions = capacity, dimensions
+        self._plain, self._added = [], 0
 
     def do(self, event):
         """Do it to both; whether both agree afterwards."""
         action, number = event
-        return getattr(self, f"_{action}")(number) and self._agree()
+        getattr(self, f"_{action}")(number)
+        return self._agree()
 
     def _append(self, step_ms):
-        (entry,) = self._new(1, step_ms)
-        evicted = self.ring.append(
-            entry.unit, key=entry.key, stamp_ms=entry.stamp_ms, seq=entry.seq
-        )
-        return ([] if evicted is None else [evicted]) == self.plain.add([entry])
+        self._clock.advance(step_ms / 1000)
+        self._add(self._cache, 1)
 
     def _extend(self, count):
-        entries = self._new(count, -3)  # the clock of another process lags behind
-        units, keys, stamps_ms, seqs = zip(*entries, strict=True)
-        self.ring.extend(StoredVectors(np.stack(units).tobytes(), keys, stamps_ms, seqs))
-        self.plain.add(entries)
-        return True
+        self._add(self._other, count)
 
     def _expire(self, age_ms):
-        until_ms = self._latest_ms - age_ms
-        return self.ring.drop_until(until_ms) == self.plain.drop_until(until_ms)
+        self._clock.advance(age_ms / 1000)
 
     def _clear(self, _):
-        self.ring.clear()
-        self.plain.clear()
-        return True
+        self._cache.clear()
+        self._plain.clear()
 
-    def _new(self, count, step_ms):
-        entries = []
+    def _add(self, cache, count):
         for _ in range(count):
             self._added += 1
-            stamp_ms = self._latest_ms + step_ms
-            self._latest_ms = max(self._latest_ms, stamp_ms) + 1
-            unit = unit_of(self._added, self._dimensions)
-            entries.append(Entry(unit, f"key {self._added}", stamp_ms, self._added))
-        return entries
+            vector, key = unit_of(self._added, self._dimensions), f"key {self._added}"
+            cache.add(vector, key)
+            self._plain.append((self._clock.ms(), key, vector))
 
     def _agree(self):
-        unit = unit_of(QUERY, self._dimensions)
-        found, expected = self.ring.nearest(unit), self.plain.similarities(unit)
-        if len(self.ring) != len(expected) or found is None:
-            return len(self.ring) == len(expected) == 0 and found is None
-        highest = max(expected.values())
-        return abs(found.similarity - highest) < 1e-6 and abs(expected[found.key] - highest) < 1e-6
+        alive = [entry for entry in self._plain if self._clock.ms() - entry[0] < TTL_MS]
+        self._plain[:] = alive[len(alive) - min(len(alive), self._capacity) :]
+        query = unit_of(QUERY, self._dimensions)
+        found = self._cache.nearest(query)
+        expected = {key: float(vector @ query) for _, key, vector in self._plain}
+        if found is None:
+            return len(self._cache) == len(expected) == 0
+        highest = max(expected.values(), default=-2)
+        return (
+            len(self._cache) == len(expected)
+            and abs(found.similarity - highest) < 1e-6
+            and abs(expected[found.key] - highest) < 1e-6
+        )
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory):
+    connection = connect(tmp_path_factory.mktemp("ring") / "kp.db")
+    yield connection
+    connection.close()
 
 
 def unit_of(seed, dimensions):
@@ -124,47 +97,50 @@ EVENTS = st.one_of(
 
 @pytest.mark.parametrize("dimensions", DIMENSIONS)
 @given(capacity=st.integers(0, 45), events=st.lists(EVENTS, max_size=30))
-def test_the_ring_equals_a_list(dimensions, capacity, events):
-    pair = Pair(capacity, dimensions)
+@settings(deadline=None, max_examples=50)
+def test_the_ring_equals_a_list(connection, dimensions, capacity, events):
+    connection.execute("BEGIN")
+    pair = Pair(capacity, dimensions, connection)
 
     results = [pair.do(event) for event in events]
+    connection.rollback()
 
     assert all(results)
 
 
 def test_of_several_that_are_as_near_the_oldest_is_found_also_behind_the_end():
-    ring = Ring(3, 384)
+    cache = VectorCache(3)
     for number in range(5):
-        ring.append(unit_of(QUERY, 384), key=f"{number}", stamp_ms=number, seq=number)
+        cache.add(unit_of(QUERY, 384), f"{number}")
 
-    found = ring.nearest(unit_of(QUERY, 384))
+    found = cache.nearest(unit_of(QUERY, 384))
 
     assert found.key == "2"
 
 
-def test_a_look_up_copies_no_row():
-    ring, unit = Ring(5000, 384), unit_of(QUERY, 384)
-    for number in range(7500):
-        ring.append(unit, key=None, stamp_ms=number, seq=number)
-    ring.nearest(unit)
+def test_a_look_up_copies_none_of_the_rows():
+    cache, unit = VectorCache(5000), unit_of(QUERY, 384)
+    for _ in range(7500):
+        cache.add(unit)
+    cache.nearest(unit)
 
     tracemalloc.start()
-    ring.nearest(unit)
+    cache.nearest(unit)
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert peak_bytes < 2048  # a row is 1536, all similarities 20,000
+    assert peak_bytes < 16_000  # of the query; all similarities are 20,000, a block 24,576
 
 
 def test_a_look_up_starts_no_threads_of_the_algebra_library():
     others = printed_by(
         """
-        n, unit = 20_000, np.ones(384, np.float32)
-        ring = Ring(n, 384)
-        ring.extend(StoredVectors(bytes(4 * 384 * n), (None,) * n, (0,) * n, (0,) * n))
+        cache, unit = VectorCache(20_000), np.ones(384, np.float32)
+        for _ in range(20_000):
+            cache.add(unit)
         whole_s, own_s = time.process_time(), time.thread_time()
         for _ in range(50):
-            ring.nearest(unit)
+            cache.nearest(unit)
         whole_s, own_s = time.process_time() - whole_s, time.thread_time() - own_s
         print(1 - own_s / whole_s)
         """
@@ -176,8 +152,9 @@ def test_a_look_up_starts_no_threads_of_the_algebra_library():
 def test_room_for_a_million_takes_no_memory_before_it_is_used():
     taken = printed_by(
         """
+        VectorCache(1).add(np.ones(384))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        ring = Ring(1_000_000, 384)
+        VectorCache(1_000_000).add(np.ones(384))
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / before)
         """
     )
@@ -187,9 +164,9 @@ def test_room_for_a_million_takes_no_memory_before_it_is_used():
 
 def printed_by(script):
     """The number that a new process prints."""
-    imports = "import resource, time, numpy as np\n"
-    imports += "from kp_middleware.database import StoredVectors\n"
-    imports += "from kp_middleware.embedding._index import Ring\n"
+    imports = (
+        "import resource, time, numpy as np\nfrom kp_middleware import VectorCache\nVectorCache\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", imports + dedent(script)],
         capture_output=True,

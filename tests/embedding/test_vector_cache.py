@@ -2,12 +2,10 @@ import sqlite3
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kp_middleware import VectorCache
 from kp_middleware.database import VectorTable, connect
-from kp_middleware.testing import FakeClock
 
 ORIGIN = [0.0, 0.0]
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
@@ -367,44 +365,6 @@ def test_a_vector_of_another_length_in_the_file_is_left_alone(tmp_path):
 
     assert narrow.nearest(EAST) is None
     narrow.close()
-
-
-@settings(max_examples=60)
-@given(
-    st.integers(1, 5),
-    st.lists(st.one_of(st.integers(0, 700), st.tuples(FINITE, FINITE, FINITE)), max_size=40),
-)
-def test_the_ring_equals_a_plain_list(capacity, events):
-    clock = FakeClock()
-    cache = VectorCache(capacity, 3, ttl_ms=1000, clock=clock.ms)
-    plain = []
-
-    results = [_step(cache, plain, clock, capacity, event) for event in events]
-
-    assert all(results)
-
-
-def _step(cache, plain, clock, capacity, event):
-    """Let time pass or add a vector, to the cache and to the list; whether both agree after it."""
-    if isinstance(event, int):
-        clock.advance(event / 1000)
-    else:
-        cache.add(event)
-        plain.append((clock.ms(), np.array(event, dtype=np.float64)))
-        del plain[: max(0, len(plain) - capacity)]
-    alive = [vector for stamp, vector in plain if clock.ms() - stamp < 1000]
-    query = np.array([1.0, 2.0, 3.0])
-    expected = max((_cosine(vector, query) for vector in alive), default=0.0)
-    plain[:] = [(stamp, vector) for stamp, vector in plain if clock.ms() - stamp < 1000]
-    return len(cache) == len(alive) and abs(cache.max_cosine_similarity(query) - expected) < 1e-6
-
-
-def _cosine(one, other):
-    largest = np.abs(one).max()
-    if largest == 0:
-        return 0.0
-    one = one / largest
-    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
 
 
 def _store(path, vectors):

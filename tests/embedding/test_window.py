@@ -30,11 +30,6 @@ def long_texts(draw):
     return text[draw(st.integers(0, 40)) :]
 
 
-@pytest.fixture(scope="session")
-def tokenizer(window):
-    return window._tokenizer
-
-
 @given(long_texts())
 @settings(deadline=None)
 def test_the_beginning_of_a_text_has_the_tokens_of_the_whole(window, tokenizer, text):
