@@ -243,7 +243,6 @@ _BLOCK_WHAT_MAY_HAVE_LEFT: Final = """
 """
 _MAGIC: Final = b"SQLite format 3\0"
 _AS_BYTES: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # Windows would convert line ends
-_kept_open: Final[list[int]] = []
 
 
 def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
@@ -257,23 +256,23 @@ def rescue(path: Path, *, registry: str, redactor: str) -> Rescue | None:
     path = path.resolve()
     try:
         with alone(path.with_name(f"{path.name}.rescue-lock"), waits=False) as ours:
-            damaged = ours and _is_damaged(path) and _is_ours(path)
-            return _rescue(path, (LOST_ON_ITS_WAY, registry, redactor)) if damaged else None
+            descriptor = _ours(path) if ours and _is_damaged(path) else None
+            if descriptor is None:
+                return None
+            return _rescue(path, descriptor, (LOST_ON_ITS_WAY, registry, redactor))
     except (OSError, sqlite3.Error) as error:
         raise in_words(path, error) from error
 
 
-def _is_ours(path: Path) -> bool:
-    """Check the application id in the header's bytes, which SQLite may be unable to read."""
+def _ours(path: Path) -> int | None:
+    """Open the file as bytes; None if its header, which SQLite may fail to read, is another's."""
     descriptor = os.open(path, _AS_BYTES)
     header = os.read(descriptor, 72)
     cut = len(header) < 72  # too short for an application id: nothing to lose
-    ours = header.startswith(_MAGIC) and (cut or header[68:] == APPLICATION_ID.to_bytes(4))
-    if ours:
-        _kept_open.append(descriptor)  # closing it would release SQLite's locks
-    else:
-        os.close(descriptor)
-    return ours
+    if header.startswith(_MAGIC) and (cut or header[68:] == APPLICATION_ID.to_bytes(4)):
+        return descriptor  # stays open: closing it would release SQLite's locks
+    os.close(descriptor)
+    return None
 
 
 def _is_damaged(path: Path) -> bool:
@@ -289,13 +288,13 @@ def _is_damaged(path: Path) -> bool:
     return bool(said != "ok")
 
 
-def _rescue(path: Path, blocked: tuple[str, str, str]) -> Rescue:
+def _rescue(path: Path, descriptor: int, blocked: tuple[str, str, str]) -> Rescue:
     aside = path.with_name(f"{path.name}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     fresh = path.with_name(f"{path.name}.rescued")
     _remove(fresh)
     try:
         with closing(_opened(path)) as old:
-            _set_aside(path, aside)
+            _set_aside(descriptor, path, aside)
             with closing(connect(fresh)) as new:
                 traces = _copied(old, new, blocked)
                 old.rollback()
@@ -308,9 +307,9 @@ def _rescue(path: Path, blocked: tuple[str, str, str]) -> Rescue:
     return Rescue(aside, traces)
 
 
-def _set_aside(path: Path, aside: Path) -> None:
+def _set_aside(descriptor: int, path: Path, aside: Path) -> None:
     """Copy the file and its WAL byte by byte, so that an expert can still examine them."""
-    sources = [(_kept_open[-1], aside)]
+    sources = [(descriptor, aside)]
     with suppress(FileNotFoundError):  # closing this one releases no locks of SQLite's
         sources.append((os.open(f"{path}-wal", _AS_BYTES), Path(f"{aside}-wal")))
     try:

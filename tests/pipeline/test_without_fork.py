@@ -45,10 +45,10 @@ COMMANDS = """
 """
 DAMAGED = """
     from pathlib import Path
-    from kp_middleware.storage._maintenance import rescue
+    from kp_middleware.storage import SqliteStore
     import os
-    path = Path(os.environ["KP_DB"])
-    print(rescue(path, registry="https://registry.example", redactor="test") is not None)
+    store = SqliteStore.at(Path(os.environ["KP_DB"]))
+    print(store.repair(destination="https://registry.example", redactor="test") is not None)
 """
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kp_middleware.instants import instant
-from kp_middleware.storage._sqlite_store import GateHistory
+from kp_middleware.storage import SqliteStore
 
 DAY_S = 24 * 3600
 COLUMNS = (
@@ -48,7 +48,7 @@ def put(connection):
 @pytest.fixture
 def history(connection):
     """Of a run that begins now, after all others."""
-    return GateHistory(connection, "code", 10**6)
+    return SqliteStore(connection).history(10**6, "code")
 
 
 def ranking(history, gate="top 10%", last=100):
@@ -93,7 +93,7 @@ def test_what_came_after_the_run_is_not_ranked(put, connection):
     own = put(0.5)
     put(0.9, credit=2.0)
 
-    found = ranking(GateHistory(connection, "code", own))
+    found = ranking(SqliteStore(connection).history(own, "code"))
 
     assert (len(found), found.credit) == (1, 1.0)
 
@@ -103,7 +103,7 @@ def test_a_run_that_is_ranked_late_goes_on_with_the_credit_of_those_after_it(put
     own = put(None, state="recorded", decision=None)
     put(0.9, credit=2.0)
 
-    assert ranking(GateHistory(connection, "code", own)).credit == 2.0
+    assert ranking(SqliteStore(connection).history(own, "code")).credit == 2.0
 
 
 def test_a_day_counts_what_may_leave_of_all_domains(put, history):

@@ -9,7 +9,6 @@ from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect
 from kp_middleware.storage import SqliteStore
-from kp_middleware.storage._overview import read_last_decisions
 
 DAY_S = 86_400
 BELOW = ReasonCode.BELOW_THRESHOLD
@@ -29,8 +28,8 @@ def decide(store):
 
 
 @pytest.fixture
-def words(connection):
-    return lambda: read_last_decisions(connection).in_words()
+def words(history):
+    return lambda: history.last_decisions().in_words()
 
 
 def test_where_none_of_100_cleared_the_remedy_is_told_with_what_the_best_reach(decide, words):
@@ -61,19 +60,19 @@ def test_where_gates_changed_the_last_is_not_said_to_have_decided_on_all(decide,
 
 
 @pytest.mark.parametrize(("at", "is_dry"), [(0, True), (1, False)])
-def test_the_last_100_runs_count_and_no_more(decide, connection, at, is_dry):
+def test_the_last_100_runs_count_and_no_more(decide, history, at, is_dry):
     decide(*[0.1] * at)
     decide(0.9, decision="forward")
     decide(*[0.1] * (100 - at))
 
-    assert read_last_decisions(connection).is_dry == is_dry
+    assert history.last_decisions().is_dry == is_dry
 
 
-def test_runs_without_a_score_are_passed_over(decide, store, connection):
+def test_runs_without_a_score_are_passed_over(decide, store, history):
     decide(*[0.1] * 100)
     store.record(run())
 
-    assert read_last_decisions(connection).is_dry
+    assert history.last_decisions().is_dry
 
 
 def test_domains_of_ten_runs_or_more_are_told_apart(decide, words):

@@ -10,9 +10,9 @@ from kp_middleware.errors import (
     RegistryRejectedError,
     RegistryUnavailableError,
 )
+from kp_middleware.instants import instant
 from kp_middleware.outbox_items import Receipt, idempotency_key
 from kp_middleware.storage import History, OutboxTable
-from kp_middleware.storage._outbox import instant
 
 REGISTRY = "https://registry.example"
 UNREACHABLE = RegistryUnavailableError("no route")

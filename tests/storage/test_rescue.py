@@ -21,7 +21,6 @@ from kp_middleware.storage import (
     Pruning,
     SqliteStore,
 )
-from kp_middleware.storage._maintenance import rescue as rescue_for
 
 PAGE = 4096
 TABLES = ("traces", "documents", "steps", "vectors")
@@ -41,7 +40,7 @@ def full(db):
 
 
 def rescue(path):
-    return rescue_for(path, registry="https://registry.example", redactor="r 1")
+    return SqliteStore.at(path).repair(destination="https://registry.example", redactor="r 1")
 
 
 def lose_the_first(connection):

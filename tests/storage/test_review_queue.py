@@ -1,46 +1,79 @@
 """Which runs a person is asked about, and the way of a run in few lines."""
 
-from hypothesis import given
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from stored_runs import kept, run, scored, tool_step, verdict
 
-from kp_middleware.storage import StepRecord
-from kp_middleware.storage._review import Unsure, asked_first, way_of
+from kp_middleware import Step, Tool
+from kp_middleware.core.evaluation import Evaluation
+from kp_middleware.database import connect
+from kp_middleware.storage import History, SqliteStore
 
-SURENESS = st.floats(0, 0.5)
-CANDIDATES = st.lists(st.tuples(st.booleans(), SURENESS), max_size=30).map(
-    lambda rows: [Unsure(seq, *row) for seq, row in enumerate(rows)]
-)
-TEXTS = st.none() | st.text(max_size=300)
-TYPES = st.sampled_from(["thought", "tool_call", "observation", "error_recovery"])
-STEPS = st.lists(
-    st.builds(
-        StepRecord,
-        number=st.just(0),
-        type=TYPES,
-        tool=st.none() | st.sampled_from(["read", "write"]),
-        content=TEXTS,
-        output_summary=TEXTS,
-        input=st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=90), max_size=3),
-    ),
-    max_size=40,
-)
+CANDIDATES = st.lists(st.tuples(st.booleans(), st.floats(0, 0.5)), max_size=30)
+LIMITS = st.integers(1, 40)
+TEXTS = st.text(max_size=300)
+KINDS = st.sampled_from(["thought", "tool_call", "observation", "error_recovery"])
+STEPS = st.fixed_dictionaries(
+    {"step_id": st.just(0), "type": KINDS},
+    optional={
+        "content": TEXTS,
+        "output_summary": TEXTS,
+        "tool": st.builds(Tool, name=st.sampled_from(["read", "write"])),
+        "input": st.dictionaries(st.text(max_size=5), st.text(max_size=90), max_size=3),
+    },
+).map(lambda fields: Step(**fields))
 
 
-@given(CANDIDATES, st.integers(1, 40))
-def test_as_many_as_there_are_those_that_leave_first_then_by_doubt(candidates, limit):
-    asked = asked_first(candidates, limit)
-
-    assert len(asked) == len(set(asked)) == min(limit, len(candidates))
-    going = [one for one in asked if one.is_forwarded]
-    assert asked[: len(going)] == going == sorted(going)
-    rest = asked[len(going) :]
-    assert rest == sorted(rest, key=lambda one: (one.sureness, one.seq))
+@pytest.fixture(scope="module")
+def file():
+    """One for all examples, each of which begins with an empty one."""
+    with TemporaryDirectory() as folder, closing(connect(Path(folder) / "kp.db")) as connection:
+        yield connection
 
 
-@given(CANDIDATES, st.integers(1, 40))
-def test_half_of_a_list_is_for_others_where_there_are_enough(candidates, limit):
-    going = sum(one.is_forwarded for one in candidates)
-    others = sum(not one.is_forwarded for one in asked_first(candidates, limit))
+@pytest.fixture(scope="module")
+def asked(file):
+    """Stores runs that would leave or not, this sure; returns those that are asked about."""
+
+    def stored(candidates, limit):
+        file.execute("DELETE FROM traces")
+        sureness = {}
+        for number, (leaves, sure) in enumerate(candidates):
+            decision = "forward" if leaves else "withhold"
+            named = {"id": f"kp:trace:{number}", "success_source": "assumed"}
+            seq = kept(SqliteStore(file), score=0.5, decision=decision, **named)
+            file.execute("UPDATE traces SET p_success = ? WHERE seq = ?", (0.5 + sure, seq))
+            sureness[named["id"]] = sure
+        items = History(file).to_review(limit=limit)
+        return [
+            (item.is_forwarded, sureness[item.trace_id], int(item.trace_id[9:])) for item in items
+        ]
+
+    return stored
+
+
+@settings(max_examples=30)
+@given(CANDIDATES, LIMITS)
+def test_as_many_as_there_are_those_that_leave_first_then_by_doubt(asked, candidates, limit):
+    found = asked(candidates, limit)
+
+    assert len(found) == len(set(found)) == min(limit, len(candidates))
+    going = [one for one in found if one[0]]
+    assert found[: len(going)] == going == sorted(going, key=lambda one: -one[2])
+    doubts = [(0.5 + sure) - 0.5 for _, sure, _ in found[len(going) :]]
+    assert doubts == sorted(doubts)
+
+
+@settings(max_examples=30)
+@given(CANDIDATES, LIMITS)
+def test_half_of_a_list_is_for_others_where_there_are_enough(asked, candidates, limit):
+    going = sum(leaves for leaves, _ in candidates)
+    others = sum(not leaves for leaves, *_ in asked(candidates, limit))
 
     if going >= limit:
         assert others == min(len(candidates) - going, limit // 2)
@@ -48,20 +81,48 @@ def test_half_of_a_list_is_for_others_where_there_are_enough(candidates, limit):
         assert others == min(len(candidates) - going, limit - going)
 
 
-@given(STEPS)
-def test_a_way_has_ten_lines_of_160_characters_at_the_most(steps):
-    way = way_of(steps)
+@pytest.fixture(scope="module")
+def way(file):
+    """Stores a run of these steps; returns its way."""
 
-    assert len(way) <= min(10, len(steps))
-    assert all(len(line) <= 160 and "\n" not in line for line in way)
+    def stored(*steps):
+        file.execute("DELETE FROM traces")
+        store = SqliteStore(file)
+        seq = store.record(run("do it", *steps, success_source="assumed"))
+        store.save_evaluation(seq, Evaluation(scored(), verdict()), took_ms=1)
+        (item,) = History(file).to_review(limit=1)
+        return item.way
+
+    return stored
 
 
-def test_a_result_stands_beside_its_call():
-    steps = [
-        StepRecord(number=0, type="tool_call", tool="read", input={"name": "a.py"}),
-        StepRecord(number=1, type="observation", tool="read", output_summary="1\n2"),
-        StepRecord(number=2, type="error_recovery", tool="write", output_summary="full"),
-        StepRecord(number=3, type="thought", content="Then not."),
-    ]
+@settings(max_examples=50)
+@given(st.lists(STEPS, min_size=1, max_size=40))
+def test_a_way_has_ten_lines_of_160_characters_at_the_most(way, steps):
+    told = way(*steps)
 
-    assert way_of(steps) == ('read(name="a.py") → 1 2', "! write: full", "Then not.")
+    assert len(told) <= min(10, len(steps))
+    assert all(len(line) <= 160 and "\n" not in line for line in told)
+
+
+def test_a_result_stands_beside_its_call(way):
+    told = way(
+        tool_step("tool_call", "read", input={"name": "a.py"}),
+        tool_step("observation", "read", output_summary="1\n2"),
+        tool_step("error_recovery", "write", output_summary="full"),
+        Step(step_id=0, type="thought", content="Then not."),
+    )
+
+    assert told == ('read(name="a.py") → 1 2', "! write: full", "Then not.")
+
+
+def test_of_a_long_way_the_beginning_is_told_and_more_of_the_end(way):
+    steps = [Step(step_id=0, type="thought", content=f"thought {at}") for at in range(20)]
+
+    told = way(*steps)
+
+    assert told == (
+        *(f"thought {at}" for at in range(4)),
+        "… 11 more …",
+        *(f"thought {at}" for at in range(15, 20)),
+    )
