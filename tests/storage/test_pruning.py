@@ -182,11 +182,13 @@ def test_others_may_write_between_two_batches(pruning, keep_of, db):
     assert sum(batches) > 0
 
 
-def test_a_file_that_is_locked_is_an_error_and_nothing_is_half_gone(pruning, keep_of, db, seqs):
+def test_a_file_that_is_locked_is_an_error_and_nothing_is_half_gone(
+    pruning, connection, keep_of, db, seqs
+):
     keep_of(OLD)
     with closing(connect(db)) as other:
         other.execute("BEGIN IMMEDIATE")
-        pruning._connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA busy_timeout = 0")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             next(pruning.batches(pruning.doomed(keep=0)))
 

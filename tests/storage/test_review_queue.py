@@ -16,7 +16,7 @@ from kp_middleware.storage import History, SqliteStore
 
 CANDIDATES = st.lists(st.tuples(st.booleans(), st.floats(0, 0.5)), max_size=30)
 LIMITS = st.integers(1, 40)
-TEXTS = st.text(max_size=300)
+TEXTS = st.text(max_size=9).map(lambda text: 30 * text)
 KINDS = st.sampled_from(["thought", "tool_call", "observation", "error_recovery"])
 STEPS = st.fixed_dictionaries(
     {"step_id": st.just(0), "type": KINDS},
