@@ -5,23 +5,17 @@ Field by field as the protocol's schema has it: strict types, unknown keys dropp
 """
 
 import math
+import operator
 import os
 import re
 import time
 import uuid
 from collections.abc import Iterable
 from datetime import date
+from functools import partial
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from kp_middleware.core.endings import default_confidence
 from kp_middleware.core.formula import Shape
@@ -99,7 +93,7 @@ _Context: TypeAlias = Annotated[
     Literal["https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1"],
     AfterValidator(lambda _: CONTEXT),
 ]
-_Absent = BeforeValidator(_not_null)
+_Absent = Field(exclude_if=partial(operator.is_, None)), BeforeValidator(_not_null)
 
 
 def _at_least_one(steps: "tuple[Step, ...]") -> "tuple[Step, ...]":
@@ -124,17 +118,12 @@ class Part(BaseModel):
         serialize_by_alias=True,
     )
 
-    @model_serializer(mode="wrap")
-    def _without_null(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if value is not None}
-
 
 class Tool(Part):
     """The tool of a step."""
 
     name: Text
-    mcp_server: Annotated[Text | None, _Absent] = None
+    mcp_server: Annotated[Text | None, *_Absent] = None
 
 
 class Step(Part):
@@ -142,11 +131,11 @@ class Step(Part):
 
     step_id: Annotated[int, Field(ge=0), BeforeValidator(_whole)]
     type: StepType
-    content: Annotated[Text | None, _Absent] = None
-    tool: Annotated[Tool | None, _Absent] = None
-    input: Annotated[_JsonObject | None, _Absent] = None
-    output_summary: Annotated[Text | None, _Absent] = None
-    latency_ms: Annotated[float | None, Field(ge=0), _Absent] = None
+    content: Annotated[Text | None, *_Absent] = None
+    tool: Annotated[Tool | None, *_Absent] = None
+    input: Annotated[_JsonObject | None, *_Absent] = None
+    output_summary: Annotated[Text | None, *_Absent] = None
+    latency_ms: Annotated[float | None, Field(ge=0), *_Absent] = None
 
 
 class Metadata(Part):
@@ -157,22 +146,22 @@ class Metadata(Part):
     """
 
     created_at: _Instant
-    agent_id: Annotated[Text | None, _Absent] = None
-    framework: Annotated[Text | None, _Absent] = None
+    agent_id: Annotated[Text | None, *_Absent] = None
+    framework: Annotated[Text | None, *_Absent] = None
     task_domain: NonEmpty
     success: bool
-    success_source: Annotated[Literal["assumed"] | None, _Absent] = None
+    success_source: Annotated[Literal["assumed"] | None, *_Absent] = None
     quality_score: Unit
     visibility: Visibility
     privacy_level: PrivacyLevel
-    validated_by: Annotated[tuple[Text, ...] | None, _FromAny, _Absent] = None
+    validated_by: Annotated[tuple[Text, ...] | None, _FromAny, *_Absent] = None
 
 
 class Task(Part):
     """The task: the question or instruction that the run was given."""
 
     objective: NonEmpty
-    input_schema: Annotated[_JsonObject | None, _Absent] = None
+    input_schema: Annotated[_JsonObject | None, *_Absent] = None
 
 
 class Outcome(Part):
@@ -215,12 +204,12 @@ class ReasoningTrace(Part):
     context: Annotated[_Context, Field(alias="@context")]
     kind: Annotated[Literal["ReasoningTrace"], Field(alias="@type")]
     id: Annotated[Text, Field(pattern=r"\Akp:trace:")]
-    source_skill: Annotated[Text | None, _Absent] = None
+    source_skill: Annotated[Text | None, *_Absent] = None
     metadata: Metadata
     task: Task
     steps: Annotated[tuple[Step, ...], _FromAny, AfterValidator(_at_least_one)]
     outcome: Outcome
-    knowledge_graph_delta: Annotated[KnowledgeGraphDelta | None, _Absent] = None
+    knowledge_graph_delta: Annotated[KnowledgeGraphDelta | None, *_Absent] = None
 
     @classmethod
     def of(

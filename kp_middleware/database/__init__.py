@@ -1,5 +1,6 @@
 """The SQLite file: connections, permissions and schema."""
 
+from kp_middleware.database._database import Database, Identity, no_fork
 from kp_middleware.database._file import (
     APPLICATION_ID,
     PASSING_TROUBLE,
@@ -35,6 +36,8 @@ __all__ = [
     "SCHEMA",
     "TROUBLE",
     "Connection",
+    "Database",
+    "Identity",
     "Queries",
     "StoredVectors",
     "VectorTable",
@@ -45,6 +48,7 @@ __all__ = [
     "in_words",
     "is_damage",
     "make_private",
+    "no_fork",
     "open_to_all",
     "open_to_write",
     "record",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from kp_middleware.database._file import Connection, Cursor, transaction
+from kp_middleware.database._file import Connection, transaction
 
 T = TypeVar("T")
 Values: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
@@ -35,9 +35,7 @@ class Queries:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-
-    def _run(self, sql: str, values: Values = ()) -> Cursor:
-        return self._connection.execute(sql, values)
+        self._run = connection.execute
 
     def _add(self, table: str, **row: Any) -> int:
         """Insert a row, and return its ``rowid``."""

@@ -4,13 +4,14 @@ from kp_middleware.database import (
     PASSING_TROUBLE,
     SCHEMA,
     TROUBLE,
+    Database,
     bring_up_to_date,
     in_words,
     is_damage,
+    no_fork,
     open_to_all,
     schema_of,
 )
-from kp_middleware.storage._database import Database, no_fork
 from kp_middleware.storage._estimates import (
     EstimateTable,
     Kind,

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.gates import DAY_S
 from kp_middleware.core.share import Ranking
-from kp_middleware.database import Connection, Queries, VectorTable, open_to_all, transaction
+from kp_middleware.database import (
+    Connection,
+    Database,
+    Identity,
+    Queries,
+    VectorTable,
+    open_to_all,
+    transaction,
+)
 from kp_middleware.instants import epoch_s, instant
 from kp_middleware.outbox_items import OutboxItem
-from kp_middleware.storage._database import Database, Identity
 from kp_middleware.storage._estimates import EstimateTable
 from kp_middleware.storage._export_cursor import ExportCandidate, ExportCursor
 from kp_middleware.storage._history import History

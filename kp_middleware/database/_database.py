@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
-from kp_middleware.database import connect
+from kp_middleware.database._file import connect
 from kp_middleware.forks import at_fork
 
 logger = logging.getLogger("kp_middleware")
@@ -178,6 +178,7 @@ class Database:
         self._read_only = read_only
         self._pid = os.getpid()
         self._users = 0
+        self._thread = 0
         _forks.add(self)
 
     def open(self) -> None:
@@ -188,9 +189,8 @@ class Database:
         while True:
             with self as connection:
                 rows = Rows(connection.execute(sql, parameters))
-                if self.in_transaction or not connection.in_transaction:
-                    return rows
-                if self.file == self._on_disk():
+                has_begun = connection.in_transaction and not self.in_transaction
+                if not has_begun or self.file == self._on_disk():
                     return rows
                 connection.rollback()  # the file was moved while we waited for the lock
 
@@ -238,9 +238,8 @@ class Database:
     def __exit__(self, *_: object) -> None:
         if self._pid != os.getpid():
             return
-        before = self.in_transaction
         self.in_transaction = self.connection is not None and self.connection.in_transaction
-        for _hold in range(1 + before - self.in_transaction):  # what began here holds the locks
+        if self._users and not self.in_transaction:  # a transaction holds the locks to its end
             self._users -= 1
             self.lock.release()
             _forks.lock.__exit__()
@@ -248,6 +247,8 @@ class Database:
     def _hold(self) -> None:
         if self._pid != os.getpid():
             raise sqlite3.OperationalError(_IN_A_CHILD)
+        if self.in_transaction and self._thread == threading.get_ident():
+            return  # it holds the locks
         try:
             _forks.lock.__enter__()
         except TimeoutError as error:
@@ -256,6 +257,7 @@ class Database:
             _forks.lock.__exit__()
             raise sqlite3.OperationalError(_TAKEN)
         self._users += 1
+        self._thread = threading.get_ident()
 
     def _opened(self) -> sqlite3.Connection:
         found = self._on_disk()
