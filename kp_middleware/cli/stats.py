@@ -306,7 +306,7 @@ def report(db: Path, *, out: Path, since: str | None, raw: bool, force: bool, op
     kp-middleware report --since 7d --open
     kp-middleware report november.html --since 2026-11-01
     """
-    from kp_middleware.web.report import Cleaning, cleaning_by, make_report
+    from kp_middleware.web.pages import Cleaning, cleaning_by, make_report
 
     settings = read_settings(db)
     cleaning = Cleaning(lambda value: value) if raw else cleaning_by(settings)
