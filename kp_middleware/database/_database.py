@@ -22,6 +22,7 @@ Identity: TypeAlias = tuple[int, int]
 _FORK_WAITS_S: Final = 3.0  # the first step imports a lot; a child could deadlock on it
 _USE_WAITS_S: Final = 5.0  # as for another process that has locked the file
 _IN_A_CHILD: Final = "this process was forked while its parent used the file"
+_ANOTHER_FILE: Final = "%s is another file than before: what follows is in it"
 _TAKEN: Final = "another thread uses the file, or forks this process"
 
 
@@ -93,12 +94,9 @@ class _Forks:
 
     def __init__(self) -> None:
         self.lock = ForkLock()
-        self._files: WeakValueDictionary[int, Database] = WeakValueDictionary()
+        self.files: WeakValueDictionary[int, Database] = WeakValueDictionary()
         self._shut = threading.local()
         self._left_to_the_parent: list[sqlite3.Connection] = []
-
-    def add(self, file: "Database") -> None:
-        self._files[id(file)] = file
 
     def before(self) -> None:
         """Close all files that are not in use, and let no thread use them."""
@@ -116,11 +114,11 @@ class _Forks:
         still_open = (file.connection for file in self._all())
         self._left_to_the_parent += [one for one in still_open if one is not None]
         self.lock = ForkLock()
-        self._files = WeakValueDictionary()
+        self.files = WeakValueDictionary()
 
     def _all(self) -> "list[Database]":
         """Return the files as a list, because other threads may add some meanwhile."""
-        found = (reference() for reference in self._files.valuerefs())
+        found = (reference() for reference in self.files.valuerefs())
         return [file for file in found if file is not None]
 
 
@@ -179,7 +177,7 @@ class Database:
         self._pid = os.getpid()
         self._users = 0
         self._thread = 0
-        _forks.add(self)
+        _forks.files[id(self)] = self
 
     def open(self) -> None:
         with self:
@@ -228,12 +226,17 @@ class Database:
         """Return the open connection, for this thread alone."""
         self._hold()
         try:
-            if not self.in_transaction and self.file != self._on_disk():
+            found = self.file if self.in_transaction else self._on_disk()
+            if self.connection is None or self.file != found:
                 self._put_down()  # SQLite does not touch the WAL of the new file
-            return self.connection or self._opened()
+                self.connection = connect(self._path, read_only=self._read_only)
+                before, self.file = self.file, found or self._on_disk()
+                if before not in {None, self.file}:
+                    logger.warning(_ANOTHER_FILE, self._path)
         except BaseException:
             self.__exit__()
             raise
+        return self.connection
 
     def __exit__(self, *_: object) -> None:
         if self._pid != os.getpid():
@@ -258,14 +261,6 @@ class Database:
             raise sqlite3.OperationalError(_TAKEN)
         self._users += 1
         self._thread = threading.get_ident()
-
-    def _opened(self) -> sqlite3.Connection:
-        found = self._on_disk()
-        self.connection = connect(self._path, read_only=self._read_only)
-        before, self.file = self.file, found or self._on_disk()
-        if before not in {None, self.file}:
-            logger.warning("%s is another file than before: what follows is in it", self._path)
-        return self.connection
 
     def _put_down(self) -> None:
         connection, self.connection = self.connection, None

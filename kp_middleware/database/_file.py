@@ -129,7 +129,8 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 def open_to_write(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
     """Open the file for writing; create it and its folder if necessary."""
-    _make_folder(path.parent)
+    for folder in reversed([one for one in path.parents if not one.exists()]):
+        folder.mkdir(mode=0o700, exist_ok=True)
     make_private(path)
     return open_uri(f"{path.resolve().as_uri()}?mode=rw", busy_s=busy_s)
 
@@ -160,12 +161,6 @@ def open_to_all(path: Path) -> str | None:
         return None
     remedy = f"chmod 600 {quote(str(path))}*"
     return f"every user of this machine may open {path} (mode {mode:04o}): {remedy}"
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.exists():
-        _make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def open_uri(uri: str, *, busy_s: float = BUSY_S) -> sqlite3.Connection:

@@ -56,12 +56,13 @@ class Queries:
 
     def _row(self, sql: str, values: Values = ()) -> Any:
         """Return the first row; None if there is none."""
-        return self._connection.execute(sql, values).fetchone()
+        return next(iter(self._run(sql, values)), None)
 
     def _value(self, sql: str, values: Values = ()) -> Any:
         """Return the first value of the first row; None if there is none."""
-        row = self._connection.execute(sql, values).fetchone()
-        return None if row is None else row[0]
+        for row in self._run(sql, values):
+            return row[0]
+        return None
 
     def _column(self, sql: str, values: Values = ()) -> list[Any]:
         """Return the first value of each row."""
