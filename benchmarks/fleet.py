@@ -187,7 +187,7 @@ def _start(url: str) -> Iterator[Row]:
         pulled = log.pull(place)
         if pulled.place == place:
             break
-        place, known = pulled.place, known + len(pulled.vectors)
+        place, known = pulled.place, known + len(pulled.rows)
     took_s = time.perf_counter() - began_s
     link.close()
     yield Row(
@@ -236,7 +236,7 @@ def fleet(site: Site) -> Iterator[Row]:
 
 def million(site: Site) -> Iterator[Row]:
     """The two questions of a gate, in a log of a million."""
-    from kp_middleware.sharing._locked_log import _DAY, _RANKED
+    from kp_middleware.sharing._log import _DAY, _RANKED
 
     url = site.database()
     with psycopg.connect(url, autocommit=True) as connection:
@@ -249,7 +249,7 @@ def million(site: Site) -> Iterator[Row]:
             " FROM generate_series(1, 1000000) n"
         )
         connection.execute("VACUUM ANALYZE kp.log")
-        ranked = _fastest_ms(connection, _RANKED, ("top 10%", "d3", 500))
+        ranked = _fastest_ms(connection, _RANKED, {"gate": "top 10%", "domain": "d3", "last": 500})
         day = _fastest_ms(connection, _DAY, None)
     yield Row("rank among the last 500 of a domain, in a million", "", f"{ranked:.1f} ms", "1 ms")
     yield Row("the day's count, in a million (864 forwarded)", "", f"{day:.1f} ms", "1 ms")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from kp_middleware.sharing import (
     cancel_items,
     item_states,
     load,
+    pages,
     pull_runs,
 )
 from kp_middleware.storage import SharedRuns, SqliteStore
@@ -37,19 +39,16 @@ def copy_log(link: Link, db: Path, reach: Callable[[int, int], None]) -> int:
     if not runs.is_copy():
         raise DatabaseError(db, "has runs of its own", "name another file for the copy with --db")
     copied = 0
-    place, before = runs.place(), None
-    while place is None or place != before:
-        before = place
-        try:
-            found, gone, place, head = pull_runs(link, place)
-        except LogChangedError:
-            problem = "is a copy of a log that has changed since, by a restore or a failover"
-            raise DatabaseError(db, problem, "remove it and pull again") from None
-        with store.transaction():
-            copied += sum(_copy(store, runs, one) for one in found)
-            runs.forget(gone)
-            runs.pulled((), place)
-        reach(place.seq, head)
+    try:
+        for page in pages(partial(pull_runs, link), runs.place()):
+            with store.transaction():
+                copied += sum(_copy(store, runs, one) for one in page.rows)
+                runs.forget(page.gone)
+                runs.pulled((), page.place)
+            reach(page.place.seq, page.head)
+    except LogChangedError:
+        problem = "is a copy of a log that has changed since, by a restore or a failover"
+        raise DatabaseError(db, problem, "remove it and pull again") from None
     _refresh(link, runs)
     store.close()
     return copied

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
+from itertools import accumulate, groupby
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from kp_middleware.core.endings import Ending
 from kp_middleware.core.evaluation import Evaluation, Run, Terms, evaluate
 from kp_middleware.core.formula import Nearest, Shape
-from kp_middleware.core.gates import DailyLimit, Gate, GateHistory, Reason, ReasonCode, gate_of
+from kp_middleware.core.gates import DailyLimit, Gate, Reason, ReasonCode, gate_of
 from kp_middleware.embedding import Scorer
 from kp_middleware.errors import RedactionError, SharedLogError
 from kp_middleware.export import OwnExporter, Registry
@@ -38,6 +39,7 @@ from kp_middleware.sharing import (
     SharedItem,
     SharedRun,
     beat,
+    pages,
 )
 from kp_middleware.storage import TROUBLE, Asking, SharedRuns, SqliteStore, no_fork
 from kp_middleware.traces import ReasoningTrace
@@ -65,7 +67,7 @@ class Candidate(NamedTuple):
     ending: Ending
     body: bytes | None
     redactions: str
-    why_not: str
+    why_not: str | None
     facts: str
     delivery: str | None
     run: Run
@@ -151,17 +153,14 @@ class Exchange:
         self._beat_at_s = time.monotonic() + _EVERY_S
 
     def _pull(self) -> None:
-        place, before = self._runs.place(), None
         if (ours := self._runs.newest()) is not None:
             self._log.check(ours)
-        while place != before or before is None:
-            before = place
-            pulled = self._log.pull(place)
-            place = pulled.place
-            if place != before:
-                self._runs.pulled(pulled.vectors, place)
-            if pulled.gone:
-                self._runs.forget(pulled.gone)
+        before = self._runs.place()
+        for page in pages(self._log.pull, before):
+            if page.place != before:
+                self._runs.pulled(page.rows, page.place)
+            if page.gone:
+                self._runs.forget(page.gone)
         self._pull_at_s = time.monotonic() + _EVERY_S
 
     def _begin_anew(self) -> None:
@@ -173,24 +172,15 @@ class Exchange:
         self._runs.begin_anew(there, self._log.check(Place()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
-        batch: list[tuple[int, SharedRun]] = []
-        size = 0
-        for seq, run in self._runs.runs(seqs, self._pod):
-            row = self._row(run)
-            size += len(row.body or "") + len(row.vector or b"")
-            if size > _MOST_BYTES and batch:
-                self._ship_some(batch)
-                batch, size = [], 0
-            batch.append((seq, row))
-        self._ship_some(batch)
+        rows = [(seq, self._row(run)) for seq, run in self._runs.runs(seqs, self._pod)]
+        sizes = accumulate(len(row.body or "") + len(row.vector or b"") for _, row in rows)
+        for _, part in groupby(zip(sizes, rows, strict=True), lambda one: one[0] // _MOST_BYTES):
+            for (seq, _), error in _refused([row for _, row in part], self._append):
+                logger.warning("trace %d is not shared: %s", seq, error)
+                self._runs.mark(seq, stays=True)
 
-    def _ship_some(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
-        def ship(some: Sequence[tuple[int, SharedRun]]) -> None:
-            self._runs.shipped(self._log.ship([row for _, row in some]))
-
-        for (seq, _), error in _refused(rows, ship):
-            logger.warning("trace %d is not shared: %s", seq, error)
-            self._runs.mark(seq, stays=True)
+    def _append(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
+        self._runs.shipped(self._log.ship([row for _, row in rows]))
 
     def _row(self, run: SharedRun) -> SharedRun:
         """Return a run with its document as it is shared."""
@@ -220,16 +210,16 @@ class Exchange:
                 self._dispatch.sync(seq)
 
     def _is_revised(self, seq: int, row: SharedRun) -> bool:
+        """Tell the log of one; True also where the server refuses that for good."""
+        gate = self._gate
+        has_room = gate.has_room if isinstance(gate, DailyLimit) else lambda _: True
         try:
-            return self._log.revise(row, self._has_room)
+            return self._log.revise(row, has_room)
         except SharedLogError as error:
             if (error.sqlstate or "")[:2] not in _REFUSED:
                 raise
             logger.warning("what was told of trace %d is not shared: %s", seq, error)
             return True
-
-    def _has_room(self, history: GateHistory) -> bool:
-        return not isinstance(self._gate, DailyLimit) or self._gate.has_room(history)
 
     def _decide(self, asking: Sequence[Asking]) -> None:
         found = [*filter(None, map(self._candidate, asking))]
@@ -287,7 +277,9 @@ class Exchange:
         redacted = self._redacted(trace, 0.0)
         return Candidate(asking, trace, ending, *redacted, facts, delivery, run)
 
-    def _redacted(self, trace: ReasoningTrace, score: float) -> tuple[bytes | None, str, str]:
+    def _redacted(
+        self, trace: ReasoningTrace, score: float
+    ) -> tuple[bytes | None, str, str | None]:
         """Return what would leave, the counts of its placeholders, and why nothing would."""
         try:
             body, redactions = prepare_payload(
@@ -295,7 +287,7 @@ class Exchange:
             )
         except RedactionError as error:
             return None, "{}", str(error)
-        return body, json.dumps(dict(redactions)), ""
+        return body, json.dumps(dict(redactions)), None
 
     def _shared_document(
         self, document: str | None, body: bytes | None
@@ -311,35 +303,19 @@ class Exchange:
 
     def _logged(self, candidate: Candidate, evaluation: Evaluation) -> SharedRun:
         """Return a run that was decided on as a row of the log."""
-        score, verdict = evaluation
-        metadata, near = candidate.trace.metadata, score.nearest
-        body = candidate.body and _with_score(candidate.body, score.value)
-        document, redactor = self._shared_document(candidate.trace.model_dump_json(), body)
-        return SharedRun(
-            id=candidate.trace.id,
+        trace = candidate.trace
+        body = candidate.body and _with_score(candidate.body, evaluation.score.value)
+        document, redactor = self._shared_document(trace.model_dump_json(), body)
+        return SharedRun.of(
+            evaluation,
+            id=trace.id,
             pod=self._pod,
-            domain=metadata.task_domain,
-            started_at=metadata.created_at,
-            success=metadata.success,
+            domain=trace.metadata.task_domain,
+            started_at=trace.metadata.created_at,
+            success=trace.metadata.success,
             success_source=candidate.ending.success_source,
-            confidence=candidate.trace.outcome.confidence,
-            signals=tuple(score.signals),
-            weights=tuple(score.weights),
-            rules=json.dumps([one._asdict() for one in score.adjustments]),
-            score=score.value,
-            threshold=verdict.threshold,
-            gate=verdict.gate,
-            decision=verdict.decision,
-            reason_code=verdict.reason.code,
-            reason_args=json.dumps(dict(verdict.reason.args), ensure_ascii=False),
-            rank_key=verdict.key,
-            bar=verdict.bar,
-            credit=verdict.credit,
-            chosen=verdict.chosen,
+            confidence=trace.outcome.confidence,
             scorer=f"kp-middleware {_VERSION}",
-            embedder=score.embedder,
-            nearest=near and near.id,
-            nearest_similarity=near and near.similarity,
             vector=candidate.asking.vector,
             facts=candidate.facts,
             body=document,
@@ -357,7 +333,7 @@ class Exchange:
 
     def _judged(self, one: Candidate, known: Known, decided: dict[str, Evaluation]) -> Decided:
         domain = one.trace.metadata.task_domain
-        run = replace(one.run, nearest=nearest(one.run.nearest, one.asking, known.newer))
+        run = replace(one.run, nearest=_nearest(one.run.nearest, one.asking, known.newer))
         terms = Terms(self._weights(domain), self._gate, self._warn)
         evaluation = evaluate(run, known.history(domain), terms)
         leaves = evaluation.verdict.decision == "forward"
@@ -380,17 +356,18 @@ class Exchange:
                 seq, evaluation, took_ms=one.asking.took_ms, p_success=one.run.p_success
             )
             self._runs.shipped({one.trace.id: place})
-            if verdict.decision == "forward" and "delivery" not in verdict.reason.args:
-                self._queue(one, evaluation.score.value)
-
-    def _queue(self, one: Candidate, score: float) -> None:
-        seq, redactor, item = one.asking.seq, self._policy.redactor, self._item(one, score)
-        if item is None:
-            self._outbox.add(seq, None, redactor=redactor, redactions={}, reason=one.why_not)
-            return
-        self._outbox.add(seq, item.body, redactor=redactor, redactions={})
-        if self._items is not None:
-            self._runs.handed_over([(seq, item)])
+            if verdict.decision != "forward" or "delivery" in verdict.reason.args:
+                return
+            item = self._item(one, evaluation.score.value)
+            self._outbox.add(
+                seq,
+                item and item.body,
+                redactor=self._policy.redactor,
+                redactions={},
+                reason=one.why_not,
+            )
+            if item is not None and self._items is not None:
+                self._runs.handed_over([(seq, item)])
 
     def _hand_over(self) -> None:
         """Note what became of what the hosts send, and hand over what was queued here."""
@@ -428,7 +405,7 @@ def _refused(
         yield from _refused(some[middle:], work)
 
 
-def nearest(here: Nearest | None, asking: Asking, newer: Sequence[LoggedVector]) -> Nearest | None:
+def _nearest(here: Nearest | None, asking: Asking, newer: Sequence[LoggedVector]) -> Nearest | None:
     """Return the nearest run of those known here and those that other hosts have appended since."""
     if asking.vector is None:
         return here

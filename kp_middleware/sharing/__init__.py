@@ -1,7 +1,7 @@
 """The log that several hosts share, in PostgreSQL."""
 
-from kp_middleware.sharing._link import Link, load, migrate, script, shown
-from kp_middleware.sharing._log import Known, PostgresLog, SharedLog, delete, pull_runs
+from kp_middleware.sharing._link import Link, load, shown
+from kp_middleware.sharing._log import Known, PostgresLog, SharedLog, pages, pull_runs
 from kp_middleware.sharing._records import (
     Decided,
     ItemState,
@@ -12,14 +12,6 @@ from kp_middleware.sharing._records import (
     SharedItem,
     SharedRun,
 )
-from kp_middleware.sharing._report import (
-    Examination,
-    FleetStatus,
-    Pod,
-    beat,
-    examine,
-    read_status,
-)
 from kp_middleware.sharing._sending import (
     PaceOfAll,
     SharedOutbox,
@@ -27,11 +19,20 @@ from kp_middleware.sharing._sending import (
     item_states,
     lift_stops_of_all,
 )
+from kp_middleware.sharing._upkeep import (
+    Examination,
+    Pod,
+    beat,
+    delete,
+    examine,
+    migrate,
+    script,
+    status,
+)
 
 __all__ = [
     "Decided",
     "Examination",
-    "FleetStatus",
     "ItemState",
     "Known",
     "Link",
@@ -54,8 +55,9 @@ __all__ = [
     "lift_stops_of_all",
     "load",
     "migrate",
+    "pages",
     "pull_runs",
-    "read_status",
     "script",
     "shown",
+    "status",
 ]

@@ -5,11 +5,10 @@ import re
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kp_middleware.errors import MissingExtraError, SharedLogError
 from kp_middleware.forks import at_fork
@@ -21,10 +20,22 @@ Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 Cursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
 
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+Values: TypeAlias = Sequence[object] | Mapping[str, object]
+
 SCHEMA: Final = 1
 """The version of the schema ``kp`` that this release writes."""
 
-_T = TypeVar("_T")
+LOCK: Final = "SELECT head FROM kp.heads WHERE stream = 'main' FOR UPDATE"
+"""The one lock of the log: who holds it decides, and appends."""
+
+LIMITS: Final = """
+    SELECT set_config('idle_in_transaction_session_timeout', '3000', true),
+           set_config('lock_timeout', '4000', true), set_config('statement_timeout', '5000', true)
+"""
+"""Limits by which the server ends a transaction."""
+
 _URL: Final = re.compile(
     r"postgres(ql)?://([^/?#@]*@)?"
     r"(?P<place>([\w.%-]*|\[[\da-f:]+\])(:\d+)?(,([\w.%-]*|\[[\da-f:]+\])(:\d+)?)*(/[^/?#@]*)?)"
@@ -33,10 +44,6 @@ _URL: Final = re.compile(
 )
 _DEADLINE_S: Final = 6.0
 _CONNECT_S: Final = 3
-_LIMITS: Final = """
-    SELECT set_config('idle_in_transaction_session_timeout', '3000', true),
-           set_config('lock_timeout', '4000', true), set_config('statement_timeout', '5000', true)
-"""
 _MIGRATE: Final = "kp-middleware shared migrate"
 _WAIT: Final = "programs that record try again by themselves"
 _CORRECT: Final = "correct KP_SHARED"
@@ -88,6 +95,23 @@ def shown(url: str) -> str:
     return f"postgresql://{found['place'] if found else '…'}"
 
 
+class Transaction(NamedTuple):
+    """An open transaction: what it executes goes to the server together, at its end."""
+
+    connection: Connection
+    pipeline: "psycopg.Pipeline"
+
+    def read(self, *asked: tuple[str, Values]) -> list[Rows]:
+        """Return the rows of some queries, all asked in one round trip.
+
+        Its sync matters to whoever holds a lock: between two statements of a pipeline no session
+        counts as idle, and the server would not end one of a frozen process.
+        """
+        cursors = [self.connection.execute(query, values, binary=True) for query, values in asked]
+        self.pipeline.sync()
+        return [cursor.fetchall() for cursor in cursors]
+
+
 class Link:
     """A connection that opens on demand, for one thread at a time.
 
@@ -104,29 +128,48 @@ class Link:
         self.shown = shown(url)
         _links.add(self)
 
-    def exchange(self, work: Callable[[Connection], _T], *, needs_schema: bool = True) -> _T:
-        """Run some statements within six seconds.
+    @contextmanager
+    def session(self, *, needs_schema: bool = True) -> Iterator[Connection]:
+        """Lend the connection for some statements, which have six seconds.
 
         Raises:
             SharedLogError: If that failed; the connection is opened anew the next time.
         """
-        psycopg = _psycopg()
+        psycopg = load()
         if not self._lock.acquire(timeout=_DEADLINE_S):
             raise SharedLogError(self.shown, "is used by another thread", _WAIT)
         try:
             connection = self._opened(psycopg, needs_schema=needs_schema)
             with _deadline(connection):
-                return work(connection)
+                yield connection
         except psycopg.Error as error:
             passed = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
             if not passed:
                 self.close()
-            raise self._in_words(error) from None  # it may quote the password
+            # without the cause: it may quote the password
+            raise _in_words(self.shown, error.sqlstate, str(error)) from None
         except BaseException:
             self.close()
             raise
         finally:
             self._lock.release()
+
+    @contextmanager
+    def transaction(self) -> "Iterator[Transaction]":
+        """Begin a transaction that the server ends where this process is frozen or slow."""
+        with (
+            self.session() as connection,
+            connection.pipeline() as pipeline,
+            connection.transaction(),
+        ):
+            connection.execute(LIMITS)
+            yield Transaction(connection, pipeline)
+
+    def ask(self, query: str, values: Values = ()) -> Rows:
+        """Run one statement by itself; return its rows."""
+        with self.session() as connection:
+            cursor = connection.execute(query, values)
+            return cursor.fetchall() if cursor.description else []
 
     @property
     def is_open(self) -> bool:
@@ -174,11 +217,8 @@ class Link:
         if told.get("oldest_client", 0) > SCHEMA:
             raise SharedLogError(self.shown, "has a newer schema", "upgrade kp-middleware")
 
-    def _in_words(self, error: Any) -> SharedLogError:
-        return in_words(self.shown, error.sqlstate, str(error))
 
-
-def in_words(where: str, sqlstate: str | None, said: str) -> SharedLogError:
+def _in_words(where: str, sqlstate: str | None, said: str) -> SharedLogError:
     """Return an error of psycopg in words of ours: its own may quote the URL with its password."""
     state = sqlstate or ""
     found = _BY_STATE.get(state) or _BY_STATE.get(state[:2])
@@ -190,28 +230,12 @@ def in_words(where: str, sqlstate: str | None, said: str) -> SharedLogError:
     return error
 
 
-@contextmanager
-def bounded(connection: Connection) -> "Iterator[psycopg.Pipeline]":
-    """Run a transaction that the server ends where this process is frozen or slow.
-
-    Whoever holds a lock syncs the pipeline before anything else is done: between two statements of
-    a pipeline, no session counts as idle.
-    """
-    with connection.pipeline() as pipeline, connection.transaction():
-        connection.execute(_LIMITS)
-        yield pipeline
-
-
-def load() -> None:
-    """Import psycopg: on a thread of ours, while nothing forks.
+def load() -> Any:
+    """Import and return psycopg: on a thread of ours, while nothing forks.
 
     Raises:
         MissingExtraError: If it is not installed.
     """
-    _psycopg()
-
-
-def _psycopg() -> Any:
     try:
         import psycopg
     except ImportError:
@@ -249,27 +273,3 @@ def _leave_to_the_parent() -> None:
 
 
 at_fork(after_in_child=_leave_to_the_parent)
-
-
-def script() -> str:
-    """Return the SQL that creates the schema."""
-    return files("kp_middleware.sharing").joinpath("0001.sql").read_text("utf-8")
-
-
-def migrate(link: Link) -> bool:
-    """Create the schema, or leave a current one as it is; return whether it was created.
-
-    Raises:
-        SharedLogError: If it cannot be created.
-    """
-    return link.exchange(_created, needs_schema=False)
-
-
-def _created(connection: Connection) -> bool:
-    with connection.transaction():
-        row = connection.execute("SELECT to_regclass('kp.meta') IS NOT NULL").fetchone()
-        if row == (True,):
-            return False
-        connection.execute(script().encode())
-        connection.execute("UPDATE kp.meta SET value = %s WHERE key = 'schema'", (str(SCHEMA),))
-    return True

@@ -1,13 +1,13 @@
 """The shared log in PostgreSQL: what is shipped, decided, told later, and pulled."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from kp_middleware.core.gates import GateHistory
+from kp_middleware.core.share import Ranking
 from kp_middleware.errors import SharedLogError
 from kp_middleware.outbox_items import Outbox
-from kp_middleware.sharing._link import Connection, Link, bounded
-from kp_middleware.sharing._locked_log import LOCK, LockedLog
+from kp_middleware.sharing._link import LOCK, Link, Rows, Transaction, Values
 from kp_middleware.sharing._records import (
     COLUMNS,
     RECORDSET,
@@ -19,12 +19,13 @@ from kp_middleware.sharing._records import (
     LoggedVector,
     Place,
     Pulled,
-    PulledRuns,
     SharedRun,
     as_json,
     run_of,
 )
 from kp_middleware.sharing._sending import PaceOfAll, SharedOutbox
+
+T = TypeVar("T")
 
 # ``seq`` is taken from the one row of heads in the inserting statement: the order of commits.
 _SHIP: Final = f"""
@@ -41,22 +42,15 @@ _SHIP: Final = f"""
 _PLACES: Final = "SELECT id, seq FROM kp.log WHERE id = ANY(%s) AND rev = 0"
 _UNIQUE_VIOLATION: Final = "23505"
 _ANSWERED: Final = f"SELECT l.seq, {SELECTED} FROM kp.log l WHERE l.id = ANY(%s) AND l.rev = 0"
-_DOCUMENTS: Final = f"""
-    INSERT INTO kp.documents SELECT id, body, redactor FROM {RECORDSET} WHERE body IS NOT NULL
-    ON CONFLICT (id) DO UPDATE SET body = excluded.body, redactor = excluded.redactor
-"""
-_APPEND: Final = f"""
-    INSERT INTO kp.log (seq, {COLUMNS}) SELECT %(head)s + n, {VALUES} FROM {RECORDSET}
-"""
-_MOVE: Final = "UPDATE kp.heads SET head = head + %s WHERE stream = 'main'"
-_ANY: Final = 2**62
 _BEFORE: Final = "SELECT decision FROM kp.log WHERE id = %s AND rev = 0"
-_REVISE: Final = f"""
+_REVISE: Final = (
+    f"""
+    WITH h AS (UPDATE kp.heads SET head = head + 1 WHERE stream = 'main' RETURNING head)
     INSERT INTO kp.log (seq, rev, kind, {COLUMNS})
-    SELECT %(head)s + 1, (SELECT max(rev) + 1 FROM kp.log l WHERE l.id = r.id), 'revision', {VALUES}
-    FROM {RECORDSET}
-"""
-_REWRITE: Final = f"""
+    SELECT h.head, (SELECT max(rev) + 1 FROM kp.log l WHERE l.id = r.id), 'revision', {VALUES}
+    FROM {RECORDSET}, h
+    """,
+    f"""
     UPDATE kp.log l SET success = r.success, success_source = r.success_source,
       confidence = r.confidence, signals = r.signals, rules = r.rules, score = r.score,
       threshold = r.threshold, gate = r.gate, reason_code = r.reason_code,
@@ -65,45 +59,45 @@ _REWRITE: Final = f"""
                         ELSE clock_timestamp() END,
       decision = r.decision
     FROM {RECORDSET} WHERE l.id = r.id AND l.rev = 0
-"""
-_DOCUMENT: Final = f"""
+    """,
+    f"""
     UPDATE kp.documents d SET body = r.body, redactor = r.redactor FROM {RECORDSET}
     WHERE d.id = r.id AND r.body IS NOT NULL
-"""
-_DELETE: Final = (
-    "DELETE FROM kp.documents WHERE id = %(id)s",
-    "UPDATE kp.log SET vector = NULL WHERE id = %(id)s",
-    "DELETE FROM kp.outbox WHERE id = %(id)s AND state <> 'sending'",
-    """
-    INSERT INTO kp.log (seq, id, rev, kind, pod, domain, started_at)
-    SELECT %(head)s + 1, id, (SELECT max(rev) + 1 FROM kp.log WHERE id = %(id)s), 'gone', pod,
-           domain, started_at
-    FROM kp.log WHERE id = %(id)s AND rev = 0
     """,
-    "UPDATE kp.heads SET head = head + 1 WHERE stream = 'main'",
 )
-_AT_ONCE: Final = 5000
 _HEAD: Final = """
-    SELECT head, (SELECT id FROM kp.log WHERE seq = head), (SELECT id FROM kp.log WHERE seq = %s),
+    SELECT head, (SELECT id FROM kp.log WHERE seq = %s),
       (SELECT coalesce(min(seq), head + 1) FROM kp.log)
     FROM kp.heads WHERE stream = 'main'
 """
 _VECTORS: Final = """
     SELECT seq, id, embedder, (extract(epoch FROM decided_at) * 1000)::bigint, vector FROM kp.log
-    WHERE seq > %s AND seq <= %s AND pod <> %s AND kind = 'run' AND vector IS NOT NULL
-      AND embedder IS NOT NULL
+    WHERE seq > %(first)s AND seq <= %(until)s AND pod <> %(pod)s AND kind = 'run'
+      AND vector IS NOT NULL AND embedder IS NOT NULL
     ORDER BY seq
 """
-_GONE: Final = "SELECT id FROM kp.log WHERE seq > %s AND seq <= %s AND kind = 'gone'"
+_GONE: Final = "SELECT id FROM kp.log WHERE seq > %(told)s AND seq <= %(until)s AND kind = 'gone'"
+_ANCHOR: Final = "SELECT (SELECT id FROM kp.log WHERE seq = %(until)s)"
 _RUNS: Final = f"""
     SELECT x.seq, x.kind, {SELECTED}, d.body, d.redactor FROM kp.log x
     JOIN kp.log l ON l.id = x.id AND l.rev = 0
     LEFT JOIN kp.documents d ON d.id = l.id
-    WHERE x.seq > %s AND x.seq <= %s AND x.kind <> 'gone'
+    WHERE x.seq > %(first)s AND x.seq <= %(until)s AND x.kind <> 'gone'
       AND NOT EXISTS (SELECT 1 FROM kp.log g WHERE g.id = x.id AND g.kind = 'gone')
     ORDER BY x.seq
 """
+_RANKED: Final = """
+    SELECT rank_key, gate = %(gate)s AND chosen, CASE WHEN gate = %(gate)s THEN credit END
+    FROM kp.log WHERE kind = 'run' AND domain = %(domain)s AND rank_key IS NOT NULL
+    ORDER BY seq DESC LIMIT %(last)s
+"""
+_DAY: Final = """
+    SELECT count(*) FROM kp.log WHERE decision = 'forward' AND kind = 'run'
+    AND decided_at >= now() - interval '24 hours'
+"""
+_AT_ONCE: Final = 5000
 _FEW: Final = 500  # with their documents
+_ALL: Final = 2**62
 
 
 class Known(Protocol):
@@ -130,7 +124,7 @@ class SharedLog(Protocol):
     def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
         """Append runs that stay local; return the place of each, also if it was there before."""
 
-    def pull(self, place: Place | None) -> Pulled:
+    def pull(self, place: Place | None) -> Pulled[LoggedVector]:
         """Return the vectors of other pods since a place, some at a time, and the place reached.
 
         None begins with the newest rows.
@@ -168,63 +162,39 @@ class PostgresLog(SharedLog):
         return self._items
 
     def ship(self, runs: Sequence[SharedRun]) -> Mapping[str, int]:
-        def work(connection: Connection) -> dict[str, int]:
-            with bounded(connection):
-                shipped = connection.execute(_SHIP, {"rows": as_json(runs)})
-            return dict(shipped.fetchall())
-
+        shipped: dict[str, int] = {}
         try:
-            shipped = self.link.exchange(work)
+            with self.link.transaction() as opened:
+                appended = opened.connection.execute(_SHIP, {"rows": as_json(runs)})
+            shipped = dict(appended.fetchall())
         except SharedLogError as error:
             if error.sqlstate != _UNIQUE_VIOLATION:  # an earlier attempt is committed just now
                 raise
-            shipped = {}
         left = [run.id for run in runs if run.id not in shipped]
         return {**shipped, **self.places(left)} if left else shipped
 
     def places(self, ids: Sequence[str]) -> Mapping[str, int]:
         """Return the places of those of these runs that are in the log."""
-        return self.link.exchange(
-            lambda connection: dict(connection.execute(_PLACES, ([*ids],)).fetchall())
-        )
+        return dict(self.link.ask(_PLACES, ([*ids],)))
 
     def revise(self, run: SharedRun, has_room: Callable[[GateHistory], bool]) -> bool:
         """Write what is known of a run now; return False if it clears now, and has no room."""
+        with self.link.transaction() as opened:
+            _, before = opened.read((LOCK, ()), (_BEFORE, (run.id,)))
+            if not before:
+                return True  # it was deleted
+            if run.decision == "forward" and before != [("forward",)]:
+                history = _LockedLog(opened, {}, ()).history(run.domain)
+                if not has_room(history):
+                    return False
+            rows = {"rows": as_json([run])}
+            for statement in _REVISE:
+                opened.connection.execute(statement, rows)
+        return True
 
-        def work(connection: Connection) -> bool:
-            with bounded(connection) as pipeline:
-                locked = connection.execute(LOCK)
-                found = connection.execute(_BEFORE, (run.id,))
-                pipeline.sync()
-                head, before = locked.fetchall()[0][0], found.fetchall()
-                if not before:
-                    return True  # it was deleted
-                if run.decision == "forward" and before != [("forward",)]:
-                    history = LockedLog(connection, pipeline, {}, ()).history(run.domain)
-                    if not has_room(history):
-                        return False
-                rows = {"rows": as_json([run]), "head": head}
-                for statement in (_REVISE, _REWRITE, _DOCUMENT):
-                    connection.execute(statement, rows)
-                connection.execute(_MOVE, (1,))
-            return True
-
-        return self.link.exchange(work)
-
-    def pull(self, place: Place | None) -> Pulled:
-        def work(connection: Connection) -> Pulled:
-            with bounded(connection):
-                head, end, _ = _head(connection, place)
-                first = max(0 if place is None else place.seq, head - self._newest)
-                until = min(head, first + _AT_ONCE)
-                found = connection.execute(_VECTORS, (first, until, self.pod), binary=True)
-                vectors = [LoggedVector(*row) for row in found]
-                reached = Place(head, end) if until == head else _place_at(connection, until)
-                told = first if place is None else place.seq  # of what is older, too
-                gone = connection.execute(_GONE, (told, until)).fetchall()
-            return Pulled(vectors, [id_ for (id_,) in gone], reached)
-
-        return self.link.exchange(work)
+    def pull(self, place: Place | None) -> Pulled[LoggedVector]:
+        asked = _pull(self.link, place, _VECTORS, most=_AT_ONCE, newest=self._newest, pod=self.pod)
+        return Pulled(_vectors(asked.rows), *asked[1:])
 
     def check(self, place: Place) -> int:
         """Return the first place that is left in the log.
@@ -232,103 +202,146 @@ class PostgresLog(SharedLog):
         Raises:
             LogChangedError: If another row stands at the place now.
         """
-        return self.link.exchange(lambda connection: _head(connection, place)[2])
+        with self.link.transaction() as opened:
+            return _ends(opened, place)[1]
 
     def decide(
         self, ids: Sequence[str], place: Place, judge: Callable[[Known], Sequence[Decided]]
     ) -> Mapping[str, int]:
         # what others have appended meanwhile is read before the lock, but for the last of it
         newer: list[LoggedVector] = []
-        before = None
-        while place != before:
-            before = place
-            pulled = self.pull(place)
-            newer += pulled.vectors
-            place = pulled.place
-
-        def work(connection: Connection) -> dict[str, int]:
-            with bounded(connection) as pipeline:
-                locked = connection.execute(LOCK)
-                # an earlier attempt may end just now
-                asked = connection.execute(_ANSWERED, ([*ids],))
-                since = connection.execute(_VECTORS, (place.seq, _ANY, self.pod), binary=True)
-                pipeline.sync()
-                answers = {run.id: (seq, run) for seq, run in map(_placed, asked.fetchall())}
-                head = locked.fetchall()[0][0]
-                last = [LoggedVector(*row) for row in since]
-                answered = {id_: run for id_, (_, run) in answers.items()}
-                known = LockedLog(connection, pipeline, answered, [*newer, *last][-self._newest :])
-                decided = judge(known)
-                self._append(connection, head, decided)
-            new = {one.run.id: head + number for number, one in enumerate(decided, 1)}
-            return {**new, **{id_: seq for id_, (seq, _) in answers.items()}}
-
-        return self.link.exchange(work)
-
-    def _append(self, connection: Connection, head: int, decided: Sequence[Decided]) -> None:
-        if not decided:
-            return
-        rows = {"rows": as_json([one.run for one in decided]), "head": head}
-        connection.execute(_APPEND, rows)
-        connection.execute(_DOCUMENTS, rows)
-        connection.execute(_MOVE, (len(decided),))
-        items = [one.item for one in decided if one.item is not None]
-        if items and self._items is not None:
-            self._items.insert(connection, items)
+        for page in pages(self.pull, place):
+            newer += page.rows
+            place = page.place
+        since = {"first": place.seq, "until": _ALL, "pod": self.pod}
+        with self.link.transaction() as opened:
+            # an earlier attempt may end just now: what it has decided is asked under the lock
+            _, asked, last = opened.read((LOCK, ()), (_ANSWERED, ([*ids],)), (_VECTORS, since))
+            answers = [(seq, run_of(values)) for seq, *values in asked]
+            answered = {run.id: run for _, run in answers}
+            known = _LockedLog(opened, answered, [*newer, *_vectors(last)][-self._newest :])
+            decided = judge(known)
+            if decided:
+                rows = {"rows": as_json([one.run for one in decided])}
+                appended = opened.connection.execute(_SHIP, rows)
+            if self._items is not None:
+                items = [one.item for one in decided if one.item is not None]
+                self._items.insert(opened.connection, items)
+        new = appended.fetchall() if decided else []
+        return {**dict(new), **{run.id: seq for seq, run in answers}}
 
 
-def _placed(row: tuple[Any, ...]) -> tuple[int, SharedRun]:
-    return row[0], run_of(row[1:])
+class _LockedLog(Known):
+    """The locked log, read once for each domain and gate."""
+
+    def __init__(
+        self,
+        opened: Transaction,
+        answered: Mapping[str, SharedRun],
+        newer: Sequence[LoggedVector],
+    ) -> None:
+        self.answered = answered
+        self.newer = newer
+        self.rankings: dict[tuple[str, str], Ranking] = {}
+        self.trouble: BaseException | None = None
+        self._opened = opened
+        self._in_a_day: int | None = None
+
+    def history(self, domain: str) -> GateHistory:
+        return _FleetHistory(self, domain)
+
+    def add(self, run: SharedRun) -> None:
+        for (domain, gate), ranking in self.rankings.items():
+            if domain == run.domain and run.rank_key is not None:
+                is_ours = gate == run.gate
+                gone, credit = is_ours and run.chosen, run.credit if is_ours else None
+                ranking.add(run.rank_key, gone=bool(gone), credit=credit)
+        if self._in_a_day is not None and run.decision == "forward":
+            self._in_a_day += 1
+
+    def forwarded_in_a_day(self) -> int:
+        """Return the day's count, with what was decided just now."""
+        if self._in_a_day is None:
+            self._in_a_day = int(self.read(_DAY)[0][0])
+        return self._in_a_day
+
+    def read(self, query: str, values: Values = ()) -> Rows:
+        """Read for a gate; a trouble is kept, so that it is told from an error of the gate."""
+        try:
+            return self._opened.read((query, values))[0]
+        except BaseException as error:
+            self.trouble = error
+            raise
 
 
-def delete(link: Link, trace_id: str) -> bool:
-    """Delete a run's document and vector, and tell all hosts; return whether it was there."""
+class _FleetHistory:
+    """What a gate may know of a domain on all hosts: a `GateHistory`."""
 
-    def work(connection: Connection) -> bool:
-        with bounded(connection) as pipeline:
-            locked = connection.execute(LOCK)
-            found = connection.execute(_BEFORE, (trace_id,))
-            pipeline.sync()
-            head = locked.fetchall()[0][0]
-            if not found.fetchall():
-                return False
-            for statement in _DELETE:
-                connection.execute(statement, {"id": trace_id, "head": head})
-        return True
+    def __init__(self, known: _LockedLog, domain: str) -> None:
+        self.rank_key = 0.0
+        self.forwarded_in_a_day = known.forwarded_in_a_day
+        self._known = known
+        self._domain = domain
 
-    return link.exchange(work)
+    @property
+    def trouble(self) -> BaseException | None:
+        return self._known.trouble
+
+    def ranking(self, gate: str, last: int) -> Ranking:
+        """Return the last scored runs of the domain, and what the gate of this name chose."""
+        asked = {"domain": self._domain, "gate": gate, "last": last}
+        key = self._domain, gate
+        if key not in self._known.rankings:
+            ranking = Ranking(last)
+            for rank_key, gone, credit in reversed(self._known.read(_RANKED, asked)):
+                ranking.add(rank_key, gone=bool(gone), credit=credit)
+            self._known.rankings[key] = ranking
+        return self._known.rankings[key]
 
 
-def pull_runs(link: Link, place: Place | None) -> PulledRuns:
+def pages(pull: Callable[[Place | None], Pulled[T]], place: Place | None) -> Iterator[Pulled[T]]:
+    """Yield all that was appended since a place, some at a time."""
+    page = pull(place)
+    yield page
+    while page.place.seq < page.head:
+        page = pull(page.place)
+        yield page
+
+
+def pull_runs(link: Link, place: Place | None) -> Pulled[LoggedRun]:
     """Return some runs of all pods since a place, with their documents.
 
     Raises:
         LogChangedError: If the log has changed before the place.
     """
-
-    def work(connection: Connection) -> PulledRuns:
-        with bounded(connection):
-            head, end, _ = _head(connection, place)
-            first = 0 if place is None else place.seq
-            until = min(head, first + _FEW)
-            rows = connection.execute(_RUNS, (first, until)).fetchall()
-            gone = connection.execute(_GONE, (first, until)).fetchall()
-            reached = Place(head, end) if until == head else _place_at(connection, until)
-        runs = [LoggedRun(seq, kind, run_of(values)) for seq, kind, *values in rows]
-        return PulledRuns(runs, [id_ for (id_,) in gone], reached, head)
-
-    return link.exchange(work)
+    pulled = _pull(link, place, _RUNS, most=_FEW)
+    runs = [LoggedRun(seq, kind, run_of(values)) for seq, kind, *values in pulled.rows]
+    return Pulled(runs, *pulled[1:])
 
 
-def _head(connection: Connection, place: Place | None) -> tuple[int, str | None, int]:
-    known = Place() if place is None else place
-    head, end, anchor, first = connection.execute(_HEAD, (known.seq,)).fetchall()[0]
-    was_removed = known.seq < first  # people delete old rows: that changes nothing
-    if known.anchor is not None and anchor != known.anchor and not was_removed:
+def _pull(
+    link: Link, place: Place | None, query: str, *, most: int, newest: int = _ALL, pod: str = ""
+) -> Pulled[tuple[Any, ...]]:
+    """Return so many rows since a place at most, and only of the newest; None is the beginning."""
+    with link.transaction() as opened:
+        head, _ = _ends(opened, place or Place())
+        first = max(0 if place is None else place.seq, head - newest)
+        until = min(head, first + most)
+        # what was deleted is told of older rows, too
+        told = first if place is None else place.seq
+        limits = {"first": first, "until": until, "told": told, "pod": pod}
+        rows, gone, [(anchor,)] = opened.read((query, limits), (_GONE, limits), (_ANCHOR, limits))
+    return Pulled(rows, [id_ for (id_,) in gone], Place(until, anchor), head)
+
+
+def _ends(opened: Transaction, place: Place) -> tuple[int, int]:
+    """Return the last row and the first that is left, where the log still has the place."""
+    [[(head, anchor, first)]] = opened.read((_HEAD, (place.seq,)))
+    was_removed = place.seq < first  # people delete old rows: that changes nothing
+    if place.anchor is not None and anchor != place.anchor and not was_removed:
         raise LogChangedError
-    return head, end, first
+    return head, first
 
 
-def _place_at(connection: Connection, seq: int) -> Place:
-    rows = connection.execute("SELECT id FROM kp.log WHERE seq = %s", (seq,)).fetchall()
-    return Place(seq, rows[0][0] if rows else None)
+def _vectors(rows: Sequence[Sequence[Any]]) -> list[LoggedVector]:
+    return [LoggedVector(*row) for row in rows]

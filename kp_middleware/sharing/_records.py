@@ -3,12 +3,14 @@
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from kp_middleware.core.evaluation import Evaluation, Verdict
 from kp_middleware.core.formula import Adjustment, Nearest, Score, Signals, Weights
 from kp_middleware.core.gates import Reason, ReasonCode
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,31 @@ class SharedRun:
     decided_at: str | None = None
     body: str | None = None
     redactor: str | None = None
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, **told: Any) -> Self:
+        """Return the row of a run with an evaluation, and what else is ``told`` of it."""
+        score, verdict = evaluation
+        near = score.nearest
+        return cls(
+            signals=tuple(score.signals),
+            weights=tuple(score.weights),
+            rules=json.dumps([one._asdict() for one in score.adjustments]),
+            score=score.value,
+            threshold=verdict.threshold,
+            gate=verdict.gate,
+            decision=verdict.decision,
+            reason_code=verdict.reason.code,
+            reason_args=json.dumps(dict(verdict.reason.args), ensure_ascii=False),
+            rank_key=verdict.key,
+            bar=verdict.bar,
+            credit=verdict.credit,
+            chosen=verdict.chosen,
+            embedder=score.embedder,
+            nearest=near and near.id,
+            nearest_similarity=near and near.similarity,
+            **told,
+        )
 
     @property
     def evaluation(self) -> Evaluation:
@@ -134,18 +161,10 @@ class Place(NamedTuple):
         return None if text is None else cls(*json.loads(text))
 
 
-class Pulled(NamedTuple):
-    """Rows appended by other pods, ids that were deleted, and the place reached."""
+class Pulled(NamedTuple, Generic[T]):
+    """Some rows of the log, ids that were deleted, the place reached, and the last there is."""
 
-    vectors: Sequence[LoggedVector]
-    gone: Sequence[str]
-    place: Place
-
-
-class PulledRuns(NamedTuple):
-    """Some runs of all pods with their documents, the place reached, and the last there is."""
-
-    runs: Sequence[LoggedRun]
+    rows: Sequence[T]
     gone: Sequence[str]
     place: Place
     head: int
@@ -207,16 +226,10 @@ SELECTED: Final = ", ".join(
 
 def as_json(runs: Sequence[SharedRun]) -> str:
     """Return the runs for `RECORDSET`."""
-    return json.dumps([_row(number, run) for number, run in enumerate(runs, 1)])
+    rows = [{**asdict(run), "n": number} for number, run in enumerate(runs, 1)]
+    return json.dumps(rows, default=lambda vector: base64.b64encode(vector).decode())
 
 
 def run_of(values: Sequence[Any]) -> SharedRun:
     """Return a run from the values of `SELECTED`, and of body and redactor if they follow."""
     return SharedRun(**dict(zip(_TYPES, values, strict=False)))
-
-
-def _row(number: int, run: SharedRun) -> dict[str, Any]:
-    row: dict[str, Any] = {name: getattr(run, name) for name in _TYPES}
-    if run.vector is not None:
-        row["vector"] = base64.b64encode(run.vector).decode()
-    return {"n": number, **row}

@@ -14,7 +14,7 @@ from kp_middleware.errors import (
 )
 from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
 from kp_middleware.rate_limit import Pace
-from kp_middleware.sharing._link import Connection, Cursor, Link, bounded
+from kp_middleware.sharing._link import Connection, Cursor, Link, Transaction
 from kp_middleware.sharing._records import ItemState, SharedItem
 
 _LEASE_S: Final = 120
@@ -23,8 +23,8 @@ _OURS: Final = "registry = %(registry)s AND agent = %(agent)s"
 _INSERT: Final = """
     INSERT INTO kp.outbox (seq, id, registry, agent, state, idempotency_key, redactor, redactions,
                            body)
-    SELECT seq, id, %(registry)s, %(agent)s, 'pending', %(key)s, %(redactor)s, %(redactions)s,
-           %(body)s
+    SELECT seq, id, %(registry)s, %(agent)s, 'pending', %(idempotency_key)s, %(redactor)s,
+           %(redactions)s, %(body)s
     FROM kp.log l WHERE id = %(id)s AND rev = 0
       AND NOT EXISTS (SELECT 1 FROM kp.log g WHERE g.id = l.id AND g.kind = 'gone')
     ON CONFLICT (seq) DO UPDATE SET
@@ -81,14 +81,12 @@ _CANCEL: Final = """
 
 def item_states(link: Link, ids: Sequence[str]) -> list[ItemState]:
     """Return what became of items of any agent, by the ids of their traces."""
-    asked = {"ids": [*ids]}
-    rows = link.exchange(lambda connection: connection.execute(_STATES, asked).fetchall())
-    return [ItemState(*row) for row in rows]
+    return [ItemState(*row) for row in link.ask(_STATES, {"ids": [*ids]})]
 
 
 def cancel_items(link: Link, ids: Sequence[str]) -> None:
     """Cancel items of any agent that are not sent yet, and not being sent."""
-    link.exchange(lambda connection: connection.execute(_CANCEL, ([*ids],)))
+    link.ask(_CANCEL, ([*ids],))
 
 
 class SharedOutbox:
@@ -117,40 +115,22 @@ class SharedOutbox:
 
         Those that are being sent, or were, stay as they are.
         """
-
-        def work(connection: Connection) -> set[str]:
-            with bounded(connection) as pipeline:
-                asked = self.insert(connection, items)
-                pipeline.sync()
-            return {id_ for one in asked for (id_,) in one.fetchall()}
-
-        return self._link.exchange(work)
+        with self._link.transaction() as opened:
+            taken = self.insert(opened.connection, items)
+        return {id_ for one in taken for (id_,) in one.fetchall()}
 
     def insert(self, connection: Connection, items: Sequence[SharedItem]) -> list[Cursor]:
         """Add items in a transaction; each result has the id of one that was taken."""
-        return [
-            connection.execute(
-                _INSERT,
-                {
-                    **self._whose,
-                    "id": item.id,
-                    "key": item.idempotency_key,
-                    "redactor": item.redactor,
-                    "redactions": item.redactions,
-                    "body": item.body,
-                },
-            )
-            for item in items
-        ]
+        return [connection.execute(_INSERT, {**self._whose, **item._asdict()}) for item in items]
 
     def claim(self, now: float, /) -> OutboxItem | None:  # noqa: ARG002 - by the server's clock
         """Claim the next item that is due and return it; return None if none is."""
-        rows = self._run(_CLAIM, self._whose)
+        rows = self._link.ask(_CLAIM, self._whose)
         return OutboxItem(*rows[0]) if rows else None
 
     def next_due(self) -> float | None:
         """Return when the next item is due or its lease expires, in epoch seconds, or None."""
-        in_s = self._run(_DUE, self._whose)[0][0]
+        in_s = self._link.ask(_DUE, self._whose)[0][0]
         return None if in_s is None else time.time() + in_s if in_s > 0 else 0.0
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
@@ -174,7 +154,7 @@ class SharedOutbox:
     ) -> None:
         """Postpone the item to ``retry_at``, epoch seconds; ``counted``: one attempt more."""
         query = "SELECT rejections FROM kp.outbox WHERE seq = %s"
-        found = self._run(query, (item.trace_seq,))
+        found = self._link.ask(query, (item.trace_seq,))
         rejections = error.is_refusal + (found[0][0] if found else 0)
         told = {
             "wait_s": retry_at - time.time(),
@@ -191,26 +171,20 @@ class SharedOutbox:
 
     def retry_now(self) -> None:
         """Make items due now that were postponed while the registry was unavailable."""
-        self._link.exchange(lambda connection: connection.execute(_RETRY, self._whose))
+        self._link.ask(_RETRY, self._whose)
 
     def _end(
         self, item: OutboxItem, changes: str, told: dict[str, Any], *, attempts: int = 1
     ) -> None:
         values = {**self._whose, **told, "seq": item.trace_seq, "attempts": attempts}
-        query = _END.format(changes=changes).encode()
-        self._link.exchange(lambda connection: connection.execute(query, values))
-
-    def _run(self, query: str, values: Any) -> list[tuple[Any, ...]]:
-        return self._link.exchange(
-            lambda connection: connection.execute(query.encode(), values).fetchall()
-        )
+        self._link.ask(_END.format(changes=changes), values)
 
 
 _NEW: Final[Mapping[str, Any]] = asdict(Pace())
 _BEGIN: Final = """
     INSERT INTO kp.paces (registry, agent, pace) VALUES (%s, %s, '') ON CONFLICT DO NOTHING
 """
-_LIFT: Final = "UPDATE kp.paces SET stops = '{}' WHERE stops <> '{}'"
+_LIFT: Final = "UPDATE kp.paces SET stops = '{}' WHERE stops <> '{}' RETURNING agent"
 _LOCK: Final = """
     SELECT pace, stops, extract(epoch FROM clock_timestamp())::float8
     FROM kp.paces WHERE registry = %s AND agent = %s FOR UPDATE
@@ -246,7 +220,8 @@ class PaceOfAll:
                 `DatabaseError`, or each process would send at a pace of its own.
         """
         try:
-            return self._link.exchange(lambda connection: self._changed(connection, change))
+            with self._link.transaction() as opened:
+                return self._changed(opened, change)
         except KnowledgePulseError as error:
             raise TimeoutError(str(error)) from None
 
@@ -257,20 +232,17 @@ class PaceOfAll:
         """Return False: no row is set aside."""
         return False
 
-    def _changed(self, connection: Connection, change: Callable[[Pace | None], Pace]) -> Pace:
-        with bounded(connection) as pipeline:
-            connection.execute(_BEGIN, self._row)
-            locked = connection.execute(_LOCK, self._row)
-            pipeline.sync()
-            said, kept, now = locked.fetchall()[0]
-            self._ahead_s = now - time.time()
-            stops = json.loads(kept)
-            before = Pace(**json.loads(said)) if said else None
-            if before is not None and self._key_hash in stops:
-                before = replace(before, stopped_at=stops[self._key_hash])
-            after = change(before)
-            if after != before:
-                self._write(connection, after, stops)
+    def _changed(self, opened: Transaction, change: Callable[[Pace | None], Pace]) -> Pace:
+        opened.connection.execute(_BEGIN, self._row)
+        [[(said, kept, now)]] = opened.read((_LOCK, self._row))
+        self._ahead_s = now - time.time()
+        stops = json.loads(kept)
+        before = Pace(**json.loads(said)) if said else None
+        if before is not None and self._key_hash in stops:
+            before = replace(before, stopped_at=stops[self._key_hash])
+        after = change(before)
+        if after != before:
+            self._write(opened.connection, after, stops)
         return after
 
     def _write(self, connection: Connection, pace: Pace, stops: dict[str, float]) -> None:
@@ -287,7 +259,7 @@ class PaceOfAll:
 
 def lift_stops_of_all(link: Link) -> bool:
     """Allow every host to try refused API keys again; return True if there was one."""
-    return link.exchange(lambda connection: connection.execute(_LIFT).rowcount > 0)
+    return bool(link.ask(_LIFT))
 
 
 def agent_named(agent_id: str | None, key_hash: str) -> str:

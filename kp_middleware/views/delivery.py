@@ -12,7 +12,7 @@ from kp_middleware.instants import instant
 from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Pace, burst_at
 from kp_middleware.settings_sources import why_login_is_unused
-from kp_middleware.sharing import Link, read_status
+from kp_middleware.sharing import Link, status
 from kp_middleware.storage import AgentPace, Queue, Unshared, read_paces
 
 BEING_SENT: Final = "being sent by another program, or that was killed: then again at {}"
@@ -214,7 +214,7 @@ class SharedLogView(NamedTuple):
             return cls(None, None, None, *unshared) if unshared.since else None
         link = Link(url, "status", writes=False)
         try:
-            return cls(link.shown, read_status(link).in_words(), None, *unshared)
+            return cls(link.shown, status(link), None, *unshared)
         except KnowledgePulseError as error:
             return cls(link.shown, None, str(error), *unshared)
         finally:

@@ -30,7 +30,7 @@ def test_who_asks_while_the_same_run_is_decided_gets_that_decision(
     [pod] = pods(1, shared=shared, threshold=1.0)
     end([start(pod, record, [1])])
     first, second = make(), make()
-    [logged] = pull_runs(first.link, None).runs
+    [logged] = pull_runs(first.link, None).rows
     run = replace(logged.run, id="kp:trace:another", decided_at=None)
     deciding, asked = threading.Event(), []
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

@@ -63,7 +63,7 @@ def test_an_exchange_fails_in_words_of_ours():
     link = Link(URL, "pod")
 
     with pytest.raises(SharedLogError) as caught:
-        link.exchange(lambda connection: connection.execute("SELECT 1"))
+        link.ask("SELECT 1")
 
     assert "hush" not in str(caught.value)
     assert caught.value.__suppress_context__
