@@ -1,9 +1,10 @@
 """The client-side rate limit. Three 429s within an hour would cost the user the key."""
 
+import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Protocol, Self, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from kp_middleware.problems import Problem, ProblemKind
 
@@ -227,6 +228,27 @@ class Pace:
 
     def _paused_until(self, instant: float) -> Self:
         return replace(self, paused_until=max(self.paused_until, instant))
+
+
+_NEW: Final[Mapping[str, Any]] = asdict(Pace())
+
+
+def unpacked(pace: str, stops: str, key_hash: str) -> Pace:
+    """Return a stored pace as it is for the API key with this hash."""
+    said = json.loads(pace)
+    return Pace(**said | {"stopped_at": json.loads(stops).get(key_hash, _NEVER)})
+
+
+def packed(pace: Pace, stops: str, key_hash: str) -> tuple[str, str]:
+    """Return a pace as it is stored, for all keys: what differs from a new one, and their stops.
+
+    Both are JSON; ``stops`` are those before: the hash of each refused API key and when it was.
+    """
+    said = {name: value for name, value in asdict(pace).items() if value != _NEW[name]}
+    after = {key: at for key, at in json.loads(stops).items() if key != key_hash}
+    if (stopped_at := said.pop("stopped_at", None)) is not None:
+        after[key_hash] = stopped_at
+    return json.dumps(said), json.dumps(after)
 
 
 def backoff_s(failures: int, luck: float) -> float:

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
@@ -342,15 +342,14 @@ def _diagnosis(
     error: BaseException, url: httpx2.URL, *, connected: bool, timeout_s: float
 ) -> Problem:
     """Return why a request got no answer; ``connected`` if a byte was sent, even to a proxy."""
-    causes = [*_causes(error)]
-    if certificate := _first(causes, ssl.SSLCertVerificationError):
+    if certificate := _cause(error, ssl.SSLCertVerificationError):
         untrusted = certificate.verify_code in _UNTRUSTED
         kind = ProblemKind.UNTRUSTED if untrusted else ProblemKind.BAD_CERTIFICATE
         return Problem(kind, certificate.verify_message)
     variable = _proxy_variable(url)
     if variable and isinstance(error, httpx2.ProxyError):
         return Problem(ProblemKind.PROXY_REFUSES, f"{variable} {error}")
-    problem = _of_the_way(error, causes, url)
+    problem = _of_the_way(error, url)
     if problem.kind is ProblemKind.SILENCE:
         kind = ProblemKind.SILENCE if connected else ProblemKind.NO_CONNECTION
         problem = Problem(kind, f"{timeout_s:g}")
@@ -383,25 +382,22 @@ def _unusable_proxy() -> Problem:
     return Problem(ProblemKind.PROXY_UNUSABLE, detail)
 
 
-def _of_the_way(error: BaseException, causes: list[BaseException], url: httpx2.URL) -> Problem:
-    if _first(causes, ConnectionRefusedError):
+def _of_the_way(error: BaseException, url: httpx2.URL) -> Problem:
+    if _cause(error, ConnectionRefusedError):
         return Problem(ProblemKind.REFUSED)
-    if _first(causes, socket.gaierror) or _first(causes, UnicodeError):  # not a valid host name
+    if _cause(error, socket.gaierror, UnicodeError):  # not a valid host name
         return Problem(ProblemKind.UNKNOWN_HOST, url.host)
     if isinstance(error, httpx2.TimeoutException | TimeoutError):
         return Problem(ProblemKind.SILENCE)
-    if tls := _first(causes, ssl.SSLError):
+    if tls := _cause(error, ssl.SSLError):
         return Problem(ProblemKind.NO_TLS, tls.reason or str(tls))
     if isinstance(error, httpx2.ConnectError):
         return Problem(ProblemKind.UNREACHABLE, str(error))
     return Problem(ProblemKind.BROKEN, f"{type(error).__name__}: {error}")
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
+def _cause(error: BaseException | None, *kinds: type[E]) -> E | None:
+    """Return the first error of these kinds among an error and those that led to it."""
+    while error is not None and not isinstance(error, kinds):
         error = error.__cause__ or error.__context__
-
-
-def _first(causes: list[BaseException], kind: type[E]) -> E | None:
-    return next((cause for cause in causes if isinstance(cause, kind)), None)
+    return error

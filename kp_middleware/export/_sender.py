@@ -1,12 +1,15 @@
-"""The sender, which exports outbox items one at a time."""
+"""The sender, which exports outbox items one at a time: to the registry, or a custom exporter."""
 
 import logging
 import random
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
+
+from pydantic_core import to_json
 
 from kp_middleware.errors import (
     RegistryError,
@@ -16,6 +19,7 @@ from kp_middleware.errors import (
 )
 from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt
 from kp_middleware.rate_limit import Pace, PaceKeeper, backoff_s
+from kp_middleware.traces import ReasoningTrace
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +27,7 @@ _luck: Final = random.Random().random  # noqa: S311 - guards nothing; a program 
 _MOST_ATTEMPTS: Final = 8
 _LONGEST_PAUSE_FOR_ONE_S: Final = 150.0
 _STAYS: Final = "a trace stays local, the first is row %d: %s; see kp-middleware outbox --failed"
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL fails on both: always a 500
 _TRY_AGAIN: Final = "kp-middleware outbox retry --failed"
 
 _Note: TypeAlias = Callable[[], None]
@@ -36,6 +41,55 @@ class Submitter(Protocol):
 
     def hang_up(self) -> bool:
         """Abort the current request for good, from any thread; return True if any byte was sent."""
+
+
+class Exporter(Protocol):
+    """A callable that exports redacted runs, one at a time.
+
+    Any callable works: ``exported = []`` and ``KnowledgePulse(exporter=exported.append)``. It is
+    called in a separate thread, never in the agent's, and at least once for each run.
+    """
+
+    def __call__(self, item: OutboxItem, /) -> Receipt | None:
+        """Export one run; return None if the destination assigns no id.
+
+        Args:
+            item: ``item.body`` is the document as UTF-8 JSON; ``item.idempotency_key`` stays the
+                same when the same run is sent again because its delivery is unknown.
+
+        Raises:
+            RegistryRejectedError: If this run will never be accepted.
+            RegistryForbiddenError: If no run will be accepted in this process.
+            RegistryUnavailableError: If a retry may succeed; any other exception means the same.
+        """
+
+
+class OwnExporter:
+    """An adapter that lets a `Sender` call a custom exporter."""
+
+    def __init__(self, exporter: Callable[[Any], Receipt | None], name: str | None = None) -> None:
+        if not callable(exporter):
+            raise TypeError("exporter must be a function of one item, such as list.append")
+        self._exporter = exporter
+        named = getattr(exporter, "__qualname__", None) or type(exporter).__qualname__
+        self.url = f"exporter {name or named}"
+
+    def export(self, item: OutboxItem, /) -> Receipt:
+        """Call the exporter; raise any unknown exception as a `RegistryUnavailableError`."""
+        try:
+            return self._exporter(item) or Receipt()
+        except RegistryError:
+            raise
+        except Exception as error:
+            words = f"{self.url} raised {type(error).__name__}; it is called again later"
+            raise RegistryUnavailableError(words) from error
+
+    def hang_up(self) -> bool:
+        """Return True: a running function cannot be aborted, so the item may have arrived."""
+        return True
+
+    def close(self) -> None:
+        """Do nothing: the user owns the exporter."""
 
 
 class Sender:
@@ -210,3 +264,29 @@ class Sender:
         kind = " ".join((words, *kinds))
         logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
         self._said.add(kind)
+
+
+def payload(trace: ReasoningTrace, *, score: float, agent_id: str | None) -> bytes:
+    """Return the exact bytes to post: the trace and its score as UTF-8 JSON without nulls.
+
+    U+0000 and lone surrogates, which no registry can store, become U+FFFD. ``agent_id`` is the
+    registered one, or the unit can never be deleted there; None keeps the trace's own.
+    """
+    if not 0 <= score <= 1:
+        raise ValueError(f"a score is from 0 to 1, not {score}")
+    named = {} if agent_id is None else {"agent_id": agent_id}
+    metadata = trace.metadata.model_copy(update={"quality_score": float(score), **named})
+    document = trace.model_copy(update={"metadata": metadata}).model_dump()
+    return to_json(_storable(document), inf_nan_mode="null")
+
+
+def _storable(value: object) -> object:
+    match value:
+        case str():
+            return _UNSTORABLE.sub("\ufffd", value)
+        case list() | tuple():
+            return [_storable(item) for item in value]
+        case dict():
+            return {_storable(key): _storable(item) for key, item in value.items()}
+        case _:
+            return value

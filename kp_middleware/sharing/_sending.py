@@ -1,10 +1,8 @@
 """The outbox of all hosts, and its pace: whoever has the turn sends for all of them."""
 
-import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 from kp_middleware.errors import (
@@ -12,8 +10,8 @@ from kp_middleware.errors import (
     RegistryError,
     RegistryRejectedError,
 )
-from kp_middleware.outbox_items import OutboxItem, Receipt, idempotency_key
-from kp_middleware.rate_limit import Pace
+from kp_middleware.outbox_items import Outbox, OutboxItem, Receipt, idempotency_key
+from kp_middleware.rate_limit import Pace, packed, unpacked
 from kp_middleware.sharing._link import Connection, Cursor, Link, Transaction
 from kp_middleware.sharing._records import ItemState, SharedItem
 
@@ -89,7 +87,7 @@ def cancel_items(link: Link, ids: Sequence[str]) -> None:
     link.ask(_CANCEL, ([*ids],))
 
 
-class SharedOutbox:
+class SharedOutbox(Outbox):
     """The outbox items of one agent at one registry, of all hosts: an `Outbox`.
 
     A row keeps its id and idempotency key, so that one in doubt may be posted again.
@@ -124,35 +122,29 @@ class SharedOutbox:
         return [connection.execute(_INSERT, {**self._whose, **item._asdict()}) for item in items]
 
     def claim(self, now: float, /) -> OutboxItem | None:  # noqa: ARG002 - by the server's clock
-        """Claim the next item that is due and return it; return None if none is."""
         rows = self._link.ask(_CLAIM, self._whose)
         return OutboxItem(*rows[0]) if rows else None
 
     def next_due(self) -> float | None:
-        """Return when the next item is due or its lease expires, in epoch seconds, or None."""
         in_s = self._link.ask(_DUE, self._whose)[0][0]
         return None if in_s is None else time.time() + in_s if in_s > 0 else 0.0
 
     def sent(self, item: OutboxItem, receipt: Receipt, /) -> None:
-        """Mark the item as sent."""
         told = {"remote_id": receipt.remote_id, "status": receipt.status}
         changes = "state = 'sent', sent_at = now(), remote_id = %(remote_id)s, last_error = NULL"
         self._end(item, f"{changes}, http_status = %(status)s", told)
 
     def rejected(self, item: OutboxItem, error: RegistryRejectedError, /) -> None:
-        """Mark the item as rejected for good."""
         told = {"reason": error.reason, "status": error.status}
         changes = "state = 'rejected', reason = %(reason)s, http_status = %(status)s"
         self._end(item, changes, told)
 
     def block(self, item: OutboxItem, reason: str, /) -> None:
-        """Block the item: it is not retried automatically."""
         self._end(item, "state = 'blocked', reason = %(reason)s", {"reason": reason})
 
     def postpone(
         self, item: OutboxItem, error: RegistryError, /, *, retry_at: float, counted: bool
     ) -> None:
-        """Postpone the item to ``retry_at``, epoch seconds; ``counted``: one attempt more."""
         query = "SELECT rejections FROM kp.outbox WHERE seq = %s"
         found = self._link.ask(query, (item.trace_seq,))
         rejections = error.is_refusal + (found[0][0] if found else 0)
@@ -166,11 +158,9 @@ class SharedOutbox:
         self._end(item, _POSTPONED, told, attempts=int(counted))
 
     def release(self, item: OutboxItem, /) -> None:
-        """Release the lease of an item."""
         self._end(item, "state = 'pending'", {}, attempts=0)
 
     def retry_now(self) -> None:
-        """Make items due now that were postponed while the registry was unavailable."""
         self._link.ask(_RETRY, self._whose)
 
     def _end(
@@ -180,10 +170,10 @@ class SharedOutbox:
         self._link.ask(_END.format(changes=changes), values)
 
 
-_NEW: Final[Mapping[str, Any]] = asdict(Pace())
 _BEGIN: Final = """
     INSERT INTO kp.paces (registry, agent, pace) VALUES (%s, %s, '') ON CONFLICT DO NOTHING
 """
+_WRITE: Final = "UPDATE kp.paces SET pace = %s, stops = %s WHERE registry = %s AND agent = %s"
 _LIFT: Final = "UPDATE kp.paces SET stops = '{}' WHERE stops <> '{}' RETURNING agent"
 _LOCK: Final = """
     SELECT pace, stops, extract(epoch FROM clock_timestamp())::float8
@@ -234,27 +224,14 @@ class PaceOfAll:
 
     def _changed(self, opened: Transaction, change: Callable[[Pace | None], Pace]) -> Pace:
         opened.connection.execute(_BEGIN, self._row)
-        [[(said, kept, now)]] = opened.read((_LOCK, self._row))
+        [[(said, stops, now)]] = opened.read((_LOCK, self._row))
         self._ahead_s = now - time.time()
-        stops = json.loads(kept)
-        before = Pace(**json.loads(said)) if said else None
-        if before is not None and self._key_hash in stops:
-            before = replace(before, stopped_at=stops[self._key_hash])
+        before = unpacked(said, stops, self._key_hash) if said else None
         after = change(before)
         if after != before:
-            self._write(opened.connection, after, stops)
+            told = packed(after, stops, self._key_hash)
+            opened.connection.execute(_WRITE, (*told, *self._row))
         return after
-
-    def _write(self, connection: Connection, pace: Pace, stops: dict[str, float]) -> None:
-        said = {name: value for name, value in asdict(pace).items() if value != _NEW[name]}
-        stopped_at = said.pop("stopped_at", None)
-        stops.pop(self._key_hash, None)
-        if stopped_at is not None:
-            stops[self._key_hash] = stopped_at
-        connection.execute(
-            "UPDATE kp.paces SET pace = %s, stops = %s WHERE registry = %s AND agent = %s",
-            (json.dumps(said), json.dumps(stops), *self._row),
-        )
 
 
 def lift_stops_of_all(link: Link) -> bool:

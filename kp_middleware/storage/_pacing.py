@@ -2,17 +2,18 @@
 
 import json
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kp_middleware.database import is_damage, open_to_write, transaction
 from kp_middleware.errors import DatabaseError
-from kp_middleware.rate_limit import Pace
+from kp_middleware.rate_limit import Pace, packed, unpacked
 
 logger = logging.getLogger("kp_middleware")
 
@@ -34,7 +35,7 @@ _ROWS: Final = "SELECT registry, agent, pace, stops FROM paces"
 _OURS: Final = "WHERE registry = ? AND agent = ?"
 _FORGET_OLD: Final = "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?"
 _LIFT: Final = "UPDATE paces SET stops = '{}' WHERE stops <> '{}'"
-_NEW: Final[Mapping[str, Any]] = asdict(Pace())
+_WRITE: Final = "INSERT OR REPLACE INTO paces (registry, agent, pace, stops) VALUES (?, ?, ?, ?)"
 
 
 class AgentPace(NamedTuple):
@@ -102,7 +103,7 @@ class PacingTable:
         """Return the state without writing, for example on a full disk; None if there is none."""
         for row in read_paces(self._path):
             if (row.registry, row.agent) == (self._registry, self._agent):
-                return self._of_our_key(row)
+                return replace(row.pace, stopped_at=row.stops.get(self._key_hash, -math.inf))
         return None
 
     def was_damaged(self) -> bool:
@@ -117,17 +118,15 @@ class PacingTable:
     ) -> Pace:
         with _opened(path, patience_s) as connection, transaction(connection):
             found = connection.execute(f"{_ROWS} {_OURS}", (self._registry, self._agent)).fetchone()
-            row = found and _row(found)
-            before = self._of_our_key(row) if row else None
+            *_, said, stops = found or ("", "{}")
+            before = unpacked(said, stops, self._key_hash) if found else None
             after = change(before)
             if before is None:
                 connection.execute(_FORGET_OLD, (after.noted_at - _MONTH_S,))
             if after != before:
-                self._write(connection, after, row.stops if row else {})
+                told = packed(after, stops, self._key_hash)
+                connection.execute(_WRITE, (self._registry, self._agent, *told))
         return after
-
-    def _of_our_key(self, row: AgentPace) -> Pace:
-        return replace(row.pace, stopped_at=row.stops.get(self._key_hash, _NEW["stopped_at"]))
 
     def _set_aside(self, path: Path) -> None:
         """Rename a damaged file; SQLite has already removed its journal."""
@@ -142,19 +141,6 @@ class PacingTable:
         path.replace(aside)
         words = "%s was damaged and is now %s: sending goes on slowly until you remove that"
         logger.warning(words, path, aside)
-
-    def _write(
-        self, connection: sqlite3.Connection, pace: Pace, stops: Mapping[str, float]
-    ) -> None:
-        said = {name: value for name, value in asdict(pace).items() if value != _NEW[name]}
-        stopped_at = said.pop("stopped_at", None)
-        stops = {one: at for one, at in stops.items() if one != self._key_hash}
-        if stopped_at is not None:
-            stops[self._key_hash] = stopped_at
-        connection.execute(
-            "INSERT OR REPLACE INTO paces (registry, agent, pace, stops) VALUES (?, ?, ?, ?)",
-            (self._registry, self._agent, json.dumps(said), json.dumps(stops)),
-        )
 
 
 def read_paces(path: Path) -> list[AgentPace]:
