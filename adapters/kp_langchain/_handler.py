@@ -5,12 +5,13 @@ network, and nothing is kept of the objects that it is shown.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from uuid import UUID
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.errors import MissingExtraError
-from kp_middleware.recording import Failure, Recording, Span, shield, text_of
+from kp_middleware.recording import Failure, Recording, shield, text_of
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
@@ -22,22 +23,63 @@ except ModuleNotFoundError as exc:
 
 from kp_langchain._langgraph import failure_of, is_node, resumption_of, watch_graphs
 from kp_langchain._messages import result_of, told_beside, turn_of
-from kp_langchain._roots import EventKwargs, Roots, Scope, parent_of, runs_of
+from kp_langchain._roots import Origin, Roots, Scope, runs_of
 
 if TYPE_CHECKING:
     from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
 
+EventKwargs: TypeAlias = Mapping[str, Any]
+"""The keyword arguments that only some events have: ``inputs``, ``tool_call_id``, ``response``."""
 
-def callback(method: Callable[..., None]) -> Callable[..., None]:
-    """Adapt LangChain's callback signature to ``method(self, *told, run_id, about)``; never raise.
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
-    The run's id is given as an integer: hashing a UUID takes longer than all the rest.
+
+def begins(method: Callable[..., None]) -> Callable[..., None]:
+    """Adapt the signature of an event that begins a run to ``method``; never raise.
+
+    The ids are given as integers, for a UUID is slow to hash. The rest comes as a plain tuple, and
+    all that LangChain nearly always gives has a name here, for Python is slow to collect others.
     """
     what = method.__qualname__
 
-    def hook(self: object, *args: Any, run_id: UUID, **about: Any) -> None:
+    def hook(
+        self: object,
+        serialized: object,
+        given: object,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: Mapping[str, object] | None = None,
+        name: object = None,
+        tags: Sequence[str] | None = None,
+        **about: Any,
+    ) -> None:
         try:
-            method(self, *args, run_id.int, about)
+            parent_id = None if parent_run_id is None else parent_run_id.int
+            origin = parent_id, metadata or _NOTHING, name, tags or ()
+            method(self, serialized, given, run_id.int, origin, about)
+        except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
+            shield.swallow(what, error)
+
+    hook.__name__, hook.__qualname__, hook.__doc__ = method.__name__, what, method.__doc__
+    return hook
+
+
+def ends(method: Callable[..., None]) -> Callable[..., None]:
+    """Adapt the signature of an event that ends a run to ``method``; never raise."""
+    what = method.__qualname__
+
+    def hook(
+        self: object,
+        outcome: object,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,  # noqa: ARG001 - as above
+        tags: Sequence[str] | None = None,
+        **about: Any,
+    ) -> None:
+        try:
+            method(self, outcome, run_id.int, tags, about)
         except Exception as error:  # noqa: BLE001 - the agent never pays for being watched
             shield.swallow(what, error)
 
@@ -112,45 +154,51 @@ class KPCallbackHandler(BaseCallbackHandler):
         """
         return self._roots.last_trace_id if run_id is None else self._runs.trace_id(run_id.int)
 
-    @callback
-    def on_chain_start(self, _: object, inputs: object, run_id: int, about: EventKwargs) -> None:
+    @begins
+    def on_chain_start(
+        self, _: object, inputs: object, run_id: int, origin: Origin, __: EventKwargs
+    ) -> None:
         """Begin a chain, a graph or a node."""
-        parent_id = parent_of(about)
-        run = self._runs.join(run_id, parent_id)
+        run = self._runs.join(run_id, origin[0])
         if run is None:
-            run = self._roots.open(run_id, parent_id, about)
+            run = self._roots.open(run_id, origin)
             if run is None:
                 return
             watch_graphs(self)
-            resumption = resumption_of(inputs, about.get("metadata") or {})
+            resumption = resumption_of(inputs, origin[1])
             if resumption is None:
                 run.root.set_objective(inputs)
             else:
                 run.root.resume(resumption, inputs, run.conversation)
-        elif not isinstance(inputs, dict | list) and (resumption := resumption_of(inputs, {})):
+        elif type(inputs) is not dict and (resumption := resumption_of(inputs, {})):
             run.root.record_decision(resumption, inputs)
 
-    @callback
-    def on_chain_end(self, outputs: object, run_id: int, about: EventKwargs) -> None:
+    @ends
+    def on_chain_end(
+        self, outputs: object, run_id: int, tags: Sequence[str] | None, about: EventKwargs
+    ) -> None:
         """End a chain, a graph or a node that succeeded, or whose stream was closed early."""
         run = self._runs.end(run_id, streamed="inputs" in about)
         if run is None:
             return
-        if run.is_root:
+        if run.parent is None:
             run.root.rest(outputs, run, about.get("inputs"))
-        elif run.parent is not None and (run.paused or run.paused_inside):
-            run.parent.paused_inside |= not is_node(about.get("tags"))  # after a node it went on
+        elif run.paused or run.paused_inside:
+            run.parent.paused_inside |= not is_node(tags)  # after a node it went on
         if run.ends_trace:
             run.root.succeed(outputs)
 
-    @callback
-    def on_chain_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
+    @ends
+    def on_chain_error(
+        self, error: BaseException, run_id: int, _: object, about: EventKwargs
+    ) -> None:
         """End a chain, a graph or a node that failed."""
         closed = "inputs" in about and isinstance(error, GeneratorExit)
         run = self._runs.end(run_id, streamed=closed)
-        if run is not None and run.is_root:
-            run.root.set_objective(about.get("inputs"))
-        self._ended_with(run, error)
+        if run is not None:
+            if run.is_root:
+                run.root.set_objective(about.get("inputs"))
+            run.end_with(error)
 
     @shield
     def on_interrupt(self, event: "GraphInterruptEvent") -> None:
@@ -163,12 +211,17 @@ class KPCallbackHandler(BaseCallbackHandler):
     def on_resume(self, event: "GraphResumeEvent") -> None:
         """Ignore the event: the graph's input already says that it resumes."""
 
-    @callback
+    @begins
     def on_chat_model_start(
-        self, _: object, messages: list[list[BaseMessage]], run_id: int, about: EventKwargs
+        self,
+        _: object,
+        messages: list[list[BaseMessage]],
+        run_id: int,
+        origin: Origin,
+        __: EventKwargs,
     ) -> None:
         """Begin a chat model, and note messages that no event reported."""
-        run = self._roots.begin(run_id, about, is_model=True)
+        run = self._roots.begin(run_id, origin, is_model=True)
         if run is None or run.internal or not messages:
             return
         if news := run.conversation.unreported(messages[0]):
@@ -176,10 +229,12 @@ class KPCallbackHandler(BaseCallbackHandler):
         if not run.root.recorder.objective:
             run.root.guess_objective(messages[0])
 
-    @callback
-    def on_llm_start(self, _: object, prompts: list[str], run_id: int, about: EventKwargs) -> None:
+    @begins
+    def on_llm_start(
+        self, _: object, prompts: list[str], run_id: int, origin: Origin, __: EventKwargs
+    ) -> None:
         """Begin a completion model."""
-        run = self._roots.begin(run_id, about, is_model=True)
+        run = self._roots.begin(run_id, origin, is_model=True)
         if run is not None and not run.internal:
             run.root.guess_objective(prompts[:1])
 
@@ -190,78 +245,83 @@ class KPCallbackHandler(BaseCallbackHandler):
         if run is not None and token:
             run.add_part(token if isinstance(token, str) else text_of(token))
 
-    @callback
-    def on_llm_end(self, response: LLMResult, run_id: int, _: EventKwargs) -> None:
+    @ends
+    def on_llm_end(self, response: LLMResult, run_id: int, *_: object) -> None:
         """End a model, and note its turn."""
-        turn, run = turn_of(response), self._runs.get(run_id)
-        if run is not None and not run.internal:
-            estimate = run.root.recorder.confidence_estimate
-            if estimate.listens:
-                estimate.hear(told_beside(response), inside=run.around is not None)
-        self._runs.finish(run_id, turn.text or None, turn=turn)
-
-    @callback
-    def on_llm_error(self, error: BaseException, run_id: int, about: EventKwargs) -> None:
-        """End a model that failed, perhaps after part of its answer."""
-        run = self._runs.end(run_id)
-        if run is not None and failure_of(error) is Failure.GIVEN_UP:
-            run.root.record_turn(turn_of(about.get("response")), run)
-        self._ended_with(run, error)
-
-    @callback
-    def on_tool_start(
-        self, serialized: Mapping[str, Any] | None, said: str, run_id: int, about: EventKwargs
-    ) -> None:
-        """Begin a tool, and note its call unless a model announced it."""
-        run = self._roots.begin(run_id, about)
+        run = self._runs.get(run_id)
         if run is None:
             return
-        tool = (serialized or about).get("name") or "tool"
-        call_id = about.get("tool_call_id")
-        run.begin_tool(tool, call_id, about.get("inputs"), {"input": said})
+        turn, estimate = turn_of(response), run.root.recorder.confidence_estimate
+        if estimate.listens and not run.internal:
+            estimate.hear(told_beside(response), inside=run.around is not None)
+        self._runs.finish(run_id, turn.text or None, turn=turn)
+
+    @ends
+    def on_llm_error(
+        self, error: BaseException, run_id: int, _: object, about: EventKwargs
+    ) -> None:
+        """End a model that failed, perhaps after part of its answer."""
+        run = self._runs.end(run_id)
+        if run is not None:
+            if failure_of(error) is Failure.GIVEN_UP:
+                run.root.record_turn(turn_of(about.get("response")), run)
+            run.end_with(error)
+
+    @begins
+    def on_tool_start(
+        self,
+        given: Mapping[str, Any] | None,
+        said: str,
+        run_id: int,
+        origin: Origin,
+        about: EventKwargs,
+    ) -> None:
+        """Begin a tool, and note its call unless a model announced it."""
+        run = self._roots.begin(run_id, origin)
+        if run is None:
+            return
+        tool: Any = (given.get("name") if given else origin[2]) or "tool"
+        run.begin_tool(tool, about.get("tool_call_id"), about.get("inputs"), {"input": said})
         if run.is_root:
             run.root.set_objective(f"{tool} {said}")
 
-    @callback
-    def on_tool_end(self, output: object, run_id: int, _: EventKwargs) -> None:
+    @ends
+    def on_tool_end(self, output: object, run_id: int, *_: object) -> None:
         """End a tool, and note its result or the failure it reports."""
         run = self._runs.get(run_id)
-        result, failed = result_of(output, None if run is None else run.call_id)
-        self._runs.finish(run_id, result, failed=failed)
+        if run is not None:
+            result, failed = result_of(output, run.call_id)
+            self._runs.finish(run_id, result, failed=failed)
 
-    @callback
-    def on_tool_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
-        """End a tool that raised."""
-        self._ended_with(self._runs.end(run_id), error)
+    @ends
+    def on_tool_error(self, error: BaseException, run_id: int, *_: object) -> None:
+        """End a tool or a retriever that raised."""
+        if (run := self._runs.end(run_id)) is not None:
+            run.end_with(error)
 
-    @callback
-    def on_retriever_start(self, _: object, query: str, run_id: int, about: EventKwargs) -> None:
+    on_retriever_error = on_tool_error
+
+    @begins
+    def on_retriever_start(
+        self, _: object, query: str, run_id: int, origin: Origin, __: EventKwargs
+    ) -> None:
         """Begin a retriever: a tool like others, except inside a tool that wraps it."""
-        parent = self._runs.get(parent_of(about))
-        run = self._roots.begin(run_id, about)
+        parent = self._runs.get(origin[0])
+        run = self._roots.begin(run_id, origin)
         if run is None:
             return
         if parent is not None and parent.tool is not None:
             run.tells = False
             return
-        run.begin_tool(str(about.get("name") or "retriever"), None, {"query": query})
+        run.begin_tool(str(origin[2] or "retriever"), None, {"query": query})
         if run.is_root:
             run.root.set_objective(query)
 
-    @callback
-    def on_retriever_end(self, documents: Sequence[Document], run_id: int, _: EventKwargs) -> None:
+    @ends
+    def on_retriever_end(self, documents: Sequence[Document], run_id: int, *_: object) -> None:
         """End a retriever, and note its documents."""
         texts = (str(getattr(found, "page_content", found)) for found in documents)
         self._runs.finish(run_id, "\n\n".join(texts))
-
-    @callback
-    def on_retriever_error(self, error: BaseException, run_id: int, _: EventKwargs) -> None:
-        """End a retriever that raised."""
-        self._ended_with(self._runs.end(run_id), error)
-
-    def _ended_with(self, run: Span | None, error: BaseException) -> None:
-        if run is not None:
-            run.end_with(error)
 
 
 def _default() -> Recording:

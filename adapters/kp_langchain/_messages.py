@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import LLMResult
 
 from kp_middleware.recording import (
@@ -21,6 +27,12 @@ from kp_middleware.recording import (
 QUOTE: Final = "kp_past_run"
 """The ``lc_source`` of a message that quotes a past run: nobody said it."""
 
+_ROLES_OF: Final[Mapping[type, str]] = {
+    HumanMessage: "user",
+    AIMessage: "assistant",
+    ToolMessage: "tool",
+    SystemMessage: "system",
+}
 _ROLES: Final = {"human": "user", "ai": "assistant", "developer": "system", "function": "tool"}
 
 
@@ -58,6 +70,9 @@ def read(message: object) -> Message:
 
 def role_of(message: object) -> str:
     """Return the role of a message object (``user``, ``assistant``, …), or an empty string."""
+    role = _ROLES_OF.get(type(message))
+    if role is not None and not message.additional_kwargs:  # type: ignore[attr-defined]
+        return role  # nearly always
     if not isinstance(message, BaseMessage) or message.additional_kwargs.get("lc_source") == QUOTE:
         return ""
     role = getattr(message, "role", "") if message.type == "chat" else message.type
@@ -89,7 +104,8 @@ def result_of(output: object, call_id: str | None) -> tuple[object, bool]:
     """
     message = output if isinstance(output, ToolMessage) else _message_in(output, call_id)
     if message is not None:
-        return text_of(message.content), message.status == "error"
+        said = message.content
+        return said if type(said) is str else text_of(said), message.status == "error"
     return "None" if output is None else output, False
 
 
@@ -210,7 +226,7 @@ def final_text(output: object) -> str | None:
         return None
     messages = output.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
-    if not isinstance(last, AIMessage) or last.additional_kwargs:
+    if not isinstance(last, AIMessage | ToolMessage) or "lc_source" in last.additional_kwargs:
         return None
     text = last.content
     return text if isinstance(text, str) and "<think" not in text else None
@@ -267,8 +283,7 @@ def turn_of(response: LLMResult | None) -> Turn:
     """Return the first candidate of a model's response, or an empty turn."""
     if response is None or not response.generations or not response.generations[0]:
         return Turn()
-    generation = response.generations[0][0]
-    totals = response.llm_output or {}
+    generation, totals = response.generations[0][0], response.llm_output or {}
     message: BaseMessage | None = getattr(generation, "message", None)
     if message is not None:
         return _turn_in(message, totals)
@@ -401,15 +416,14 @@ def _served(block: Mapping[str, object], names: dict[str, str]) -> ToolCall | Se
 
 
 def _calls(message: BaseMessage) -> tuple[ToolCall, ...]:
-    calls = [
-        ToolCall(call["name"], call["args"], call.get("id"))
-        for call in getattr(message, "tool_calls", ())
-    ]
+    calls: tuple[ToolCall, ...] = ()
+    for call in getattr(message, "tool_calls", ()):
+        calls += (ToolCall(call["name"], call["args"], call.get("id")),)
     for call in getattr(message, "invalid_tool_calls", ()):
         error = str(call.get("error") or "the arguments are not valid JSON")
         arguments = {"arguments": call.get("args")}
-        calls.append(ToolCall(call.get("name") or "?", arguments, error=error))
-    return tuple(calls)
+        calls += (ToolCall(call.get("name") or "?", arguments, error=error),)
+    return calls
 
 
 def _tokens(usage: object) -> tuple[int, int] | None:

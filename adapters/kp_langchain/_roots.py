@@ -184,8 +184,8 @@ class Root(RootSpan):
         self.recorder.extract_confidence(answer.structured, output)
 
 
-EventKwargs: TypeAlias = Mapping[str, Any]
-"""A callback's keyword arguments except ``run_id``: ``parent_run_id``, ``name``, ``tags``, …"""
+Origin: TypeAlias = tuple[int | None, Mapping[str, Any], object, Sequence[str]]
+"""The parent's id, metadata, name and tags of a run that begins."""
 
 _lock = threading.RLock()
 _runs_by_pipeline: Final[WeakValueDictionary[int, SpanTree]] = WeakValueDictionary()
@@ -195,12 +195,6 @@ def runs_of(kp: Recording) -> SpanTree:
     """Return the live runs of a pipeline, shared by its handlers."""
     with _lock:
         return _runs_by_pipeline.setdefault(id(kp), SpanTree(kp))
-
-
-def parent_of(about: EventKwargs) -> int | None:
-    """Return the id of the parent run, or None."""
-    parent_id: UUID | None = about.get("parent_run_id")
-    return None if parent_id is None else parent_id.int
 
 
 def run_id_here() -> int | None:
@@ -245,37 +239,38 @@ class Roots:
         self._has_warned = False
         self.last_trace_id: str | None = None
 
-    def begin(self, run_id: int, about: EventKwargs, *, is_model: bool = False) -> Span | None:
+    def begin(self, run_id: int, origin: Origin, *, is_model: bool = False) -> Span | None:
         """Begin a model, a tool or a retriever; return None if its parent is unknown."""
-        parent_id = parent_of(about)
-        run = self._runs.join(run_id, parent_id) or self._begin_alone(run_id, parent_id, about)
+        run = self._runs.join(run_id, origin[0]) or self._begin_alone(run_id, origin)
         if run is None:
             return None
-        root, metadata = run.root, about.get("metadata")
+        root, metadata = run.root, origin[1]
         recorder = root.recorder
         run.after = recorder.last_step
         if run.parent is not None:
-            run.tells, run.agent = True, run.around
+            run.tells, agent = True, run.around
             if metadata:
                 if recorder.thread_id is None and run.around is None:
                     root.set_thread(metadata)
-                run.agent = agent_inside(metadata, root.agent_name, run.around, root.within)
+                agent = agent_inside(metadata, root.agent_name, run.around, root.within)
+            if agent is not None:
+                run.enter(agent)
         if is_model:
             run.started_s = recorder.clock()
             if metadata:
                 _name_model(run, metadata)
         return run
 
-    def open(self, run_id: int, parent_id: int | None, about: EventKwargs) -> Span | None:
+    def open(self, run_id: int, origin: Origin) -> Span | None:
         """Begin a run without a recorded parent as a root, unless it is known or ignored."""
+        parent_id, metadata, name, tags = origin
         if not self._runs.is_new(run_id, parent_id):
             return None
-        metadata = about.get("metadata") or {}
         outer = captured_recorder()
         if outer is None and (around := self._runs.get(run_id_here())) is not None:
             outer = around.root.recorder  # in a fallback, LangChain does not name the run around it
         # LangGraph before 1.1.5 is known by its default name alone
-        is_graph = metadata.get("ls_integration", about.get("name")) in {"langgraph", "LangGraph"}
+        is_graph = metadata.get("ls_integration", name) in {"langgraph", "LangGraph"}
         recorder = outer or self._kp.start_recording("langgraph" if is_graph else "langchain")
         if recorder is None:
             self._runs.ignore(run_id)
@@ -283,7 +278,7 @@ class Roots:
         self.last_trace_id = recorder.trace_id
         root = self._root(recorder, owned=outer is None, scope=self._scope)
         root.place = None if outer is None else place_here()
-        root.introduce(about.get("name"), metadata, about.get("tags") or ())
+        root.introduce(name, metadata, tags)
         return self._runs.open(run_id, root)
 
     def _root(self, recorder: Recorder, *, owned: bool = True, scope: Scope = "run") -> Root:
@@ -300,13 +295,14 @@ class Roots:
             return None
         return self._root(recorder).begun_late(run.around, over.agent_name)
 
-    def _begin_alone(self, run_id: int, parent_id: int | None, about: EventKwargs) -> Span | None:
+    def _begin_alone(self, run_id: int, origin: Origin) -> Span | None:
+        parent_id = origin[0]
         if (
             parent_id is None
             or parent_id != run_id_here()  # LangSmith's own run is between
             or self._runs.is_over(parent_id)
         ):
-            return self.open(run_id, parent_id, about)
+            return self.open(run_id, origin)
         if self._runs.is_new(run_id, parent_id) and not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -319,7 +315,8 @@ class Roots:
 def _name_model(run: Span, metadata: Mapping[str, object]) -> None:
     recorder = run.root.recorder
     if (source := metadata.get("lc_source")) is not None:  # a middleware's own, not the agent's
-        run.internal, run.agent = True, bounded_name(source)
+        run.internal = True
+        run.enter(bounded_name(source))
     if (name := metadata.get("ls_model_name")) is not None:
         run.model = str(name)
         if recorder.model is None and not run.internal:

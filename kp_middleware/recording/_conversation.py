@@ -99,7 +99,7 @@ class Conversation:
         self.follows = False
         self._role_of, self._read = role_of, read
         self._lock = threading.RLock()  # several threads may update one conversation
-        self._announced: dict[str, deque[ToolCall]] = {}  # until a tool begins; ids may repeat
+        self._announced: dict[str, list[ToolCall]] = {}  # until a tool begins; ids may repeat
         self._begun: dict[str, Span] = {}  # calls whose tool spans report their results, or never
         self._reported: deque[str | None] = deque(maxlen=_MOST_CALLS)  # ids, or else the tools
         self._nameless = count()
@@ -140,11 +140,12 @@ class Conversation:
     ) -> str | None:
         """Begin a tool, and return the id of the call announced for it, or None."""
         if call_id is None:
-            call_id = self._first_for(tool, inputs)
+            call_id = self._first_for(tool, inputs) if self._announced else None
+            if call_id is None:
+                return None
         elif self._take(call_id) is None and call_id not in self._begun:
             return None
-        if call_id is not None:
-            self._begun[call_id] = span
+        self._begun[call_id] = span
         return call_id
 
     def end(self, tool: str | None, call_id: str | None) -> None:
@@ -156,7 +157,10 @@ class Conversation:
 
     def unreported(self, messages: Sequence[object]) -> Sequence[Message]:
         """Return the results and user turns since the last model turn that no span reported."""
-        if not messages or (self.is_settled and self._role_of(messages[-1]) == "tool"):
+        if not messages:
+            return ()
+        is_settled = not (self._announced or self._begun or self.follows)
+        if is_settled and self._role_of(messages[-1]) == "tool":
             return ()
         tail, said_last = self._tail(messages)
         follows_us = said_last is not None and said_last in self._said
@@ -187,7 +191,9 @@ class Conversation:
         with self._lock:
             if len(self._announced) >= _MOST_CALLS:
                 del self._announced[next(iter(self._announced))]
-            self._announced.setdefault(call_id, deque(maxlen=_MOST_CALLS)).append(call)
+            calls = self._announced.setdefault(call_id, [])
+            calls.append(call)
+            del calls[:-_MOST_CALLS]
 
     def _take(self, call_id: str) -> str | None:
         """Remove an announced call, and return its tool, or None."""
@@ -197,7 +203,7 @@ class Conversation:
             calls = self._announced.get(call_id)
             if calls is None:
                 return None
-            call = calls.popleft()
+            call = calls.pop(0)
             if not calls:
                 del self._announced[call_id]
             return call.name

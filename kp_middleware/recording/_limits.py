@@ -129,8 +129,25 @@ class BoundedCopy:
 
     def of_mapping(self, value: object) -> dict[str, Any]:
         """Return the copy of a mapping; anything else is put under ``value``."""
+        if type(value) is dict and self._is_flat(flat := value.copy()):
+            return flat
         copied = self.of(value)
         return copied if type(copied) is dict else {"value": copied}
+
+    def _is_flat(self, values: dict[Any, Any]) -> bool:
+        """Count a dict of a few plain texts, as most arguments are, which needs no other copy."""
+        size = _VALUE_BYTES
+        for key, value in values.items():
+            if type(key) is not str or type(value) is not str:
+                return False
+            size += len(key) + len(value) + _VALUE_BYTES
+        if size > self.left_bytes or len(values) > _MAX_ITEMS:
+            return False
+        texts = "".join(values) + "".join(values.values())
+        if not texts.isascii() or "\0" in texts:
+            return False
+        self.left_bytes -= size
+        return True
 
     def _text(self, text: str) -> str:
         if len(text) <= self.left_bytes and text.isascii() and "\0" not in text:  # nearly always

@@ -46,6 +46,7 @@ class Span:
         step_call_id: The id of a tool's call, made if it has none; None for other spans.
         started_s: The start of a tool or a model, by the recorder's clock.
         agent: The inner agent that the span runs in; None means the root's own agent.
+        place: The place of the span's steps; a tool's own steps are outside its call.
         tells: True for a model, a tool or a retriever, whose end is noted.
         number: The position among the spans that began in the root.
         after: The last step of the trace when the span began or was cancelled.
@@ -86,17 +87,16 @@ class Span:
         self.conversation = conversation
         self.parent = parent
         self.is_root = parent is None
-        if parent is not None:
-            self.around = parent.tool or parent.around
-            self.within = parent.step_call_id or parent.within
+        self.place: Place | None = root.place
+        if parent is not None and (around := parent.tool or parent.around):
+            self.around, self.within = around, parent.step_call_id or parent.within
+            self.enter(None)
 
-    @property
-    def place(self) -> Place | None:
-        """The place of the span's steps; a tool's own steps are outside its call."""
-        if self.agent is None and self.within is None:
-            place: Place | None = self.root.place
-            return place
-        return Place(self.agent, self.within)
+    def enter(self, agent: str | None) -> None:
+        """Put the span into an inner agent, or None for the root's own."""
+        self.agent = agent
+        is_own = agent is None and self.within is None
+        self.place = self.root.place if is_own else Place(agent, self.within)
 
     @property
     def place_inside(self) -> Place | None:

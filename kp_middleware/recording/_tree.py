@@ -1,9 +1,9 @@
 """The tree of live spans: the seam that an adapter of any framework feeds."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import chain, takewhile
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from kp_middleware.confidence import Confidences
 from kp_middleware.recording._confidence import ConfidenceEstimate, extractors_of
@@ -70,7 +70,9 @@ class SpanTree:
         self._domain = domain
         self._extractors = extractors_of(confidence)
         self._lock = threading.RLock()  # reentrant: the garbage collector may close a stream here
-        self._live: dict[SpanId, Span] = {}
+        self._live: dict[Any, Span] = {}  # by `SpanId`
+        self.get = self._live.get
+        """Return the live span with this id, or None."""
         self._roots: dict[RootSpan, SpanId] = {}
         self._over = Remembered()
         self._ignored = Remembered()
@@ -117,7 +119,8 @@ class SpanTree:
         if at_s is not None:
             recorder.at(at_s)
         if around is not None:
-            span.agent = around.agent
+            if around.agent is not None:
+                span.enter(around.agent)
             if around.tells and around.tool == (name if kind == "tool" else None):
                 return span
         span.after = recorder.last_step
@@ -207,7 +210,7 @@ class SpanTree:
         if span.is_root and root.owned and task is not None:
             recorder.set_objective(task)
         if span.around is not None or (root.agent_name and name != root.agent_name):
-            span.agent = name or span.agent
+            span.enter(name or span.agent)
         elif name and root.agent_name is None:
             root.agent_name = name
             if root.owned:
@@ -216,15 +219,12 @@ class SpanTree:
     def leave_to_the_parent(self) -> None:
         """Drop all spans in a forked child: a span inside a parent's span is a root there."""
         self._lock = threading.RLock()
-        self._over.add(*self._live)
-        self._live, self._roots = {}, {}
+        self._over.update(self._live)
+        self._live.clear()
+        self._roots.clear()
 
     def __len__(self) -> int:
         return len(self._live)
-
-    def get(self, span_id: SpanId | None) -> Span | None:
-        """Return the live span with this id, or None."""
-        return None if span_id is None else self._live.get(span_id)
 
     def trace_id(self, span_id: SpanId) -> str | None:
         """Return the trace id of a root, live or ended; None if it is no root or too old."""
@@ -232,14 +232,11 @@ class SpanTree:
 
     def join(self, span_id: SpanId, parent_id: SpanId | None) -> Span | None:
         """Begin a span inside a live one; return None without a live parent or if begun already."""
-        if parent_id is None:
-            return None
         with self._lock:
-            parent = self._live.get(parent_id)
+            parent = self.get(parent_id)
             if parent is None or span_id in self._live:
                 return None
-            inside_tool = parent.tool is not None
-            chat = parent.inner_conversation() if inside_tool else parent.conversation
+            chat = parent.conversation if parent.tool is None else parent.inner_conversation()
             parent.paused_inside = False
             root = parent.root
             span = self._live[span_id] = Span(root, chat, parent)
@@ -252,10 +249,10 @@ class SpanTree:
         with self._lock:
             if span_id in self._live:
                 return False
-            if parent_id is not None and parent_id in self._ignored:
-                self._ignored.add(span_id)
-                return False
-            return True
+            if parent_id is None or parent_id not in self._ignored:
+                return True
+        self.ignore(span_id)
+        return False
 
     def is_over(self, span_id: SpanId | None) -> bool:
         """Return whether a recorded span has ended, or was live in the parent before a fork."""
@@ -282,19 +279,21 @@ class SpanTree:
             if run is None:
                 return None
             self._over.add(span_id)
+            if len(self._over) > _REMEMBERED:
+                self._over.trim()
             run.is_over = True
             root = run.root
             root.span_ids.discard(span_id)
             if run.parent is None:
                 root.closed_early = streamed and self._awaits(root)
-                is_last = not root.closed_early
-            else:
-                is_last = root.closed_early and not self._awaits(root)
-            if is_last:
-                run.ends_trace = root.owned
-                root.outliving = bool(root.span_ids) and run.parent is None and not streamed
-                self._close(root)
-        if root.outliving and run.parent is None and root.successor is not None:  # nearly never
+            elif not root.closed_early:
+                return run
+            if root.closed_early and self._awaits(root):
+                return run
+            run.ends_trace = root.owned
+            root.outliving = bool(root.span_ids) and run.parent is None and not streamed
+            self._close(root)
+        if root.outliving and root.successor is not None:  # nearly never
             self._move(root, root.successor)
         return run
 
@@ -325,6 +324,7 @@ class SpanTree:
         """Ignore a span and the spans inside it."""
         with self._lock:
             self._ignored.add(span_id)
+            self._ignored.trim()
 
     def _awaits(self, root: RootSpan) -> bool:
         """Return whether a model, tool or retriever in it is live; a chain may never end."""
@@ -348,6 +348,7 @@ class SpanTree:
             run.root, run.after = root, None
             if run.around == around:
                 run.around = run.agent = None
+            run.enter(run.agent)
         outermost.parent, outermost.is_root = None, True
         root.span_ids = {*inside} - {key}
         root.begun = max(run.number for run in inside.values())
@@ -363,7 +364,8 @@ class SpanTree:
             return None
         oldest, oldest_key = next(iter(self._roots.items()))
         self._live.pop(oldest_key, None)
-        self._ignored.add(oldest_key, *oldest.span_ids)
+        self._ignored.update((oldest_key, *oldest.span_ids))
+        self._ignored.trim()
         self._close(oldest)
         return oldest
 
@@ -377,22 +379,21 @@ class SpanTree:
 
     def _leave(self, keys: set[SpanId]) -> list[Span]:
         """Mark spans as ended, and return those that were live."""
-        self._over.add(*keys)
+        self._over.update(keys)
+        self._over.trim()
         return [run for key in keys if (run := self._live.pop(key, None)) is not None]
 
 
-class Remembered:
+class Remembered(set[SpanId]):
     """The ids of the last few thousand spans."""
 
-    def __init__(self) -> None:
-        self._last: set[SpanId] = set()
-        self._before: set[SpanId] = set()
+    _before: Set[SpanId] = frozenset()
 
-    def __contains__(self, key: SpanId) -> bool:
-        return key in self._last or key in self._before
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._before
 
-    def add(self, *keys: SpanId) -> None:
-        """Add ids."""
-        self._last.update(keys)
-        if len(self._last) > _REMEMBERED:
-            self._before, self._last = self._last, set()
+    def trim(self) -> None:
+        """Forget the oldest half where there are too many."""
+        if len(self) > _REMEMBERED:
+            self._before = frozenset(self)
+            self.clear()
