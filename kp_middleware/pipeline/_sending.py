@@ -25,7 +25,6 @@ from kp_middleware.instants import epoch_s
 from kp_middleware.outbox_items import idempotency_key
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._lifecycle import start_daemon
-from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.rate_limit import OwnPace, Pace, PaceKeeper
 from kp_middleware.runs import ExportedRun, StepFacts
 from kp_middleware.settings import Settings
@@ -38,6 +37,7 @@ from kp_middleware.storage import (
     OutboxAdmin,
     PacingTable,
     Run,
+    SharedPace,
     SqliteStore,
     Store,
     in_words,

@@ -18,12 +18,11 @@ from kp_middleware.embedding import Embedded, Embedder, Scorer, Vector, VectorCa
 from kp_middleware.errors import EmbedderNotReadyError, TraceNotFoundError
 from kp_middleware.estimate import Features, features
 from kp_middleware.export import OwnExporter
-from kp_middleware.instants import instant
 from kp_middleware.outcomes import LIKELY
 from kp_middleware.pipeline._dispatch import Dispatch
 from kp_middleware.pipeline._endings import Estimating, JudgeNotReadyError, Judging, kind_of
 from kp_middleware.pipeline._intake import Intake
-from kp_middleware.pipeline._queue import Feedback, FinishedRun, NextRun
+from kp_middleware.pipeline._queue import Feedback, FinishedRun
 from kp_middleware.pipeline._reevaluate import Reevaluation, WarnOnce
 from kp_middleware.recall import packed
 from kp_middleware.recording import Recorder, shield
@@ -32,6 +31,8 @@ from kp_middleware.settings import Settings
 from kp_middleware.storage import (
     PASSING_TROUBLE,
     Asking,
+    NextRun,
+    Retention,
     SharedRuns,
     SqliteStore,
     Store,
@@ -324,45 +325,6 @@ def _ended(trace: ReasoningTrace, ending: Ending) -> ReasoningTrace:
     trace = trace.ended(success=ending.success, confidence=ending.confidence)
     source = {"success_source": "assumed" if is_assumed else None}
     return trace.model_copy(update={"metadata": trace.metadata.model_copy(update=source)})
-
-
-_HOUR_S: Final = 3600.0
-_DAY_S: Final = 86_400.0
-
-
-class Retention:
-    """Removes traces that are too old, once an hour.
-
-    A clock that jumps forward while we run makes nothing older than a day more than it is.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        days: float | None,
-        *,
-        clock: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._days = days
-        self._clock = clock
-        self._steady = steady
-        self._begun_s, self._began_at = steady(), clock()
-        self._next_s = self._begun_s
-
-    def remove_some(self) -> bool:
-        """Remove a few, in one short transaction; False if there is nothing to remove now."""
-        if self._days is None or self._steady() < self._next_s:
-            return False
-        if self._store.prune(instant(max(0.0, self._now() - self._days * _DAY_S))):
-            return True
-        self._next_s = self._steady() + _HOUR_S
-        return False
-
-    def _now(self) -> float:
-        latest = self._began_at + (self._steady() - self._begun_s) + _DAY_S
-        return min(self._clock(), latest)
 
 
 def shared_runs(store: Store) -> SharedRuns:

@@ -24,6 +24,7 @@ from kp_middleware.storage._free_query import FreeQuery, domain_names, tool_name
 from kp_middleware.storage._history import History
 from kp_middleware.storage._listing import COUNTED, SORTS, STATES, Filters
 from kp_middleware.storage._maintenance import SQLITE_VERSION, Pruning, vacuum
+from kp_middleware.storage._next_run import NextRun
 from kp_middleware.storage._outbox import STILL_SENT, OutboxAdmin, OutboxTable, Queue
 from kp_middleware.storage._overview import (
     MOST_POINTS,
@@ -49,7 +50,9 @@ from kp_middleware.storage._records import (
     SimilarRun,
     StepRecord,
 )
+from kp_middleware.storage._retention import Retention
 from kp_middleware.storage._review import ReviewItem, SuccessRecord, Unjudged
+from kp_middleware.storage._shared_pace import SharedPace
 from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
 from kp_middleware.storage._sqlite_store import SqliteStore
 from kp_middleware.storage._statistics import (
@@ -114,6 +117,7 @@ __all__ = [
     "MapPoint",
     "ModelTokens",
     "NearMiss",
+    "NextRun",
     "NoveltyDay",
     "OutboxAdmin",
     "OutboxItemSummary",
@@ -130,6 +134,7 @@ __all__ = [
     "RecallTable",
     "Removal",
     "Rescue",
+    "Retention",
     "ReviewItem",
     "Run",
     "RunEstimate",
@@ -137,6 +142,7 @@ __all__ = [
     "ScoreSlices",
     "Scoring",
     "Selection",
+    "SharedPace",
     "SharedRuns",
     "SimilarRun",
     "Slice",

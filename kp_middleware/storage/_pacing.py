@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kp_middleware.database import is_damage, open_to_write, transaction
+from kp_middleware.database import is_damage, no_fork, open_to_write, transaction
 from kp_middleware.errors import DatabaseError
 from kp_middleware.rate_limit import Pace, packed, unpacked
 
@@ -116,7 +116,7 @@ class PacingTable:
     def _changed(
         self, path: Path, change: Callable[[Pace | None], Pace], patience_s: float
     ) -> Pace:
-        with _opened(path, patience_s) as connection, transaction(connection):
+        with no_fork(), _opened(path, patience_s) as connection, transaction(connection):
             found = connection.execute(f"{_ROWS} {_OURS}", (self._registry, self._agent)).fetchone()
             *_, said, stops = found or ("", "{}")
             before = unpacked(said, stops, self._key_hash) if found else None

@@ -89,8 +89,8 @@ class SqliteStore(Traces):
     def close(self) -> None:
         self._connection.close()
 
-    def apart(self) -> "SqliteStore":
-        return SqliteStore.at(self._known_path)
+    def apart(self) -> Self:
+        return self.at(self._known_path)
 
     def transaction(self) -> AbstractContextManager[None]:
         return transaction(self._connection)

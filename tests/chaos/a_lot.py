@@ -9,8 +9,7 @@ from pydantic import SecretStr
 from kp_middleware import ReasoningTrace, Step, Tool, locations
 from kp_middleware.database import connect
 from kp_middleware.export import Registry, Sender
-from kp_middleware.pipeline._shared_pace import SharedPace
-from kp_middleware.storage import OutboxTable, PacingTable, lift_stops
+from kp_middleware.storage import OutboxTable, PacingTable, SharedPace, lift_stops
 
 DAY_S = 86_400.0
 

@@ -12,8 +12,7 @@ from pydantic import SecretStr
 from kp_middleware import KnowledgePulse, current_trace, locations
 from kp_middleware.database import connect
 from kp_middleware.export import Registry, Sender
-from kp_middleware.pipeline._shared_pace import SharedPace
-from kp_middleware.storage import OutboxTable, PacingTable
+from kp_middleware.storage import OutboxTable, PacingTable, SharedPace
 from kp_middleware.testing import FakeClock, LocalRegistry
 
 pytestmark = pytest.mark.usefixtures("usual_network")

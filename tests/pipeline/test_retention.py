@@ -3,8 +3,7 @@
 import pytest
 
 from kp_middleware.instants import instant
-from kp_middleware.pipeline._steps import Retention
-from kp_middleware.storage import SqliteStore
+from kp_middleware.storage import Retention, SqliteStore
 from kp_middleware.testing import FakeClock
 
 DAY_S = 86_400.0

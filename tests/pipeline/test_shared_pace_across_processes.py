@@ -15,8 +15,7 @@ from pydantic import SecretStr
 
 from kp_middleware import ReasoningTrace, Step, locations
 from kp_middleware.export import Registry
-from kp_middleware.pipeline._shared_pace import SharedPace
-from kp_middleware.storage import PacingTable
+from kp_middleware.storage import PacingTable, SharedPace
 from kp_middleware.testing import LocalRegistry
 
 PROCESSES, TRACES = 4, 5

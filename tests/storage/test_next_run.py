@@ -7,9 +7,8 @@ import pytest
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
-from kp_middleware.pipeline._queue import NextRun
 from kp_middleware.runs import RecordedRun
-from kp_middleware.storage import SqliteStore
+from kp_middleware.storage import NextRun, SqliteStore
 from kp_middleware.testing import FakeClock
 
 

@@ -5,7 +5,6 @@ import math
 import os
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -14,7 +13,7 @@ from kp_middleware.errors import DatabaseError
 from kp_middleware.problems import Problem
 from kp_middleware.rate_limit import Change, Pace
 from kp_middleware.sharing import PaceOfAll
-from kp_middleware.storage import PacingTable, no_fork
+from kp_middleware.storage._pacing import PacingTable
 
 logger = logging.getLogger("kp_middleware")
 
@@ -111,8 +110,7 @@ class SharedPace:
         """Change the shared state; return None if no file can be used now."""
         whole = partial(self._after, change)
         try:
-            with nullcontext() if isinstance(self._table, PaceOfAll) else no_fork():
-                pace = self._table.change(whole, patience_s=patience_s)
+            pace = self._table.change(whole, patience_s=patience_s)
         except TimeoutError as error:
             self._say("locked", "nothing is sent for now: %s", error)
             return None

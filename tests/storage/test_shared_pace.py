@@ -14,10 +14,9 @@ from pydantic import SecretStr
 from kp_middleware.errors import DatabaseError
 from kp_middleware.export import Registry, payload
 from kp_middleware.outbox_items import OutboxItem
-from kp_middleware.pipeline._shared_pace import SharedPace
 from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Allowance, Pace
-from kp_middleware.storage import PacingTable, lift_stops
+from kp_middleware.storage import PacingTable, SharedPace, lift_stops
 from kp_middleware.testing import FakeClock, LocalRegistry
 from kp_middleware.traces import ReasoningTrace, Step
 
