@@ -75,16 +75,14 @@ class Stats(NamedTuple):
 
 logger = logging.getLogger("kp_middleware")
 
-_said: Final[set[str]] = set()
-
 
 def tell_once(settings: Settings) -> None:
     """Log what is wrong in one line, and variables that nobody reads in another."""
     if wrong := settings_trouble(settings):
-        _say(logging.ERROR if settings.problems else logging.WARNING, wrong)
+        shield.tell(logging.ERROR if settings.problems else logging.WARNING, wrong)
     if unknown := unknown_variables(Settings.model_fields):
         told = "; ".join(f"{name} is no setting: {remedy}" for name, remedy in unknown.items())
-        _say(logging.WARNING, told)
+        shield.tell(logging.WARNING, told)
 
 
 def settings_trouble(settings: Settings) -> str | None:
@@ -93,12 +91,6 @@ def settings_trouble(settings: Settings) -> str | None:
         return settings.unused_login and f"nothing is sent: {settings.unused_login}"
     told = "; ".join(map(str, settings.problems))
     return f"runs are recorded, and nothing is sent until this is corrected: {told}"
-
-
-def _say(level: int, words: str) -> None:
-    if words not in _said:
-        _said.add(words)
-        logger.log(level, "%s", words)
 
 
 _MOMENT_S: Final = 0.1

@@ -20,6 +20,7 @@ class Shield:
 
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
+        self.told: set[str] = set()
         self._renew_lock()
         at_fork(after_in_child=self._renew_lock)  # a thread that the child lost may hold it
 
@@ -45,6 +46,12 @@ class Shield:
         with self._lock:
             self.failures[kind] += 1
             return self.failures[kind] == 1
+
+    def tell(self, level: int, words: str) -> None:
+        """Log what this process has not been told yet."""
+        if words not in self.told:
+            self.told.add(words)
+            logger.log(level, "%s", words)
 
     def swallow(self, what: str, error: Exception, told: str = "a step was not recorded") -> None:
         """Count a failure of recording, and log the first of its kind."""

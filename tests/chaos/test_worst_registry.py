@@ -2,18 +2,14 @@
 
 import random
 from collections import Counter, defaultdict
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from a_lot import any_trace, forward, forwarding, rows
+from unsent import UnsentStore
 
-from kp_middleware import ReasoningTrace
-from kp_middleware.database import connect
-from kp_middleware.pipeline._steps import Stages
-from kp_middleware.settings import Settings
-from kp_middleware.storage import SqliteStore
+from kp_middleware import KnowledgePulse, ReasoningTrace
 from kp_middleware.testing import Answer, FakeClock, Fault, LocalRegistry
 
 TRACES, BATCH, FEW = 1200, 50, 5
@@ -100,12 +96,10 @@ def one_of_all_kinds(luck):
 
 
 def score(db, registry, traces):
-    settings = Settings(db=db, registry_url=registry.url, api_key=registry.api_key, threshold=0.35)
-    with closing(connect(db)) as connection:
-        evaluation = Stages(SqliteStore(connection), settings, None)
-        [evaluation.keep(trace) for trace in traces]
-        while evaluation.score_next():
-            pass
+    goes = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0.35}
+    unsent = {"db": db, "store": UnsentStore.at(db), "embedder": None, "sync": True}
+    with KnowledgePulse(**unsent, **goes) as kp:
+        [kp.submit(trace) for trace in traces]
 
 
 def forwardable(db):

@@ -1,9 +1,12 @@
 """One step after another, on a file that others use too."""
 
+import sqlite3
+from contextlib import contextmanager
+
+import pytest
+
 from kp_middleware import ReasoningTrace, Step
-from kp_middleware.pipeline._steps import Stages
-from kp_middleware.recording import Limits, Recorder
-from kp_middleware.settings import Settings
+from kp_middleware.runs import RecordedRun
 from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import StandInEmbedder
 
@@ -25,6 +28,20 @@ class Meeting(StandInEmbedder):
         return super().embed(text)
 
 
+class Interrupted(SqliteStore):
+    """Meets a lock just after it has written a run."""
+
+    left = 1
+
+    @contextmanager
+    def transaction(self):
+        with super().transaction():
+            yield
+        if Interrupted.left:
+            Interrupted.left -= 1
+            raise sqlite3.OperationalError("database is locked")
+
+
 def trace_of(objective):
     return ReasoningTrace.of(objective, [Step(step_id=0, type="thought", content=objective)])
 
@@ -33,67 +50,64 @@ def scores(connection):
     return connection.execute("SELECT state, novelty FROM traces ORDER BY seq").fetchall()
 
 
-def test_what_was_rolled_back_is_not_remembered(connection):
-    evaluation = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
-    evaluation.keep(trace_of("the first"))
+def test_what_was_rolled_back_is_not_remembered(pulse, connection):
+    kp = pulse(sync=True)
     connection.execute(FAILING)
-    evaluation.score_next()
+    kp.submit(trace_of("the first"))
     connection.execute("DROP TRIGGER failing")
-    evaluation.keep(trace_of("the first"))
 
-    evaluation.score_next()
+    kp.submit(trace_of("the first"))
 
     assert scores(connection) == [("failed", None), ("scored", 0.5)]
 
 
-def test_a_run_that_was_written_and_is_tried_again_is_kept_once(connection):
-    evaluation = Stages(SqliteStore(connection), Settings(), None)
-    recorder = Recorder(lambda _: None, Limits(), framework="python")
-    recorder.thought("said")
-    recorder.finish()
+def test_a_run_that_was_written_and_is_tried_again_is_kept_once(pulse, db, connection):
+    kp = pulse(store=Interrupted.at(db))
 
-    evaluation.keep(recorder)
-    evaluation.keep(recorder)
+    assert kp.capture(lambda text: text)("one") == "one"
+    kp.flush(30)
 
-    assert connection.execute("SELECT count(*) FROM traces").fetchone() == (1,)
+    assert (Interrupted.left, [state for state, _ in scores(connection)]) == (0, ["scored"])
 
 
-def test_a_run_that_another_process_scores_meanwhile_is_scored_once(connection):
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_run_that_another_process_scores_meanwhile_is_scored_once(pulse, connection, sync):
     embedder = Meeting()
-    ours = Stages(SqliteStore(connection), Settings(), embedder)
-    theirs = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
-    ours.keep(trace_of("one"))
-    embedder.meet = lambda: theirs.score_next(at_once=True)
+    ours, theirs = pulse(embedder=embedder, sync=sync), pulse()
+    embedder.meet = lambda: theirs.flush(30)
 
-    ours.score_next()
+    ours.submit(trace_of("one"))
+    ours.flush(30)
 
     assert scores(connection) == [("scored", 0.5)]
     assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
 
 
-def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(connection):
+def test_two_processes_embed_nothing_twice_while_each_has_runs_of_its_own(pulse, connection):
     embedders = StandInEmbedder(), StandInEmbedder()
-    both = [Stages(SqliteStore(connection), Settings(), embedder) for embedder in embedders]
-    [each.score_next() for each in both]
+    both = [pulse(embedder=embedder) for embedder in embedders]
+    [(each.submit(trace_of("the first")), each.flush(30)) for each in both]
+    [embedder.asked.clear() for embedder in embedders]
     for number in range(10):
-        [each.keep(trace_of(f"{number} {at}")) for at, each in enumerate(both)]
+        [each.submit(trace_of(f"{number} {at}")) for at, each in enumerate(both)]
 
-    while both[0].score_next() | both[1].score_next():
-        pass
+    [each.flush(30) for each in both]
 
     assert [len(embedder.asked) for embedder in embedders] == [20, 20]  # the run, what was said
     assert {state for state, _ in scores(connection)} == {"scored"}
 
 
-def test_a_run_that_has_taken_the_place_of_a_removed_one_is_scored_as_itself(connection):
-    ours = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
-    theirs = Stages(SqliteStore(connection), Settings(), None)
-    ours.keep(trace_of("ours"))
-    connection.execute("DELETE FROM traces")
-    theirs.keep(trace_of("theirs"))
+def test_a_run_that_has_taken_the_place_of_a_removed_one_is_scored_as_itself(pulse, connection):
+    embedder, theirs = Meeting(), trace_of("theirs")
 
-    while ours.score_next(at_once=True):
-        pass
+    def take_its_place():
+        connection.execute("DELETE FROM traces")
+        SqliteStore(connection).record(RecordedRun(trace=theirs, shape=theirs.shape))
 
-    (key,) = connection.execute("SELECT key FROM vectors").fetchone()
-    assert connection.execute("SELECT id, state FROM traces").fetchall() == [(key, "scored")]
+    embedder.meet = take_its_place
+    kp = pulse(embedder=embedder)
+    kp.submit(trace_of("ours"))
+    kp.flush(30)
+
+    assert connection.execute("SELECT id, state FROM traces").fetchall() == [(theirs.id, "scored")]
+    assert connection.execute("SELECT key FROM vectors").fetchall() == [(theirs.id,)]

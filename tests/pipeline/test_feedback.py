@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from unsent import UnsentStore
 
 from kp_middleware import ReasoningTrace, Step, current_trace
 from kp_middleware.core.evaluation import Evaluation, Verdict
@@ -14,8 +15,6 @@ from kp_middleware.core.gates import Reason, ReasonCode
 from kp_middleware.database import connect, transaction
 from kp_middleware.errors import EmbedderNotReadyError
 from kp_middleware.pipeline import Feedback, Reevaluation, Rescan
-from kp_middleware.pipeline._dispatch import Dispatch
-from kp_middleware.privacy import Policy
 from kp_middleware.recording import shield
 from kp_middleware.settings import Settings
 from kp_middleware.storage import CANCELLED_BY_HAND, OutboxAdmin, SqliteStore
@@ -26,13 +25,12 @@ DEAD = {"api_key": "kp_x", "registry_url": "http://127.0.0.1:9"}
 
 
 @pytest.fixture
-def at_once(pulse):
+def at_once(pulse, db):
     """Makes pipelines that do all at once, and send nothing: what waits, waits."""
 
     def make(**settings):
-        made = pulse(**{"embedder": None, "sync": True, "threshold": GATE, **DEAD, **settings})
-        made._pipeline._sender = None
-        return made
+        usual = {"embedder": None, "sync": True, "threshold": GATE, "store": UnsentStore.at(db)}
+        return pulse(**{**usual, **DEAD, **settings})
 
     return make
 
@@ -435,14 +433,25 @@ def test_what_another_process_is_told_while_we_embed_counts(at_once, db, connect
     assert end_of(body(connection, trace.id)[2]) == (False, 0.1)
 
 
-def test_what_another_process_is_told_while_we_redact_counts(pulse, db, connection):
-    kp, trace = pulse(embedder=None, sync=True, threshold=GATE), trace_of()
-    kp.submit(trace)
-    settings = Settings(db=db, threshold=GATE, **DEAD)
-    ours = Dispatch(SqliteStore(connection), settings, Policy.of(settings))
+def test_what_another_process_is_told_while_we_redact_counts(pulse, at_once, db, connection):
+    trace, elsewhere = trace_of(), pulse(embedder=None, sync=True, threshold=GATE)
 
-    kp.feedback(trace.id, success=False)
-    ours.queue(1, trace, 0.58)
+    class Meeting(UnsentStore):
+        """Lets the other process learn of the run when it is scored, and not in the outbox."""
+
+        is_scored = False
+
+        def save_evaluation(self, *args, **facts):
+            super().save_evaluation(*args, **facts)
+            self.is_scored = True
+
+        def transaction(self):
+            if self.is_scored:
+                self.is_scored = False
+                elsewhere.feedback(trace.id, success=False)
+            return super().transaction()
+
+    at_once(store=Meeting.at(db)).submit(trace)
 
     assert body(connection, trace.id)[0] == "cancelled"
 

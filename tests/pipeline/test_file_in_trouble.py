@@ -1,6 +1,7 @@
 """Whatever becomes of the file, the agent does not notice, and what can be kept is kept."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kp_middleware.database import SCHEMA, connect
+from kp_middleware.storage import SqliteStore
 from kp_middleware.testing import LocalRegistry
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -254,3 +256,54 @@ def test_a_wal_that_a_killed_process_left_is_part_of_the_file(pulse, db):
 
     assert left > 0
     assert [text.split()[-1] for text in objectives(db)] == ["before", "after"]
+
+
+class Spoilt(SqliteStore):
+    """A file that is damaged as long as one says so, and that nobody can mend."""
+
+    damage = None
+    mended = 0
+
+    def open(self):
+        if Spoilt.damage is not None:
+            raise Spoilt.damage
+        return super().open()
+
+    def repair(self, **_):
+        Spoilt.mended += 1
+
+
+@pytest.fixture
+def spoil(tmp_path):
+    """Begins and ends the damage of such a file."""
+    path = tmp_path / "another.db"
+    path.write_bytes(b"no database" * 100)
+    with (
+        closing(sqlite3.connect(path)) as connection,
+        pytest.raises(sqlite3.DatabaseError) as raised,
+    ):
+        connection.execute("SELECT * FROM traces")
+    Spoilt.mended = 0
+    yield lambda *, is_damaged: setattr(Spoilt, "damage", raised.value if is_damaged else None)
+    Spoilt.damage = None
+
+
+def test_a_damaged_file_is_not_mended_at_each_try_and_told_once_until_it_can_be_used(
+    pulse, db, spoil, caplog
+):
+    kp = pulse(store=Spoilt.at(db), sync=True, embedder=None)
+    agent = kp.capture(lambda text: text)
+
+    spoil(is_damaged=True)
+    [agent("x") for _ in range(3)]
+    first, mended, told = kp.stats().trouble, Spoilt.mended, len(said(caplog))
+    spoil(is_damaged=False)
+    agent("y")
+    kp.flush(30)
+    between = kp.stats().trouble
+    spoil(is_damaged=True)
+    agent("x")
+
+    assert str(db) in first
+    assert (mended, told, between) == (1, 1, None)
+    assert (Spoilt.mended, len(said(caplog))) == (1, 2)

@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+from unsent import UnsentStore
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.database import connect
@@ -258,10 +259,10 @@ def test_what_is_no_function_cannot_be_captured(pulse, decorated):
         pulse().capture(decorated)
 
 
-def test_one_registry_is_one_with_and_without_a_slash(pulse, registry):
+def test_one_registry_is_one_with_and_without_a_slash(pulse, registry, db):
     having_a_key = {"api_key": registry.api_key, "threshold": 0, "sync": True}
-    elsewhere = pulse(registry_url=registry.url, **having_a_key)
-    elsewhere._pipeline._sender.start = lambda: None  # it dies before it could send
+    store = UnsentStore.at(db)  # it dies before it could send
+    elsewhere = pulse(registry_url=registry.url, store=store, **having_a_key)
     elsewhere.capture(lambda text: text)("one")
 
     kp = pulse(registry_url=f"{registry.url}/", **having_a_key)

@@ -4,10 +4,7 @@ import pytest
 from rescored import OtherEmbedder, column_of, contents, rescore, rows, traces
 
 from kp_middleware import ReasoningTrace, Step
-from kp_middleware.errors import EmbedderUnavailableError
-from kp_middleware.pipeline._steps import Stages
-from kp_middleware.settings import Settings
-from kp_middleware.storage import SqliteStore
+from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.testing import StandInEmbedder
 
 HASTY = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 1}
@@ -55,14 +52,19 @@ def test_with_the_same_settings_nothing_changes(submit, connection, db, settings
     assert rescoring.counts == {"unchanged": 120}
 
 
-def test_what_was_scored_in_another_order_changes_once(connection, column, db):
-    evaluation = Stages(SqliteStore(connection), Settings(), StandInEmbedder())
-    [evaluation.keep(run) for run in (*traces(1), *traces(1))]
+class NotReady(StandInEmbedder):
+    """A model that is still being downloaded."""
+
+    def embed(self, text, /):
+        raise EmbedderNotReadyError(text)
+
+
+def test_what_was_scored_in_another_order_changes_once(submit, connection, column, db):
+    submit([*traces(1), *traces(1)], embedder=NotReady())
     connection.execute("UPDATE traces SET state = 'paused' WHERE seq = 1")
-    while evaluation.score_next():
-        pass
+    submit([])
     connection.execute("UPDATE traces SET state = 'recorded' WHERE seq = 1")
-    evaluation.score_next(at_once=True)
+    submit([])
     assert column("nearest_seq") == [2, None]
 
     first, again = rescore(db, StandInEmbedder()), rescore(db, StandInEmbedder())

@@ -5,10 +5,10 @@ from contextlib import closing
 
 import pytest
 from rescored import OtherEmbedder, rescore, rows, traces
+from unsent import UnsentStore
 
 from kp_middleware.database import connect
 from kp_middleware.pipeline import Feedback, Reevaluation
-from kp_middleware.pipeline._steps import Stages
 from kp_middleware.settings import Settings
 from kp_middleware.storage import CANCELLED_BY_HAND, LOST_ON_ITS_WAY, SqliteStore
 from kp_middleware.testing import StandInEmbedder
@@ -22,14 +22,15 @@ SURE = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence"
 
 
 @pytest.fixture
-def keep(connection):
+def keep(pulse, db):
     """Scores runs as a pipeline does that sends nothing."""
 
-    def keep(runs, *, embedder=None, **settings):
-        evaluation = Stages(SqliteStore(connection), Settings(**{**KEYED, **settings}), embedder)
-        [evaluation.keep(run) for run in runs]
-        while evaluation.score_next():
-            pass
+    def keep(runs, **settings):
+        unsent = {"store": UnsentStore.at(db), "sync": True, "embedder": None}
+        kp = pulse(**{**KEYED, **unsent, **settings})
+        [kp.submit(run) for run in runs]
+        kp.flush()
+        kp.close()
 
     return keep
 

@@ -1,22 +1,23 @@
 """The thread that sends: it outlives a file in trouble, and an end leaves nothing in its hands."""
 
+import socket
 import sqlite3
 import threading
-from contextlib import closing
+import time
+from contextlib import ExitStack, closing
+from types import SimpleNamespace
 
 import pytest
 from pydantic import SecretStr
+from unsent import UnsentStore
 
 from kp_middleware import locations
 from kp_middleware.database import connect
-from kp_middleware.export import Registry
-from kp_middleware.pipeline._sending import SendingWorker
-from kp_middleware.settings import Settings
-from kp_middleware.storage import SqliteStore
+from kp_middleware.export import Registry, Sender
+from kp_middleware.storage import PacingTable, SharedPace, SqliteStore
 from kp_middleware.testing import Fault, LocalRegistry
 
 NO_WRITING = "CREATE TRIGGER full BEFORE UPDATE ON outbox {} BEGIN SELECT raise(FAIL, 'full'); END"
-HANGS_FOR_EVER_S = 60.0
 
 
 @pytest.fixture
@@ -35,36 +36,29 @@ def queued(pulse, db):
     """Puts a trace into the outbox for a registry, and leaves it there."""
 
     def queue(registry):
-        kp = pulse(
-            registry_url=registry.url,
-            api_key=registry.api_key,
-            threshold=0,
-            embedder=None,
-            sync=True,
-        )
-        kp._pipeline._sender.start = lambda: None
+        kp = pulse(store=UnsentStore.at(db), sync=True, **goes_to(registry))
         kp.capture(lambda text: text)(f"one of {registry.url}")
         kp.close()
-        with closing(connect(db)) as connection:
-            assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
+        assert states(db) == ["pending"]
 
     return queue
 
 
 @pytest.fixture
-def worker_for(db):
-    """Starts workers as another process has them, and stops them."""
-    started = []
+def sender_for(pulse):
+    """Begins to send as another process does."""
 
-    def start(registry, timeout_s=HANGS_FOR_EVER_S):
-        settings = Settings(db=db, registry_url=registry.url, api_key=registry.api_key)
-        there = Registry(registry.url, SecretStr(registry.api_key), timeout_s=timeout_s)
-        started.append(SendingWorker(SqliteStore.at(settings.db), settings, there))
-        started[-1].start()
-        return started[-1]
+    def start(registry):
+        kp = pulse(**goes_to(registry))
+        kp.flush(timeout_s=0.01)
+        return kp
 
-    yield start
-    [worker.stop(0.0) for worker in started]
+    return start
+
+
+def goes_to(registry):
+    settings = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
+    return {**settings, "embedder": None}
 
 
 def outbox(db):
@@ -89,6 +83,10 @@ def said(caplog):
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
+def is_sending():
+    return any(thread.name == "kp-sending" for thread in threading.enumerate())
+
+
 def wait_until(what):
     pause = threading.Event()
     while not what():
@@ -96,17 +94,17 @@ def wait_until(what):
 
 
 def test_a_file_in_trouble_is_said_once_and_tried_again_until_it_can_be_used(
-    queued, worker_for, change, db, registry, caplog
+    queued, sender_for, change, db, registry, caplog
 ):
     queued(registry)
     change(NO_WRITING.format(""))
 
-    worker = worker_for(registry)
-    wait_until(lambda: worker.trouble)
-    trouble = worker.trouble
+    kp = sender_for(registry)
+    wait_until(lambda: kp.stats().trouble)
+    trouble = kp.stats().trouble
     change("DROP TRIGGER full")
     wait_until(lambda: states(db) == ["sent"])
-    wait_until(lambda: worker.trouble is None)
+    wait_until(lambda: kp.stats().trouble is None)
 
     assert str(db) in trouble
     assert said(caplog) == [f"nothing is sent for now: {trouble}"]
@@ -114,14 +112,14 @@ def test_a_file_in_trouble_is_said_once_and_tried_again_until_it_can_be_used(
 
 
 def test_an_answer_that_comes_while_the_file_cannot_be_written_is_not_asked_for_again(
-    queued, worker_for, change, db
+    queued, sender_for, change, db
 ):
     never_sent = NO_WRITING.format("WHEN NEW.state = 'sent'")
     with LocalRegistry(answers=lambda _: change(never_sent)) as registry:
         queued(registry)
 
-        worker = worker_for(registry)
-        wait_until(lambda: worker.trouble)
+        kp = sender_for(registry)
+        wait_until(lambda: kp.stats().trouble)
         during = states(db)
         change("DROP TRIGGER full")
         wait_until(lambda: states(db) == ["sent"])
@@ -130,17 +128,17 @@ def test_an_answer_that_comes_while_the_file_cannot_be_written_is_not_asked_for_
 
 
 def test_who_ends_while_the_registry_hangs_leaves_all_to_the_next_which_sends_at_once(
-    queued, worker_for, db
+    queued, sender_for, db
 ):
     answers = iter([Fault.HANG])
     with LocalRegistry(answers=lambda _: next(answers, None)) as registry:
         queued(registry)
-        ended = worker_for(registry)
+        ended = sender_for(registry)
         wait_until(lambda: registry.requests)
 
-        ended.stop(0.0)
+        ended.close(timeout_s=0)
         between, (turn,) = outbox(db), holders()
-        worker_for(registry)
+        sender_for(registry)
         wait_until(lambda: states(db) == ["sent"])
 
         assert [row[:3] for row in between] == [("pending", 0, None)]
@@ -151,81 +149,100 @@ def test_who_ends_while_the_registry_hangs_leaves_all_to_the_next_which_sends_at
         )
 
 
-def test_a_request_broken_off_counts_once_however_soon_its_thread_goes_on(queued, worker_for, db):
+class Slow(Registry):
+    """Lets the sending thread go on before it tells whether a byte was sent."""
+
+    thread = None
+
+    def hang_up(self):
+        lost = super().hang_up()
+        self.thread.join(0.5)
+        return lost
+
+
+def test_a_request_broken_off_counts_once_however_soon_its_thread_goes_on(queued, sender_for, db):
     with LocalRegistry(answers=[Fault.HANG]) as registry:
         queued(registry)
-        ended = worker_for(registry)
+        there = Slow(registry.url, SecretStr(registry.api_key))
+        table = PacingTable(
+            locations.pacing_file(), registry=there.url, agent_id=None, key_hash=there.key_hash
+        )
+        outbox = SqliteStore.at(db).outbox(there.url, None)
+        pace = SharedPace(table, longest_request_s=10)
+        sender = Sender(outbox, there, pace=pace, clock=time.time)
+        there.thread = threading.Thread(target=sender.send_due)
+        there.thread.start()
         wait_until(lambda: registry.requests)
-        there, thread = ended._exporter, ended._thread
-        there.hang_up = lambda: (Registry.hang_up(there), thread.join(0.5))[0]
 
-        ended.stop(0.0)
-        worker_for(registry)
+        sender.abandon()
+        sender_for(registry)
         wait_until(lambda: states(db) == ["sent"])
 
         assert len(registry.requests) == 2
 
 
-def test_an_answer_that_nobody_waits_for_any_more_is_not_written_down(queued, worker_for, db):
+def test_an_answer_that_nobody_waits_for_any_more_is_not_written_down(queued, sender_for, db):
     asked, may_answer = threading.Event(), threading.Event()
     with LocalRegistry(answers=lambda _: asked.set() or (may_answer.wait(20) and None)) as registry:
         queued(registry)
-        ended = worker_for(registry)
+        ended = sender_for(registry)
         asked.wait(20)
 
-        ended.stop(0.0)
+        ended.close(timeout_s=0)
         may_answer.set()
-        wait_until(lambda: ended._thread is None)
+        wait_until(lambda: not is_sending())
 
         assert states(db) == ["pending"]
 
 
-def test_who_cannot_even_reach_the_registry_leaves_nothing_that_counts(queued, db):
-    reached, released = threading.Event(), threading.Event()
-    with LocalRegistry() as registry:
-        queued(registry)
-        ended = SendingWorker(
-            SqliteStore.at(db),
-            Settings(db=db, registry_url=registry.url, api_key=registry.api_key),
-            there := Registry(registry.url, SecretStr(registry.api_key)),
-        )
-        post, there.export = (
-            there.export,
-            lambda item: (reached.set(), released.wait(20), post(item))[2],
-        )
-        ended.start()
-        reached.wait(20)
-
-        ended.stop(0.0)
-        released.set()
-        wait_until(lambda: ended._thread is None)
-
-        assert (states(db), holders(), len(registry.requests)) == (
-            ["pending"],
-            [(None, None, None)],
-            0,
+@pytest.fixture
+def unreachable():
+    """An address that lets whoever connects to it wait."""
+    with ExitStack() as open_ones:
+        listener = open_ones.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):
+            waiting = open_ones.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield SimpleNamespace(
+            url=f"http://127.0.0.1:{listener.getsockname()[1]}", api_key="kp_" + "0" * 64
         )
 
 
-def test_where_the_file_is_locked_who_ends_waits_for_nobody(queued, worker_for, db):
+def test_who_cannot_even_reach_the_registry_leaves_nothing_that_counts(
+    queued, sender_for, db, unreachable
+):
+    queued(unreachable)
+    ended = sender_for(unreachable)
+    wait_until(lambda: states(db) == ["sending"])
+
+    ended.close(timeout_s=0)
+    wait_until(lambda: not is_sending())
+
+    assert (states(db), holders()) == (["pending"], [(None, None, None)])
+
+
+def test_where_the_file_is_locked_who_ends_waits_for_nobody(queued, sender_for, db):
     with LocalRegistry(answers=[Fault.HANG]) as registry:
         queued(registry)
-        ended = worker_for(registry)
+        ended = sender_for(registry)
         wait_until(lambda: registry.requests)
 
         with closing(connect(db)) as holder:
             holder.execute("BEGIN IMMEDIATE")
-            ended.stop(0.0)
+            ended.close(timeout_s=0)
             holder.rollback()
 
         assert states(db) == ["sending"]
 
 
-def test_an_idle_thread_ends_at_once(queued, worker_for, db, registry):
+def test_an_idle_thread_ends_at_once(queued, sender_for, db, registry):
     queued(registry)
-    worker = worker_for(registry)
+    kp = sender_for(registry)
     wait_until(lambda: states(db) == ["sent"])
 
-    worker.stop(10.0)
+    kp.close()
 
-    assert worker._thread is None
+    wait_until(lambda: not is_sending())

@@ -4,13 +4,11 @@ import json
 from contextlib import closing
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kp_middleware import ReasoningTrace, Step, Tool
+from kp_middleware import KnowledgePulse, ReasoningTrace, Step, Tool
 from kp_middleware.database import connect
-from kp_middleware.pipeline._dispatch import prepare_payload
-from kp_middleware.privacy import Policy
 from kp_middleware.storage import OutboxAdmin
 from kp_middleware.testing import StandInEmbedder
 
@@ -22,8 +20,8 @@ def sent(pulse, registry):
     """Sends a run of one tool call, and reads its step as the registry got it."""
 
     def send(name="convert", **fields):
-        settings = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
-        kp = pulse(sync=True, **settings)
+        goes = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
+        kp = pulse(sync=True, **goes)
         kp.submit(ReasoningTrace.of("convert", [call(name, **fields)]))
         kp.flush()
         return json.loads(registry.requests[-1].body)["steps"][0]
@@ -76,8 +74,8 @@ def test_nothing_else_of_the_run_is_told_in_words(pulse, registry):
         Step(step_id=1, type="observation", tool=Tool(name="convert"), output_summary="240"),
         Step(step_id=2, type="error_recovery", tool=Tool(name="convert"), input={"amount": 1}),
     ]
-    settings = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
-    kp = pulse(sync=True, **settings)
+    goes = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
+    kp = pulse(sync=True, **goes)
 
     kp.submit(ReasoningTrace.of("convert", steps))
     kp.flush()
@@ -132,13 +130,26 @@ json_like = st.recursive(
 )
 
 
+@pytest.fixture(scope="module")
+def leaving(tmp_path_factory):
+    """Tells what leaves of a tool call that clears."""
+    left, db = [], tmp_path_factory.mktemp("calls") / "kp.db"
+    facts = {"db": db, "embedder": None, "sync": True, "threshold": 0}
+    with KnowledgePulse(exporter=left.append, **facts) as kp:
+
+        def leave(*steps):
+            kp.submit(ReasoningTrace.of("asked", steps))
+            assert not kp.flush(50)
+            return json.loads(left.pop().body)["steps"]
+
+        yield leave
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=300), st.dictionaries(st.text(max_size=20), json_like, max_size=6))
 def test_whatever_was_called_has_words_within_the_bound_and_passes_the_second_look(
-    name, given_input
+    leaving, name, given_input
 ):
-    trace = ReasoningTrace.of("asked", [call(name, input=given_input)])
+    [step] = leaving(call(name, input=given_input))
 
-    leaving = prepare_payload(trace, score=0.5, agent_id=None, policy=Policy())
-
-    content = json.loads(leaving.body)["steps"][0]["content"]
-    assert 0 < len(content) <= 240
+    assert 0 < len(step["content"]) <= 240

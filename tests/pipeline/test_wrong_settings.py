@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kp_middleware import KnowledgePulse, Settings, current_trace
-from kp_middleware.pipeline._pipeline import _said
+from kp_middleware.recording import shield
 from kp_middleware.testing import LocalRegistry, StandInEmbedder
 
 SHARE = 'a number from 0 to 1 is needed, or a share from "top 1%" to "top 100%"'
@@ -83,7 +83,7 @@ def registry():
 @pytest.fixture(autouse=True)
 def nothing_said():
     """As in a process that has just begun."""
-    _said.clear()
+    shield.told.clear()
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from contextlib import closing
 
 import pytest
 from terminal import typed
+from unsent import UnsentStore
 
 from kp_middleware import KnowledgePulse, ReasoningTrace, Step
 from kp_middleware.database import connect
@@ -45,8 +47,8 @@ def waiting(db, key):
 
     def wait(registry, count=1):
         key(registry)
-        with KnowledgePulse(db=db, embedder=None, threshold=0, sync=True) as kp:
-            kp._pipeline._sender.start = lambda: None
+        store = UnsentStore.at(db)
+        with KnowledgePulse(db=db, store=store, embedder=None, threshold=0, sync=True) as kp:
             for number in range(count):
                 steps = [Step(step_id=0, type="thought", content=f"thought {number}")]
                 kp.submit(ReasoningTrace.of(f"ask {number}", steps))
@@ -147,9 +149,11 @@ def test_a_program_that_sends_meanwhile_shares_the_pace_and_nothing_goes_twice(
     with LocalRegistry(**QUICK) as registry:
         waiting(registry, 40)
         with KnowledgePulse(db=db, embedder=None, threshold=0, sync=True) as kp:
-            kp._pipeline._start_sending()
+            sending = threading.Thread(target=kp.flush, args=(50,))
+            sending.start()
 
             result = type_command("outbox", "send")
+            sending.join()
 
     assert (result.exit_code, states(db)) == (0, {"sent": 40})
     assert {*registry.times_stored.values()} == {1}
