@@ -3,6 +3,7 @@
 from contextlib import closing
 
 import pytest
+from unsent import UnsentStore
 
 from kp_middleware import ReasoningTrace, Step
 from kp_middleware.database import connect
@@ -127,9 +128,17 @@ def test_stats_are_a_value():
     assert isinstance(Stats(*range(12), {}, None), tuple)
 
 
-def test_trouble_of_sending_is_told(pulse):
-    kp = pulse(api_key="kp_" + "0" * 64)
+def test_trouble_of_sending_is_told(pulse, registry, connection, db):
+    goes = {"registry_url": registry.url, "api_key": registry.api_key, "threshold": 0}
+    pulse(store=UnsentStore.at(db), sync=True, **goes).capture(lambda text: text)("one")
+    connection.execute(
+        "CREATE TRIGGER full BEFORE UPDATE ON outbox BEGIN SELECT raise(FAIL, 'full'); END"
+    )
 
-    kp._pipeline._sender.trouble = "kp.db: database is locked"
+    kp = pulse(**goes)
+    kp.flush(timeout_s=30)  # no longer than until it is known
+    told = kp.stats().trouble
+    connection.execute("DROP TRIGGER full")
 
-    assert kp.stats().trouble == "kp.db: database is locked"
+    assert str(db) in told
+    assert registry.requests == ()
