@@ -7,15 +7,14 @@ import threading
 import pytest
 
 from kp_middleware.recording import Here, current_recorder, current_trace, inside, register_finder
-from kp_middleware.recording._context import _finders
 
 
 @pytest.fixture
 def finder():
-    """Lets a framework say in which run we are; forgotten afterwards."""
-    before = [*_finders]
-    yield register_finder
-    _finders[:] = before
+    """Lets a framework say in which run we are, until the test ends."""
+    asked = []
+    yield lambda find: (asked.append(find), register_finder(lambda: find() if asked else None))
+    asked.clear()
 
 
 def test_outside_of_any_run_nothing_listens_and_nothing_breaks():

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kp_middleware.recording import Limits
-from kp_middleware.recording._steps import StepLog
+from kp_middleware.recording import Limits, Recorder
 
 TYPES = ["thought", "tool_call", "observation", "error_recovery"]
 
@@ -19,7 +18,7 @@ def contents(log):
 
 
 def log_of(given_steps, **limits):
-    log = StepLog(Limits(**limits))
+    log = Recorder(print, Limits(**limits), framework="python").log
     [log.append(step, len(str(step))) for step in given_steps]
     return log
 
@@ -85,7 +84,7 @@ def test_what_was_left_out_still_counts():
 
 
 def test_a_demoted_step_is_an_observation_where_it_is_kept_and_where_it_is_counted():
-    log = StepLog(Limits())
+    log = log_of([])
     step = {"type": "error_recovery", "output_summary": "no"}
     log.append(step, 2)
 

@@ -3,10 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
-
-from kp_langchain._messages import answer_of, objective_of, result_of, turn_of
-from kp_middleware.recording import ConfidenceEstimate
+from scripted_events import answering, recorded
 
 KINDS = st.sampled_from(
     [
@@ -48,27 +45,22 @@ BLOCKS = st.builds(lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictiona
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(BLOCKS)
 def test_no_content_block_can_break_a_turn(block):
-    message = AIMessage(["Yes.", block])
+    run = recorded(response=answering(AIMessage(["Yes.", block])))
 
-    turn = turn_of(LLMResult(generations=[[ChatGeneration(message=message)]]))
-
-    assert turn.text.startswith("Yes.")
+    assert run.trace.outcome.result_summary.startswith("Yes.")
 
 
 @settings(max_examples=40)
-@given(VALUES)
-def test_no_input_can_break_the_objective(value):
-    assert objective_of(value) != ""
+@given(VALUES, VALUES)
+def test_no_input_and_no_output_can_break_a_run(inputs, output):
+    trace = recorded(inputs, output=output).trace
 
-
-@settings(max_examples=40)
-@given(VALUES)
-def test_no_output_can_break_the_answer(value):
-    assert ConfidenceEstimate().of(answer_of(value).structured, value) is None
+    assert trace.task.objective
+    assert trace.outcome.result_summary
+    assert trace.outcome.confidence == 0.8
 
 
 @settings(max_examples=40)
 @given(VALUES)
 def test_no_output_of_a_tool_can_break_its_result(value):
-    _, failed = result_of(value, "1")
-    assert failed is False
+    assert recorded(result=value).trace.steps[-1].type == "observation"

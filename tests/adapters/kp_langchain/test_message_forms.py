@@ -4,18 +4,17 @@ from dataclasses import dataclass
 
 import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, Generation, LLMResult
+from langchain_core.outputs import Generation, LLMResult
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
+from langchain_notebook import line
 from pydantic import BaseModel
+from scripted_events import answering, recorded
 from scripted_models import ScriptedModel
 from versions import Command
 
-from kp_langchain._messages import answer_of, objective_of, read, result_of, turn_of
-from kp_middleware.recording import ConfidenceEstimate, ServedResult, ToolCall
 
-
-def turn(message):
-    return turn_of(LLMResult(generations=[[ChatGeneration(message=message)]]))
+def story(run):
+    return [line(step) for step in run.trace.steps]
 
 
 @pytest.mark.parametrize(
@@ -32,13 +31,15 @@ def turn(message):
     ids=["object", "chat", "pair", "list", "role", "blocks", "text"],
 )
 def test_a_human_message_is_read_in_every_form(message):
-    said = read(message)
+    run = recorded({"messages": [message, AIMessage("Hm.")]})
 
-    assert (said.role, said.text) == ("user", "hello")
+    assert run.trace.task.objective == "hello"
 
 
 def test_what_is_no_message_says_nothing():
-    assert read(object()) == ("", "", None, None, None, False)
+    run = recorded({"messages": [("user", "hello"), object()]}, output={"messages": [object()]})
+
+    assert (run.trace.task.objective, story(run)) == ("hello", ["thought: Hm."])
 
 
 @pytest.mark.parametrize(
@@ -77,14 +78,13 @@ def test_case_07_reasoning_is_found_in_every_form(config, notebook, message):
     ScriptedModel(turns=[message]).invoke("go", config)
 
     assert notebook.story == ["thought: Hm.\n\nYes."]
-    said = turn(message)
-
-    assert (said.reasoning, said.text) == ("Hm.", "Yes.")
-    assert said.thought == "Hm.\n\nYes."
+    assert notebook.trace.outcome.result_summary == "Yes."
 
 
 def test_blank_text_is_no_thought():
-    assert turn(AIMessage(" \n")).thought == ""
+    run = recorded(response=answering(AIMessage(" \n")), result="3")
+
+    assert story(run) == ["tool_call add", "observation add: 3"]
 
 
 def test_a_completion_is_a_turn():
@@ -96,47 +96,48 @@ def test_a_completion_is_a_turn():
         },
     )
 
-    said = turn_of(response)
+    run = recorded(response=response)
 
-    assert (said.text, said.model, said.tokens) == ("Yes.", "m-1", (3, 1))
+    [facts] = run.facts
+    assert story(run) == ["thought: Yes."]
+    assert (facts.model, facts.input_tokens, facts.output_tokens) == ("m-1", 3, 1)
 
 
 @pytest.mark.parametrize(
     "response",
-    [None, LLMResult(generations=[]), LLMResult(generations=[[]])],
-    ids=["none", "empty", "no candidate"],
+    [LLMResult(generations=[]), LLMResult(generations=[[]])],
+    ids=["empty", "no candidate"],
 )
 def test_no_response_is_an_empty_turn(response):
-    assert turn_of(response).thought == ""
+    run = recorded(response=response, result="3")
+
+    assert story(run) == ["tool_call add", "observation add: 3"]
 
 
 def test_a_providers_failed_tool_is_told():
-    said = turn(
-        AIMessage(
-            [
-                {"type": "server_tool_call", "name": "search", "id": "1", "args": {"q": "x"}},
-                {"type": "server_tool_result", "tool_call_id": "1", "status": "error"},
-            ]
-        )
+    message = AIMessage(
+        [
+            {"type": "server_tool_call", "name": "search", "id": "1", "args": {"q": "x"}},
+            {"type": "server_tool_result", "tool_call_id": "1", "status": "error"},
+        ]
     )
 
-    assert said.served == (
-        ToolCall("search", {"q": "x"}),
-        ServedResult("search", None, failed=True),
-    )
+    run = recorded(response=answering(message))
+
+    assert story(run) == ["tool_call search(q='x')", "error_recovery search: None"]
 
 
 def test_anthropics_own_form_of_provider_tools_is_read():
-    said = turn(
-        AIMessage(
-            [
-                {"type": "server_tool_use", "name": "search", "id": "1", "input": {"q": "x"}},
-                {"type": "web_search_tool_result", "tool_use_id": "1", "content": ["page"]},
-            ]
-        )
+    message = AIMessage(
+        [
+            {"type": "server_tool_use", "name": "search", "id": "1", "input": {"q": "x"}},
+            {"type": "web_search_tool_result", "tool_use_id": "1", "content": ["page"]},
+        ]
     )
 
-    assert said.served == (ToolCall("search", {"q": "x"}), ServedResult("search", ["page"]))
+    run = recorded(response=answering(message))
+
+    assert story(run) == ["tool_call search(q='x')", 'observation search: ["page"]']
 
 
 @pytest.mark.parametrize(
@@ -154,8 +155,8 @@ def test_anthropics_own_form_of_provider_tools_is_read():
             [ToolMessage("3", tool_call_id="1"), ToolMessage("4", tool_call_id="2")],
             ("3", False),
         ),
-        ([1, 2], ([1, 2], False)),
-        ({"sum": 3}, ({"sum": 3}, False)),
+        ([1, 2], ("[1, 2]", False)),
+        ({"sum": 3}, ('{"sum": 3}', False)),
         (None, ("None", False)),
     ],
     ids=[
@@ -169,7 +170,9 @@ def test_anthropics_own_form_of_provider_tools_is_read():
     ],
 )
 def test_a_tools_result_is_read_in_every_form(output, expected):
-    assert result_of(output, "1") == expected
+    step = recorded(result=output).trace.steps[-1]
+
+    assert (step.output_summary, step.type == "error_recovery") == expected
 
 
 @pytest.mark.parametrize(
@@ -181,7 +184,9 @@ def test_a_tools_result_is_read_in_every_form(output, expected):
     ids=["in it", "beside it"],
 )
 def test_a_tools_result_is_read_in_and_beside_a_command(commanding):
-    assert result_of(commanding(ToolMessage("3", tool_call_id="2")), "1") == ("3", False)
+    run = recorded(result=commanding(ToolMessage("3", tool_call_id="2")))
+
+    assert story(run)[-1] == "observation add: 3"
 
 
 class State(BaseModel):
@@ -209,31 +214,33 @@ class Request:
         ({"input": "two", "chat_history": [HumanMessage("one")]}, "two"),
         ({"q": "two"}, "two"),
         ({"topic": "two", "q": "one"}, "two"),
-        ({"a": "one", "b": 2}, {"a": "one", "b": 2}),
-        (2, 2),
-        ({"input": ""}, None),
-        ({"request": {"subject": "two"}}, {"request": {"subject": "two"}}),
-        ({"q": "two", "pages": ["one"]}, {"q": "two", "pages": ["one"]}),
+        ({"a": "one", "b": 2}, '{"a": "one", "b": 2}'),
+        (2, "2"),
+        ({"input": ""}, "agent"),
+        ({"request": {"subject": "two"}}, '{"request": {"subject": "two"}}'),
+        ({"q": "two", "pages": ["one"]}, '{"q": "two", "pages": ["one"]}'),
         ({"question": "two", "pages": ["one"]}, "two"),
-        ({"messages": [], "request": {"n": 2}}, {"request": {"n": 2}}),
+        ({"messages": [], "request": {"n": 2}}, '{"request": {"n": 2}}'),
         (Request(subject="two"), "two"),
-        (Request(subject="two", depth=2), {"subject": "two", "depth": 2}),
-        ([{"subject": "two"}], [{"subject": "two"}]),
-        ({"log": []}, None),
-        (None, None),
+        (Request(subject="two", depth=2), '{"subject": "two", "depth": 2}'),
+        ([{"subject": "two"}], '[{"subject": "two"}]'),
+        ({"log": []}, "agent"),
+        (None, "agent"),
     ],
     ids=repr,
 )
 def test_the_objective_is_found_in_every_form_of_input(inputs, objective):
-    assert objective_of(inputs) == objective
+    assert recorded(inputs).trace.task.objective == objective
 
 
 def test_a_run_that_goes_on_after_a_pause_asks_nothing_new():
-    assert objective_of(Command(resume="yes")) is None
+    assert recorded(Command(resume="yes")).trace.task.objective == "agent"
 
 
 def test_a_command_that_updates_the_state_says_what_is_asked():
-    assert objective_of(Command(update={"messages": ["two"]})) == "two"
+    run = recorded(Command(update={"messages": ["two"]}))
+
+    assert run.trace.task.objective == "two"
 
 
 class Parsed(BaseModel):
@@ -247,27 +254,27 @@ class Parsed(BaseModel):
         ({"messages": [HumanMessage("q"), AIMessage("a")]}, "a", None),
         ({"messages": [HumanMessage("q"), AIMessage("a"), AIMessage("")]}, "a", None),
         ({"messages": [ToolMessage("direct", tool_call_id="1")]}, "direct", None),
-        ({"messages": [AIMessage("before"), HumanMessage("q")]}, None, None),
+        ({"messages": [AIMessage("before"), HumanMessage("q")]}, "Hm.", None),
         ({"messages": [AIMessage("a")], "confidence": 0.7}, "a", 0.7),
         (
             {"structured_response": {"v": 1, "confidence": 0.6}, "confidence": 0.7},
-            {"v": 1, "confidence": 0.6},
+            '{"v": 1, "confidence": 0.6}',
             0.6,
         ),
         (AIMessage("<think>hm</think>a"), "a", None),
         ({"output": "a"}, "a", None),
         ("a", "a", None),
-        (3, 3, None),
-        ([1, 2], [1, 2], None),
-        (Parsed(total=3, confidence=0.9), Parsed(total=3, confidence=0.9), 0.9),
-        ({"log": ["x"]}, {"log": ["x"]}, None),
-        ({"messages": [HumanMessage("q")], "report": {"n": 1}}, {"report": {"n": 1}}, None),
-        ({"request": {"n": 1}, "report": "", "notes": []}, {"request": {"n": 1}}, None),
-        ({"one": AIMessage("a"), "two": "b"}, {"one": "a", "two": "b"}, None),
-        ({"summary": "a", "translation": "b"}, {"summary": "a", "translation": "b"}, None),
+        (3, "3", None),
+        ([1, 2], "[1, 2]", None),
+        (Parsed(total=3, confidence=0.9), '{"total": 3, "confidence": 0.9}', 0.9),
+        ({"log": ["x"]}, '{"log": ["x"]}', None),
+        ({"messages": [HumanMessage("q")], "report": {"n": 1}}, '{"report": {"n": 1}}', None),
+        ({"request": {"n": 1}, "report": "", "notes": []}, '{"request": {"n": 1}}', None),
+        ({"one": AIMessage("a"), "two": "b"}, '{"one": "a", "two": "b"}', None),
+        ({"summary": "a", "translation": "b"}, '{"summary": "a", "translation": "b"}', None),
         ({"question": "q", "context": "c", "answer": "a"}, "a", None),
-        ({"raw": AIMessage("a"), "parsed": {"n": 1}}, {"raw": "a", "parsed": {"n": 1}}, None),
-        (None, None, None),
+        ({"raw": AIMessage("a"), "parsed": {"n": 1}}, '{"raw": "a", "parsed": {"n": 1}}', None),
+        (None, "Hm.", None),
     ],
     ids=[
         "conversation",
@@ -293,10 +300,10 @@ class Parsed(BaseModel):
     ],
 )
 def test_the_answer_is_found_in_every_form_of_output(output, result, confidence):
-    answer = answer_of(output)
+    run = recorded(output=output)
 
-    assert answer.result == result
-    assert ConfidenceEstimate().of(answer.structured, output) == confidence
+    assert run.trace.outcome.result_summary == result
+    assert run.trace.outcome.confidence == (confidence or 0.8)
 
 
 @pytest.mark.parametrize(
@@ -311,4 +318,9 @@ def test_the_answer_is_found_in_every_form_of_output(output, result, confidence)
     ids=["twice", "open", "after", "hostile", "blank"],
 )
 def test_thoughts_in_the_text_are_told_apart_in_one_reading(text, thought, said):
-    assert (turn(AIMessage(text)).reasoning, turn(AIMessage(text)).text) == (thought, said)
+    trace = recorded(response=answering(AIMessage(text))).trace
+
+    assert (
+        trace.steps[0].content[:1000].rstrip() == "\n\n".join(filter(None, [thought, said]))[:1000]
+    )
+    assert trace.outcome.result_summary[:100] == said[:100]

@@ -9,15 +9,15 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from spoken import agent, call, fail, model, text, tool
 from told_runs import Book, told
 
 from kp_middleware import KnowledgePulse
 from kp_otel import KPSpanProcessor
-from kp_otel.otlp import OTLPExporter, spans_of
+from kp_otel.otlp import OTLPExporter
 
 
 @pytest.fixture
@@ -54,6 +54,18 @@ def backend():
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def sent():
+    """Gives the spans that are sent of a run."""
+
+    def of(run):
+        memory = InMemorySpanExporter()
+        OTLPExporter(exporter=memory)(run)
+        return memory.get_finished_spans()
+
+    return of
 
 
 @pytest.fixture
@@ -108,7 +120,7 @@ def test_a_run_arrives_with_its_score_signals_and_the_decision(db, backend, boil
     assert not any("anna.example" in str(span) for span in backend.spans)
 
 
-def test_what_was_sent_is_read_as_the_run_that_it_was(db, boiled):
+def test_what_was_sent_is_read_as_the_run_that_it_was(db, boiled, sent):
     given = []
     kp = KnowledgePulse(db=db, embedder=None)
     kp.add_exporter(given.append, send="all")
@@ -117,7 +129,7 @@ def test_what_was_sent_is_read_as_the_run_that_it_was(db, boiled):
 
     book = Book()
     processor = KPSpanProcessor(book)
-    spans = [*spans_of(given[0], Resource({}))]
+    spans = sent(given[0])
     for span in spans:
         processor.on_start(span)
     for span in reversed(spans):
@@ -132,14 +144,14 @@ def test_what_was_sent_is_read_as_the_run_that_it_was(db, boiled):
     assert all(isinstance(span, ReadableSpan) for span in spans)
 
 
-def test_the_ids_of_a_run_are_always_the_same(db, boiled):
+def test_the_ids_of_a_run_are_always_the_same(db, boiled, sent):
     given = []
     kp = KnowledgePulse(db=db, embedder=None)
     kp.add_exporter(given.append, send="all")
     with kp:
         boiled(kp)
 
-    ids = [[span.context.span_id for span in spans_of(given[0], Resource({}))] for _ in range(2)]
+    ids = [[span.context.span_id for span in sent(given[0])] for _ in range(2)]
     assert ids[0] == ids[1]
     assert len({*ids[0]}) == 6
 
