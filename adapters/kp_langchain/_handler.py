@@ -44,8 +44,9 @@ def begins(method: Callable[..., None]) -> Callable[..., None]:
 
     def hook(
         self: object,
-        serialized: object,
-        given: object,
+        serialized: object = None,
+        given: object = None,
+        /,  # a program may give a tool keyword arguments of these names
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
@@ -71,7 +72,8 @@ def ends(method: Callable[..., None]) -> Callable[..., None]:
 
     def hook(
         self: object,
-        outcome: object,
+        outcome: object = None,
+        /,
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,  # noqa: ARG001 - as above

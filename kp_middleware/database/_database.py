@@ -242,7 +242,7 @@ class Database:
         if self._pid != os.getpid():
             return
         self.in_transaction = self.connection is not None and self.connection.in_transaction
-        if self._users and not self.in_transaction:  # a transaction holds the locks to its end
+        if self._users > self.in_transaction:  # a transaction holds the locks once, to its end
             self._users -= 1
             self.lock.release()
             _forks.lock.__exit__()

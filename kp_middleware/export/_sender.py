@@ -276,7 +276,7 @@ def payload(trace: ReasoningTrace, *, score: float, agent_id: str | None) -> byt
         raise ValueError(f"a score is from 0 to 1, not {score}")
     named = {} if agent_id is None else {"agent_id": agent_id}
     metadata = trace.metadata.model_copy(update={"quality_score": float(score), **named})
-    document = trace.model_copy(update={"metadata": metadata}).model_dump()
+    document = trace.model_copy(update={"metadata": metadata}).model_dump(exclude_none=True)
     return to_json(_storable(document), inf_nan_mode="null")
 
 

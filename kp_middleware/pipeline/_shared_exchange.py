@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from itertools import accumulate, groupby
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -172,12 +171,21 @@ class Exchange:
         self._runs.begin_anew(there, self._log.check(Place()))
 
     def _ship(self, seqs: Sequence[int]) -> None:
-        rows = [(seq, self._row(run)) for seq, run in self._runs.runs(seqs, self._pod)]
-        sizes = accumulate(len(row.body or "") + len(row.vector or b"") for _, row in rows)
-        for _, part in groupby(zip(sizes, rows, strict=True), lambda one: one[0] // _MOST_BYTES):
-            for (seq, _), error in _refused([row for _, row in part], self._append):
-                logger.warning("trace %d is not shared: %s", seq, error)
-                self._runs.mark(seq, stays=True)
+        batch: list[tuple[int, SharedRun]] = []
+        size = 0
+        for seq, run in self._runs.runs(seqs, self._pod):
+            row = self._row(run)
+            size += len(row.body or "") + len(row.vector or b"")
+            if size > _MOST_BYTES and batch:
+                self._ship_some(batch)
+                batch, size = [], 0
+            batch.append((seq, row))
+        self._ship_some(batch)
+
+    def _ship_some(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
+        for (seq, _), error in _refused(rows, self._append):
+            logger.warning("trace %d is not shared: %s", seq, error)
+            self._runs.mark(seq, stays=True)
 
     def _append(self, rows: Sequence[tuple[int, SharedRun]]) -> None:
         self._runs.shipped(self._log.ship([row for _, row in rows]))

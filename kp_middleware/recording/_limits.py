@@ -129,7 +129,7 @@ class BoundedCopy:
 
     def of_mapping(self, value: object) -> dict[str, Any]:
         """Return the copy of a mapping; anything else is put under ``value``."""
-        if type(value) is dict and self._is_flat(flat := value.copy()):
+        if type(value) is dict and len(value) <= _MAX_ITEMS and self._is_flat(flat := value.copy()):
             return flat
         copied = self.of(value)
         return copied if type(copied) is dict else {"value": copied}
@@ -141,7 +141,7 @@ class BoundedCopy:
             if type(key) is not str or type(value) is not str:
                 return False
             size += len(key) + len(value) + _VALUE_BYTES
-        if size > self.left_bytes or len(values) > _MAX_ITEMS:
+        if size > self.left_bytes:
             return False
         texts = "".join(values) + "".join(values.values())
         if not texts.isascii() or "\0" in texts:

@@ -88,8 +88,8 @@ class Span:
         self.parent = parent
         self.is_root = parent is None
         self.place: Place | None = root.place
-        if parent is not None and (around := parent.tool or parent.around):
-            self.around, self.within = around, parent.step_call_id or parent.within
+        if parent is not None and (within := parent.step_call_id or parent.within):
+            self.around, self.within = parent.tool or parent.around, within
             self.enter(None)
 
     def enter(self, agent: str | None) -> None:

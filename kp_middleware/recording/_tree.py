@@ -395,5 +395,5 @@ class Remembered(set[SpanId]):
     def trim(self) -> None:
         """Forget the oldest half where there are too many."""
         if len(self) > _REMEMBERED:
-            self._before = frozenset(self)
+            self._before = frozenset(iter(self))  # a copy would take twice the memory
             self.clear()

@@ -39,6 +39,8 @@ _SHIP: Final = f"""
     INSERT INTO kp.log (seq, {COLUMNS})
     SELECT h.head - (SELECT count(*) FROM fresh) + k, {VALUES} FROM fresh, h RETURNING id, seq
 """
+# Where people have deleted a run's row but not yet its revision, it is decided on anew.
+_DECIDE: Final = _SHIP.replace("l.id = r.id", "l.id = r.id AND l.rev = 0")
 _PLACES: Final = "SELECT id, seq FROM kp.log WHERE id = ANY(%s) AND rev = 0"
 _UNIQUE_VIOLATION: Final = "23505"
 _ANSWERED: Final = f"SELECT l.seq, {SELECTED} FROM kp.log l WHERE l.id = ANY(%s) AND l.rev = 0"
@@ -223,7 +225,7 @@ class PostgresLog(SharedLog):
             decided = judge(known)
             if decided:
                 rows = {"rows": as_json([one.run for one in decided])}
-                appended = opened.connection.execute(_SHIP, rows)
+                appended = opened.connection.execute(_DECIDE, rows)
             if self._items is not None:
                 items = [one.item for one in decided if one.item is not None]
                 self._items.insert(opened.connection, items)

@@ -29,6 +29,7 @@ _SELF: Final = """
       coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)
 """
 _TRY: Final = "UPDATE kp.heads SET head = head WHERE stream = 'main'"
+_FOUND: Final = "SELECT 1 FROM kp.log WHERE id = %(id)s AND rev = 0"
 _DELETE: Final = (
     "DELETE FROM kp.documents WHERE id = %(id)s",
     "UPDATE kp.log SET vector = NULL WHERE id = %(id)s",
@@ -127,7 +128,7 @@ def delete(link: Link, trace_id: str) -> bool:
     """Delete a run's document and vector, and tell all hosts; return whether it was there."""
     asked = {"id": trace_id}
     with link.transaction() as opened:
-        _, found = opened.read((LOCK, ()), ("SELECT 1 FROM kp.log WHERE id = %(id)s", asked))
+        _, found = opened.read((LOCK, ()), (_FOUND, asked))
         if found:
             for statement in _DELETE:
                 opened.connection.execute(statement, asked)

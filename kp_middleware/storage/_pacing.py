@@ -75,10 +75,13 @@ class PacingTable:
         A damaged file is set aside and replaced by a new one.
 
         Raises:
-            TimeoutError: If another program keeps the file locked.
+            TimeoutError: If another program keeps the file locked, or this one forks for long.
             DatabaseError: If the file cannot be used.
         """
-        patience_s = self._patience_s if patience_s is None else patience_s
+        with no_fork():  # a `TimeoutError` of its own is no fault of the file
+            return self._change(change, self._patience_s if patience_s is None else patience_s)
+
+    def _change(self, change: Callable[[Pace | None], Pace], patience_s: float) -> Pace:
         what, remedy = "cannot be used", _REMEDY
         try:
             path = self._path.expanduser()
@@ -116,7 +119,7 @@ class PacingTable:
     def _changed(
         self, path: Path, change: Callable[[Pace | None], Pace], patience_s: float
     ) -> Pace:
-        with no_fork(), _opened(path, patience_s) as connection, transaction(connection):
+        with _opened(path, patience_s) as connection, transaction(connection):
             found = connection.execute(f"{_ROWS} {_OURS}", (self._registry, self._agent)).fetchone()
             *_, said, stops = found or ("", "{}")
             before = unpacked(said, stops, self._key_hash) if found else None

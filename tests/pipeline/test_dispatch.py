@@ -68,6 +68,23 @@ def test_a_trace_that_another_has_queued_keeps_its_row(pipeline, connection):
 
 
 @pytest.mark.usefixtures("cleared")
+def test_a_trace_that_another_queues_meanwhile_keeps_its_row(pipeline, db, connection):
+    theirs = pipeline(**HAVING_A_KEY, agent_id="theirs")
+
+    class Meeting(UnsentStore):
+        """Lets another queue what this one has found to queue."""
+
+        def stored(self, seq):
+            theirs.flush()
+            return super().stored(seq)
+
+    pipeline(store=Meeting.at(db), **HAVING_A_KEY, agent_id="ours").flush()
+
+    bodies = connection.execute("SELECT body FROM outbox").fetchall()
+    assert [json.loads(body)["metadata"]["agent_id"] for (body,) in bodies] == ["theirs"] * 6
+
+
+@pytest.mark.usefixtures("cleared")
 def test_what_a_lock_interrupts_goes_on_where_it_was(pipeline, connection, db):
     kp = pipeline(**HAVING_A_KEY)
 

@@ -4,6 +4,7 @@ import gc
 import json
 import sys
 import threading
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -46,6 +47,19 @@ def test_a_run_is_told_step_by_step(recorder):
     assert run.trace.task.objective == "find the fare"
     assert (run.trace.outcome.result_summary, run.trace.outcome.confidence) == ("7 euro", 0.9)
     assert (run.trace.metadata.success, run.complete, run.error_type) == (True, True, None)
+
+
+@pytest.mark.parametrize("value", ["x", 1], ids=["texts", "numbers"])
+def test_of_a_huge_input_no_more_is_copied_than_is_kept(recorder, value):
+    huge = {str(number): value for number in range(300_000)}
+
+    tracemalloc.start()
+    recorder.tool_call("search", huge)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert most_bytes < 1_000_000
+    assert finished(recorder).trace.steps[0].input["…"] == "cut: 300000 items in all"
 
 
 def test_the_sink_gets_the_recorder_once(notebook):

@@ -117,6 +117,18 @@ def test_the_steps_of_an_agent_inside_a_tool_are_beside_its_name(notebook, spans
     assert notebook.run.trace.outcome.result_summary == "Bread."
 
 
+@pytest.mark.parametrize("name", ["ask", ""], ids=["a name", "no name"])
+def test_the_steps_inside_a_tool_are_inside_its_call(notebook, spans, name):
+    spans.start("a", None, "agent", "cook")
+    spans.start("t", "a", "tool", name, call_id="1")
+    speak(spans, "m", "t", Turn(text="Flour."))
+    spans.finish("t", "Flour.")
+    spans.finish("a", "Bread.")
+
+    call, thought, result = notebook.run.facts
+    assert call.call_id == thought.parent == result.call_id
+
+
 @pytest.mark.parametrize(("name", "agent"), [("cook", None), ("", None), ("baker", "baker")])
 def test_an_agent_directly_in_another_is_the_same_or_a_handoff(notebook, spans, name, agent):
     spans.start("a", None, "agent", "cook")

@@ -152,6 +152,12 @@ class Shelf(BaseRetriever):
         return [Document(f"on {query}"), Document("its index")]
 
 
+def test_a_tool_may_be_given_arguments_of_any_name(handler, notebook):
+    add.run({"a": 1, "b": 2}, callbacks=[handler], given="by", outcome="of", serialized_as="ours")
+
+    assert notebook.story == ["tool_call add(a=1, b=2)", "observation add: 3"]
+
+
 def test_case_11_a_retriever_is_a_tool(config, notebook):
     Shelf().invoke("books", config)
 
