@@ -73,7 +73,8 @@ def test_a_share_is_one_of_all_runs(homes, shared, generous, pods, play, tmp_pat
     ]
     went = play(hosts, lambda number: range(number * 40, number * 40 + 40))
 
-    apart = max(1, max(alone) - min(alone))  # as far as the order of runs moves one host's share
+    # The order of the runs moves one host's share; three orders show a part of how far.
+    apart = 2 * max(1, max(alone) - min(alone))
     assert min(alone) - apart <= len(went) <= max(alone) + apart
     assert len(generous.documents) == len(went)
     assert whole(shared) == homes * 40
