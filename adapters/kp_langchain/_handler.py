@@ -76,7 +76,7 @@ def ends(method: Callable[..., None]) -> Callable[..., None]:
         /,
         *,
         run_id: UUID,
-        parent_run_id: UUID | None = None,  # noqa: ARG001 - as above
+        parent_run_id: UUID | None = None,  # noqa: ARG001 - else ``about`` collects it
         tags: Sequence[str] | None = None,
         **about: Any,
     ) -> None:

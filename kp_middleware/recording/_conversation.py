@@ -157,10 +157,7 @@ class Conversation:
 
     def unreported(self, messages: Sequence[object]) -> Sequence[Message]:
         """Return the results and user turns since the last model turn that no span reported."""
-        if not messages:
-            return ()
-        is_settled = not (self._announced or self._begun or self.follows)
-        if is_settled and self._role_of(messages[-1]) == "tool":
+        if not messages or (self.is_settled and self._role_of(messages[-1]) == "tool"):
             return ()
         tail, said_last = self._tail(messages)
         follows_us = said_last is not None and said_last in self._said
