@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from child_process import Child
+from converted_models import loaded_from, quantized
 from tiny_model import write_tiny_model
 from tokenizers import Tokenizer
 
@@ -90,19 +91,3 @@ def empty_caches(monkeypatch, tmp_path):
     monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path / "fastembed"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "kp-middleware"
-
-
-def loaded_from(folder, *, precision="fp32", cache=None):
-    embedder = MiniLMEmbedder(precision=precision)
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("KP_MODEL_PATH", str(folder))
-        environment.setenv("XDG_CACHE_HOME", str(cache or folder))
-        embedder.embed("loads it")
-    return embedder
-
-
-def quantized(folder, cache):
-    """The folder of a model in 8-bit integers, made in this cache."""
-    loaded_from(folder, precision="int8", cache=cache)
-    (made,) = cache.glob("kp-middleware/*-int8/model.onnx")
-    return made.parent

@@ -3,7 +3,7 @@ import shutil
 import numpy as np
 import onnx
 import pytest
-from conftest import quantized
+from converted_models import quantized
 from onnxruntime import InferenceSession
 from tiny_model import build_tiny_model
 
