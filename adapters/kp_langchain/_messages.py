@@ -5,13 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 
 from kp_middleware.recording import (
@@ -27,12 +21,7 @@ from kp_middleware.recording import (
 QUOTE: Final = "kp_past_run"
 """The ``lc_source`` of a message that quotes a past run: nobody said it."""
 
-_ROLES_OF: Final[Mapping[type, str]] = {
-    HumanMessage: "user",
-    AIMessage: "assistant",
-    ToolMessage: "tool",
-    SystemMessage: "system",
-}
+_TYPES: Final[dict[type, str]] = {AIMessage: "assistant", HumanMessage: "user", ToolMessage: "tool"}
 _ROLES: Final = {"human": "user", "ai": "assistant", "developer": "system", "function": "tool"}
 
 
@@ -70,7 +59,7 @@ def read(message: object) -> Message:
 
 def role_of(message: object) -> str:
     """Return the role of a message object (``user``, ``assistant``, …), or an empty string."""
-    role = _ROLES_OF.get(type(message))
+    role = _TYPES.get(type(message))
     if role is not None and not message.additional_kwargs:  # type: ignore[attr-defined]
         return role  # nearly always
     if not isinstance(message, BaseMessage) or message.additional_kwargs.get("lc_source") == QUOTE:

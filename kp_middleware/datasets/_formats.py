@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
 @dataclass(slots=True)
 class Turn:
-    """What a person said; or what the agent thought, said and called, with the results.
+    """A person's words; or what the agent thought, said and called, with the results.
 
     The last text of an agent's turn is what it said, those before are its thoughts.
     """
@@ -44,12 +44,12 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """What was said."""
+        """The text that was said."""
         return self.said[-1] if self.said else ""
 
     @property
     def reasoning(self) -> str:
-        """What was thought before."""
+        """The thoughts before it."""
         return "\n\n".join(self.said[:-1])
 
 

@@ -277,7 +277,7 @@ class _LockedLog(Known):
 
 
 class _FleetHistory:
-    """What a gate may know of a domain on all hosts: a `GateHistory`."""
+    """The `GateHistory` of a domain on all hosts."""
 
     def __init__(self, known: _LockedLog, domain: str) -> None:
         self.rank_key = 0.0

@@ -175,7 +175,7 @@ class Chart(NamedTuple):
 
     @property
     def is_linked(self) -> bool:
-        """Whether any mark leads somewhere: then a screen reader must not take it for one image."""
+        """True if any mark leads somewhere: then a screen reader must not take it for one image."""
         return any(mark.tag == "a" for mark in self.marks)
 
 

@@ -250,7 +250,7 @@ def _private(scores: ScoreSlices) -> str:
 
 
 EXTENT: Final = Extent(steps=20, characters=600, body=4_000, is_alone=False)
-"""How much of each run the report has."""
+"""The part of each run that the report has."""
 
 _BEST: Final = 20
 _NEWEST: Final = 10
@@ -341,7 +341,7 @@ class Cleaning:
 
 
 class _Anchors:
-    """Where things in one page lead: to the runs that it shows in full."""
+    """The targets of links in one page: the runs that it shows in full."""
 
     def __init__(self, runs: list[FullRun]) -> None:
         self._runs = {one.run.id: f"#trace-{one.run.seq}" for one in runs}

@@ -10,7 +10,7 @@ from kp_langchain import KPCallbackHandler
 
 
 def answering(message):
-    """What a chat model returns that answers with one message."""
+    """The result of a chat model that answers with one message."""
     return LLMResult(generations=[[ChatGeneration(message=message)]])
 
 
