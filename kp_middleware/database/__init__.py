@@ -1,6 +1,16 @@
 """The SQLite file: connections, permissions and schema."""
 
-from kp_middleware.database._database import Database, Identity, no_fork
+from kp_middleware.database._database import (
+    DISTINCT,
+    Database,
+    Identity,
+    Queries,
+    StoredVectors,
+    VectorTable,
+    beginning_with,
+    no_fork,
+    record,
+)
 from kp_middleware.database._file import (
     APPLICATION_ID,
     PASSING_TROUBLE,
@@ -18,14 +28,6 @@ from kp_middleware.database._file import (
     open_to_write,
     schema_of,
     transaction,
-)
-from kp_middleware.database._queries import (
-    DISTINCT,
-    Queries,
-    StoredVectors,
-    VectorTable,
-    beginning_with,
-    record,
 )
 
 __all__ = [

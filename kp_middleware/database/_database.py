@@ -1,21 +1,26 @@
-"""A connection for the pipeline that opens on demand and closes before each fork."""
+"""A connection for the pipeline that opens on demand and closes before each fork, and queries."""
 
+import json
 import logging
 import os
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from kp_middleware.database._file import connect
+from kp_middleware.database._file import Connection, connect, transaction
 from kp_middleware.forks import at_fork
 
 logger = logging.getLogger("kp_middleware")
 
+T = TypeVar("T")
+Values: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
 Identity: TypeAlias = tuple[int, int]
 """The identity of a file regardless of its name: its device and inode."""
 
@@ -27,23 +32,25 @@ _TAKEN: Final = "another thread uses the file, or forks this process"
 
 
 class ForkLock:
-    """A lock that threads share and a fork holds exclusively.
+    """A lock that threads share and a fork holds exclusively; a fork closes our files.
 
     A fork in the middle of Python or Rust code leaves locks held in the child, which then waits
     forever for an import or for a regular expression that is being compiled.
     """
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self._left_to_the_parent: list[sqlite3.Connection] = []
+        self._held = threading.local()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.files: WeakValueDictionary[int, Database] = WeakValueDictionary()
         self._changed = threading.Condition(threading.RLock())
         self._at_work: dict[int, int] = {}
         self._forking = 0
-        self._held = threading.local()
 
     def __enter__(self) -> None:
         """Delay forks until `__exit__`; reentrant."""
-        if self._pid != os.getpid():
-            raise TimeoutError(_IN_A_CHILD)
         thread = threading.get_ident()
         if thread in self._at_work:
             self._at_work[thread] += 1
@@ -60,18 +67,16 @@ class ForkLock:
             self._changed.release()
 
     def __exit__(self, *_: object) -> None:
-        if self._pid != os.getpid():
-            return  # it may stay locked forever in the child
         thread = threading.get_ident()
-        if self._at_work[thread] > 1:
+        if self._at_work.get(thread, 0) > 1:
             self._at_work[thread] -= 1
-            return
-        with self._changed:
-            del self._at_work[thread]
-            self._changed.notify_all()
+        elif thread in self._at_work:  # else this is a child, and its parent has entered
+            with self._changed:
+                del self._at_work[thread]
+                self._changed.notify_all()
 
-    def shut(self) -> float:
-        """Wait up to three seconds until no other thread holds the lock; return the deadline."""
+    def before(self) -> None:
+        """Wait up to three seconds until no other thread holds the lock, and close the files."""
         deadline = time.monotonic() + _FORK_WAITS_S
         self._held.is_ours = self._changed.acquire(timeout=_FORK_WAITS_S)
         if self._held.is_ours:
@@ -80,49 +85,28 @@ class ForkLock:
             self._changed.wait_for(
                 lambda: self._at_work.keys() <= us, max(0.0, deadline - time.monotonic())
             )
-        return deadline
+        for file in self._all_files():
+            file.rest()
 
-    def open(self) -> None:
+    def after_in_parent(self) -> None:
         if self._held.is_ours:
             self._forking -= 1
             self._changed.notify_all()
             self._changed.release()
 
-
-class _Forks:
-    """The fork hooks, which close the files of this process before it forks."""
-
-    def __init__(self) -> None:
-        self.lock = ForkLock()
-        self.files: WeakValueDictionary[int, Database] = WeakValueDictionary()
-        self._shut = threading.local()
-        self._left_to_the_parent: list[sqlite3.Connection] = []
-
-    def before(self) -> None:
-        """Close all files that are not in use, and let no thread use them."""
-        deadline = self.lock.shut()
-        self._shut.files = [file for file in self._all() if file.shut(deadline)]
-
-    def after_in_parent(self) -> None:
-        """Let the threads of the parent use the files again."""
-        for file in self._shut.files:
-            file.lock.release()
-        self.lock.open()
-
     def after_in_child(self) -> None:
         """Keep connections open that could not be closed: closing could delete the parent's WAL."""
-        still_open = (file.connection for file in self._all())
+        still_open = (file.connection for file in self._all_files())
         self._left_to_the_parent += [one for one in still_open if one is not None]
-        self.lock = ForkLock()
-        self.files = WeakValueDictionary()
+        self._clear()
 
-    def _all(self) -> "list[Database]":
+    def _all_files(self) -> "list[Database]":
         """Return the files as a list, because other threads may add some meanwhile."""
         found = (reference() for reference in self.files.valuerefs())
         return [file for file in found if file is not None]
 
 
-_forks = _Forks()
+_forks = ForkLock()
 at_fork(
     before=_forks.before,
     after_in_parent=_forks.after_in_parent,
@@ -132,29 +116,24 @@ at_fork(
 
 def no_fork() -> ForkLock:
     """Return the lock that delays forks; use it in a `with` statement around one short step."""
-    return _forks.lock
+    return _forks
 
 
-class Rows:
+class Rows(list[Any]):
     """The rows of a statement, fetched at once so that its connection may be closed."""
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
-        self._rows = iter(cursor.fetchall())
-        self.description = cursor.description
-        self.lastrowid = cursor.lastrowid
+    description: Any = None
+    lastrowid: int | None = None
 
     def fetchone(self) -> Any:
-        return next(self._rows, None)
+        return self.pop(0) if self else None
 
     def fetchall(self) -> list[Any]:
-        return list(self._rows)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._rows
+        return self
 
 
 class Database:
-    """A `Connection` that opens its file on demand, and again after a fork has closed it.
+    """A connection that opens its file on demand, and again after a fork has closed it.
 
     SQLite keeps the locks of a process in its memory, and a forked child holds none of them: no
     child may inherit an open file. A transaction holds our locks: forks and threads wait for it.
@@ -171,7 +150,7 @@ class Database:
         self.file: Identity | None = None
         self.in_transaction = False
         self.connection: sqlite3.Connection | None = None
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
         self._path = path
         self._read_only = read_only
         self._pid = os.getpid()
@@ -186,23 +165,17 @@ class Database:
     def execute(self, sql: str, parameters: Any = (), /) -> Rows:
         while True:
             with self as connection:
-                rows = Rows(connection.execute(sql, parameters))
+                cursor = connection.execute(sql, parameters)
                 has_begun = connection.in_transaction and not self.in_transaction
                 if not has_begun or self.file == self._on_disk():
+                    rows = Rows(cursor.fetchall())
+                    rows.description, rows.lastrowid = cursor.description, cursor.lastrowid
                     return rows
                 connection.rollback()  # the file was moved while we waited for the lock
 
-    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Rows:
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> None:
         with self as connection:
-            return Rows(connection.executemany(sql, parameters))
-
-    def commit(self) -> None:
-        with self as connection:
-            connection.commit()
-
-    def rollback(self) -> None:
-        with self as connection:
-            connection.rollback()
+            connection.executemany(sql, parameters)
 
     def close(self) -> None:
         """Close the file until the next use."""
@@ -213,14 +186,13 @@ class Database:
             finally:
                 self.__exit__()
 
-    def shut(self, deadline: float) -> bool:
-        """Close the file before a fork unless it is in use; return whether we hold its lock."""
-        if not self.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            return False
-        if not self._users:  # else this thread forks during its own statement
+    def rest(self) -> None:
+        """Close the file before a fork unless it is in use."""
+        if self._lock.acquire(blocking=False):
             with suppress(sqlite3.Error):
-                self._put_down()
-        return True
+                if not self._users:  # else this thread forks during its own statement
+                    self._put_down()
+            self._lock.release()
 
     def __enter__(self) -> sqlite3.Connection:
         """Return the open connection, for this thread alone."""
@@ -244,8 +216,8 @@ class Database:
         self.in_transaction = self.connection is not None and self.connection.in_transaction
         if self._users > self.in_transaction:  # a transaction holds the locks once, to its end
             self._users -= 1
-            self.lock.release()
-            _forks.lock.__exit__()
+            self._lock.release()
+            _forks.__exit__()
 
     def _hold(self) -> None:
         if self._pid != os.getpid():
@@ -253,11 +225,11 @@ class Database:
         if self.in_transaction and self._thread == threading.get_ident():
             return  # it holds the locks
         try:
-            _forks.lock.__enter__()
+            _forks.__enter__()
         except TimeoutError as error:
             raise sqlite3.OperationalError(str(error)) from error
-        if not self.lock.acquire(timeout=_USE_WAITS_S):
-            _forks.lock.__exit__()
+        if not self._lock.acquire(timeout=_USE_WAITS_S):
+            _forks.__exit__()
             raise sqlite3.OperationalError(_TAKEN)
         self._users += 1
         self._thread = threading.get_ident()
@@ -273,3 +245,180 @@ class Database:
         except OSError:
             return None
         return stat.st_dev, stat.st_ino
+
+
+_CASTS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    bool: bool,
+    bool | None: lambda value: None if value is None else bool(value),
+    Mapping[str, int]: lambda text: json.loads(text or "{}"),
+    Mapping[str, Any]: lambda text: json.loads(text or "{}"),
+    tuple[str, ...]: lambda text: tuple(json.loads(text or "[]")),
+}
+"""Converters for what SQLite has no type for, by the annotation of a record's field."""
+DISTINCT: Final = """
+    WITH RECURSIVE names(name) AS (
+      SELECT min({column}) FROM {table} WHERE {column} >= :start
+      UNION ALL SELECT (SELECT min({column}) FROM {table} WHERE {column} > name) FROM names
+      WHERE name IS NOT NULL
+    )
+    SELECT name FROM names WHERE name < :end LIMIT :most
+"""
+"""The values of an indexed column, skipping from one to the next: fast for a large file, too."""
+
+
+class Queries:
+    """Queries on the connection to one file."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._run = connection.execute
+
+    def _add(self, table: str, **row: Any) -> int:
+        """Insert a row, and return its ``rowid``."""
+        names = ", ".join(row)
+        values = ", ".join(f":{name}" for name in row)
+        cursor = self._run(f"INSERT INTO {table} ({names}) VALUES ({values})", row)
+        return cursor.lastrowid or 0
+
+    def _write(self, sql: str, values: Values = ()) -> None:
+        """Run one statement in a transaction, of its own unless one is open."""
+        with transaction(self._connection):
+            self._run(sql, values)
+
+    def _write_each(self, sql: str, rows: Iterable[Values]) -> None:
+        """Run one statement for each row, in a transaction."""
+        with transaction(self._connection):
+            self._connection.executemany(sql, rows)
+
+    def _row(self, sql: str, values: Values = ()) -> Any:
+        """Return the first row; None if there is none."""
+        return next(iter(self._run(sql, values)), None)
+
+    def _value(self, sql: str, values: Values = ()) -> Any:
+        """Return the first value of the first row; None if there is none."""
+        return next((value for value, *_ in self._run(sql, values)), None)
+
+    def _column(self, sql: str, values: Values = ()) -> list[Any]:
+        """Return the first value of each row."""
+        return [row[0] for row in self._run(sql, values)]
+
+    def _all(self, kind: Callable[..., T], sql: str, values: Values = ()) -> list[T]:
+        """Return a record of each row, whose columns are in the order of its fields."""
+        casts = [(place, cast) for place, (_, cast) in enumerate(_fields(kind)) if cast]
+        found = []
+        for row in self._run(sql, values):
+            facts = [*row]
+            for place, cast in casts:
+                facts[place] = cast(facts[place])
+            found.append(kind(*facts))
+        return found
+
+    def _named(self, sql: str, values: Values = ()) -> list[dict[str, Any]]:
+        """Return the rows by the names of their columns."""
+        cursor = self._run(sql, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def record(kind: Callable[..., T], row: Mapping[str, Any], **made: Any) -> T:
+    """Return a record of a row by the names of its columns, and of what is ``made`` of others."""
+    values = {
+        name: cast(row[name]) if cast else row[name]
+        for name, cast in _fields(kind)
+        if name not in made
+    }
+    return kind(**values, **made)
+
+
+@cache
+def _fields(kind: Callable[..., Any]) -> list[tuple[str, Callable[[Any], Any] | None]]:
+    annotations = getattr(kind, "__annotations__", {})
+    return [(name, _CASTS.get(annotation)) for name, annotation in annotations.items()]
+
+
+def beginning_with(start: str, *, most: int) -> dict[str, str | int]:
+    """Return the range of texts that begin so, as the queries want it."""
+    return {"start": start, "end": start + chr(sys.maxunicode), "most": most}
+
+
+_CHUNK: Final = 1024  # rows: 1.6 MB
+
+# One row for a thousand: sqlite3 releases the GIL for each, and a busy agent keeps it for 5 ms.
+# Flat lists: one for each vector would trigger the garbage collector, 25 ms with the GIL.
+_SINCE: Final = f"""
+    SELECT json_group_array(seq), json_group_array(added_at_ms), json_group_array(key),
+           CAST(group_concat(vector, '') AS BLOB)
+    FROM (SELECT seq, added_at_ms, key, vector FROM vectors
+          WHERE embedder = ? AND seq > ? AND length(vector) = ? AND added_at_ms > ?
+          ORDER BY seq LIMIT {_CHUNK})
+"""
+
+
+class StoredVectors(NamedTuple):
+    """Some vectors as columns, oldest first."""
+
+    units: bytes  # float32, little-endian, one after the other, of length 1 or all zero
+    keys: Sequence[str | None]
+    stamps_ms: Sequence[int]  # since the epoch
+    seqs: Sequence[int]
+
+
+class VectorTable(Queries):
+    """The vectors of one file. A cache never deletes a row that a trace owns."""
+
+    def __init__(self, connection: Connection, dimensions: int = 384) -> None:
+        super().__init__(connection)
+        self._size_bytes = 4 * dimensions
+
+    def before_newest(self, embedder: str, limit: int) -> int:
+        """Return the ``seq`` of the row before an embedder's last ``limit``, 0 if there is none."""
+        seq = self._value(
+            "SELECT seq FROM vectors WHERE embedder = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
+            (embedder, limit),
+        )
+        return int(seq or 0)
+
+    def since(
+        self, embedder: str, seq: int, *, after_ms: int | None = None
+    ) -> Iterator[StoredVectors]:
+        """Yield an embedder's vectors after a ``seq``, of any process, in order and in chunks."""
+        while True:
+            *facts, units = self._row(
+                _SINCE, (embedder, seq, self._size_bytes, -1 if after_ms is None else after_ms)
+            )
+            if units is None:
+                return
+            seqs, stamps_ms, keys = map(json.loads, facts)
+            yield StoredVectors(units, keys, stamps_ms, seqs)
+            if len(seqs) < _CHUNK:
+                return
+            seq = seqs[-1]
+
+    def embedders(self) -> list[str]:
+        """Return the embedders that have vectors, with one index look-up for each."""
+        sql = DISTINCT.format(table="vectors", column="embedder")
+        return self._column(sql, beginning_with("", most=-1))
+
+    def last_seq(self) -> int:
+        return int(self._value("SELECT coalesce(max(seq), 0) FROM vectors"))
+
+    def insert(self, embedder: str, unit: bytes, *, key: str | None, added_at_ms: int) -> int:
+        """Insert a row, owned by the trace with the key as id if stored, and return its ``seq``."""
+        cursor = self._run(
+            "INSERT INTO vectors (trace_seq, key, embedder, added_at_ms, vector)"
+            " VALUES ((SELECT seq FROM traces WHERE id = ?), ?, ?, ?, ?)",
+            (key, key, embedder, added_at_ms, unit),
+        )
+        return cursor.lastrowid or 0
+
+    def forget(self, seqs: Iterable[int]) -> None:
+        """Delete these rows, except those that a trace owns."""
+        sql = "DELETE FROM vectors WHERE seq = ? AND trace_seq IS NULL"
+        self._write_each(sql, ((seq,) for seq in seqs))
+
+    def forget_all(self, *, up_to_ms: int | None = None) -> None:
+        """Delete the rows that no trace owns: all, or those added at this time or earlier."""
+        self._write(
+            "DELETE FROM vectors WHERE trace_seq IS NULL AND (?1 IS NULL OR added_at_ms <= ?1)",
+            (up_to_ms,),
+        )

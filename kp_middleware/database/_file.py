@@ -6,14 +6,19 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kp_middleware.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from kp_middleware.database._database import Database
+
+logger = logging.getLogger("kp_middleware")
 
 TROUBLE: Final = (DatabaseError, sqlite3.Error)
 """The exceptions that opening and using the file may raise."""
@@ -71,46 +76,23 @@ _TAKEN: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 @contextmanager
 def alone(lock: Path, *, waits: bool) -> Iterator[bool]:
     """Hold an exclusive SQLite lock; yield whether, as always on a drive without file locks."""
-    wait_s = _LOOK_UP_S if waits else 0.0
-    with closing(sqlite3.connect(lock, timeout=wait_s, isolation_level=None)) as connection:
-        while (taken := not _locked(connection)) and waits:
-            pass
-        yield not taken
+    timeout_s, ours = _LOOK_UP_S if waits else 0.0, False
+    with closing(sqlite3.connect(lock, timeout=timeout_s, isolation_level=None)) as connection:
+        while not ours:
+            try:
+                connection.execute("BEGIN EXCLUSIVE")
+                ours = True
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN:
+                    raise
+                ours = error.sqlite_errorcode not in _TAKEN
+            if not waits:
+                break
+        yield ours
 
 
-def _locked(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN:
-            raise
-        return error.sqlite_errorcode not in _TAKEN
-    return True
-
-
-class Cursor(Protocol):
-    """The part of `sqlite3.Cursor` that is used of a statement's result."""
-
-    @property
-    def description(self) -> Any: ...
-    @property
-    def lastrowid(self) -> int | None: ...
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> list[Any]: ...
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-class Connection(Protocol):
-    """The part of `sqlite3.Connection` that the stages use."""
-
-    @property
-    def in_transaction(self) -> bool: ...
-    def execute(self, sql: str, parameters: Any = ..., /) -> Cursor: ...
-    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Cursor: ...
-    def commit(self) -> None: ...
-    def rollback(self) -> None: ...
-    def close(self) -> None: ...
-
+Connection: TypeAlias = "sqlite3.Connection | Database"
+"""A connection as the stages use it."""
 
 BUSY_S: Final = 5.0
 _BUSY_TO_READ_S: Final = 1.0  # readers wait only for an exclusive lock
@@ -188,13 +170,12 @@ def transaction(connection: Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-        connection.commit()
+        connection.execute("COMMIT")
     except BaseException:  # also if the commit fails, for example on a full disk
-        connection.rollback()
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
-
-logger = logging.getLogger("kp_middleware")
 
 APPLICATION_ID: Final = 1263553869
 """The ``PRAGMA application_id`` of our files: the letters KPMM."""
@@ -311,7 +292,15 @@ def connect(
     try:
         if wait_s is not None:
             connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
-        _prepare(connection, path, read_only=read_only)
+        version = our_version(connection, path)
+        if refusal := _refusal(path, version, read_only=read_only):
+            raise DatabaseError(path, *refusal)
+        connection.execute("PRAGMA foreign_keys = ON")
+        if not read_only:
+            connection.execute("PRAGMA synchronous = NORMAL")  # WAL: a process crash loses nothing
+            _use_wal(connection)  # a backup without WAL may have replaced the file
+        if version < SCHEMA:
+            make_or_upgrade(connection, path)
         if wait_s is not None:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("BEGIN")
@@ -350,27 +339,18 @@ def _opened(path: Path, *, read_only: bool) -> tuple[Path, sqlite3.Connection]:
         raise in_words(path, error) from error
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
-    version = our_version(connection, path)
+def _refusal(path: Path, version: int, *, read_only: bool) -> tuple[str, str] | None:
     if version > SCHEMA:
-        raise DatabaseError(
-            path, f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
-        )
+        return f"has schema {version}, of a newer kp-middleware", "upgrade kp-middleware"
     if read_only and not version:
-        raise DatabaseError(path, "is empty", f"record a run first, or {ANOTHER}")
+        return "is empty", f"record a run first, or {ANOTHER}"
     if version not in {0, RELEASED, SCHEMA}:
         problem = f"has schema {version}, of a kp-middleware that was never released"
-        raise DatabaseError(path, problem, f"move it away, and a new one is begun, or {ANOTHER}")
+        return problem, f"move it away, and a new one is begun, or {ANOTHER}"
     if read_only and version < SCHEMA:
         remedy = f"bring it up to date: kp-middleware migrate --db {quote(str(path))}"
-        raise DatabaseError(path, "is of an older kp-middleware", remedy)
-    connection.execute("PRAGMA foreign_keys = ON")
-    if read_only:
-        return
-    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a process crash loses nothing
-    _use_wal(connection)  # a backup without WAL may have replaced the file
-    if version < SCHEMA:
-        make_or_upgrade(connection, path)
+        return "is of an older kp-middleware", remedy
+    return None
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -121,7 +121,7 @@ class Maintenance(Queries):
                 )
                 copy.execute("PRAGMA journal_mode = DELETE")  # a WAL needs a writable folder
         finally:
-            self._connection.rollback()
+            self._run("ROLLBACK")
 
     @property
     def _sqlite(self) -> sqlite3.Connection:

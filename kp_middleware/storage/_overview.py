@@ -291,7 +291,7 @@ class Overviews(Statistics, Reviews, Activities):
                 activity=self.activity(since=since),
             )
         finally:
-            self._connection.rollback()
+            self._run("ROLLBACK")
 
     def first_since(self, since: str) -> int:
         """Return the lowest ``seq`` of the runs that started at this instant or later."""
