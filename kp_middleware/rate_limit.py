@@ -57,8 +57,7 @@ class Pace:
     Each method but ``wait_s`` returns the pace after an event; minus infinity is never.
 
     Attributes:
-        interval_s: One more is allowed per so many seconds; the free tier takes one per 2, and so
-            do we until the registry says how many.
+        interval_s: One more is allowed per so many seconds.
         full_at: When the whole burst is there again.
         limited_at: When the last 429 came.
         asked_at: When the request was made that has no answer yet.
@@ -103,17 +102,9 @@ class Pace:
 
     def answered(self) -> Self:
         """Return the pace after the registry took or refused a document."""
-        return replace(
-            self,
-            asked_at=_NEVER,
-            lost_at=_NEVER,
-            stopped_at=_NEVER,
-            failures=0,
-            answering=True,
-            problem="",
-            problem_since=_NEVER,
-            tries=0,
-        )
+        over = ("asked_at", "lost_at", "stopped_at", "problem_since")
+        instants: dict[str, Any] = dict.fromkeys(over, _NEVER)
+        return replace(self, failures=0, answering=True, problem="", tries=0, **instants)
 
     def told(self, now: float, allowance: Allowance) -> Self:
         """Return the pace after the registry reported its rate limit and what is left of it."""
@@ -149,7 +140,7 @@ class Pace:
 
     def failed(self, now: float, pause_s: float, problem: Problem = _OTHER) -> Self:
         """Return the pace after a failed request: all sending pauses."""
-        paused = self._paused_until(now + pause_s).met(problem, now)
+        paused = self.pausing_until(now + pause_s).met(problem, now)
         return replace(paused, failures=self.failures + 1, answering=False)
 
     def limited(self, now: float, retry_after_s: float) -> Self:
@@ -159,7 +150,7 @@ class Pace:
         """
         again = now - max(self.limited_at, self.lost_at) < _HOUR_S
         pause_s = max(_HOUR_S, retry_after_s) if again else retry_after_s
-        paused = self._paused_until(now + pause_s + _MARGIN_S)
+        paused = self.pausing_until(now + pause_s + _MARGIN_S)
         met = paused.without_burst(paused.paused_until).met(Problem(ProblemKind.LIMIT), now)
         return replace(met, limited_at=now)
 
@@ -172,12 +163,11 @@ class Pace:
         if self.asked_at == _NEVER:
             return self
         before_at, asked_at = max(self.limited_at, self.lost_at), self.asked_at
+        pace = self.without_burst(asked_at)
         if asked_at - before_at < _HOUR_S:
-            pace = self._paused_until(before_at + _HOUR_S + _MARGIN_S)
+            pace = pace.pausing_until(before_at + _HOUR_S + _MARGIN_S)
             pace = pace.met(Problem(ProblemKind.UNHEARD), asked_at)
-        else:
-            pace = self
-        return replace(pace.without_burst(asked_at), asked_at=_NEVER, lost_at=asked_at)
+        return replace(pace, asked_at=_NEVER, lost_at=asked_at)
 
     def unasked(self) -> Self:
         """Return the pace after a request was not made after all."""
@@ -226,7 +216,8 @@ class Pace:
             tries=self.tries + 1,
         )
 
-    def _paused_until(self, instant: float) -> Self:
+    def pausing_until(self, instant: float) -> Self:
+        """Return the pace after a pause has begun, unless a longer one has."""
         return replace(self, paused_until=max(self.paused_until, instant))
 
 
@@ -295,13 +286,11 @@ class OwnPace:
 
     def take(self) -> float:
         """Return the seconds until the next request; infinity until the user acts."""
-        now = self._clock()
-        self.pace = self.pace.plausible(now)
-        return self.pace.wait_s(now)
+        return self.settle(Pace.plausible)
 
     def spend(self) -> Pace:
         """Note that a request is made."""
-        self.pace = self.pace.spent(self._clock())
+        self.settle(Pace.spent)
         return self.pace
 
     def settle(self, answer: Change, /) -> float:

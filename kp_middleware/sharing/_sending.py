@@ -218,10 +218,6 @@ class PaceOfAll:
     def look(self) -> Pace | None:
         """Return None: there is no reading without asking."""
 
-    def was_damaged(self) -> bool:
-        """Return False: no row is set aside."""
-        return False
-
     def _changed(self, opened: Transaction, change: Callable[[Pace | None], Pace]) -> Pace:
         opened.connection.execute(_BEGIN, self._row)
         [[(said, stops, now)]] = opened.read((_LOCK, self._row))

@@ -37,7 +37,13 @@ from kp_middleware.storage._overview import (
     ScoreSlices,
     Slice,
 )
-from kp_middleware.storage._pacing import AgentPace, PacingTable, lift_stops, read_paces
+from kp_middleware.storage._pacing import (
+    AgentPace,
+    PacingTable,
+    SharedPace,
+    lift_stops,
+    read_paces,
+)
 from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
 from kp_middleware.storage._recall import Candidate, Question, RecallTable
 from kp_middleware.storage._records import (
@@ -52,7 +58,6 @@ from kp_middleware.storage._records import (
 )
 from kp_middleware.storage._retention import Retention
 from kp_middleware.storage._review import ReviewItem, SuccessRecord, Unjudged
-from kp_middleware.storage._shared_pace import SharedPace
 from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
 from kp_middleware.storage._sqlite_store import SqliteStore
 from kp_middleware.storage._statistics import (

@@ -1,19 +1,23 @@
-"""The rate limit and the sending lease of each agent, in one file for all processes of a user."""
+"""One pace and one turn to send for all processes of a user, kept across restarts in one file."""
 
 import json
 import logging
 import math
+import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kp_middleware.database import is_damage, no_fork, open_to_write, transaction
 from kp_middleware.errors import DatabaseError
-from kp_middleware.rate_limit import Pace, packed, unpacked
+from kp_middleware.problems import Problem
+from kp_middleware.rate_limit import Change, Pace, packed, unpacked
+from kp_middleware.sharing import PaceOfAll
 
 logger = logging.getLogger("kp_middleware")
 
@@ -32,7 +36,6 @@ _SCHEMA: Final = """
     ) STRICT, WITHOUT ROWID
 """
 _ROWS: Final = "SELECT registry, agent, pace, stops FROM paces"
-_OURS: Final = "WHERE registry = ? AND agent = ?"
 _FORGET_OLD: Final = "DELETE FROM paces WHERE stops = '{}' AND coalesce(pace ->> 'noted_at', 0) < ?"
 _LIFT: Final = "UPDATE paces SET stops = '{}' WHERE stops <> '{}'"
 _WRITE: Final = "INSERT OR REPLACE INTO paces (registry, agent, pace, stops) VALUES (?, ?, ?, ?)"
@@ -58,92 +61,72 @@ class PacingTable:
         agent_id: str | None,
         key_hash: str,
         patience_s: float = _PATIENCE_S,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
-        self._registry = registry
-        self._agent = f"key {key_hash}" if agent_id is None else agent_id
+        self._whose = (registry, f"key {key_hash}" if agent_id is None else agent_id)
         self._key_hash = key_hash
         self._patience_s = patience_s
-        self._clock = clock
 
     def change(
         self, change: Callable[[Pace | None], Pace], *, patience_s: float | None = None
     ) -> Pace:
         """Apply a function to the state in one transaction, and return the new state.
 
-        A damaged file is set aside and replaced by a new one.
-
         Raises:
             TimeoutError: If another program keeps the file locked, or this one forks for long.
             DatabaseError: If the file cannot be used.
         """
+        busy_s = self._patience_s if patience_s is None else patience_s
         with no_fork():  # a `TimeoutError` of its own is no fault of the file
-            return self._change(change, self._patience_s if patience_s is None else patience_s)
-
-    def _change(self, change: Callable[[Pace | None], Pace], patience_s: float) -> Pace:
-        what, remedy = "cannot be used", _REMEDY
-        try:
-            path = self._path.expanduser()
-        except RuntimeError as error:
-            raise DatabaseError(self._path, "there is no home folder", remedy) from error
-        try:
             try:
-                return self._changed(path, change, patience_s)
-            except sqlite3.Error as error:
-                if not is_damage(error):
-                    raise
-            what, remedy = "is damaged", "remove it"
-            self._set_aside(path)
-            return self._changed(path, change, patience_s)
-        except (sqlite3.Error, OSError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
-                raise TimeoutError(f"{path} is locked by another program: close it") from error
-            why = getattr(error, "strerror", error)
-            raise DatabaseError(path, f"{what} ({why})", remedy) from error
+                path = self._path.expanduser()
+                with closing(open_to_write(path, busy_s=busy_s)) as connection:
+                    self._prepare(connection)
+                    with transaction(connection):
+                        return self._changed(connection, change)
+            except RuntimeError as error:
+                raise DatabaseError(self._path, "there is no home folder", _REMEDY) from error
+            except (sqlite3.Error, OSError) as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
+                    locked = f"{self._path} is locked by another program: close it"
+                    raise TimeoutError(locked) from error
+                damaged = ("is damaged", "remove it")
+                what, remedy = damaged if is_damage(error) else ("cannot be used", _REMEDY)
+                problem = f"{what} ({getattr(error, 'strerror', error)})"
+                raise DatabaseError(self._path, problem, remedy) from error
 
     def look(self) -> Pace | None:
         """Return the state without writing, for example on a full disk; None if there is none."""
-        for row in read_paces(self._path):
-            if (row.registry, row.agent) == (self._registry, self._agent):
-                return replace(row.pace, stopped_at=row.stops.get(self._key_hash, -math.inf))
+        for registry, agent, pace, stops in read_paces(self._path):
+            if (registry, agent) == self._whose:
+                return replace(pace, stopped_at=stops.get(self._key_hash, -math.inf))
         return None
 
-    def was_damaged(self) -> bool:
-        """Return True if a damaged file was set aside, so that recent requests are unknown."""
-        with suppress(OSError, RuntimeError):
-            path = self._path.expanduser()
-            return any(path.parent.glob(f"{path.name}.corrupt-*"))
-        return False
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        # Not WAL: homes may be on network drives. FULL: spent requests survive a power cut.
+        connection.execute("PRAGMA synchronous = FULL")
+        version = _version(connection)
+        if version > _SCHEMA_VERSION:
+            problem = f"has schema {version}, of a newer kp-middleware"
+            raise DatabaseError(self._path, problem, "upgrade kp-middleware")
+        if version < _SCHEMA_VERSION:
+            with transaction(connection):  # a second process waits here, then has nothing to do
+                connection.execute(_SCHEMA)
+                connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
     def _changed(
-        self, path: Path, change: Callable[[Pace | None], Pace], patience_s: float
+        self, connection: sqlite3.Connection, change: Callable[[Pace | None], Pace]
     ) -> Pace:
-        with _opened(path, patience_s) as connection, transaction(connection):
-            found = connection.execute(f"{_ROWS} {_OURS}", (self._registry, self._agent)).fetchone()
-            *_, said, stops = found or ("", "{}")
-            before = unpacked(said, stops, self._key_hash) if found else None
-            after = change(before)
-            if before is None:
-                connection.execute(_FORGET_OLD, (after.noted_at - _MONTH_S,))
-            if after != before:
-                told = packed(after, stops, self._key_hash)
-                connection.execute(_WRITE, (self._registry, self._agent, *told))
+        ours = f"{_ROWS} WHERE registry = ? AND agent = ?"
+        found = connection.execute(ours, self._whose).fetchone()
+        *_, said, stops = found or ("", "{}")
+        before = unpacked(said, stops, self._key_hash) if found else None
+        after = change(before)
+        if before is None:
+            connection.execute(_FORGET_OLD, (after.noted_at - _MONTH_S,))
+        if after != before:
+            connection.execute(_WRITE, (*self._whose, *packed(after, stops, self._key_hash)))
         return after
-
-    def _set_aside(self, path: Path) -> None:
-        """Rename a damaged file; SQLite has already removed its journal."""
-        try:
-            with _opened(path, self._patience_s) as connection:
-                if connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
-                    return  # another process was first
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-        aside = path.with_name(f"{path.name}.corrupt-{self._clock():.0f}")
-        path.replace(aside)
-        words = "%s was damaged and is now %s: sending goes on slowly until you remove that"
-        logger.warning(words, path, aside)
 
 
 def read_paces(path: Path) -> list[AgentPace]:
@@ -151,7 +134,10 @@ def read_paces(path: Path) -> list[AgentPace]:
     with suppress(sqlite3.Error, OSError, RuntimeError):
         uri = f"{path.expanduser().resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=0.2)) as connection:
-            return [*map(_row, connection.execute(_ROWS))]
+            return [
+                AgentPace(registry, agent, Pace(**json.loads(pace)), json.loads(stops))
+                for registry, agent, pace, stops in connection.execute(_ROWS)
+            ]
     return []
 
 
@@ -170,27 +156,158 @@ def lift_stops(path: Path) -> bool:
         raise DatabaseError(path, problem, "make it writable for you, or remove it") from error
 
 
-def _row(row: tuple[str, str, str, str]) -> AgentPace:
-    registry, agent, pace, stops = row
-    return AgentPace(registry, agent, Pace(**json.loads(pace)), json.loads(stops))
-
-
-@contextmanager
-def _opened(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
-    with closing(open_to_write(path, busy_s=patience_s)) as connection:
-        # Not WAL: homes may be on network drives. FULL: spent requests survive a power cut.
-        connection.execute("PRAGMA synchronous = FULL")
-        version = _version(connection)
-        if version > _SCHEMA_VERSION:
-            problem = f"has schema {version}, of a newer kp-middleware"
-            raise DatabaseError(path, problem, "upgrade kp-middleware")
-        if version < _SCHEMA_VERSION:
-            with transaction(connection):  # a second process waits here, then has nothing to do
-                connection.execute(_SCHEMA)
-                connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-        yield connection
-
-
 def _version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
+
+
+_LOOK_AGAIN_S: Final = 0.5
+_LONG_S: Final = 600.0
+_MARGIN_S: Final = 30.0
+_AT_IT_S: Final = 30.0  # a program that has sent will send more, unless it says that it ends
+_LAST_PATIENCE_S: Final = 0.3  # where a process ends
+
+
+class SharedPace:
+    """Lets one process send at a time, and all of them at one pace. Nothing here raises.
+
+    What is going to be asked is in the file before it is asked: where no file can be used, nothing
+    is sent. Where ``table`` cannot be used, ``beside``, next to the file of traces, is: who sends
+    can write there. Who is silent for ``longest_request_s`` and half a minute has lost its turn.
+    """
+
+    def __init__(
+        self,
+        table: PacingTable | PaceOfAll,
+        *,
+        longest_request_s: float,
+        beside: PacingTable | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._table = table
+        self._beside = beside
+        self._lease_s = longest_request_s + _MARGIN_S
+        self._clock = clock
+        self._us = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._known: Pace | None = None
+        self._left: Pace | None = None
+        self._unwritten: list[Change] = []
+        self._said: set[str] = set()
+
+    @property
+    def problem(self) -> Problem:
+        """The last known problem of a request."""
+        return Problem.read(self._known.problem if self._known else "")
+
+    def take(self) -> float:
+        """Return the seconds until the next attempt to take the turn; 0 if it is ours now."""
+        pace = self._change(self._taken)
+        if pace is None:
+            return _LOOK_AGAIN_S
+        if pace.holder == self._us:
+            return 0.0
+        now = self._clock()
+        wait_s = pace.wait_s(now)
+        if wait_s > _LONG_S:
+            how_long = "nothing is sent" if wait_s == math.inf else f"no sending for {wait_s:.0f} s"
+            self._say("long", "%s: %s", how_long, Problem.read(pace.problem))
+        return wait_s or min(max(pace.held_until - now, 0.01), _LOOK_AGAIN_S)
+
+    def spend(self) -> Pace | None:
+        """Note that a request is made; return None if the turn is no longer ours."""
+        pace = self._change(self._spent)
+        return pace if pace and pace.holder == self._us else None
+
+    def settle(self, answer: Change, /) -> float:
+        """Note what the answer means, later if need be; return the seconds to the next request."""
+        settled = partial(self._settled, answer)
+        pace, now = self._change(settled), self._clock()
+        if pace is None:
+            self._unwritten.append(settled)
+            pace = answer(self._known or Pace(), now)
+        wait_s = pace.wait_s(now)
+        if wait_s > _LONG_S:
+            self._said.add("long")  # the sender says it in the registry's words
+        return wait_s
+
+    def settle_and_release(self, answer: Change, /) -> None:
+        """Note what the last answer may have meant, and let others have their turn.
+
+        Where the file is locked, our turn ends by itself, and the request counts as unanswered.
+        """
+        self._change(
+            lambda pace, now: self._released(self._settled(answer, pace, now), now, ended=True),
+            patience_s=_LAST_PATIENCE_S,
+        )
+
+    def release(self, *, ended: bool = False) -> None:
+        """Let others have their turn; ``ended``: this program asks nothing more."""
+        if self._known and (ended or self._known.holder == self._us):
+            self._change(partial(self._released, ended=ended))  # or the turn ends by itself
+
+    def _change(self, change: Change, *, patience_s: float | None = None) -> Pace | None:
+        """Change the shared state; return None if no file can be used now."""
+        whole = partial(self._after, change)
+        try:
+            pace = self._table.change(whole, patience_s=patience_s)
+        except TimeoutError as error:
+            self._say("locked", "nothing is sent for now: %s", error)
+            return None
+        except DatabaseError as error:
+            if self._beside is None:
+                self._say("unusable", "nothing is sent for now: %s", error)
+                return None
+            self._say("beside", "the pace is kept next to the file of traces: %s", error)
+            self._left = self._known or self._table.look()
+            if self._left is None and is_damage(error):  # what was just sent is not known
+                self._left = Pace().without_burst(self._clock())
+            self._table, self._beside = self._beside, None
+            return self._change(change, patience_s=patience_s)
+        self._known, self._left, self._unwritten = pace, None, []
+        return pace
+
+    def _after(self, change: Change, before: Pace | None) -> Pace:
+        now = self._clock()
+        pace = before or self._known or Pace()  # where its file is gone, we know what was in it
+        if self._left is not None:
+            pace = self._left if before is None else before.stricter(self._left)
+        pace = pace.plausible(now)
+        pace = replace(pace, held_until=min(pace.held_until, now + self._lease_s))
+        for settled in self._unwritten:
+            pace = settled(pace, now)
+        after = change(pace, now)
+        return after if after == before else replace(after, noted_at=now)
+
+    def _taken(self, pace: Pace, now: float) -> Pace:
+        if pace.holder not in {None, self._us} and pace.held_until > now:
+            return pace
+        if pace.holder != self._us:
+            pace = pace.lost()
+        if pace.wait_s(now) > 0:
+            return self._free(pace, now)
+        return replace(pace, holder=self._us, held_until=now + self._lease_s)
+
+    def _spent(self, pace: Pace, now: float) -> Pace:
+        taken = self._taken(pace, now)
+        return taken.spent(now) if taken.holder == self._us else taken
+
+    def _settled(self, answer: Change, before: Pace, now: float) -> Pace:
+        after = answer(before, now)
+        if before.holder == self._us:
+            return replace(after, held_until=now + self._lease_s)
+        return replace(after, asked_at=before.asked_at)  # that one is another's
+
+    def _released(self, pace: Pace, now: float, *, ended: bool = False) -> Pace:
+        if pace.holder not in {None, self._us}:
+            return pace
+        if ended:
+            return replace(pace, holder=None, held_until=-math.inf)
+        return self._free(pace, now) if pace.holder else pace
+
+    def _free(self, pace: Pace, now: float) -> Pace:
+        return replace(pace, holder=None, held_until=min(pace.held_until, now + _AT_IT_S))
+
+    def _say(self, kind: str, words: str, *facts: object) -> None:
+        """Warn once for each kind of trouble."""
+        logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
+        self._said.add(kind)

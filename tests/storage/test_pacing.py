@@ -9,7 +9,6 @@ import pytest
 from kp_middleware.errors import DatabaseError
 from kp_middleware.rate_limit import Pace
 from kp_middleware.storage import PacingTable
-from kp_middleware.testing import FakeClock
 
 KEY_HASH = "5e0f"
 PACING = Pace(
@@ -39,7 +38,7 @@ def path(tmp_path):
 def table_of(path):
     """Makes tables on one file; keywords say whose."""
     agent = {"registry": "https://registry.example", "agent_id": "agent-1", "key_hash": KEY_HASH}
-    return lambda **facts: PacingTable(path, clock=FakeClock(1234.0), **{**agent, **facts})
+    return lambda **facts: PacingTable(path, **{**agent, **facts})
 
 
 def put(table, pacing):
@@ -135,44 +134,17 @@ def test_a_file_that_is_gone_is_begun_anew(table_of, path):
     path.unlink()
 
     assert get(table) is None
-    assert not table.was_damaged()
 
 
 @pytest.mark.parametrize("damage", [NOISE, b"a letter to my aunt " * 99], ids=["broken", "no file"])
-def test_a_damaged_file_is_set_aside(table_of, path, damage, caplog):
-    put(table_of(), PACING)
+def test_a_damaged_file_is_left_as_it_is_and_that_is_said(table_of, path, damage):
+    path.parent.mkdir(parents=True)
     path.write_bytes(damage)
-    path.with_name("pacing.db-journal").write_bytes(b"of the broken one")
 
-    put(table_of(), PACING)
-
-    aside = path.with_name("pacing.db.corrupt-1234")
-    assert aside.read_bytes() == damage
-    assert {found.name for found in path.parent.iterdir()} == {path.name, aside.name}
-    assert get(table_of()) == PACING
-    assert table_of().was_damaged()
-    assert str(aside) in caplog.text
-
-
-def test_a_damaged_file_that_cannot_be_set_aside_is_said(table_of, path):
-    put(table_of(), PACING)
-    path.write_bytes(NOISE)
-    path.with_name("pacing.db.corrupt-1234").mkdir()
-
-    with pytest.raises(DatabaseError, match="is damaged"):
+    with pytest.raises(DatabaseError, match=r"is damaged .*; remove it"):
         put(table_of(), PACING)
 
-
-def test_a_file_whose_pages_are_torn_is_set_aside(table_of, path):
-    put(table_of(), PACING)
-    pages = bytearray(path.read_bytes())
-    pages[4096:] = b"\xff" * (len(pages) - 4096)
-    path.write_bytes(pages)
-
-    put(table_of(), PACING)
-
-    assert get(table_of()) == PACING
-    assert table_of().was_damaged()
+    assert path.read_bytes() == damage
 
 
 def test_a_locked_file_is_not_waited_for_forever(table_of, path):
@@ -222,5 +194,3 @@ def test_without_a_home_it_is_said(monkeypatch):
 
     with pytest.raises(DatabaseError, match="no home folder"):
         put(table, PACING)
-
-    assert not table.was_damaged()

@@ -38,7 +38,7 @@ class Machine:
     def start(self, **whose):
         agent = {"registry": "https://registry.example", "agent_id": "agent-1", "key_hash": "key-1"}
         usual, beside = (
-            PacingTable(path, **{**agent, **whose}, patience_s=0.01, clock=self.clock)
+            PacingTable(path, **{**agent, **whose}, patience_s=0.01)
             for path in (self.path, self.beside)
         )
         return SharedPace(usual, beside=beside, longest_request_s=10.0, clock=self.clock)
@@ -617,8 +617,8 @@ def test_where_the_shared_file_cannot_be_used_those_of_one_file_of_traces_still_
     unusable.mkdir()
     keepers = [
         SharedPace(
-            PacingTable(unusable, **whose, clock=clock),
-            beside=PacingTable(beside, **whose, clock=clock),
+            PacingTable(unusable, **whose),
+            beside=PacingTable(beside, **whose),
             longest_request_s=10,
             clock=clock,
         )
