@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kp_middleware import VectorCache
-from kp_middleware.database import StoredVectors, VectorTable, connect, transaction
+from kp_middleware.database import VectorTable, connect, transaction
 from kp_middleware.embedding._index import Ring
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -149,8 +149,8 @@ def _full_ring(size: int) -> Ring:
     """With its oldest row at a third, so that every look-up takes two slices."""
     ring, block = Ring(size, DIMENSIONS), _units(1_000)
     for first in range(0, size + size // 3, 1_000):
-        stamps_ms = tuple(range(first, first + 1_000))
-        ring.extend(StoredVectors(block.tobytes(), ("key",) * 1_000, stamps_ms, stamps_ms))
+        for at, unit in enumerate(block, start=first):
+            ring.append(unit, key="key", stamp_ms=at, seq=at)
     return ring
 
 

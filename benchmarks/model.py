@@ -25,7 +25,7 @@ from rich.table import Table
 
 from kp_middleware import KnowledgePulse, MiniLMEmbedder, ReasoningTrace
 from kp_middleware.embedding import Embedder, Vector, embed_many
-from kp_middleware.embedding._text import task_first_text
+from kp_middleware.embedding._model import task_first_text
 
 ROUNDS: Final = 20
 LENGTHS: Final = (30, 128, 256, 20_000)  # tokens
@@ -39,7 +39,7 @@ class Bare:
     """The model's session alone, with tokens that are ready."""
 
     def __init__(self, embedder: MiniLMEmbedder) -> None:
-        model: Any = embedder._loader().model()._embedding.model
+        model: Any = embedder._model().session
         self._run, self._tokenizer = model.model.run, model.tokenizer
         self.session = model.model
 
@@ -114,7 +114,7 @@ def evaluation_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
 def threads_table(ours: MiniLMEmbedder) -> Table:
     """256 tokens with more threads: how soon, and at what price in the 0.1 s after it as well."""
     table = Table("256 tokens", "ms", "CPU ms", "target", box=None)
-    folder = Path(cast("Any", ours._loader().model()._embedding.model)._model_dir)
+    folder = Path(cast("Any", ours._model().session)._model_dir)
     embedders = {
         "1 thread: ours": ours,
         "2 threads": MiniLMEmbedder(threads=2),
@@ -140,7 +140,7 @@ def threads_table(ours: MiniLMEmbedder) -> Table:
 def int8_table(ours: MiniLMEmbedder, rough: MiniLMEmbedder) -> Table:
     """How far similarities to the nearest run are off with 8-bit integers."""
     table = Table("int8, generated runs", "runs", "largest error", "mean", "least cosine", box=None)
-    window = ours._loader().model().window
+    window = ours._model().window
     exact_of: list[np.ndarray] = []
     rough_of: list[np.ndarray] = []
     for kind in KINDS:
@@ -193,7 +193,7 @@ class Share(NamedTuple):
 
 def host_table(ours: MiniLMEmbedder) -> Table:
     """A host whose thread computes in Python, while the pipeline scores as fast as it can."""
-    folder = Path(cast("Any", ours._loader().model()._embedding.model)._model_dir)
+    folder = Path(cast("Any", ours._model().session)._model_dir)
     runs = [run.trace for kind in ("coding", "research") for run in runs_of(kind, "content")]
     embedders: dict[str, Embedder | None] = {
         "no embedder": None,

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from kp_middleware import MiniLMEmbedder, ReasoningTrace, Scorer, Step
 from kp_middleware.embedding import Vector, specified_text
-from kp_middleware.embedding._text import Window, task_first_text
+from kp_middleware.embedding._model import Window, task_first_text
 
 RECORDED: Final = "tau_airline_gpt4o_open.jsonl.gz"
 TOP: Final = 0.2
@@ -70,7 +70,7 @@ class Model:
         self._embedder = MiniLMEmbedder()
         self._known: dict[str, Vector] = {}
         self.name = self._embedder.name
-        self.window = self._embedder._loader().model().window
+        self.window = self._embedder._model().window
 
     def embed(self, text: str, /) -> Vector:
         beginning = self.window.beginning(text)

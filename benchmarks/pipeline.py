@@ -162,7 +162,7 @@ def _parts_ms(embedder: MiniLMEmbedder) -> tuple[float, float]:
 
 
 def _model_of(embedder: MiniLMEmbedder) -> Any:
-    return cast("Any", embedder._loader().model()._embedding.model)
+    return cast("Any", embedder._model().session)
 
 
 def _tokens(model: Any) -> dict[str, Any]:

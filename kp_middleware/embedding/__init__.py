@@ -3,13 +3,17 @@
 from kp_middleware.embedding._index import Neighbour, VectorCache
 from kp_middleware.embedding._model import (
     DEFAULT_EMBEDDER,
+    Embedder,
     MiniLMEmbedder,
-    describe_source,
+    Reader,
+    Vector,
     embed_many,
+    embedded_text,
     shared_embedder,
+    specified_text,
 )
 from kp_middleware.embedding._scorer import Embedded, Scorer, aevaluate_value, evaluate_value
-from kp_middleware.embedding._text import Embedder, Reader, Vector, embedded_text, specified_text
+from kp_middleware.embedding._source import describe_source
 
 __all__ = [
     "DEFAULT_EMBEDDER",

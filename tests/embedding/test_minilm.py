@@ -136,7 +136,7 @@ def test_a_conversion_to_integers_that_was_cut_off_is_made_anew(
 
 
 def test_one_thread_is_what_a_text_gets(tiny):
-    options = tiny._loader().model()._embedding.model.model.get_session_options()
+    options = tiny._model().session.model.get_session_options()
 
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (1, 1)
 
@@ -145,7 +145,7 @@ def test_more_threads_do_not_spin(monkeypatch, tiny_folder):
     monkeypatch.setenv("KP_MODEL_PATH", str(tiny_folder))
     embedder = MiniLMEmbedder(threads=2)
 
-    options = embedder._loader().model()._embedding.model.model.get_session_options()
+    options = embedder._model().session.model.get_session_options()
 
     assert options.intra_op_num_threads == 2
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
@@ -246,10 +246,11 @@ def test_a_forked_child_loads_its_own(tiny_folder, tmp_path):
 import json, os, warnings
 warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
 embedder = MiniLMEmbedder()
-loader, vector = embedder._loader(), embedder.embed("hello").tolist()
+model = embedder._model()
+vector = embedder.embed("hello").tolist()
 reading, writing = os.pipe()
 if os.fork() == 0:
-    assert embedder._loader() is not loader
+    assert embedder._model() is not model
     os.write(writing, json.dumps(embedder.embed("hello").tolist()[:9]).encode())
     os._exit(0)
 os.close(writing)
