@@ -17,7 +17,7 @@ from kp_middleware.instants import instant
 from kp_middleware.outbox_items import Receipt
 from kp_middleware.pipeline._endings import is_judging
 from kp_middleware.pipeline._imports import Imported, Wanted, import_runs
-from kp_middleware.pipeline._pipeline import Backlog, Pipeline, Stats, tell_once
+from kp_middleware.pipeline._pipeline import Pipeline, Stats, tell_once
 from kp_middleware.pipeline._queue import Feedback, Owned, ThreadEnd
 from kp_middleware.pipeline._reading import Reading, since_text
 from kp_middleware.recording import (
@@ -31,7 +31,7 @@ from kp_middleware.recording import (
 )
 from kp_middleware.runs import ExportedRun
 from kp_middleware.settings import Settings, SettingsKeywords
-from kp_middleware.storage import SqliteStore, Store
+from kp_middleware.storage import Backlog, SqliteStore, Store
 from kp_middleware.traces import ReasoningTrace
 
 F = TypeVar("F", bound=Callable[..., Any])

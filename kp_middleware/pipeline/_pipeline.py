@@ -18,22 +18,7 @@ from kp_middleware.recording import shield
 from kp_middleware.runs import ExportedRun
 from kp_middleware.settings import Settings
 from kp_middleware.settings_sources import unknown_variables
-from kp_middleware.storage import TROUBLE, Counts, SqliteStore, Store, in_words
-
-
-class Backlog(NamedTuple):
-    """Work that is not done yet; falsy when there is none.
-
-    Attributes:
-        unscored: Runs that are not scored yet, in memory or in the file.
-        unsent: Traces in the outbox that are not sent.
-    """
-
-    unscored: int
-    unsent: int
-
-    def __bool__(self) -> bool:
-        return any(self)
+from kp_middleware.storage import TROUBLE, Backlog, Counts, SqliteStore, Store, in_words
 
 
 class Stats(NamedTuple):
@@ -147,7 +132,7 @@ class Pipeline:
 
     def flush(self, timeout_s: float) -> Backlog:
         """Wait until all is scored and sent, or the time is over; return the backlog."""
-        if timeout_s and (self._settings.sync or any(self._backlog())):
+        if timeout_s and (self._settings.sync or self._scorer.is_started or any(self._backlog())):
             self._scorer.look_again()  # another process may have left it
         deadline = time.monotonic() + timeout_s
         self._queue.wait_until_done(timeout_s)
@@ -286,10 +271,10 @@ class Pipeline:
     def _backlog(self) -> Backlog:
         """Return the backlog of memory and file; an unreadable file counts as empty."""
         try:
-            counts = self._store.counts()
+            unscored, unsent = self._store.unfinished()
         except TROUBLE:
-            counts = Counts()
-        return Backlog(self._queue.waiting + counts.unscored, counts.pending)
+            unscored, unsent = Backlog()
+        return Backlog(self._queue.waiting + unscored, unsent)
 
 
 def _start_afresh_in_the_child() -> None:

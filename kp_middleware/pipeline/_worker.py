@@ -157,6 +157,10 @@ class ScoringWorker:
                     self._queue.ask_to_look()
                 self._thread = start_daemon("kp-scoring", self._work, ends=True)
 
+    @property
+    def is_started(self) -> bool:
+        return self._thread is not None
+
     def look_again(self) -> None:
         """Look in the background for runs that other processes have left in the file."""
         self.start()

@@ -61,6 +61,7 @@ from kp_middleware.storage._review import ReviewItem, SuccessRecord, Unjudged
 from kp_middleware.storage._shared_runs import Asking, SharedRuns, Unshared
 from kp_middleware.storage._sqlite_store import SqliteStore
 from kp_middleware.storage._statistics import (
+    Backlog,
     Counts,
     Endings,
     Failure,
@@ -97,6 +98,7 @@ __all__ = [
     "TROUBLE",
     "AgentPace",
     "Asking",
+    "Backlog",
     "Belief",
     "Candidate",
     "Counts",

@@ -33,7 +33,7 @@ from kp_middleware.storage._overview import read_last_decisions
 from kp_middleware.storage._past_runs import PastRun, PastRuns, Selection
 from kp_middleware.storage._records import ENDING, Run
 from kp_middleware.storage._shared_runs import SharedRuns
-from kp_middleware.storage._statistics import Counts, Statistics
+from kp_middleware.storage._statistics import Backlog, Counts, Statistics
 from kp_middleware.storage._store import Belief, PausedRun, Rescue
 from kp_middleware.storage._traces import Traces
 
@@ -177,6 +177,10 @@ class SqliteStore(Traces):
     def counts(self) -> Counts:
         with closing(Database(self._known_path, read_only=True)) as connection:
             return Statistics(connection).counts()
+
+    def unfinished(self) -> Backlog:
+        with closing(Database(self._known_path, read_only=True)) as connection:
+            return Statistics(connection).unfinished()
 
     @property
     def _known_path(self) -> Path:

@@ -38,6 +38,21 @@ class Counts(NamedTuple):
     blocked: int = 0
 
 
+class Backlog(NamedTuple):
+    """Work that is not done yet; falsy when there is none.
+
+    Attributes:
+        unscored: Runs that are not scored yet, in memory or in the file.
+        unsent: Traces in the outbox that are not sent.
+    """
+
+    unscored: int = 0
+    unsent: int = 0
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
 class ToolUse(NamedTuple):
     """One tool: its calls and the errors that runs recovered from, with the latency of both."""
 
@@ -103,6 +118,7 @@ _COUNTS: Final = f"""
            (SELECT count(*) FROM outbox WHERE state = 'rejected'),
            (SELECT count(*) FROM outbox WHERE state = 'blocked')
 """  # one statement, and so one snapshot
+_BACKLOG: Final = f"SELECT (SELECT count(*) {_UNSCORED} 'recorded'), (SELECT count(*) {_OPEN})"
 _FUNNEL: Final = f"""
     SELECT (SELECT count(*) FROM traces WHERE +seq >= :first),
            (SELECT count(*) FROM traces WHERE decision = 'forward' AND seq >= :first),
@@ -166,6 +182,10 @@ class Statistics(Queries):
     def counts(self) -> Counts:
         (counts,) = self._all(Counts, _COUNTS)
         return counts
+
+    def unfinished(self) -> Backlog:
+        (backlog,) = self._all(Backlog, _BACKLOG)
+        return backlog
 
     def without_tokens(self) -> tuple[int, int]:
         """Count the runs that used a model: those without token counts, and all of them."""
