@@ -16,9 +16,9 @@ KnowledgePulseError
     └── RegistryForbiddenError   nothing will be accepted until the user acts
 """
 
+from enum import Enum
 from pathlib import Path
-
-from kp_middleware.problems import Problem, ProblemKind
+from typing import Final, NamedTuple, Self
 
 __all__ = [
     "DatabaseError",
@@ -115,6 +115,147 @@ class EmbedderUnavailableError(EmbedderError):
 
 class EmbedderNotReadyError(EmbedderError):
     """The model is being downloaded; ask again later."""
+
+
+_LONGEST_DETAIL: Final = 200
+_ASK: Final = "it is tried again by itself; if it lasts, ask whoever runs the registry"
+_OR_IT: Final = "or try this one again with kp-middleware outbox retry --failed"
+_OR_NO_PROXY: Final = "correct {first} or unset it, or name the registry's host in NO_PROXY"
+
+
+class ProblemKind(Enum):
+    """A problem between a trace and its registry: what it is, and what to do.
+
+    It is stored by its name, in small letters, with its ``{detail}``.
+    """
+
+    REFUSED = (
+        "nothing listens there (connection refused)",
+        "start the registry, or correct KP_REGISTRY_URL",
+    )
+    UNKNOWN_HOST = (
+        "there is no host named {detail}",
+        "correct KP_REGISTRY_URL, or see whether this machine has a network",
+    )
+    UNREACHABLE = (
+        "no way leads there ({detail})",
+        "see whether this machine has a network, and whether a firewall lets it out",
+    )
+    NO_CONNECTION = (
+        "no connection within {detail} s",
+        "see whether a firewall is in between, and whether KP_REGISTRY_URL is right",
+    )
+    SILENCE = ("no answer within {detail} s, though it took the connection", _ASK)
+    SLOW = ("the answer is too slow: it was not over within {detail} s", _ASK)
+    BROKEN = ("the connection broke off ({detail})", _ASK)
+    UNTRUSTED = (
+        "its certificate is not trusted here ({detail})",
+        "name the file of the authority that signed it in SSL_CERT_FILE",
+    )
+    BAD_CERTIFICATE = (
+        "its certificate is not valid ({detail})",
+        "correct KP_REGISTRY_URL or this machine's clock, or ask whoever runs it for another",
+    )
+    CERTIFICATE_FILE = (
+        "{first} is {rest}, where no certificates can be read",
+        "correct {first} or unset it",
+    )
+    NO_TLS = (
+        "what listens there does not speak TLS ({detail})",
+        "correct the host or the port in KP_REGISTRY_URL",
+    )
+    PROXY = ("the proxy that {first} names cannot be reached ({rest})", _OR_NO_PROXY)
+    PROXY_REFUSES = (
+        "the proxy that {first} names does not let us through (it answered {rest})",
+        _OR_NO_PROXY,
+    )
+    PROXY_UNUSABLE = (
+        "what {first} says of a proxy cannot be used ({rest})",
+        "correct {first} or unset it",
+    )
+    WRONG_PATH = (
+        "there is a server, but no registry at this address (it answered {detail})",
+        "correct KP_REGISTRY_URL: it ends before /v1/knowledge",
+    )
+    REDIRECT = (
+        "it sends us elsewhere ({detail})",
+        "set KP_REGISTRY_URL to where the registry is: an API key follows no redirect",
+    )
+    NO_REGISTRY = (
+        "something else answers there ({detail}, with nothing that a registry says)",
+        "correct KP_REGISTRY_URL, or see whether a login page or a proxy is in between",
+    )
+    GATEWAY = (
+        "what stands before the registry does not get through to it (it answered {detail})",
+        _ASK,
+    )
+    TROUBLE = ("the registry is in trouble itself (it answered {detail})", _ASK)
+    BARRED = (
+        "something before the registry does not let us in (it answered {detail}, with a page)",
+        "see whether a firewall or a login is in between, and ask whoever runs it",
+    )
+    LIMIT = (
+        "the registry has asked for patience (429)",
+        "there is nothing to do; let nothing else send with this key",
+    )
+    UNHEARD = (
+        "two programs ended while they waited for its answer, and another 429 may cost the key",
+        "there is nothing to do; kp.close(timeout_s=…) waits longer for an answer",
+    )
+    DEAD_KEY = (
+        "the registry has refused the API key (unknown there, or revoked)",
+        f"set KP_API_KEY to another (after three 429s in an hour, wait an hour first), {_OR_IT}",
+    )
+    READ_ONLY_KEY = (
+        "the API key may only read",
+        "register one with the scope write, and set KP_API_KEY to it",
+    )
+    FORBIDDEN = (
+        "the registry takes nothing from this agent ({detail})",
+        f"set KP_API_KEY to a key of an agent in good standing, {_OR_IT}",
+    )
+    OTHER = ("the registry was in trouble", "if it lasts: kp-middleware doctor")
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class Problem(NamedTuple):
+    """One problem, in a form that can be kept in a column; what ``detail`` is, its kind says."""
+
+    kind: ProblemKind
+    detail: str = ""
+
+    @classmethod
+    def read(cls, kept: str) -> Self:
+        """Read a stored problem; a kind that this version does not know becomes ``OTHER``."""
+        kind, _, detail = kept.partition(" ")
+        if kind.upper() in ProblemKind.__members__:
+            return cls(ProblemKind[kind.upper()], detail)
+        return cls(ProblemKind.OTHER)
+
+    @property
+    def kept(self) -> str:
+        """The problem in its stored form: one short line."""
+        letters = "".join(letter if letter.isprintable() else " " for letter in self.detail)
+        return f"{self.kind} {' '.join(letters.split())}"[:_LONGEST_DETAIL].rstrip()
+
+    @property
+    def what(self) -> str:
+        """The problem in words."""
+        return self._filled(self.kind.value[0])
+
+    @property
+    def remedy(self) -> str:
+        """The remedy in words."""
+        return self._filled(self.kind.value[1])
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}"
+
+    def _filled(self, words: str) -> str:
+        first, _, rest = self.detail.partition(" ")
+        return words.format(detail=self.detail, first=first, rest=rest)
 
 
 class RegistryError(KnowledgePulseError):

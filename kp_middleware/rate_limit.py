@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
-from kp_middleware.problems import Problem, ProblemKind
+from kp_middleware.errors import Problem, ProblemKind
 
 BURST: Final = 20
 """How many requests we make one after another; the free tier takes 30."""

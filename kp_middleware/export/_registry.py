@@ -19,7 +19,7 @@ import httpcore2
 import httpx2
 from pydantic import SecretStr
 
-from kp_middleware.errors import RegistryUnavailableError
+from kp_middleware.errors import Problem, ProblemKind, RegistryUnavailableError
 from kp_middleware.export._responses import (
     Answer,
     check_complaint,
@@ -28,7 +28,6 @@ from kp_middleware.export._responses import (
     receipt_of,
 )
 from kp_middleware.outbox_items import OutboxItem, Receipt
-from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.setting_values import api_key_text, is_loopback, registry_address
 
 E = TypeVar("E", bound=BaseException)

@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from kp_middleware.errors import (
+    Problem,
+    ProblemKind,
     RegistryError,
     RegistryForbiddenError,
     RegistryRejectedError,
     RegistryUnavailableError,
 )
 from kp_middleware.outbox_items import Receipt
-from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Allowance
 
 M = TypeVar("M", bound=BaseModel)

@@ -260,7 +260,7 @@ class Sender:
 
     def _say(self, words: str, *facts: object) -> None:
         """Warn once for each kind of problem, and log repetitions at debug level."""
-        kinds = (fact.problem.kind for fact in facts if isinstance(fact, RegistryError))
+        kinds = (str(fact.problem.kind) for fact in facts if isinstance(fact, RegistryError))
         kind = " ".join((words, *kinds))
         logger.log(logging.DEBUG if kind in self._said else logging.WARNING, words, *facts)
         self._said.add(kind)

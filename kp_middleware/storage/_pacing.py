@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kp_middleware.database import is_damage, no_fork, open_to_write, transaction
-from kp_middleware.errors import DatabaseError
-from kp_middleware.problems import Problem
+from kp_middleware.errors import DatabaseError, Problem
 from kp_middleware.rate_limit import Change, Pace, packed, unpacked
 from kp_middleware.sharing import PaceOfAll
 

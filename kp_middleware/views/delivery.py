@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from kp_middleware import locations
-from kp_middleware.errors import KnowledgePulseError
+from kp_middleware.errors import KnowledgePulseError, Problem, ProblemKind
 from kp_middleware.instants import instant
-from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Pace, burst_at
 from kp_middleware.settings_sources import why_login_is_unused
 from kp_middleware.sharing import Link, status
@@ -87,7 +86,7 @@ class Pause(NamedTuple):
     def problem(self) -> Problem:
         """The problem of the last request."""
         unknown = ProblemKind.DEAD_KEY if self.until is None else ProblemKind.OTHER
-        return Problem.read(self.pace.problem or unknown)
+        return Problem.read(self.pace.problem or str(unknown))
 
     def in_words(self) -> str:
         """Say since when and until when, why, and what to do."""

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from kp_middleware import KnowledgePulse, current_trace
 from kp_middleware.cli import main
+from kp_middleware.errors import Problem, ProblemKind
 from kp_middleware.locations import database_file
-from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.testing import LocalRegistry
 
 PAGE = (pages.ROOT / "docs" / "troubleshooting.md").read_text("utf-8")

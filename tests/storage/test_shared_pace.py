@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from kp_middleware.errors import DatabaseError
+from kp_middleware.errors import DatabaseError, Problem, ProblemKind
 from kp_middleware.export import Registry, payload
 from kp_middleware.outbox_items import OutboxItem
-from kp_middleware.problems import Problem, ProblemKind
 from kp_middleware.rate_limit import Allowance, Pace
 from kp_middleware.storage import PacingTable, SharedPace, lift_stops
 from kp_middleware.testing import FakeClock, LocalRegistry
