@@ -1,7 +1,7 @@
 """Runs that other tools have kept: readers of their formats, each from a stream of values."""
 
-from kp_middleware.imports._files import FORMATS, files_of, format_in, runs_in
-from kp_middleware.imports._run import Book, Filling, Skipped, SourceRun, Spool
+from kp_middleware.imports._files import FORMATS, Spool, files_of, format_in, runs_in
+from kp_middleware.imports._source import Book, Filling, Skipped, SourceRun
 
 __all__ = [
     "FORMATS",

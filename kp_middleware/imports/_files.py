@@ -1,7 +1,8 @@
-"""The formats by name, and the files of a source: where they are, and what is in each of them."""
+"""The formats by name, the files of a source and the runs in them, and a spool for the runs."""
 
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import islice
@@ -17,11 +18,10 @@ from kp_middleware.imports._histories import (
     read_session,
     read_swe_agent,
 )
-from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.imports._services import read_langfuse, read_langsmith
 from kp_middleware.imports._sessions import is_codex, read_claude_code, read_codex
-from kp_middleware.imports._spans import is_otlp, read_otlp
-from kp_middleware.imports._values import values_in
+from kp_middleware.imports._source import Book, SourceRun, values_in
+from kp_middleware.imports._spans import is_otlp, read_langfuse, read_langsmith, read_otlp
+from kp_middleware.runs import RecordedRun
 from kp_middleware.spans.fields import fields
 from kp_middleware.traces import ReasoningTrace
 
@@ -30,8 +30,24 @@ _LOOKED_AT: Final = 50
 _ITEMS: Final = """
     SELECT session_id, id, message_data, created_at FROM agent_messages ORDER BY session_id, id
 """
+_FOUND: Final = """
+    SELECT count(*), count(DISTINCT session), coalesce(min(began_at), ''),
+        coalesce(max(began_at), '') FROM runs
+"""
 
 Reader: TypeAlias = Callable[[Iterable[object], Book], Iterator[SourceRun | ReasoningTrace]]
+
+
+class Format(NamedTuple):
+    """A format: its reader, the suffixes of its files, and where its tool keeps them.
+
+    Folders that are ``apart`` hold parts of sessions, not sessions.
+    """
+
+    read: Reader
+    suffixes: tuple[str, ...]
+    apart: frozenset[str] = frozenset()
+    folders: Callable[[], tuple[Path, ...]] = tuple
 
 
 def _read_traces(values: Iterable[object], book: Book) -> Iterator[ReasoningTrace]:
@@ -49,21 +65,8 @@ def _read_traces(values: Iterable[object], book: Book) -> Iterator[ReasoningTrac
             book.skip("invalid")
 
 
-class Format(NamedTuple):
-    """A format: its reader, the suffixes of its files, and where its tool keeps them.
-
-    Folders that are ``apart`` hold parts of sessions, not sessions.
-    """
-
-    read: Reader
-    suffixes: tuple[str, ...]
-    apart: frozenset[str] = frozenset()
-    folders: Callable[[], tuple[Path, ...]] = tuple
-
-
 def _claude_folders() -> tuple[Path, ...]:
-    home = os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude"
-    return (Path(home) / "projects",)
+    return (Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects",)
 
 
 def _codex_folders() -> tuple[Path, ...]:
@@ -71,13 +74,10 @@ def _codex_folders() -> tuple[Path, ...]:
     return home / "sessions", home / "archived_sessions"
 
 
+_PARTS: Final = frozenset({"subagents", "tool-results"})
+
 FORMATS: Final = {
-    "claude-code": Format(
-        read_claude_code,
-        (".jsonl",),
-        frozenset({"subagents", "tool-results"}),
-        _claude_folders,
-    ),
+    "claude-code": Format(read_claude_code, (".jsonl",), _PARTS, _claude_folders),
     "codex": Format(read_codex, (".jsonl",), folders=_codex_folders),
     "messages": Format(read_messages, (".jsonl", ".json", ".sqlite", ".sqlite3", ".db")),
     "swe_agent": Format(read_swe_agent, (".traj", ".traj.json", ".json", ".jsonl")),
@@ -90,12 +90,49 @@ FORMATS: Final = {
 """The formats by the names that users type."""
 
 
-def format_of(value: object) -> str | None:
-    """Return the name of the format of one value of a file, or None if it says too little.
+def files_of(format_: str, path: Path, book: Book) -> Iterator[Path]:
+    """Yield the files of a format in a folder, or the file itself, by name.
 
-    >>> format_of({"messages": []}), format_of({"a": 1})
-    ('messages', None)
+    Links are not followed, and what another user owns is not read: both are counted.
     """
+    if path.is_file():
+        yield from _checked(path, book)
+        return
+    kinds = [one for name, one in FORMATS.items() if format_ in {name, "auto"}]
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not any(name in one.apart for one in kinds))
+        for name in sorted(names):
+            if any(name.endswith(one.suffixes) for one in kinds):
+                yield from _checked(Path(folder) / name, book)
+        for name in folders:
+            if (Path(folder) / name).is_symlink():
+                book.skip("link")
+
+
+def _checked(path: Path, book: Book) -> Iterator[Path]:
+    try:
+        owner = path.lstat().st_uid
+    except OSError:
+        book.skip("unreadable")
+        return
+    if path.is_symlink():
+        book.skip("link")
+    elif hasattr(os, "getuid") and owner != os.getuid():
+        book.skip("not_yours")
+    elif path.is_file():
+        yield path
+
+
+def format_in(path: Path) -> str | None:
+    """Tell the format of a file from its beginning, or None if it is none of ours."""
+    if _is_sqlite(path):
+        return "messages"
+    found = islice(values_in(path, Book("auto")), _LOOKED_AT)
+    return next(filter(None, map(_format_of, found)), None)
+
+
+def _format_of(value: object) -> str | None:
+    """Return the name of the format of one value of a file, or None if it says too little."""
     line = fields(value)
     has = line.keys().__contains__
     tests: tuple[tuple[str, Any], ...] = (
@@ -115,34 +152,6 @@ def format_of(value: object) -> str | None:
     return next((name for name, fits in tests if fits), None)
 
 
-def files_of(format_: str, path: Path, book: Book) -> Iterator[Path]:
-    """Yield the files of a format in a folder, or the file itself, by name.
-
-    Links are not followed, and what another user owns is not read: both are counted.
-    """
-    kinds = [one for name, one in FORMATS.items() if format_ in {name, "auto"}]
-    apart = frozenset[str]().union(*(one.apart for one in kinds))
-    if path.is_file():
-        yield from _checked(path, book)
-        return
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if name not in apart)
-        for name in sorted(names):
-            if any(name.endswith(one.suffixes) for one in kinds):
-                yield from _checked(Path(folder) / name, book)
-        for name in folders:
-            if (Path(folder) / name).is_symlink():
-                book.skip("link")
-
-
-def format_in(path: Path) -> str | None:
-    """Tell the format of a file from its beginning, or None if it is none of ours."""
-    if _is_sqlite(path):
-        return "messages"
-    found = islice(values_in(path, Book("auto")), _LOOKED_AT)
-    return next(filter(None, map(format_of, found)), None)
-
-
 def runs_in(path: Path, book: Book) -> Iterator[SourceRun | ReasoningTrace]:
     """Yield the runs of one file, in the format of the book."""
     try:
@@ -152,20 +161,6 @@ def runs_in(path: Path, book: Book) -> Iterator[SourceRun | ReasoningTrace]:
             yield from FORMATS[book.source].read(values_in(path, book), book)
     except (OSError, sqlite3.Error):
         book.skip("unreadable")
-
-
-def _checked(path: Path, book: Book) -> Iterator[Path]:
-    try:
-        found = path.lstat()
-    except OSError:
-        book.skip("unreadable")
-        return
-    if path.is_symlink():
-        book.skip("link")
-    elif hasattr(os, "getuid") and found.st_uid != os.getuid():
-        book.skip("not_yours")
-    elif path.is_file():
-        yield path
 
 
 def _is_sqlite(path: Path) -> bool:
@@ -185,3 +180,48 @@ def _session_runs(path: Path, book: Book) -> Iterator[SourceRun]:
         connection.execute("PRAGMA trusted_schema = OFF")
         rows = connection.execute(_ITEMS)
         yield from read_session(((str(a), str(b), str(c), str(d)) for a, b, c, d in rows), book)
+
+
+class Spool:
+    """The runs that were found, and those of them on their way to the file."""
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("", isolation_level=None)
+        self._file.execute("PRAGMA journal_mode = OFF")
+        columns = "id TEXT PRIMARY KEY, session TEXT, began_at TEXT, body BLOB"
+        self._file.execute(f"CREATE TABLE runs ({columns})")
+
+    def __len__(self) -> int:
+        return int(self._file.execute("SELECT count(body) FROM runs").fetchone()[0])
+
+    @property
+    def found(self) -> tuple[int, int, str, str]:
+        """The numbers of runs and sessions, and the first and the last start, in ISO 8601."""
+        runs, sessions, first_at, last_at = self._file.execute(_FOUND).fetchone()
+        return runs, sessions, first_at, last_at
+
+    def note(self, run: RecordedRun) -> bool:
+        """Note that a run was found; False if it was noted before."""
+        noted = self._file.execute(
+            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, NULL)",
+            (run.trace.id, run.thread_id or run.trace.id, run.trace.metadata.created_at),
+        )
+        return noted.rowcount > 0
+
+    def put(self, run: RecordedRun) -> None:
+        """Take a run that was noted; the last one of an id counts."""
+        body = zlib.compress(run.model_dump_json().encode(), 1)
+        taken = (body, run.trace.metadata.created_at, run.trace.id)
+        self._file.execute("UPDATE runs SET body = ?, began_at = ? WHERE id = ?", taken)
+
+    def remove(self, ids: Iterable[str]) -> None:
+        self._file.executemany("DELETE FROM runs WHERE id = ?", ((id,) for id in ids))
+
+    def ordered(self) -> Iterator[RecordedRun]:
+        """Yield the runs by the time at which they began; at the same time, as they were read."""
+        found = "SELECT body FROM runs WHERE body IS NOT NULL ORDER BY began_at, rowid"
+        for (body,) in self._file.execute(found):
+            yield RecordedRun.model_validate_json(zlib.decompress(body))
+
+    def close(self) -> None:
+        self._file.close()

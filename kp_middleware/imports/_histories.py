@@ -11,13 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from kp_middleware.imports._run import Book, SourceRun, verdict
-from kp_middleware.imports._values import digest
-from kp_middleware.recording import ModelCall, text_of
+from kp_middleware.imports._source import Book, SourceRun, digest, verdict
+from kp_middleware.recording import ToolCall, text_of
 from kp_middleware.spans.fields import (
     Fields,
-    arguments,
     fields,
+    first_text,
     listed,
     name,
     number,
@@ -25,11 +24,14 @@ from kp_middleware.spans.fields import (
     parsed,
     text,
     time_s,
-    tokens,
 )
-from kp_middleware.spans.messages import Said, said_in
+from kp_middleware.spans.messages import Result, Said, said_in
 
 _LOOKED_AT = 20
+_COMMAND: Final = re.compile(r"\s*([A-Za-z_][\w-]{0,60})(?=\s|$)")
+_SHELL: Final = "bash"
+_BLOCK: Final = re.compile(r"```(?:bash|mswea_bash_command|sh)\s*\n(.*?)```", re.DOTALL)
+_CODE: Final = re.compile(r"<returncode>\s*(-?\d{1,6})\s*</returncode>")
 
 
 def read_messages(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
@@ -42,11 +44,15 @@ def read_messages(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
             book.skip("unknown_type")
             continue
         run = book.begin(digest(value), name(document.get("session_id")))
-        says_errors = "traj" in document or "trial" in document
+        is_tau_bench = "traj" in document or "trial" in document
         for message in history:
-            if (said := said_in(message)) is not None:
-                at_s = time_s(fields(message).get("timestamp"))
-                run.take(_with_errors(said) if says_errors else said, at_s)
+            if (said := said_in(message)) is None:
+                continue
+            if is_tau_bench:  # where a failed tool's result begins with Error
+                told = ((one, text(one.output).startswith("Error")) for one in said.results)
+                results = (one._replace(failed=one.failed or says) for one, says in told)
+                said = said._replace(results=tuple(results))
+            run.take(said, time_s(fields(message).get("timestamp")))
         run.success = verdict(document)
         yield run
 
@@ -54,15 +60,6 @@ def read_messages(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
 def has_messages(history: object) -> bool:
     """Return whether a value is a list of messages or items."""
     return any(said_in(one) is not None for one in listed(history)[:_LOOKED_AT])
-
-
-def _with_errors(said: Said) -> Said:
-    """Return a message of tau-bench, where a failed tool's result begins with ``Error``."""
-    results = (
-        one._replace(failed=one.failed or text(one.output).startswith("Error"))
-        for one in said.results
-    )
-    return said._replace(results=tuple(results))
 
 
 def read_session(rows: Iterable[tuple[str, str, str, str]], book: Book) -> Iterator[SourceRun]:
@@ -86,12 +83,6 @@ def read_session(rows: Iterable[tuple[str, str, str, str]], book: Book) -> Itera
             run.take(said, time_s(at))
     if run is not None:
         yield run
-
-
-_COMMAND: Final = re.compile(r"\s*([A-Za-z_][\w-]{0,60})(?=\s|$)")
-_SHELL: Final = "bash"
-_BLOCK: Final = re.compile(r"```(?:bash|mswea_bash_command|sh)\s*\n(.*?)```", re.DOTALL)
-_CODE: Final = re.compile(r"<returncode>\s*(-?\d{1,6})\s*</returncode>")
 
 
 def read_atif(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
@@ -124,68 +115,71 @@ def _atif_verdict(document: Fields, path: Path | None) -> bool | None:
 
 
 def _read_step(run: SourceRun, step: Fields, model: str | None) -> None:
-    source, at_s = step.get("source"), time_s(step.get("timestamp"))
-    message = text_of(step.get("message"))
-    if source == "user" and message:
-        run.said(message, at_s)
-    elif source == "agent":
-        metrics = fields(step.get("metrics"))
-        read, written = metrics.get("prompt_tokens"), metrics.get("completion_tokens")
-        call = ModelCall(name(step.get("model_name")) or model, tokens(read), tokens(written))
-        run.thought(text_of(step.get("reasoning_content")), at_s)
-        run.thought(message, at_s, call=call)
-        for called in objects(step.get("tool_calls")):
-            tool = name(called.get("function_name")) or "(unnamed)"
-            given = arguments(called.get("arguments"))
-            run.called(tool, given, name(called.get("tool_call_id")), at_s)
+    """Read a step as the messages that it tells."""
+    calls = [
+        {**call, "name": call.get("function_name"), "id": call.get("tool_call_id")}
+        for call in objects(step.get("tool_calls"))
+    ]
+    message = {
+        "role": "assistant" if step.get("source") == "agent" else step.get("source"),
+        "content": text_of(step.get("message")),
+        "reasoning_content": text_of(step.get("reasoning_content")),
+        "tool_calls": calls,
+        "model": step.get("model_name") or model,
+        "usage": step.get("metrics"),
+    }
+    if (said := said_in(message)) is not None:
+        run.take(said, time_s(step.get("timestamp")))
     for result in objects(fields(step.get("observation")).get("results")):
+        output, call_id = text_of(result.get("content")), name(result.get("source_call_id"))
         failed = fields(result.get("extra")).get("is_error") is True
-        run.returned(
-            text_of(result.get("content")), name(result.get("source_call_id")), failed=failed
-        )
+        run.take(Said("tool", results=(Result(output, call_id, failed=failed),)))
 
 
 def read_swe_agent(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
-    """Yield the run of each trajectory."""
+    """Yield the run of each trajectory; one that was not submitted is a failure."""
     for value in values:
         document = fields(value)
         steps, messages = listed(document.get("trajectory")), listed(document.get("messages"))
         if not steps and not messages:
             book.skip("unknown_type")
             continue
-        run = book.begin(digest(value))
+        run, info = book.begin(digest(value)), fields(document.get("info"))
         if steps:
             _read_steps(run, document, steps)
         else:
             _read_messages(run, messages)
-        _end(run, document)
+        said = verdict(document)
+        run.success = verdict(info) if said is None else said
+        run.result = text(info.get("submission")) or run.result
+        status = text(info.get("exit_status")) or text(document.get("exit_status"))
+        if status and not status.lower().startswith("submitted"):
+            run.success, run.error_type = bool(run.success), status
         yield run
 
 
 def _read_steps(run: SourceRun, document: Fields, steps: list[object]) -> None:
-    if task := _task(document, steps):
-        run.said(task)
+    """Read SWE-agent's steps; the task is what a person said first, or else its name."""
+    histories = (document.get("history"), fields(steps[0]).get("query"))
+    messages = (message for history in histories for message in objects(history))
+    asked = (
+        text_of(message.get("content"))
+        for message in messages
+        if message.get("role") == "user" and message.get("is_demo") is not True
+    )
+    names = ("problem_statement", "instance_id", "environment")
+    if task := next(filter(None, asked), "") or first_text(document, *names):
+        run.take(Said("user", texts=(task,)))
     for step in objects(steps):
-        run.thought(text(step.get("thought")))
-        action = text(step.get("action"))
+        action, took_s = text(step.get("action")), number(step.get("execution_time"))
+        run.take(Said("assistant", (text(step.get("thought")),)))
         if action.strip():
             named = _COMMAND.match(action)
-            took_s = number(step.get("execution_time"))
-            run.called(named[1] if named else _SHELL, {"command": action})
+            call = ToolCall(named[1] if named else _SHELL, {"command": action})
+            run.take(Said("assistant", calls=(call,)))
             took_ms = None if took_s is None else max(0.0, took_s * 1000)
-            run.returned(text(step.get("observation")), took_ms=took_ms)
-
-
-def _task(document: Fields, steps: list[object]) -> str:
-    """Return the first message of a person that is no demonstration, else the task's name."""
-    histories = (document.get("history"), fields(steps[0]).get("query"))
-    for history in histories:
-        for message in objects(history):
-            is_theirs = message.get("role") == "user" and message.get("is_demo") is not True
-            if is_theirs and (said := text_of(message.get("content"))):
-                return said
-    said = text(document.get("problem_statement")) or text(document.get("instance_id"))
-    return said or text(document.get("environment"))
+            result = Result(text(step.get("observation")))
+            run.take(Said("tool", results=(result,)), took_ms=took_ms)
 
 
 def _read_messages(run: SourceRun, messages: list[object]) -> None:
@@ -197,39 +191,27 @@ def _read_messages(run: SourceRun, messages: list[object]) -> None:
         if heard is None:
             continue
         if heard.role == "assistant":
-            run.take(heard._replace(calls=()), at_s)
-            for command, call_id in _commands(message, extra, said):
-                run.called(_SHELL, {"command": command}, call_id, at_s)
+            calls = [
+                ToolCall(_SHELL, {"command": command}, call_id)
+                for command, call_id in _commands(message, extra, said)
+            ]
+            heard = heard._replace(calls=(*calls,))
         elif heard.role == "tool" or (heard.role == "user" and run.has_objective):
-            code = number(extra.get("returncode"))
-            shown = _CODE.search(said)
+            code, shown = number(extra.get("returncode")), _CODE.search(said)
             code = float(shown[1]) if code is None and shown else code
-            call_id = name(message.get("tool_call_id"))
-            run.returned(said, call_id, at_s, failed=code is not None and code != 0)
-        else:
-            run.take(heard, at_s)
+            result = Result(said, name(message.get("tool_call_id")), failed=bool(code))
+            heard = Said("tool", results=(result,))
+        run.take(heard, at_s)
 
 
 def _commands(message: Fields, extra: Fields, said: str) -> Iterator[tuple[str, str | None]]:
-    actions = listed(extra.get("actions"))
-    for action in actions:
-        if command := text(action) or text(fields(action).get("command")):
-            yield command, name(fields(action).get("tool_call_id"))
-    if actions:
-        return
-    calls = objects(message.get("tool_calls"))
-    for call in calls:
-        yield text(fields(call.get("function")).get("arguments")), name(call.get("id"))
-    if not calls:
+    """Yield the commands of a message with their ids, from the first place that has some."""
+    if actions := listed(extra.get("actions")):
+        for action in actions:
+            if command := text(action) or text(fields(action).get("command")):
+                yield command, name(fields(action).get("tool_call_id"))
+    elif calls := objects(message.get("tool_calls")):
+        for call in calls:
+            yield text(fields(call.get("function")).get("arguments")), name(call.get("id"))
+    else:
         yield from ((command, None) for command in _BLOCK.findall(said))
-
-
-def _end(run: SourceRun, document: Fields) -> None:
-    """Take the verdict; what was not submitted is a failure."""
-    info = fields(document.get("info"))
-    status = text(info.get("exit_status")) or text(document.get("exit_status"))
-    said = verdict(document)
-    run.success = verdict(info) if said is None else said
-    run.result = text(info.get("submission")) or run.result
-    if status and not status.lower().startswith("submitted"):
-        run.success, run.error_type = bool(run.success), status

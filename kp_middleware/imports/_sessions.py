@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.imports._values import values_in
+from kp_middleware.imports._source import Book, SourceRun, values_in
 from kp_middleware.recording import ModelCall, Place, text_of
 from kp_middleware.spans.fields import Fields, fields, name, number, parsed, text, time_s, tokens
 from kp_middleware.spans.messages import Said, said_in
@@ -28,7 +27,6 @@ _WRITTEN_BY_CLAUDE_CODE: Final = re.compile(
 )
 _INTERRUPTED: Final = "[Request interrupted by user"
 _OURS: Final = ("isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly")
-_SUBAGENT: Final = Place("subagent")
 
 
 def read_claude_code(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
@@ -48,33 +46,27 @@ def read_claude_code(values: Iterable[object], book: Book) -> Iterator[SourceRun
 
 def _with_subagents(values: Iterable[object], book: Book) -> Iterator[Fields]:
     """Yield the lines of a session, and those of each sub-agent from where it began."""
-    waiting = sorted(_subagents(book), reverse=True)
-    for value in values:
-        line = fields(value)
-        at_s = time_s(line.get("timestamp"))
-        while waiting and at_s is not None and waiting[-1][0] < at_s:
-            yield from _sidechain(waiting.pop()[1], book)
-        yield line
-    while waiting:
-        yield from _sidechain(waiting.pop()[1], book)
-
-
-def _subagents(book: Book) -> Iterator[tuple[float, Path]]:
-    """Yield the files that a session's sub-agents wrote beside it, with their first times."""
-    if book.path is None:
-        return
-    for path in (book.path.with_suffix("") / "subagents").glob("*.jsonl"):
+    waiting: list[tuple[float, Path]] = []
+    beside = (book.path.with_suffix("") / "subagents").glob("*.jsonl") if book.path else ()
+    for path in beside:
         if path.is_symlink():
             book.skip("link")
         else:
             lines = (fields(line) for line in values_in(path, Book(book.source)))
             times = (time_s(line.get("timestamp")) for line in lines)
-            yield next((at_s for at_s in times if at_s is not None), 0.0), path
+            waiting.append((next((at_s for at_s in times if at_s is not None), 0.0), path))
+    waiting.sort()
+    for value in values:
+        at_s = time_s(fields(value).get("timestamp"))
+        while waiting and at_s is not None and waiting[0][0] < at_s:
+            yield from _sidechain(waiting.pop(0)[1], book)
+        yield fields(value)
+    for _, path in waiting:
+        yield from _sidechain(path, book)
 
 
 def _sidechain(path: Path, book: Book) -> Iterator[Fields]:
-    for value in values_in(path, book):
-        yield {**fields(value), "isSidechain": True}
+    return ({**fields(value), "isSidechain": True} for value in values_in(path, book))
 
 
 class _ClaudeSession:
@@ -92,60 +84,49 @@ class _ClaudeSession:
             if self.run is not None:
                 self.run.take(said._replace(texts=()), at_s, place=_place(line))
             return
-        words = "" if any(line.get(flag) is True for flag in _OURS) else _typed(message)
-        if words.startswith(_INTERRUPTED):
+        typed = _WRITTEN_BY_CLAUDE_CODE.sub("", text_of(message.get("content"))).strip()
+        if not typed or any(line.get(flag) is True for flag in _OURS):
+            return
+        if typed.startswith(_INTERRUPTED):
             if self.run is not None:
                 self.run.interrupted = True
-        elif words:
-            before, session = self.run, name(line.get("sessionId"))
-            key = f"{session}:{text(line.get('uuid')) or len(self._begun)}"
-            self.run = self._book.turn(before, key, session)
-            if self.run is not before:
-                if before is not None:
-                    yield before
-                self._retract(line)
-            self.run.said(words, at_s)
+            return
+        before, session = self.run, name(line.get("sessionId"))
+        key = f"{session}:{text(line.get('uuid')) or len(self._begun)}"
+        self.run = self._book.turn(before, key, session)
+        if self.run is not before:
+            if before is not None:
+                yield before
+            self._retract(name(line.get("parentUuid")))
+            self._begun.append((name(line.get("parentUuid")), self.run.id))
+        self.run.take(Said("user", texts=(typed,)), at_s)
 
     def assistant(self, line: Fields) -> None:
         """Read a line of the agent: one answer can come in several, with the same id."""
         message = fields(line.get("message"))
         said = said_in(message, "assistant")
-        if self.run is not None and said is not None:
-            said = said._replace(role="assistant", model=None, read=None, written=None)
-            at_s = time_s(line.get("timestamp"))
-            self.run.take(said, at_s, call=self._call(message), place=_place(line))
+        if self.run is None or said is None:
+            return
+        call, id, usage = None, text(message.get("id")), fields(message.get("usage"))
+        if usage and id not in self._counted:
+            self._counted.add(id)
+            kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+            read, wrote = tokens(*map(usage.get, kinds)), tokens(usage.get("output_tokens"))
+            call = ModelCall(name(message.get("model")), read, wrote)
+        said = said._replace(role="assistant", model=None, read=None, written=None)
+        self.run.take(said, time_s(line.get("timestamp")), call=call, place=_place(line))
 
-    def _call(self, message: Fields) -> ModelCall | None:
-        id, usage = text(message.get("id")), fields(message.get("usage"))
-        if id in self._counted or not usage:
-            return None
-        self._counted.add(id)
-        read = tokens(
-            usage.get("input_tokens"),
-            usage.get("cache_read_input_tokens"),
-            usage.get("cache_creation_input_tokens"),
-        )
-        return ModelCall(name(message.get("model")), read, tokens(usage.get("output_tokens")))
-
-    def _retract(self, line: Fields) -> None:
+    def _retract(self, before: str | None) -> None:
         """Retract the runs of a branch that the person left by going back before it."""
-        before = name(line.get("parentUuid"))
         begun = [parent for parent, _ in self._begun]
         if before is not None and before in begun:
             at = begun.index(before)
             self._book.retracted += [id for _, id in self._begun[at:]]
             del self._begun[at:]
-        if self.run is not None:
-            self._begun.append((before, self.run.id))
-
-
-def _typed(message: Fields) -> str:
-    """Return what a person typed, without what the program wrote in their name."""
-    return _WRITTEN_BY_CLAUDE_CODE.sub("", text_of(message.get("content"))).strip()
 
 
 def _place(line: Fields) -> Place | None:
-    return _SUBAGENT if line.get("isSidechain") is True else None
+    return Place("subagent") if line.get("isSidechain") is True else None
 
 
 _TYPES: Final = frozenset(

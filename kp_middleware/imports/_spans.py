@@ -1,46 +1,57 @@
-"""Runs from spans in files, by the reader that records live spans; and OpenTelemetry's own spans.
+"""Runs from spans in files: OpenTelemetry's, LangSmith's runs and Langfuse's observations.
 
 The rows of a trace are gathered in an unnamed file of this process alone: they are not redacted.
 """
 
 import json
+import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kp_middleware.imports._run import Book, SourceRun
-from kp_middleware.imports._values import written
+from kp_middleware.imports._source import Book, SourceRun, mean_verdict, written
 from kp_middleware.spans.dialects import kind_of, read
-from kp_middleware.spans.fields import Fields, fields, listed, name, objects, text, time_s
+from kp_middleware.spans.fields import (
+    Fields,
+    arguments,
+    fields,
+    first_text,
+    listed,
+    name,
+    objects,
+    parsed,
+    text,
+    time_s,
+)
 from kp_middleware.spans.held_span import (
     ROOTS,
     Event,
     HeldSpan,
     Kind,
+    Problem,
     Reading,
     Scope,
+    model_reading,
     roots_in,
     split,
 )
+from kp_middleware.spans.messages import last_text, messages_in, said_in
 
 _DEEPEST: Final = 100  # a span that is deeper is taken for its parent's sibling
 _DEEPEST_VALUE: Final = 16
 _MOST_SPANS: Final = 20_000
 _MOST_CHARACTERS: Final = 32 << 20
-_RESOURCES: Final = ("resourceSpans", "resource_spans", "batches")
-_SCOPES: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
-_FAILED: Final = (2, "2", "ERROR", "STATUS_CODE_ERROR")
 
 Names: TypeAlias = tuple[str, ...]
 Told: TypeAlias = tuple[Kind | None, Callable[[], Reading]]
 """The kind of a span, and what tells its contents when asked."""
 
 
-class SpanFormat(NamedTuple):
-    """The names of a span's fields, for `field`, and what tells the rest of a row."""
+class _Format(NamedTuple):
+    """The names of a span's fields, for `_field`, and what tells the rest of a row."""
 
     tell: Callable[[Fields], Told]
     trace: Names
@@ -51,7 +62,7 @@ class SpanFormat(NamedTuple):
     id: Names = ("id",)
 
 
-def field(row: Fields, names: Names, read: Callable[[object], Any] = lambda value: value) -> Any:
+def _field(row: Fields, names: Names, read: Callable[[object], Any] = lambda value: value) -> Any:
     """Return the first of these fields that tells something; a dot leads into an object."""
     for one in names:
         outer, _, inner = one.partition(".")
@@ -61,27 +72,36 @@ def field(row: Fields, names: Names, read: Callable[[object], Any] = lambda valu
     return None
 
 
-def named(row: Fields) -> str:
+def _named(row: Fields) -> str:
     return name(row.get("name")) or "(unnamed)"
 
 
-def gathered(
-    values: Iterable[object], format_: SpanFormat, book: Book
+def _gathered(
+    values: Iterable[object], format_: _Format, book: Book
 ) -> Iterator[tuple[str, list[Fields]]]:
     """Yield each trace with its rows in order; rows beyond 20,000, or 32 MB, of one are skipped."""
     with closing(sqlite3.connect("")) as file:  # SQLite removes it at the end, however that comes
         file.execute("CREATE TABLE rows (trace TEXT, place TEXT, body TEXT)")
         for value in values:
             row = fields(value)
-            key, place = field(row, format_.trace, name), field(row, format_.order, _place)
+            key, place = _field(row, format_.trace, name), _field(row, format_.order, _place)
             if key is None:
                 book.skip("unknown_type")
                 continue
             file.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, place, written(row)))
         file.execute("CREATE INDEX by_trace ON rows (trace, place)")
+        of_trace = "SELECT body FROM rows WHERE trace = ? ORDER BY place, rowid"
         traces = file.execute("SELECT trace FROM rows GROUP BY trace ORDER BY min(rowid)")
         for (key,) in traces:
-            yield key, [*_rows(file, key, book)]
+            rows: list[Fields] = []
+            characters = 0
+            for (body,) in file.execute(of_trace, (key,)):
+                characters += len(body)
+                if len(rows) < _MOST_SPANS and characters <= _MOST_CHARACTERS:
+                    rows.append(json.loads(body))
+                else:
+                    book.skip("too_long")
+            yield key, rows
 
 
 def _place(value: object) -> str | None:
@@ -90,73 +110,20 @@ def _place(value: object) -> str | None:
     return name(place.zfill(20) if place.isdecimal() else place)
 
 
-def _rows(file: sqlite3.Connection, key: str, book: Book) -> Iterator[Fields]:
-    found = file.execute("SELECT body FROM rows WHERE trace = ? ORDER BY place, rowid", (key,))
-    characters = 0
-    for count, (body,) in enumerate(found):
-        characters += len(body)
-        if count >= _MOST_SPANS or characters > _MOST_CHARACTERS:
-            book.skip("too_long")
-        else:
-            yield json.loads(body)
-
-
-def run_of(
-    trace: str,
-    rows: list[Fields],
-    format_: SpanFormat,
-    book: Book,
-    *,
-    success: bool | None,
-) -> Iterator[SourceRun]:
-    """Yield the run of a trace that is one run, whatever its outermost spans are."""
-    tops = _trees(rows, format_, book)
-    if not tops:
-        return
-    outermost = {
-        field(row, format_.id, name) for row in rows if field(row, format_.parent, name) is None
-    }
-    roots = [top for top in tops if top.id in outermost and top.kind in ROOTS]
-    roots = roots or [top for top in tops if top.inside]
-    if len(roots) == 1 and roots[0].kind in ROOTS:
-        root = roots[0]
-    else:
-        start_s = tops[0].started_s
-        ends = (one.ended_s for top in tops for one in top.all() if one.ended_s is not None)
-        root = HeldSpan("", None, 0, tops[0].scope, tops[0].name, "agent", start_s)
-        root.ended_s, root.read = max(ends, default=start_s), partial(Reading, "agent")
-    for top in tops:
-        if top is not root:
-            top.parent, root.inside[top.id] = root, top
-    root.kind = "agent"
-    yield from _replayed(book.begin(trace), root, book, success=success)
-
-
-def _replayed(
-    run: SourceRun, root: HeldSpan, book: Book, *, success: bool | None = None
-) -> Iterator[SourceRun]:
-    run.success = success
-    if run.replay(root):
-        yield run
-    else:
-        book.skip("no_content")
-
-
-def _trees(rows: list[Fields], format_: SpanFormat, book: Book) -> list[HeldSpan]:
+def _trees(rows: list[Fields], format_: _Format, book: Book) -> list[HeldSpan]:
     """Return the outermost spans; of spans with the same id the last one counts."""
-    starts = [_at_s(field(row, format_.start)) for row in rows]
+    starts = [_at_s(_field(row, format_.start)) for row in rows]
     first_s = next((at_s for at_s in starts if at_s is not None), book.at_s or 0.0)
     held: dict[int | str, HeldSpan] = {}
     parents: dict[int | str, str | None] = {}
     for count, (row, start_s) in enumerate(zip(rows, starts, strict=True)):
-        id, end_s = field(row, format_.id, name), _at_s(field(row, format_.end))
-        kind, reading = format_.tell(row)
-        key, at_s = id or f"#{count}", first_s if start_s is None else start_s
+        key, end_s = _field(row, format_.id, name) or f"#{count}", _at_s(_field(row, format_.end))
+        at_s = first_s if start_s is None else start_s
         end_s = at_s if end_s is None and start_s is None else end_s
+        kind, reading = format_.tell(row)
         scope = Scope(text(row.get("scope")))
-        held[key] = HeldSpan(key, None, count, scope, named(row), kind, at_s, end_s, read=reading)
-        if id is not None:
-            parents[id] = field(row, format_.parent, name)
+        held[key] = HeldSpan(key, None, count, scope, _named(row), kind, at_s, end_s, read=reading)
+        parents[key] = _field(row, format_.parent, name)
     return _linked(held, parents)
 
 
@@ -175,8 +142,7 @@ def _linked(
         tops.append(held[top])
         depths[top], found = 0, [top]
         for around in found:
-            is_deep = depths[around] == _DEEPEST
-            outer = held[around].parent if is_deep else held[around]
+            outer = held[around].parent if depths[around] == _DEEPEST else held[around]
             for inner in children[around]:
                 if inner not in depths and outer is not None:
                     found.append(inner)
@@ -187,12 +153,15 @@ def _linked(
 
 def _at_s(value: Any) -> float | None:
     """Return a time in nanoseconds, in seconds or in ISO 8601 as epoch seconds."""
-    try:
-        nanoseconds = int(value)
-    except (TypeError, ValueError, OverflowError):
-        return time_s(value)
-    at_s = time_s(nanoseconds / 1e9) if abs(nanoseconds) < 1 << 63 else None
-    return time_s(value) if at_s is None else at_s
+    with suppress(TypeError, ValueError, OverflowError):
+        if (at_s := time_s(int(value) / 1e9)) is not None:
+            return at_s
+    return time_s(value)
+
+
+_RESOURCES: Final = ("resourceSpans", "resource_spans", "batches")
+_SCOPES: Final = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+_FAILED: Final = (2, "2", "ERROR", "STATUS_CODE_ERROR")
 
 
 def is_otlp(line: Fields) -> bool:
@@ -200,16 +169,27 @@ def is_otlp(line: Fields) -> bool:
     return any(key in line for key in _RESOURCES) or "trace_id" in fields(line.get("context"))
 
 
+def read_otlp(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+    """Yield a run for each outermost agent of a trace; its spans may be spread over the file."""
+    rows = (row for value in values for row in _spans_in(fields(value)))
+    for trace, found in _gathered(rows, _OTLP, book):
+        tops = _trees(found, _OTLP, book)
+        roots = [run for top in tops for root in roots_in(top) for run in split(root)]
+        runs = [root for root in roots if not root.is_bracket()]
+        if not runs:
+            book.skip("no_agent")
+        for root in runs:
+            yield from book.begin(f"{trace}:{root.id}").replayed(root)
+
+
 def _spans_in(value: Fields) -> Iterator[Fields]:
     """Yield the spans of a line, each with the name of its scope."""
     resources = [one for key in _RESOURCES for one in objects(value.get(key))]
     if not resources:
         yield from objects(value.get("data")) or [value]  # Phoenix' answer, or one of its spans
-    for resource in resources:
-        for scope in (one for key in _SCOPES for one in objects(resource.get(key))):
-            told_by = fields(scope.get("scope", scope.get("instrumentationLibrary"))).get("name")
-            for span in objects(scope.get("spans")):
-                yield {**span, "scope": told_by}
+    for scope in (one for has in resources for key in _SCOPES for one in objects(has.get(key))):
+        told_by = fields(scope.get("scope", scope.get("instrumentationLibrary"))).get("name")
+        yield from ({**span, "scope": told_by} for span in objects(scope.get("spans")))
 
 
 def _told(row: Fields) -> Told:
@@ -222,10 +202,8 @@ def _told(row: Fields) -> Told:
         for event in objects(row.get("events"))
     )
     kind, failed = kind_of(told), status.get("code") in _FAILED
-    message = status.get("message")
-    return kind, partial(
-        read, named(row), told, events, kind=kind, failed=failed, description=message
-    )
+    options: Any = {"kind": kind, "failed": failed, "description": status.get("message")}
+    return kind, partial(read, _named(row), told, events, **options)
 
 
 def _attributes(given: object) -> Fields:
@@ -249,10 +227,8 @@ def _value(value: object, depth: int = 0) -> Any:
     for key, inner in fields(value).items():
         match key.replace("_v", "V"):
             case "intValue":
-                try:
+                with suppress(TypeError, ValueError, OverflowError):
                     return int(inner)
-                except (TypeError, ValueError, OverflowError):
-                    return None
             case "arrayValue" if depth < _DEEPEST_VALUE:
                 return [_value(one, depth + 1) for one in listed(fields(inner).get("values"))]
             case "kvlistValue" if depth < _DEEPEST_VALUE:
@@ -264,26 +240,211 @@ def _value(value: object, depth: int = 0) -> Any:
 
 
 # The collector's file exporter, also in the protocol's own names, and Phoenix' spans.
-_STARTS: Final = ("start_time_unix_nano", "startTimeUnixNano", "start_time")
-_OTLP: Final = SpanFormat(
+_OTLP_STARTS: Final = ("start_time_unix_nano", "startTimeUnixNano", "start_time")
+_OTLP: Final = _Format(
     _told,
     trace=("trace_id", "traceId", "context.trace_id"),
     parent=("parent_span_id", "parentSpanId", "parent_id"),
-    order=_STARTS,
-    start=_STARTS,
+    order=_OTLP_STARTS,
+    start=_OTLP_STARTS,
     end=("end_time_unix_nano", "endTimeUnixNano", "end_time"),
     id=("span_id", "spanId", "context.span_id"),
 )
 
 
-def read_otlp(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
-    """Yield a run for each outermost agent of a trace; its spans may be spread over the file."""
-    rows = (row for value in values for row in _spans_in(fields(value)))
-    for trace, found in gathered(rows, _OTLP, book):
-        tops = _trees(found, _OTLP, book)
-        roots = [run for top in tops for root in roots_in(top) for run in split(root)]
-        runs = [root for root in roots if not root.is_bracket()]
-        if not runs:
-            book.skip("no_agent")
-        for root in runs:
-            yield from _replayed(book.begin(f"{trace}:{root.id}"), root, book)
+def _whole_trace(
+    trace: str, rows: list[Fields], format_: _Format, book: Book, *, success: bool | None
+) -> Iterator[SourceRun]:
+    """Yield the run of a trace that is one run, whatever its outermost spans are."""
+    tops = _trees(rows, format_, book)
+    if not tops:
+        return
+    parents = ((_field(row, format_.id, name), _field(row, format_.parent, name)) for row in rows)
+    outermost = {id for id, parent in parents if parent is None}
+    roots = [top for top in tops if top.id in outermost and top.kind in ROOTS]
+    roots = roots or [top for top in tops if top.inside]
+    if len(roots) == 1 and roots[0].kind in ROOTS:
+        root = roots[0]
+    else:
+        start_s = tops[0].started_s
+        ends = (one.ended_s for top in tops for one in top.all() if one.ended_s is not None)
+        root = HeldSpan("", None, 0, tops[0].scope, tops[0].name, "agent", start_s)
+        root.ended_s, root.read = max(ends, default=start_s), partial(Reading, "agent")
+    for top in tops:
+        if top is not root:
+            top.parent, root.inside[top.id] = root, top
+    root.kind = "agent"
+    yield from book.begin(trace).replayed(root, success=success)
+
+
+_KINDS: Final[dict[str, Kind]] = {
+    "agent": "agent",
+    "generation": "model",
+    "llm": "model",
+    "retriever": "retriever",
+    "tool": "tool",
+}
+
+
+def read_langsmith(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+    """Yield the run of each trace, as ``list_runs`` or the command line of LangSmith write it."""
+    rows = (
+        row if "run_type" in row or name(row.get("trace_id")) else {} for row in map(fields, values)
+    )
+    for key, found in _gathered(rows, _LANGSMITH, book):
+        agents = {name(row.get("id")): _agent(row) for row in found}
+        for row in found:
+            row["around"] = agents.get(name(row.get("parent_run_id")))
+        said = (one for row in found for one in fields(row.get("feedback_stats")).values())
+        success = mean_verdict(fields(one).get("avg") for one in said)
+        yield from _whole_trace(key, found, _LANGSMITH, book, success=success)
+
+
+def _agent(row: Fields) -> str | None:
+    return name(fields(fields(row.get("extra")).get("metadata")).get("lc_agent_name"))
+
+
+def _langsmith_run(row: Fields) -> Told:
+    """Tell a run of LangSmith; a chain is an agent where it is outermost, or another agent's."""
+    extra, agent, parent = fields(row.get("extra")), _agent(row), name(row.get("parent_run_id"))
+    metadata, invoked = fields(extra.get("metadata")), fields(extra.get("invocation_params"))
+    kind = _KINDS.get(text(row.get("run_type")), "chain")
+    if kind == "chain" and (parent is None or (agent and row["around"] != agent)):
+        kind = "agent"
+    told = fields(fields(row.get("outputs")).get("usage_metadata"))
+    usage = told or fields(metadata.get("usage_metadata"))
+    return kind, partial(
+        _reading,
+        kind,
+        agent or "" if kind == "agent" else _named(row),
+        row.get("inputs"),
+        row.get("outputs"),
+        model=first_text({**invoked, **metadata}, "ls_model_name", "model", "model_name") or None,
+        used=(
+            usage.get("input_tokens", row.get("prompt_tokens")),
+            usage.get("output_tokens", row.get("completion_tokens")),
+        ),
+        error=name(row.get("error")),
+        conversation=first_text(metadata, "thread_id", "session_id", "conversation_id") or None,
+    )
+
+
+_LANGSMITH: Final = _Format(
+    _langsmith_run, ("trace_id", "id"), ("parent_run_id",), ("dotted_order", "start_time")
+)
+
+_STARTS: Final = ("start_time", "startTime", "timestamp")
+_END: Final = ("end_time", "endTime")
+_PARENT: Final = ("parent_observation_id", "parentObservationId")
+
+
+def read_langfuse(values: Iterable[object], book: Book) -> Iterator[SourceRun]:
+    """Yield the run of each trace, of the blob export or of the JSON of a trace from its page."""
+    for key, rows in _gathered(_observations(values), _LANGFUSE, book):
+        scores = (one.get("value") for row in rows for one in objects(row.get("scores")))
+        spans = [row for row in rows if row.get("type") != "EVENT"]
+        yield from _whole_trace(key, spans, _LANGFUSE, book, success=mean_verdict(scores))
+
+
+def _observations(values: Iterable[object]) -> Iterator[object]:
+    """Yield the observations themselves; the JSON of a trace has them in a list."""
+    for value in values:
+        document = fields(value)
+        document = {**document, **fields(document.get("trace"))}
+        if "observations" not in document:
+            yield value
+            continue
+        inside, root = objects(document["observations"]), document.get("id")
+        end = max((text(_field(one, _END)) for one in inside), default="")
+        yield {**document, "observations": None, "trace_id": root, "type": "SPAN", "end_time": end}
+        for one in inside:
+            yield {**one, "parent_observation_id": _field(one, _PARENT) or root}
+
+
+def _observation(row: Fields) -> Told:
+    told = fields(fields(parsed(row.get("metadata"))).get("attributes"))
+    kind = kind_of(told) or _KINDS.get(text(row.get("type")).lower(), "chain")
+    message = text(_field(row, ("status_message", "statusMessage")))
+    failed, session = row.get("level") == "ERROR", _field(row, ("session_id", "sessionId"), name)
+    if "openinference.span.kind" in told:  # Langfuse takes input and output out of them
+        values = {"input.value": row.get("input"), "output.value": row.get("output")}
+        told = {"session.id": session, **values, **told}
+        return kind, partial(read, _named(row), told, kind=kind, failed=failed, description=message)
+    usage = fields(parsed(_field(row, ("usage_details", "usageDetails"))))
+    is_outermost = _field(row, _PARENT, name) is None
+    return kind, partial(
+        _reading,
+        "agent" if kind == "chain" and is_outermost else kind,
+        _named(row) if kind != "chain" else "",
+        parsed(row.get("input")),
+        parsed(row.get("output")),
+        model=_field(row, ("model", "providedModelName"), name),
+        used=(usage.get("input"), usage.get("output")),
+        error=(message or "error") if failed else None,
+        conversation=session,
+    )
+
+
+_LANGFUSE: Final = _Format(
+    _observation, ("trace_id", "traceId"), _PARENT, order=_STARTS, start=_STARTS, end=_END
+)
+
+_SAYS_IT: Final = ("input", "question", "query", "objective", "task", "prompt", "text", "topic")
+_ANSWERS: Final = ("output", "answer", "result", "response", "generation", "summary", "text")
+_ERROR: Final = re.compile(r"([^\W\d]\w*)(?:\(['\"]*(.*?)['\"]*\)|: (.*))", re.DOTALL)
+
+
+def _reading(
+    kind: Kind,
+    named: str,
+    given: Any,
+    output: Any,
+    *,
+    model: str | None,
+    used: tuple[object, object],
+    error: str | None,
+    conversation: str | None,
+) -> Reading:
+    """Return what a span tells by its input and its output, as a tracing service keeps them."""
+    problem = None if error is None else _problem(error)
+    if kind == "model":
+        asked, said = messages_in(given, "user"), messages_in(output, "assistant")
+        reading = model_reading(asked, said, model, *used)
+        return reading._replace(problem=problem, conversation=conversation)
+    if kind in {"tool", "retriever"}:
+        return _tool_reading(kind, named, given, output)._replace(problem=problem)
+    people = [said for said in messages_in(given, "user") if said.role == "user" and said.texts]
+    answers = [said for said in messages_in(output, "assistant") if said.role == "assistant"]
+    return Reading(
+        kind,
+        named if kind == "agent" else "",
+        answer=last_text(answers) or _by_key(output, _ANSWERS) or None,
+        complete=True if output is not None else None,
+        task=people[-1].texts[-1] if people else _by_key(given, _SAYS_IT),
+        problem=problem,
+        conversation=conversation,
+    )
+
+
+def _tool_reading(kind: Kind, named: str, given: Any, output: Any) -> Reading:
+    given = given["input"] if [*fields(given)] == ["input"] else given
+    result = parsed(fields(output).get("output", output))
+    reading = Reading(kind, named, given=arguments(given), result=result)
+    said = said_in(result, "tool") if fields(result).keys() & {"content", "lc"} else None
+    if said is None or not said.results:
+        return reading
+    one = said.results[0]
+    return reading._replace(call_id=one.call_id, result=one.output, failed=one.failed)
+
+
+def _problem(error: str) -> Problem:
+    """Return an error that was written as ``ValueError('…')Traceback …``."""
+    said = text(error).partition("Traceback (most recent call last)")[0].strip() or "Error"
+    found = _ERROR.fullmatch(said)
+    kind, message = (found[1], found[2] or found[3] or "") if found else ("Error", said)
+    return Problem(kind, message, message)
+
+
+def _by_key(value: object, keys: tuple[str, ...]) -> str:
+    found = fields(value)
+    return text(value) or first_text(found, *keys, *(found if len(found) == 1 else ()))
