@@ -65,8 +65,8 @@ def test_a_flush_takes_all_of_its_time_and_tells_what_is_left(sender, timeout_s)
         took_s = time.monotonic() - began_s
 
     assert took_s >= timeout_s
-    assert backlog.unsent >= 5
-    assert backlog.unsent + len(registry.documents) == 30
+    assert sum(backlog) >= 5
+    assert sum(backlog) + len(registry.documents) in {30, 31}  # the one on its way is in both
 
 
 def test_a_flush_waits_for_a_registry_that_is_in_trouble_for_a_moment(sender):
