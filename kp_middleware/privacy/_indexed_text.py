@@ -1,11 +1,13 @@
-"""A text indexed for the search by many rules."""
+"""A text indexed for the search by many rules, and the rules by the words they begin in."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from string import digits
+from typing import NamedTuple
 
 from kp_middleware.privacy._escapes import ESCAPING, HIDDEN
-from kp_middleware.privacy._names import NAMING
+from kp_middleware.privacy._names import NAME_STARTS, NAMING
 from kp_middleware.privacy._rules import LONG, Rule, compiled
 
 _RUNS = {
@@ -15,11 +17,6 @@ _RUNS = {
     "A": re.compile(r"[A-Z]+"),
 }
 _SIGNS = {  # of a word in lower case
-    "0": re.compile(r"\d", re.ASCII),
-    "0000": re.compile(r"\d{4}", re.ASCII),
-    "0.": re.compile(r"\d\.\d", re.ASCII),
-    "A": re.compile(rf"\d|.{{{LONG}}}", re.ASCII),
-    "LONG": re.compile(f".{{{LONG}}}"),
     "NAME": re.compile(NAMING, re.ASCII),
     "BASE64": re.compile(r"[\w+/-]{18}", re.ASCII),
     "ESCAPE": re.compile(ESCAPING),
@@ -27,47 +24,67 @@ _SIGNS = {  # of a word in lower case
 """What a word holds beside what rules' matches begin with; ``NAME`` may name a secret."""
 
 _ANSWERED = re.compile(rf"[A-Za-z_]{{2,40}}+[\"']?=[\"']?{HIDDEN}[\"']?\s", re.ASCII)
+_BEFORE = re.compile(r"\(\?<!(?:\\w|\[(?=\^|A-Za-z|\\w|\\d)(?:[!-Z^-~]|\\.)+\])\)")
+_ANYWHERE = re.compile("")
 _REMEMBERED = 500  # verdicts: a text with more matches than that is long anyway
 _STRETCH = 4096  # characters of a word: there may be anything in a longer one
-_DIVIDERS = str.maketrans({**dict.fromkeys("\"'`{}[],<>", " "), **dict.fromkeys(digits, "0")})
-"""What divides words; and all numbers are alike, so that most words have been seen before."""
+_DIVIDERS = str.maketrans(
+    {**dict.fromkeys("\"'`{}[],<>", " "), **dict.fromkeys(digits, "0"), "\u212a": "ķ", "İ": "ı"}
+)
+"""What divides words; and all numbers are alike, so that most words have been seen before. No sign
+may become a letter of ASCII in lower case that was none."""
 
+_FREQUENT = frozenset(("the", "your", "for"))
 _WORDS = 20_000  # of at most this length are remembered:
 _WORD_SIZE = 40
 
 
+def words_of(text: str) -> set[str]:
+    """Return the words of a text, in lower case, with zeros for all digits."""
+    return {*text.translate(_DIVIDERS).lower().split()}
+
+
+def lowered(text: str) -> str:
+    """Return a text in lower case, of the same length: ``İ`` alone would become longer."""
+    return "İ".join(map(str.lower, text.split("İ")))
+
+
 class IndexedText:
-    """A text with an index of the places where matches can begin, and of what its words hold."""
+    """A text with the rules that can find something in it, and the places where they can.
 
-    def __init__(self, text: str, vocabulary: "Vocabulary") -> None:
+    Attributes:
+        rules: Those rules, each with how its matches can begin.
+        signs: The names of what its words hold beside.
+    """
+
+    def __init__(self, text: str, index: "Index", words: set[str] | None = None) -> None:
         self.text = text
-        self.lowered = "İ".join(map(str.lower, text.split("İ")))  # alone in becoming longer
-        self.held = vocabulary.held_by(self.lowered)
+        self.lowered = lowered(text)
+        words = words_of(text) if words is None else words
         self._places: dict[str, list[int]] = {}
-        self._needed: dict[str, bool] = {"LONG": True}
+        self._needed: dict[str, bool] = {"LONG": any(len(word) >= LONG for word in words)}
         self._verdicts: dict[tuple[Rule, int, int, str], bool] = {}
+        rules, self.signs = index.held(words)
+        self.rules = [
+            (rule, starts)
+            for rule, starts in rules
+            if not rule.needs or any(map(self._holds, rule.needs))
+        ]
 
-    def holds_any(self, words: Iterable[str]) -> bool:
-        """Return whether one of ``Rule.needs`` occurs; the answers are cached."""
-        needed = self._needed
-        for word in words:
-            if word not in needed:
-                needed[word] = word in self.lowered
-            if needed[word]:
-                return True
-        return False
-
-    def matches(self, rule: Rule, starts: Iterable[str] | None = None) -> Iterator[re.Match[str]]:
-        """Yield the matches of a pattern, unchecked; ``starts`` may be some of the rule's."""
-        if rule.needs and not self.holds_any(rule.needs):
-            return iter(())
+    def matches(self, rule: Rule, starts: Iterable[str]) -> Iterator[re.Match[str]]:
+        """Yield the matches of a pattern, unchecked; each begins with one of ``starts``."""
         pattern = compiled(rule.pattern)
-        if not rule.starts:
-            return pattern.finditer(self.text)
-        places = [self._starts(word) for word in (rule.starts if starts is None else starts)]
-        if sum(map(len, places)) > len(self.text):
-            return pattern.finditer(self.text)  # where places are dense, a scan is faster
-        return self._tried(pattern, places)
+        places = [self._starts(start) for start in starts] if rule.starts else []
+        if not rule.starts or sum(map(len, places)) > len(self.text):
+            yield from pattern.finditer(self.text)  # where places are dense, a scan is faster
+            return
+        for found in places:
+            reached = 0
+            for place in found:
+                match = pattern.match(self.text, place) if place >= reached else None
+                if match is not None:
+                    reached = match.end()
+                    yield match
 
     def accepts(self, rule: Rule, match: re.Match[str]) -> bool:
         """Return the result of a rule's check, cached by match and context."""
@@ -83,21 +100,17 @@ class IndexedText:
                 self._verdicts[key] = verdict
         return verdict
 
-    def _tried(self, pattern: re.Pattern[str], places: list[list[int]]) -> Iterator[re.Match[str]]:
-        for starts in places:
-            reached = 0
-            for start in starts:
-                match = pattern.match(self.text, start) if start >= reached else None
-                if match is not None:
-                    reached = match.end()
-                    yield match
+    def _holds(self, need: str) -> bool:
+        if need not in self._needed:
+            self._needed[need] = need in self.lowered
+        return self._needed[need]
 
     def _starts(self, word: str) -> list[int]:
         if word not in self._places:
             found = (
                 [run.start() for run in _RUNS[word].finditer(self.text)]
                 if word in _RUNS
-                else occurrences(word, self.lowered)
+                else occurrences(word.rstrip(), self.lowered)
             )
             if HIDDEN in self.text and word[0].isalpha():  # the rules have been here already
                 found = [place for place in found if not _ANSWERED.match(self.text, place)]
@@ -105,53 +118,123 @@ class IndexedText:
         return self._places[word]
 
 
-class Vocabulary(dict[str, frozenset[str]]):
-    """What each word of a text holds of that with which rules' matches begin, and what they need.
+class _Word(NamedTuple):
+    """What can begin in a word: of rules by their number, and of a secret's name."""
+
+    begins: tuple[tuple[int, str], ...]
+    names: tuple[str, ...]
+    signs: tuple[str, ...]
+
+
+class Index(dict[str, _Word]):
+    """The rules of a ruleset, by the words in which their matches can begin.
 
     The words of one run are those of the next: what is known of them decides which rules can find
-    something, before any of them is tried.
+    something, before any of them is tried. Nothing begins in a ``boring`` word.
     """
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule]) -> None:
         super().__init__()
-        self._pieces: dict[str, set[str]] = {}  # by their first three characters
-        self._in_long: set[str] = set()
-        for rule in rules:
-            self._in_long.update(map(piece, rule.starts or rule.needs) if rule.in_long else ())
-            for word in {*map(piece, (*rule.starts, *rule.needs))} - _SIGNS.keys() - {""}:
-                self._pieces.setdefault(word[:3], set()).add(word)
+        self.boring: set[str] = set()
+        self._rules = rules
+        self._named = [at for at, rule in enumerate(rules) if rule.starts is NAME_STARTS]
+        self._starts: dict[str, list[_Start]] = {}  # by their first three characters
+        some = Rule("", "secret", "", NAME_STARTS)
+        for number, rule in [(-1, some), *enumerate(rules)]:
+            for text in _shortest(rule.starts) or rule.needs:
+                if number < 0 or rule.starts is not NAME_STARTS:
+                    for start in _Start.all_of(text, number, rule):
+                        self._starts.setdefault(start.part[:3], []).append(start)
 
-    def held_by(self, lowered: str) -> frozenset[str]:
-        """Return what a text holds: of `_SIGNS`, of the pieces of words, and of those in_long."""
-        words = {*lowered.translate(_DIVIDERS).split()}
-        return frozenset(("",)).union(*map(self.__getitem__, words))
+    def held(self, words: set[str]) -> tuple[list[tuple[Rule, set[str]]], set[str]]:
+        """Return the ``rules`` and the ``signs`` of a text of these words."""
+        found: dict[int, set[str]] = {}
+        names: set[str] = set()
+        signs: set[str] = set()
+        for word in words - self.boring:
+            of_word = self[word]
+            for number, start in of_word.begins:
+                found.setdefault(number, set()).add(start)
+            names.update(of_word.names)
+            signs.update(of_word.signs)
+        if "NAME" in signs and names:
+            found.update(dict.fromkeys(self._named, names))
+        return [(self._rules[number], found[number]) for number in sorted(found)], signs
 
-    def __missing__(self, word: str) -> frozenset[str]:
-        held = {name for name, sign in _SIGNS.items() if sign.search(word[:_STRETCH])}
-        if len(word) > _STRETCH:
-            held.update(_SIGNS)
-        held.update(self._pieces_in(word))
-        if "LONG" in held:
-            held.update(map(in_a_long, held & self._in_long))
+    def __missing__(self, word: str) -> _Word:
+        sizes = range(4)
+        heads = {word[at : at + size] for size in sizes for at in range(len(word) + 1 - size)}
+        begin = [
+            start
+            for head in self._starts.keys() & heads
+            for start in self._starts[head]
+            if start.is_in(word)
+        ]
+        signs = [name for name, sign in _SIGNS.items() if len(word) > _STRETCH or sign.search(word)]
+        held = _Word(
+            tuple((start.rule, start.text) for start in begin if start.rule >= 0),
+            tuple(start.text for start in begin if start.rule < 0),
+            tuple(signs),
+        )
         if len(word) <= _WORD_SIZE:
-            if len(self) >= _WORDS:
+            if len(self) + len(self.boring) >= _WORDS:
                 self.clear()
-            self[word] = frozenset(held)
-        return frozenset(held)
-
-    def _pieces_in(self, word: str) -> Iterator[str]:
-        starts = {word[at : at + size] for size in (3, 2, 1) for at in range(len(word) + 1 - size)}
-        for start in self._pieces.keys() & starts:
-            yield from (piece for piece in self._pieces[start] if piece in word)
-
-
-def piece(start: str) -> str:
-    """Return the longest part of what a rule begins with or needs that is in one word."""
-    return max(start.translate(_DIVIDERS).split(), key=len, default="")
+                self.boring.clear()
+            if held == _NOTHING:
+                self.boring.add(word)
+            else:
+                self[word] = held
+        return held
 
 
-def in_a_long(piece: str) -> str:
-    return f"LONG {piece}"
+_NOTHING = _Word((), (), ())
+
+
+class _Start(NamedTuple):
+    """How a match of a rule can begin, or what it needs, as far as one word holds it."""
+
+    text: str
+    rule: int
+    part: str
+    before: re.Pattern[str]
+    opens: bool = False  # the part begins its word
+    closes: bool = False
+    least: int = 0
+
+    @classmethod
+    def all_of(cls, text: str, number: int, rule: Rule) -> "Iterator[_Start]":
+        least = LONG if rule.in_long else 0
+        if text == "A":  # a run of capitals, in a word that has a digit or is long
+            yield cls(text, number, "", _ANYWHERE, least=LONG)
+        if text in {"A", "0."}:
+            yield cls(text, number, "0" if text == "A" else "0.0", _ANYWHERE, least=least)
+            return
+        divided = text.translate(_DIVIDERS)
+        part = max(divided.split(), key=lambda part: (part not in _FREQUENT, len(part)), default="")
+        at = divided.find(part)
+        before = _BEFORE.match(rule.pattern) if rule.starts and at == 0 else None
+        pattern = compiled(before[0]) if before else _ANYWHERE
+        yield cls(text, number, part, pattern, at > 0, at + len(part) < len(divided), least)
+
+    def is_in(self, word: str) -> bool:
+        size = len(self.part)
+        at = word.find(self.part) if len(word) >= self.least else -1
+        while at != -1:
+            anchored = (not at or not self.opens) and (at + size == len(word) or not self.closes)
+            if anchored and self.before.match(word, at):
+                return True
+            at = word.find(self.part, at + 1)
+        return False
+
+
+@cache
+def _shortest(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words without those that begin with another: each place is tried once."""
+    return tuple(
+        word
+        for word in words
+        if word[:1] in "0A" or not any(word[:size] in words for size in range(1, len(word)))
+    )
 
 
 def occurrences(word: str, text: str) -> list[int]:

@@ -53,13 +53,17 @@ PART_OF_NAME = rf"(?P<name>{_SIGN}{{2,40}}?)"
 """The same before a sign that names may have."""
 
 _OF_SEVERAL = (  # the words at which names have a blank before or in them
-    *("keys?", "phrase", "passe", "access", "ordine", "schl", "cl[eé]", "clave", "sandi"),
+    *("keys?", "phrase", "passe", "access", "ordine", "schl.{1,3}ssel", "cl[eé]", "clave", "sandi"),
     *("kh[aẩ]u", "المرور", "السر", "السري", "عبور"),
 )
+_ENDS = (  # or is followed by what a name of a secret ends in
+    "(?:(?![a-z])|access|key|val|hash|digest|salt|plain|text|confirm|repeat|again|new|old|b0|base"
+    "|encrypted|data|string|test|qa|uat|local|default|main|current|prev|prod|dev|stag|live|pem|der"
+    "|field|input|box)"
+)
 NAMING = (
-    rf"{NAME}|pw|wpa0|(?<=[a-z])pass|\A(?:{'|'.join(spelled(_OF_SEVERAL))})"
-    r"|(?<![a-z0-9])(?:(?:auth|pass)(?:(?![a-z])|test|qa|uat|local|default|main|current|prev|prod|dev"
-    r"|stag|live|pem|der|field|input|text|box)|cv[vc])"
+    rf"{NAME}|pw|wpa0|(?<=[a-z])pass|\A(?:{'|'.join(spelled(_OF_SEVERAL))}){_ENDS}"
+    rf"|(?<![a-z0-9])(?:(?:auth|pass){_ENDS}|cv[vc])"
 )
 """What is in a word, in lower case and with ``0`` for each digit, of each text in which `is_name`
 or `names_a_secret` holds."""

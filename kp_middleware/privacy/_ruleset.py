@@ -12,13 +12,7 @@ from kp_middleware.patterns import Pattern, is_pattern
 from kp_middleware.patterns import compiled as compiled_pattern
 from kp_middleware.privacy import _checks, _values
 from kp_middleware.privacy._escapes import HIDDEN, PLACEHOLDER, seen
-from kp_middleware.privacy._indexed_text import (
-    IndexedText,
-    Vocabulary,
-    in_a_long,
-    occurrences,
-    piece,
-)
+from kp_middleware.privacy._indexed_text import Index, IndexedText, lowered, occurrences, words_of
 from kp_middleware.privacy._names import ANY_NAME, NAME, NAME_STARTS, PART_OF_NAME, names_a_secret
 from kp_middleware.privacy._nested_secrets import (
     Decoded,
@@ -164,6 +158,7 @@ REDACTOR = f"kp-redactor/1+{hashlib.sha256(_SHOWN.encode()).hexdigest()[:12]}"
 DENIED = "denied"
 """The label for the findings of a user's own rules."""
 
+_GROUPS: Final[tuple[Group, ...]] = ("secret", "sensitive", "identity", "contact")
 _GLUED_SIZE = 512
 _REMEMBERED = 1 << 20  # characters of texts
 _KEYS = 2048  # remembered: documents have the same few
@@ -173,13 +168,14 @@ class Ruleset:
     """The built-in rules, the user's own, and the engines in the settings."""
 
     def __init__(self, level: "PrivacyLevel", policy: "Policy") -> None:
-        self._inner = None if level == "private" else ruleset("private", policy)
-        self._beyond = _Index(_groups(level) - _groups("private"), policy.phone_regions)
-        self._index = _Index(_groups(level), policy.phone_regions)
+        groups = _GROUPS if level != "private" else _GROUPS[:2]
+        rules = (rule for rule in RULES if rule.group in groups)
+        regions = ("", *policy.phone_regions)
+        self.index = Index([rule for rule in rules if rule.region in regions])
         self._clean: set[str] = set()
         self._clean_size = 0
         self._denied_texts = [
-            index(seen(form)).lowered for entry in _texts(policy.deny) for form in _spellings(entry)
+            lowered(seen(form)) for entry in _texts(policy.deny) for form in _spellings(entry)
         ]
         self._denied_patterns = _patterns(policy.deny)
         self._allowed_texts = frozenset(_texts(policy.allow))
@@ -187,27 +183,35 @@ class Ruleset:
         self._denied_keys = frozenset(map(_plain, policy.keys_deny))
         self._allowed_keys = frozenset(map(_plain, policy.keys_allow))
         engines = [engine(name, policy.phone_regions) for name in policy.engine_names]
-        self._engines = [one for one in engines if one.group in _groups(level)]
+        self._engines = [one for one in engines if one.group in groups]
         self._exempts = bool(policy.allow)
         self.adds = bool(policy.deny or self._engines)
+        self._looks_at_all = self.adds or bool(self._denied_keys)
         self.member = lru_cache(_KEYS)(self._member)
+
+    def indexed(self, text: str) -> IndexedText | None:
+        """Return a text with its index; None if nothing can be found in it."""
+        if text in self._clean:  # most come again soon
+            return None
+        words = words_of(text)
+        if self.index.boring.issuperset(words) and not self._looks_at_all:
+            return None
+        indexed = IndexedText(text, self.index, words)
+        return indexed if indexed.rules or indexed.signs or self._looks_at_all else None
 
     def spans(self, indexed: IndexedText) -> Iterator[Span]:
         """Yield the spans to redact; they may overlap."""
-        whole = self._inner is None or not self._inner.is_clean(indexed.text)
-        yield from self._plain(indexed, whole=whole)
+        yield from self._plain(indexed)
         for looks in self._engines:
-            if whole or looks.group not in _groups("private"):
-                yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
-        if "BASE64" in indexed.held:
-            yield from self._exempting(indexed, self._encoded(indexed, whole=whole))
+            yield from self._exempting(indexed, iter(looks.spans(indexed.text)))
+        if "BASE64" in indexed.signs:  # whose decoded text has findings
+            decoded = Decoded(indexed.text)
+            if decoded.text:
+                found = decoded.origins(self._plain(IndexedText(decoded.text, self.index)))
+                yield from self._exempting(indexed, found)
         if "[cut: " in indexed.text:
             yield from spans_at_cuts(indexed)
             yield from self._left_open(indexed)
-
-    def is_clean(self, text: str) -> bool:
-        """Return whether nothing was found in a text before: most come again soon."""
-        return text in self._clean
 
     def learn_clean(self, text: str) -> None:
         """Remember that nothing was found in a text."""
@@ -228,28 +232,22 @@ class Ruleset:
         name = PLACEHOLDER.sub("|", named)
         return "" if _plain(name) in self._allowed_keys else name, self.blanks(name)
 
-    def _plain(self, indexed: IndexedText, *, whole: bool) -> Iterator[Span]:
-        """Yield the findings of all rules, or of those that are not of the level ``private``."""
-        rules = self._index if whole else self._beyond
-        yield from self._exempting(indexed, self._by_rules(indexed, rules))
-        if not whole:
-            return
-        if "NAME" in indexed.held or self._denied_keys:
+    def _plain(self, indexed: IndexedText) -> Iterator[Span]:
+        """Yield the findings of the rules, and of what the user denies."""
+        yield from self._exempting(indexed, self._by_rules(indexed))
+        if "NAME" in indexed.signs or self._denied_keys:
             yield from self._exempting(indexed, spans_below_keys(indexed, self.blanks))
             yield from self._exempting(indexed, spans_in_columns(indexed, self.blanks))
-        yield from self._denied(indexed)
+        for text in self._denied_texts:
+            for start in occurrences(text, indexed.lowered):
+                yield Span(start, start + len(text), DENIED, "sensitive")
+        for pattern in self._denied_patterns:
+            for match in pattern.finditer(indexed.text):
+                yield Span(*match.span(), DENIED, "sensitive")
 
-    def _encoded(self, indexed: IndexedText, *, whole: bool) -> Iterator[Span]:
-        """Yield base64 whose decoded text has findings."""
-        decoded = Decoded(indexed.text)
-        if decoded.text:
-            yield from decoded.origins(self._plain(index(decoded.text), whole=whole))
-
-    def _by_rules(
-        self, indexed: IndexedText, rules: "_Index", *, beyond: int = 0
-    ) -> Iterator[Span]:
+    def _by_rules(self, indexed: IndexedText, *, beyond: int = 0) -> Iterator[Span]:
         """Yield the findings of the built-in rules that end at ``beyond`` or later."""
-        for rule, starts in rules.possible(indexed.held):
+        for rule, starts in indexed.rules:
             glued_to = 0
             for match in indexed.matches(rule, starts):
                 start, end = matched_value(match)
@@ -265,18 +263,10 @@ class Ruleset:
     def _left_open(self, indexed: IndexedText) -> Iterator[Span]:
         """Yield values whose closing quote was cut off."""
         for start, before, closing in readings_of_cut(indexed.text):
-            read = index(before + closing)
-            for span in self._by_rules(read, self._index, beyond=len(before)):
+            read = IndexedText(before + closing, self.index)
+            for span in self._by_rules(read, beyond=len(before)):
                 end = start + len(before)
                 yield span._replace(start=min(start + span.start, end), end=end)
-
-    def _denied(self, indexed: IndexedText) -> Iterator[Span]:
-        for text in self._denied_texts:
-            for start in occurrences(text, indexed.lowered):
-                yield Span(start, start + len(text), DENIED, "sensitive")
-        for pattern in self._denied_patterns:
-            for match in pattern.finditer(indexed.text):
-                yield Span(*match.span(), DENIED, "sensitive")
 
     def _exempting(self, indexed: IndexedText, spans: Iterator[Span]) -> Iterator[Span]:
         if not self._exempts:
@@ -317,64 +307,6 @@ def _glued(rule: Rule, text: str, place: int) -> Iterator[Span]:
         start, end = matched_value(match)
         yield Span(place + start - 1, place + end - 1, rule.label, rule.group)
         place += match.end() - 1
-
-
-@cache
-def _vocabulary() -> Vocabulary:
-    return Vocabulary(RULES)
-
-
-def index(text: str) -> IndexedText:
-    return IndexedText(text, _vocabulary())
-
-
-class _Index:
-    """The rules of some groups, by what a text holds in which they can find something."""
-
-    def __init__(self, groups: frozenset[Group], regions: tuple[str, ...]) -> None:
-        self._named: dict[str, list[tuple[int, str]]] = {}  # the value of a secret's name
-        self._others: dict[str, list[tuple[int, str]]] = {}
-        self._needs: dict[int, frozenset[str]] = {}
-        self.possible = lru_cache(_KEYS)(self._possible)
-        for number, rule in enumerate(RULES):
-            if rule.group not in groups or (rule.region and rule.region not in regions):
-                continue
-            by_piece = self._named if rule.starts is NAME_STARTS else self._others
-            for start in _shortest(rule.starts) or rule.needs:
-                held = in_a_long(piece(start)) if rule.in_long else piece(start)
-                by_piece.setdefault(held, []).append((number, start))
-            needs = frozenset(map(piece, rule.needs if rule.starts else ()))
-            if needs and "" not in needs:
-                self._needs[number] = needs
-
-    def _possible(self, held: frozenset[str]) -> list[tuple[Rule, list[str]]]:
-        """Return the rules that can find something, each with how that can begin."""
-        found: dict[int, list[str]] = {}
-        for by_piece in (self._others, self._named) if "NAME" in held else (self._others,):
-            for word in held & by_piece.keys():
-                for number, start in by_piece[word]:
-                    found.setdefault(number, []).append(start)
-        return [
-            (RULES[number], found[number])
-            for number in sorted(found)
-            if number not in self._needs or not held.isdisjoint(self._needs[number])
-        ]
-
-
-@cache
-def _shortest(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words without those that begin with another: each place is tried once."""
-    return tuple(
-        word
-        for word in words
-        if word[:1] in "0A" or not any(word[:size] in words for size in range(1, len(word)))
-    )
-
-
-@cache
-def _groups(level: "PrivacyLevel") -> frozenset[Group]:
-    others: tuple[Group, ...] = () if level == "private" else ("identity", "contact")
-    return frozenset(("secret", "sensitive", *others))
 
 
 def _patterns(entries: tuple[str, ...]) -> list[Pattern]:

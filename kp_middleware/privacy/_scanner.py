@@ -14,7 +14,7 @@ from kp_middleware.privacy._known_secrets import KnownSecrets
 from kp_middleware.privacy._plugins import document
 from kp_middleware.privacy._policy import Policy
 from kp_middleware.privacy._rules import Group, Span
-from kp_middleware.privacy._ruleset import Ruleset, index, ruleset
+from kp_middleware.privacy._ruleset import Ruleset, ruleset
 
 if TYPE_CHECKING:
     from kp_middleware.traces import PrivacyLevel
@@ -173,11 +173,11 @@ def find(
     if is_harmless(text, book):
         return []
     whole = cue + text
-    if book.is_clean(whole):
+    indexed = book.indexed(whole)
+    if indexed is None:
         return []
-    indexed = index(whole)
     parts = book.spans(indexed)
-    if "ESCAPE" in indexed.held:
+    if "ESCAPE" in indexed.signs:
         parts = (part for reading in readings(whole) for part in _parts(reading, book, indexed))
     if cue:
         parts = (
@@ -224,7 +224,7 @@ def _whole(text: str, spans: list[Span]) -> Iterator[Span]:
 
 def _parts(reading: Reading, book: Ruleset, whole: IndexedText) -> Iterator[Span]:
     """Yield the spans to redact in one reading, counted in the original text."""
-    indexed = whole if reading.text == whole.text else index(reading.text)
+    indexed = whole if reading.text == whole.text else IndexedText(reading.text, book.index)
     for span in book.spans(indexed):
         for part in _outside_placeholders(reading.text, span):
             if part.end > part.start:
